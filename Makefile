@@ -1,0 +1,81 @@
+# Needs python3 >= 3.11, git and make. Everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+
+UV_INSTALL = "$(BIN)/uv" pip install --quiet --python "$(BIN)/python"
+COMPILE = "$(BIN)/uv" pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK_FLAGS)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test test-long lint types contracts bench lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: $(STAMPS)/dev $(STAMPS)/demo ## Install everything into .venv: runtime, development tools, demo engine
+
+demo: $(STAMPS)/runtime $(STAMPS)/demo ## Start the platform, tune a real model on the CPU, show the results
+	@"$(BIN)/gpusteward" demo
+
+test: install ## Run the tests that need no special hardware (ARGS="-k word" adds pytest options)
+	@"$(BIN)/python" -m pytest -m "not long" $(ARGS)
+
+test-long: install ## Run the long property and fault tests
+	@"$(BIN)/python" -m pytest -m long $(ARGS)
+
+lint: $(STAMPS)/dev ## Check code style, formatting and spelling
+	@"$(BIN)/ruff" check
+	@"$(BIN)/ruff" format --check
+	@"$(BIN)/codespell"
+
+types: $(STAMPS)/dev ## Check types
+	@"$(BIN)/mypy"
+
+contracts: $(STAMPS)/dev ## Check which package may import which
+	@"$(BIN)/lint-imports"
+
+bench: install ## Run a benchmark: make bench NAME=main
+	@test -n "$(NAME)" || { echo "Which benchmark? For example: make bench NAME=main" >&2; exit 2; }
+	@"$(BIN)/python" -m "tests.benchmarks.$(NAME)"
+
+lock: $(STAMPS)/bootstrap ## Regenerate the lock files (LOCK_FLAGS=--upgrade moves the pins)
+	@$(COMPILE) pyproject.toml --output-file requirements.lock
+	@$(COMPILE) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	@$(COMPILE) --group bootstrap --constraint requirements-dev.lock --output-file requirements-bootstrap.lock
+	@$(COMPILE) --group demo --no-deps --output-file requirements-demo.lock
+
+clean: ## Remove .venv and every cache
+	rm -rf "$(VENV)" build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find schemas services shared tests -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# An installation is repeated when its lock is newer than its stamp, and at no other time.
+$(STAMPS)/bootstrap: requirements-bootstrap.lock
+	@command -v "$(PYTHON)" >/dev/null || { \
+		echo "$(PYTHON) is not on PATH: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "expected Python 3.11 or newer, found $$("$(PYTHON)" -V 2>&1) at $(PYTHON): name another: make PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot create virtual environments: install its venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "creating $(VENV) with $$("$(PYTHON)" -V)"
+	@"$(PYTHON)" -m venv --clear "$(VENV)"
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@mkdir -p "$(STAMPS)" && touch "$@"
+
+$(STAMPS)/runtime: requirements.lock pyproject.toml $(STAMPS)/bootstrap
+	@echo "installing the runtime"
+	@$(UV_INSTALL) --require-hashes -r $<
+	@$(UV_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch "$@"
+
+$(STAMPS)/dev: requirements-dev.lock $(STAMPS)/runtime
+	@echo "installing the development tools"
+	@$(UV_INSTALL) --require-hashes -r $<
+	@touch "$@"
+
+$(STAMPS)/demo: requirements-demo.lock $(STAMPS)/bootstrap
+	@echo "installing the demo engine and its model"
+	@$(UV_INSTALL) --require-hashes --no-deps -r $<
+	@touch "$@"
