@@ -35,7 +35,7 @@ types: $(STAMPS)/dev ## Check types
 	@"$(BIN)/mypy"
 
 contracts: $(STAMPS)/dev ## Check which package may import which
-	@"$(BIN)/lint-imports"
+	@"$(BIN)/lint-imports" --no-logo
 
 bench: install ## Run a benchmark: make bench NAME=main
 	@test -n "$(NAME)" || { echo "Which benchmark? For example: make bench NAME=main" >&2; exit 2; }
