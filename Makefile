@@ -60,7 +60,7 @@ $(STAMPS)/bootstrap: requirements-bootstrap.lock
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) cannot create virtual environments: install its venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@echo "creating $(VENV) with $$("$(PYTHON)" -V)"
-	@"$(PYTHON)" -m venv --clear "$(VENV)"
+	@"$(PYTHON)" -m venv "$(VENV)" 2>/dev/null || "$(PYTHON)" -m venv --clear "$(VENV)"
 	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@mkdir -p "$(STAMPS)" && touch "$@"
 
@@ -72,7 +72,7 @@ $(STAMPS)/runtime: requirements.lock pyproject.toml $(STAMPS)/bootstrap
 
 $(STAMPS)/dev: requirements-dev.lock $(STAMPS)/runtime
 	@echo "installing the development tools"
-	@$(UV_INSTALL) --require-hashes -r $<
+	@$(UV_INSTALL) --require-hashes --no-build-isolation-package forbiddenfruit -r $<
 	@touch "$@"
 
 $(STAMPS)/demo: requirements-demo.lock $(STAMPS)/bootstrap
