@@ -1,0 +1,210 @@
+"""One operating system process of ours: started apart from our terminal, awaited, stopped for certain."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shared.lifecycle import dying_with_parent
+
+POLL_SECONDS: Final = 0.02
+LOG_LIMIT_BYTES: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The user that a child runs as."""
+
+    uid: int
+    gid: int
+    name: str
+
+
+class NotReady(Exception):
+    """A process ended or stayed silent before it was ready; the text carries the end of its log."""
+
+    def __init__(self, name: str, reason: str, log_path: Path | None = None) -> None:
+        self.name = name
+        self.reason = reason
+        self.log_path = log_path
+        tail = last_lines(log_path) if log_path else ""
+        super().__init__(
+            f"{name} {reason}" + (f"; its log {log_path} ends:\n{tail}" if tail else "")
+        )
+
+
+def last_lines(path: Path, count: int = 15) -> str:
+    """The end of a log, or nothing if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 16_384))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-count:])
+    except OSError:
+        return ""
+
+
+def rotate_log(path: Path, limit_bytes: int = LOG_LIMIT_BYTES) -> None:
+    """Move a log that has grown past the limit to `<name>.log.1`.
+
+    Copied and cut, because its writer keeps the file open in append mode.
+    """
+    try:
+        if path.stat().st_size <= limit_bytes:
+            return
+        shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+        os.truncate(path, 0)
+    except FileNotFoundError:
+        return
+
+
+def describe_exit(returncode: int) -> str:
+    """`exit 1` or `SIGKILL`."""
+    if returncode >= 0:
+        return f"exit {returncode}"
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal {-returncode}"
+
+
+class ChildProcess:
+    """A started process, leader of a session and process group of its own.
+
+    It dies with us, by `death_signal`. When it ends, whatever is left of its group is killed.
+    """
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        self.name = name
+        self._process = process
+
+    @classmethod
+    def spawn(
+        cls,
+        name: str,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        env: Mapping[str, str],
+        log_path: Path,
+        cwd: Path | None = None,
+        run_as: Identity | None = None,
+        death_signal: signal.Signals = signal.SIGKILL,
+    ) -> "ChildProcess":
+        """Start it with its output appended to `log_path`. Raises OSError if it cannot be started."""
+        rotate_log(log_path)
+        as_user: dict[str, object] = {}
+        if run_as is not None:
+            as_user = {"user": run_as.uid, "group": run_as.gid, "extra_groups": []}
+        descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            process = _popen(argv, env, descriptor, cwd, dying_with_parent(death_signal), as_user)
+        finally:
+            os.close(descriptor)
+        return cls(name, process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; negative is the number of the signal that ended it."""
+        if self._process.returncode is None and self._has_ended():
+            # The leader is still a zombie here, so its group's number cannot belong to anybody else.
+            self._signal_group(signal.SIGKILL)
+            self._process.wait()
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """Wait until it ends and return its return code."""
+        while (returncode := self.returncode) is None:
+            await self._until_ended()
+        return returncode
+
+    async def stop(
+        self,
+        stop_signal: signal.Signals,
+        timeout_seconds: float,
+        *,
+        then: signal.Signals | None = None,
+        then_timeout_seconds: float = 2.0,
+    ) -> int:
+        """Ask with `stop_signal`, then with `then`, each with its deadline, then kill the group."""
+        steps = [(stop_signal, timeout_seconds)]
+        if then is not None:
+            steps.append((then, then_timeout_seconds))
+        for sent, deadline_seconds in steps:
+            self.send(sent)
+            try:
+                async with asyncio.timeout(deadline_seconds):
+                    return await self.wait()
+            except TimeoutError:
+                continue
+        self.kill()
+        return await self.wait()
+
+    def send(self, sent: signal.Signals) -> None:
+        """Signal the leader alone, unless it has ended."""
+        if self.returncode is None:
+            self._process.send_signal(sent)
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group."""
+        if self.returncode is None:
+            self._signal_group(signal.SIGKILL)
+
+    def _has_ended(self) -> bool:
+        try:
+            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._process.pid, options) is not None
+        except ChildProcessError:
+            return True
+
+    def _signal_group(self, sent: signal.Signals) -> None:
+        try:
+            os.killpg(self._process.pid, sent)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            # macOS answers so for a group of zombies.
+            return
+
+    async def _until_ended(self) -> None:
+        try:
+            descriptor = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):
+            await asyncio.sleep(POLL_SECONDS)
+            return
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+
+
+def _popen(
+    argv: Sequence[str | os.PathLike[str]],
+    env: Mapping[str, str],
+    output: int,
+    cwd: Path | None,
+    before_exec: Callable[[], None],
+    as_user: Mapping[str, object],
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]  # the user's arguments travel as one mapping
+        argv,
+        env=dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        preexec_fn=before_exec,  # noqa: PLW1509  # the death signal can be set by the child alone
+        **as_user,
+    )

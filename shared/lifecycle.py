@@ -1,0 +1,152 @@
+"""What a process owes the processes around it: it dies with its parent, says when it is ready, holds its data alone."""
+
+import ctypes
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+from msgspec import Struct
+
+from shared.paths import DataDirectory
+
+READY_FILE_VARIABLE: Final = "GPUSTEWARD_READY_FILE"
+PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def die_with_parent(
+    death_signal: signal.Signals = signal.SIGKILL, *, parent_pid: int | None = None
+) -> str | None:
+    """Have the kernel send `death_signal` to this process when its parent ends; return why it cannot, or None.
+
+    The parent is the *thread* that started this process: whoever starts processes that must live on does it from its
+    main thread. Setting another user id forgets the request, so it comes after that. With `parent_pid` given, a parent
+    that was gone before the request ends this process at once.
+    """
+    if _libc is None:
+        return f"processes cannot be tied to their parent on {sys.platform}"
+    if _libc.prctl(PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
+        return f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(ctypes.get_errno())}"
+    if parent_pid is not None and os.getppid() != parent_pid:
+        os.kill(os.getpid(), death_signal)
+    return None
+
+
+def dying_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
+    """A `preexec_fn` that ties the child about to be started to the calling process."""
+    parent_pid = os.getpid()
+
+    def tie_to_parent() -> None:
+        die_with_parent(death_signal, parent_pid=parent_pid)
+
+    return tie_to_parent
+
+
+def notify_ready() -> None:
+    """Tell the supervisor that this process answers. Without a supervisor nothing happens."""
+    if path := os.environ.get(READY_FILE_VARIABLE):
+        temporary = Path(f"{path}.{os.getpid()}")
+        temporary.write_text(f"{os.getpid()}\n")
+        temporary.replace(path)
+
+
+class LockHolder(Struct, frozen=True, kw_only=True):
+    """Who holds a data directory; written into its lock file."""
+
+    pid: int
+    started_at: datetime
+    command: str
+    api_url: str | None = None
+
+
+class DataDirectoryBusy(Exception):
+    """Another process holds the data directory. `holder` is None if it has not said yet who it is."""
+
+    def __init__(self, directory: Path, holder: LockHolder | None) -> None:
+        self.directory = directory
+        self.holder = holder
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        if self.holder is None:
+            return (
+                f"{self.directory} is held by another process; stop it or give another --data-dir"
+            )
+        where = f", and answers at {self.holder.api_url}" if self.holder.api_url else ""
+        return (
+            f"{self.directory} is held by process {self.holder.pid} ({self.holder.command}), which runs since "
+            f"{self.holder.started_at:%Y-%m-%d %H:%M:%S} UTC{where}; "
+            f"use that one, stop it with `kill {self.holder.pid}`, or give another --data-dir"
+        )
+
+
+class DataDirectoryLock:
+    """The right to run a platform on a data directory, held until released or until the process ends.
+
+    Raises DataDirectoryBusy on acquire if another process has it.
+    """
+
+    def __init__(self, directory: DataDirectory, *, command: str | None = None) -> None:
+        self.directory = directory
+        self._holder = LockHolder(
+            pid=os.getpid(),
+            started_at=datetime.now(UTC),
+            command=command or " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        )
+        self._descriptor: int | None = None
+
+    def acquire(self) -> Self:
+        """Take the lock and write who holds it."""
+        descriptor = os.open(self.directory.lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DataDirectoryBusy(self.directory.root, self.current_holder()) from None
+        self._descriptor = descriptor
+        self._write()
+        return self
+
+    def announce(self, api_url: str) -> None:
+        """Add to the lock file where the platform answers."""
+        self._holder = msgspec.structs.replace(self._holder, api_url=api_url)
+        self._write()
+
+    def release(self) -> None:
+        """Give the lock up. The file stays: removing it would let two processes lock two files of one name."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def current_holder(self) -> LockHolder | None:
+        """What the lock file says, or None if it says nothing readable."""
+        try:
+            return msgspec.json.decode(self.directory.lock_path.read_bytes(), type=LockHolder)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def __enter__(self) -> Self:
+        return self.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _write(self) -> None:
+        if self._descriptor is None:
+            return
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, msgspec.json.encode(self._holder), 0)

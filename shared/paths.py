@@ -1,0 +1,135 @@
+"""Where an installation keeps its things, and what it tells clients on the same machine."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import UUID, uuid4
+
+import msgspec
+from msgspec import Struct
+
+DATA_DIR_VARIABLE: Final = "GPUSTEWARD_DATA_DIR"
+ROOT_STATE_DIR: Final = Path("/var/lib/gpusteward")
+
+
+def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """GPUSTEWARD_DATA_DIR, else /var/lib/gpusteward for root and the XDG data directory for everybody else."""
+    if chosen := environ.get(DATA_DIR_VARIABLE):
+        return Path(chosen).absolute()
+    if os.geteuid() == 0:
+        return ROOT_STATE_DIR
+    xdg = environ.get("XDG_DATA_HOME", "")
+    # The XDG specification has relative paths ignored.
+    base = Path(xdg) if xdg.startswith("/") else Path.home() / ".local" / "share"
+    return base / "gpusteward"
+
+
+def make_directory(path: Path, mode: int) -> None:
+    """Make `path` and what is missing above it with exactly this mode, whatever the umask; leave alone what exists."""
+    if path.is_dir():
+        return
+    make_directory(path.parent, mode)
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return
+    path.chmod(mode)
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Replace `path` as a whole: a reader sees the old content or the new."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    temporary.replace(path)
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """How programs on this machine reach a running platform. `pid` is the supervisor's."""
+
+    pid: int
+    api_url: str | None = None
+    nats_url: str | None = None
+    nats_credentials_path: str | None = None
+    postgres_dsn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataDirectory:
+    """The names inside a data directory. `prepare` makes it; nothing above it is ever changed."""
+
+    root: Path
+
+    @property
+    def lock_path(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def endpoint_path(self) -> Path:
+        return self.root / "endpoint.json"
+
+    @property
+    def state_path(self) -> Path:
+        return self.root / "state.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def nats(self) -> Path:
+        return self.root / "nats"
+
+    @property
+    def postgres(self) -> Path:
+        return self.root / "postgres"
+
+    def log_path(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def ready_path(self, name: str) -> Path:
+        return self.run / f"{name}.ready"
+
+    def prepare(self) -> None:
+        """Make the directory and those of logs and run files.
+
+        As root it may be traversed by others, because the database's user has to reach its part; what must stay
+        private is 0600 or lies in a 0700 directory.
+        """
+        make_directory(self.root, 0o711 if os.geteuid() == 0 else 0o700)
+        make_directory(self.logs, 0o700)
+        make_directory(self.run, 0o700)
+
+    def installation_id(self) -> UUID:
+        """The id that marks what this installation started; made once, kept as long as the directory."""
+        path = self.root / "installation_id"
+        try:
+            return UUID(path.read_text().strip())
+        except FileNotFoundError:
+            made = uuid4()
+            write_atomically(path, f"{made}\n".encode())
+            return made
+
+    def write_endpoint(self, endpoint: Endpoint) -> None:
+        write_atomically(self.endpoint_path, msgspec.json.encode(endpoint))
+
+    def read_endpoint(self) -> Endpoint | None:
+        """None if no platform runs on this directory: the file is missing, unreadable, or its supervisor is gone."""
+        try:
+            endpoint = msgspec.json.decode(self.endpoint_path.read_bytes(), type=Endpoint)
+            os.kill(endpoint.pid, 0)
+        except PermissionError:
+            return None if not os.access(self.endpoint_path, os.R_OK) else endpoint
+        except (OSError, msgspec.DecodeError):
+            return None
+        return endpoint
+
+    def remove_endpoint(self) -> None:
+        self.endpoint_path.unlink(missing_ok=True)

@@ -1,0 +1,138 @@
+"""Real servers for tests. Nothing but tests may import this."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import asyncpg
+import nats
+from nats.js.errors import NotFoundError
+
+from shared.embedded import EmbeddedNats, EmbeddedPostgres
+from shared.embedded.postgres_home import ROOT_STATE_DIR
+
+T = TypeVar("T")
+DEADLINE_SECONDS: Final = 10.0
+
+_database_numbers = itertools.count(1)
+
+
+def run_apart(work: Coroutine[object, object, T]) -> T:
+    """Run a coroutine to its end on a loop of its own, leaving the calling thread's loop setting alone."""
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        return runner.run(work)
+
+
+async def eventually(
+    claim: Callable[[], bool | Awaitable[bool]],
+    *,
+    within_seconds: float = DEADLINE_SECONDS,
+    every_seconds: float = 0.02,
+    what: str = "the condition",
+) -> None:
+    """Ask until `claim` holds. Raises AssertionError at the deadline."""
+    deadline = time.monotonic() + within_seconds
+    while True:
+        holds = claim()
+        if not isinstance(holds, bool):
+            holds = await holds
+        if holds:
+            return
+        assert time.monotonic() < deadline, f"expected {what} within {within_seconds} s"
+        await asyncio.sleep(every_seconds)
+
+
+@contextlib.contextmanager
+def short_directory(prefix: str = "gpusteward-test-") -> Iterator[Path]:
+    """A directory that an unprivileged database user may pass and whose sockets have short paths."""
+    path = Path(tempfile.mkdtemp(prefix=prefix))
+    if os.geteuid() == 0:
+        path.chmod(0o711)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class NatsServer(EmbeddedNats):
+    """An embedded nats-server with the accidents that tests need."""
+
+    async def crash(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.kill()
+        await self.wait()
+
+    async def crash_and_lose_store(self) -> None:
+        """SIGKILL and delete everything JetStream stored; `start` brings it back empty on the same port."""
+        await self.crash()
+        shutil.rmtree(self.store_dir)
+
+    async def connect(self) -> nats.NATS:
+        """A plain client."""
+        return await nats.connect(self.authenticated_url)
+
+    async def clear(self) -> None:
+        """Delete every stream, and with them consumers, key-value and object stores."""
+        client = await self.connect()
+        try:
+            streams = client.jetstream()
+            for name in [info.config.name for info in await streams.streams_info()]:
+                if name is not None:
+                    with contextlib.suppress(NotFoundError):
+                        await streams.delete_stream(name)
+        finally:
+            await client.close()
+
+
+class PostgresServer(EmbeddedPostgres):
+    """An embedded Postgres that hands out databases.
+
+    Waiting for the disk is off: what a killed process wrote survives anyway, only a power cut would show.
+    """
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, settings={"fsync": "off", "full_page_writes": "off"})
+
+    async def create_database(self, *, template: str = "template1") -> str:
+        """A new database, a copy of `template`; returns its DSN."""
+        name = f"test_{os.getpid()}_{next(_database_numbers)}"
+        await self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
+        return self.dsn_of(name)
+
+    async def drop_database(self, dsn: str) -> None:
+        """Drop a database that `create_database` made, closing its connections."""
+        name = dsn.removeprefix("postgresql://postgres@/").split("?")[0]
+        await self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    async def execute(self, statement: str) -> None:
+        """Run one statement in the database `postgres`."""
+        connection = await asyncpg.connect(self.dsn_of("postgres"))
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def database_of(server: PostgresServer, *, template: str = "template1") -> AsyncIterator[str]:
+    """The DSN of a fresh database that is dropped afterwards."""
+    dsn = await server.create_database(template=template)
+    try:
+        yield dsn
+    finally:
+        await server.drop_database(dsn)
+
+
+def forget_placed_elsewhere(wanted_home: Path) -> None:
+    """Remove what an embedded Postgres put under /var/lib/gpusteward because of `wanted_home`."""
+    with contextlib.suppress(FileNotFoundError):
+        placed = Path((wanted_home / "MOVED").read_text().splitlines()[-1])
+        if placed.is_relative_to(ROOT_STATE_DIR / "by-id"):
+            shutil.rmtree(placed.parent)

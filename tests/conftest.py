@@ -1,0 +1,79 @@
+"""Real servers, one of each per session. Nothing here is imported: helpers live in shared/testing.py."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[NatsServer]:
+    """The session's nats-server. A test that kills one uses `nats_server_factory`."""
+    with short_directory() as directory:
+        server = NatsServer(directory / "nats")
+        run_apart(server.start())
+        try:
+            yield server
+        finally:
+            run_apart(server.stop())
+
+
+@pytest.fixture
+async def nats_url(nats_server: NatsServer) -> str:
+    """The session's nats-server, credentials in the URL, without any stream of an earlier test."""
+    await nats_server.clear()
+    return nats_server.authenticated_url
+
+
+@pytest.fixture
+async def nats_server_factory(tmp_path: Path) -> AsyncIterator[Callable[[], Awaitable[NatsServer]]]:
+    """Starts nats-servers of the test's own, to be killed, restarted and robbed of their store."""
+    started: list[NatsServer] = []
+
+    async def start() -> NatsServer:
+        server = NatsServer(tmp_path / f"nats-{len(started)}")
+        started.append(server)
+        await server.start()
+        return server
+
+    yield start
+    for server in started:
+        await server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The session's Postgres. A test that restarts one uses `postgres_server_factory`."""
+    with short_directory() as directory:
+        server = PostgresServer(directory / "postgres")
+        run_apart(server.start())
+        try:
+            yield server
+        finally:
+            run_apart(server.stop())
+
+
+@pytest.fixture
+async def postgres_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
+    """An empty database of the test's own."""
+    async with database_of(postgres_server) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def postgres_server_factory() -> AsyncIterator[Callable[[], Awaitable[PostgresServer]]]:
+    """Starts Postgres servers of the test's own, to be killed and restarted. About 0.9 s each."""
+    started: list[PostgresServer] = []
+    with short_directory() as directory:
+
+        async def start() -> PostgresServer:
+            server = PostgresServer(directory / f"postgres-{len(started)}")
+            started.append(server)
+            await server.start()
+            return server
+
+        yield start
+        for server in started:
+            await server.stop()
