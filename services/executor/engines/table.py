@@ -1,0 +1,272 @@
+"""The engine table: what may run as an engine, and how its command is written.
+
+Nothing else is ever started. A task names an engine and gives parameters; the program, the address
+and the served name are ours.
+"""
+
+import importlib.util
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from schemas.errors import ErrorCode
+from services.executor.engines import llamacpp_server, simulated_server
+from services.executor.engines.flags import Flag
+
+PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+SOURCE_ROOT: Final = Path(__file__).resolve().parents[3]
+
+
+class EngineRefused(Exception):
+    """The engine cannot be started as asked. `path` names the offending field of the task."""
+
+    def __init__(self, code: ErrorCode, message: str, path: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCommand:
+    """What to start, without a shell. `env` is added to the environment that the runtime builds."""
+
+    engine: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    readiness_path: str
+    served_model_name: str
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One row. `flags` None means an open parameter set: whatever the installed engine knows.
+
+    `owned` are parameters that only the executor sets; `loads_code` those by which a task would
+    have the engine import or download code, which a bare process does not isolate.
+    """
+
+    name: str
+    program: tuple[str, ...]
+    model_arguments: Callable[[str, str], list[str]]
+    missing: Callable[[], str | None]
+    owned: frozenset[str]
+    readiness_path: str = "/health"
+    flags: tuple[Flag, ...] | None = None
+    has_negative_switches: bool = True
+    loads_code: frozenset[str] = frozenset()
+    env: tuple[tuple[str, str], ...] = ()
+    simulated: bool = False
+
+
+def _vllm_missing() -> str | None:
+    if shutil.which("vllm") is None:
+        return "vLLM is not installed: no `vllm` on PATH; run: pip install vllm"
+    return None
+
+
+def _sglang_missing() -> str | None:
+    if importlib.util.find_spec("sglang") is None:
+        return f"SGLang is not installed for {sys.executable}; run: pip install 'sglang[all]'"
+    return None
+
+
+def _nothing_missing() -> str | None:
+    return None
+
+
+_OURS: Final = (sys.executable, "-m")
+_OUR_ENV: Final = (("PYTHONPATH", str(SOURCE_ROOT)),)
+_ADDRESS: Final = frozenset({"host", "port", "model", "alias"})
+_QUIET: Final = (("DO_NOT_TRACK", "1"),)
+
+ENGINES: Final[Mapping[str, Engine]] = {
+    engine.name: engine
+    for engine in (
+        Engine(
+            name="llamacpp",
+            program=(*_OURS, llamacpp_server.__name__),
+            model_arguments=lambda model, name: ["--model", model, "--alias", name],
+            missing=llamacpp_server.missing,
+            flags=llamacpp_server.FLAGS,
+            owned=_ADDRESS,
+            env=_OUR_ENV,
+        ),
+        Engine(
+            name="simulated",
+            program=(*_OURS, simulated_server.__name__),
+            model_arguments=lambda model, name: ["--model", model, "--alias", name],
+            missing=_nothing_missing,
+            flags=simulated_server.FLAGS,
+            owned=_ADDRESS,
+            env=_OUR_ENV,
+            simulated=True,
+        ),
+        Engine(
+            name="vllm",
+            program=("vllm", "serve"),
+            model_arguments=lambda model, name: [model, "--served-model-name", name],
+            missing=_vllm_missing,
+            owned=frozenset(
+                {"host", "port", "model", "served-model-name", "uds", "config", "api-key"}
+            ),
+            loads_code=frozenset(
+                {
+                    "middleware",
+                    "tool-parser-plugin",
+                    "reasoning-parser-plugin",
+                    "worker-cls",
+                    "worker-extension-cls",
+                    "logits-processors",
+                    "trust-remote-code",
+                }
+            ),
+            env=(*_QUIET, ("VLLM_NO_USAGE_STATS", "1")),
+        ),
+        Engine(
+            name="sglang",
+            program=(sys.executable, "-m", "sglang.launch_server"),
+            model_arguments=lambda model, name: [
+                "--model-path",
+                model,
+                "--served-model-name",
+                name,
+            ],
+            missing=_sglang_missing,
+            owned=frozenset(
+                {"host", "port", "model", "model-path", "served-model-name", "config", "api-key"}
+            ),
+            has_negative_switches=False,
+            loads_code=frozenset({"trust-remote-code", "custom-weight-loader"}),
+            env=_QUIET,
+        ),
+    )
+}
+
+
+def engine_named(name: str) -> Engine:
+    """The engine of that name, case ignored. Raises EngineRefused naming the known ones."""
+    engine = ENGINES.get(name.lower())
+    if engine is None:
+        known = ", ".join(ENGINES)
+        raise EngineRefused(
+            ErrorCode.UNSUPPORTED, f"expected an engine of {known}, got {name!r}", "$.base_runtime"
+        )
+    return engine
+
+
+def missing(name: str) -> str | None:
+    """What to install before this host can run the engine, or None. Raises EngineRefused."""
+    return engine_named(name).missing()
+
+
+def build_command(
+    engine_name: str,
+    model: str,
+    parameters: Mapping[str, Any],
+    *,
+    port: int,
+    host: str = "127.0.0.1",
+    served_model_name: str | None = None,
+) -> EngineCommand:
+    """The command that serves `model` on host:port as `served_model_name` (default: `model`).
+
+    Raises EngineRefused for an unknown engine and for a parameter that is unknown, malformed, given
+    twice in two spellings, or not a task's to set.
+    """
+    engine = engine_named(engine_name)
+    if not model or model.startswith("-"):
+        raise EngineRefused(
+            ErrorCode.BAD_REQUEST,
+            f"expected a model's name or path, got {model!r}",
+            "$.model.id_or_path",
+        )
+    name = served_model_name or model
+    arguments: dict[str, list[str]] = {}
+    for spelling, value in parameters.items():
+        flag = _flag_name(engine, spelling)
+        if flag in arguments:
+            raise _bad_parameter(spelling, f"{spelling!r} is given twice, in two spellings")
+        arguments[flag] = _arguments(engine, spelling, flag, value)
+    given = [element for elements in arguments.values() for element in elements]
+    # The address comes last: parsers take the last of two, so no parameter can move the server.
+    address = ["--host", host, "--port", str(port)]
+    argv = (*engine.program, *engine.model_arguments(model, name), *given, *address)
+    return EngineCommand(
+        engine=engine.name,
+        argv=argv,
+        env=dict(engine.env),
+        readiness_path=engine.readiness_path,
+        served_model_name=name,
+        simulated=engine.simulated,
+    )
+
+
+def _bad_parameter(spelling: str, message: str) -> EngineRefused:
+    return EngineRefused(ErrorCode.BAD_REQUEST, message, f"$.parameters.{spelling}")
+
+
+def _flag_name(engine: Engine, spelling: str) -> str:
+    """The hyphenated name; underscores and hyphens are the same."""
+    if not PARAMETER_NAME.fullmatch(spelling):
+        raise _bad_parameter(spelling, f"expected a parameter name, got {spelling!r}")
+    flag = spelling.replace("_", "-")
+    # Parsers take a unique beginning for the whole flag, so a beginning counts as the flag.
+    if any(owned.startswith(flag) for owned in engine.owned):
+        raise _bad_parameter(spelling, f"{spelling!r} is set by the executor, not by a task")
+    if any(name.startswith(flag) for name in engine.loads_code):
+        raise _bad_parameter(
+            spelling,
+            f"{spelling!r} would make {engine.name} load code, which a process does not isolate",
+        )
+    return flag
+
+
+def _arguments(engine: Engine, spelling: str, flag: str, value: object) -> list[str]:
+    if value is None:
+        return []
+    if engine.flags is None:
+        return _open_arguments(engine, spelling, flag, value)
+    declared = next((known for known in engine.flags if known.name == flag), None)
+    if declared is None:
+        known = ", ".join(known.name for known in engine.flags)
+        raise _bad_parameter(
+            spelling, f"{engine.name} has no parameter {spelling!r}; known: {known}"
+        )
+    try:
+        return declared.render(value)
+    except ValueError as error:
+        raise _bad_parameter(spelling, f"expected {declared.expected}, got {value!r}") from error
+
+
+def _open_arguments(engine: Engine, spelling: str, flag: str, value: object) -> list[str]:
+    if isinstance(value, bool):
+        return _switch_arguments(engine, flag, is_on=value)
+    if isinstance(value, dict):
+        return [f"--{flag}", json.dumps(value, separators=(",", ":"))]
+    if isinstance(value, (list, tuple)):
+        return [f"--{flag}", *_several(spelling, value)] if value else []
+    text = str(value)
+    # In one element with its flag, so that a value which looks like a flag stays a value.
+    return [f"--{flag}={text}"] if text.startswith("-") else [f"--{flag}", text]
+
+
+def _switch_arguments(engine: Engine, flag: str, *, is_on: bool) -> list[str]:
+    if is_on:
+        return [f"--{flag}"]
+    if not engine.has_negative_switches:
+        return []
+    return [f"--{flag.removeprefix('no-')}" if flag.startswith("no-") else f"--no-{flag}"]
+
+
+def _several(spelling: str, values: Sequence[Any]) -> list[str]:
+    texts = [json.dumps(value) if isinstance(value, dict) else str(value) for value in values]
+    if any(text.startswith("-") for text in texts):
+        raise _bad_parameter(spelling, f"expected values that do not begin with '-', got {texts!r}")
+    return texts
