@@ -1,0 +1,191 @@
+"""Benchmark measures under genai-bench's names: one request, one level, one experiment."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from schemas.benchmark import BenchmarkMetrics, Distribution, LevelResult, LevelStats
+
+
+class RequestSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A completed request. `ttft` ends with its first content, `e2e_latency` with its end."""
+
+    ttft: float
+    e2e_latency: float
+    num_input_tokens: int
+    num_output_tokens: int
+    tokens_estimated: bool = False
+
+    @property
+    def output_latency(self) -> float:
+        return self.e2e_latency - self.ttft
+
+    @property
+    def tpot(self) -> float | None:
+        """Seconds per token after the first; None with a single token or an answer in one piece."""
+        if self.num_output_tokens < 2 or self.output_latency <= 0:
+            return None
+        return self.output_latency / (self.num_output_tokens - 1)
+
+    @property
+    def output_inference_speed(self) -> float | None:
+        return None if self.tpot is None else 1 / self.tpot
+
+    @property
+    def total_tokens(self) -> int:
+        return self.num_input_tokens + self.num_output_tokens
+
+    @property
+    def input_throughput(self) -> float | None:
+        return self.num_input_tokens / self.ttft if self.ttft > 0 else None
+
+    @property
+    def output_throughput(self) -> float | None:
+        if self.tpot is None:
+            return None
+        return (self.num_output_tokens - 1) / self.output_latency
+
+
+MEASURES: Final[Mapping[str, Callable[[RequestSample], float | None]]] = {
+    "ttft": lambda sample: sample.ttft,
+    "tpot": lambda sample: sample.tpot,
+    "e2e_latency": lambda sample: sample.e2e_latency,
+    "output_latency": lambda sample: sample.output_latency,
+    "output_inference_speed": lambda sample: sample.output_inference_speed,
+    "num_input_tokens": lambda sample: sample.num_input_tokens,
+    "num_output_tokens": lambda sample: sample.num_output_tokens,
+    "total_tokens": lambda sample: sample.total_tokens,
+    "input_throughput": lambda sample: sample.input_throughput,
+    "output_throughput": lambda sample: sample.output_throughput,
+}
+
+
+def distribution(values: Iterable[float]) -> Distribution | None:
+    """The spread of `values`, in any order; None if there are none.
+
+    Percentiles are interpolated linearly between neighbours, `stddev` is the population's.
+    """
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    total = math.fsum(ordered)
+    mean = total / len(ordered)
+    variance = math.fsum((value - mean) ** 2 for value in ordered) / len(ordered)
+    return Distribution(
+        min=ordered[0],
+        max=ordered[-1],
+        mean=mean,
+        stddev=math.sqrt(variance),
+        sum=total,
+        p25=_percentile(ordered, 25),
+        p50=_percentile(ordered, 50),
+        p75=_percentile(ordered, 75),
+        p90=_percentile(ordered, 90),
+        p95=_percentile(ordered, 95),
+        p99=_percentile(ordered, 99),
+    )
+
+
+def _percentile(ordered: Sequence[float], percent: float) -> float:
+    position = percent / 100 * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def level_result(
+    *,
+    scenario: str,
+    num_concurrency: int,
+    started_at: datetime,
+    run_duration: float,
+    samples: Sequence[RequestSample],
+    error_codes: Mapping[str, int],
+) -> LevelResult:
+    """One level out of its requests; `run_duration` is the measured window, in seconds.
+
+    The window's end is counted from its start: a clock that is set meanwhile does not bend it.
+    """
+    errors = sum(error_codes.values())
+    requests = len(samples) + errors
+    output_tokens = sum(sample.num_output_tokens for sample in samples)
+    input_tokens = sum(sample.num_input_tokens for sample in samples)
+    return LevelResult(
+        scenario=scenario,
+        num_concurrency=num_concurrency,
+        started_at=started_at,
+        finished_at=started_at + timedelta(seconds=run_duration),
+        run_duration=run_duration,
+        num_requests=requests,
+        num_completed_requests=len(samples),
+        num_error_requests=errors,
+        error_rate=errors / requests if requests else 0.0,
+        error_codes_frequency=dict(sorted(error_codes.items())),
+        requests_per_second=_rate(len(samples), run_duration),
+        mean_output_throughput_tokens_per_s=_rate(output_tokens, run_duration),
+        mean_input_throughput_tokens_per_s=_rate(input_tokens, run_duration),
+        mean_total_tokens_throughput_tokens_per_s=_rate(input_tokens + output_tokens, run_duration),
+        tokens_estimated=any(sample.tokens_estimated for sample in samples),
+        stats=_level_stats(samples),
+    )
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0
+
+
+def _level_stats(samples: Sequence[RequestSample]) -> LevelStats:
+    spreads = {
+        name: distribution(value for value in map(measure, samples) if value is not None)
+        for name, measure in MEASURES.items()
+    }
+    return LevelStats(**spreads)
+
+
+def aggregate(levels: Sequence[LevelResult]) -> BenchmarkMetrics:
+    """An experiment's metrics, as the autotuner computes them from its levels.
+
+    Means and percentiles are unweighted means of the levels' own; `min_e2e_latency` and
+    `max_e2e_latency` are the smallest and largest of the levels' mean latencies. A level that
+    completed nothing has no latency, and a throughput of 0.
+    """
+    requests = sum(level.num_requests for level in levels)
+    completed = sum(level.num_completed_requests for level in levels)
+    counts = BenchmarkMetrics(
+        total_requests=requests,
+        total_completed_requests=completed,
+        total_error_requests=sum(level.num_error_requests for level in levels),
+        success_rate=completed / requests if requests else 0.0,
+    )
+    latencies = _present(level.stats.e2e_latency for level in levels)
+    if not latencies:
+        return counts
+    output_rates = [level.mean_output_throughput_tokens_per_s for level in levels]
+    total_rates = [level.mean_total_tokens_throughput_tokens_per_s for level in levels]
+    means = [latency.mean for latency in latencies]
+    return msgspec.structs.replace(
+        counts,
+        mean_e2e_latency=_mean(means),
+        min_e2e_latency=min(means),
+        max_e2e_latency=max(means),
+        p50_e2e_latency=_mean([latency.p50 for latency in latencies]),
+        p90_e2e_latency=_mean([latency.p90 for latency in latencies]),
+        p99_e2e_latency=_mean([latency.p99 for latency in latencies]),
+        mean_ttft=_mean([spread.mean for spread in _present(level.stats.ttft for level in levels)]),
+        mean_tpot=_mean([spread.mean for spread in _present(level.stats.tpot for level in levels)]),
+        mean_output_throughput=_mean(output_rates),
+        max_output_throughput=max(output_rates),
+        mean_total_throughput=_mean(total_rates),
+        max_total_throughput=max(total_rates),
+    )
+
+
+def _present(spreads: Iterable[Distribution | None]) -> list[Distribution]:
+    return [spread for spread in spreads if spread is not None]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

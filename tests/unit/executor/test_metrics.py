@@ -1,0 +1,156 @@
+import json
+import math
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.benchmark import BenchmarkMetrics, LevelResult, LevelStats
+from services.executor.domain.metrics import (
+    RequestSample,
+    aggregate,
+    distribution,
+    level_result,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def make_sample(*, num_output_tokens: int = 21, tokens_estimated: bool = False) -> RequestSample:
+    return RequestSample(
+        ttft=0.5,
+        e2e_latency=2.5,
+        num_input_tokens=100,
+        num_output_tokens=num_output_tokens,
+        tokens_estimated=tokens_estimated,
+    )
+
+
+def make_level(*samples: RequestSample, seconds: float = 4.0, **errors: int) -> LevelResult:
+    return level_result(
+        scenario="D(100,21)",
+        num_concurrency=2,
+        started_at=NOW,
+        run_duration=seconds,
+        samples=samples,
+        error_codes=errors,
+    )
+
+
+def test_a_request_is_measured_as_genai_bench_does() -> None:
+    sample = make_sample()
+
+    assert sample.output_latency == 2.0
+    assert sample.tpot == pytest.approx(0.1)
+    assert sample.output_inference_speed == pytest.approx(10)
+    assert sample.total_tokens == 121
+    assert sample.input_throughput == pytest.approx(200)
+    assert sample.output_throughput == pytest.approx(10)
+
+
+def test_one_token_has_no_time_per_token() -> None:
+    level = make_level(make_sample(num_output_tokens=1))
+
+    assert level.stats.tpot is None
+    assert level.stats.output_throughput is None
+    assert level.stats.ttft is not None
+
+
+def test_percentiles_are_interpolated_between_neighbours() -> None:
+    spread = distribution([4.0, 1.0, 3.0, 2.0])
+
+    assert spread is not None
+    assert (spread.min, spread.p25, spread.p50, spread.p75, spread.max) == (1.0, 1.75, 2.5, 3.25, 4)
+    assert (spread.p90, spread.p95, spread.p99) == pytest.approx((3.7, 3.85, 3.97))
+    assert (spread.mean, spread.sum) == (2.5, 10.0)
+    assert spread.stddev == pytest.approx(math.sqrt(1.25))
+
+
+def test_one_value_is_every_percentile() -> None:
+    spread = distribution([3.0])
+
+    assert spread is not None
+    assert {spread.min, spread.p25, spread.p50, spread.p99, spread.max, spread.mean} == {3.0}
+    assert spread.stddev == 0.0
+
+
+def test_no_value_has_no_spread() -> None:
+    assert distribution([]) is None
+
+
+def test_rates_of_a_level_are_over_its_window() -> None:
+    level = make_level(make_sample(), make_sample(), seconds=4.0)
+
+    assert level.requests_per_second == 0.5
+    assert level.mean_output_throughput_tokens_per_s == 10.5
+    assert level.mean_input_throughput_tokens_per_s == 50
+    assert level.mean_total_tokens_throughput_tokens_per_s == 60.5
+    assert level.finished_at - level.started_at == timedelta(seconds=4)
+
+
+def test_the_error_rate_is_errors_over_all_requests() -> None:
+    level = make_level(make_sample(), **{"503": 2, "timeout": 1})
+
+    assert level.num_requests == 4
+    assert (level.num_completed_requests, level.num_error_requests) == (1, 3)
+    assert level.error_rate == 0.75
+    assert level.error_codes_frequency == {"503": 2, "timeout": 1}
+
+
+def test_an_estimate_marks_its_level() -> None:
+    level = make_level(make_sample(), make_sample(tokens_estimated=True))
+
+    assert level.tokens_estimated
+    assert not make_level(make_sample()).tokens_estimated
+
+
+def test_a_level_without_success_is_kept_with_empty_stats() -> None:
+    level = make_level(connect=5)
+
+    assert level.stats == LevelStats()
+    assert level.error_rate == 1.0
+    assert level.mean_output_throughput_tokens_per_s == 0.0
+
+
+def test_a_level_without_success_lowers_throughput_but_has_no_latency() -> None:
+    good, bad = make_level(make_sample()), make_level(connect=1)
+
+    metrics = aggregate([good, bad])
+
+    assert metrics.mean_e2e_latency == 2.5
+    assert metrics.mean_output_throughput == good.mean_output_throughput_tokens_per_s / 2
+    assert metrics.success_rate == 0.5
+
+
+@pytest.mark.parametrize("levels", [[], [make_level(connect=2)]], ids=["no level", "no success"])
+def test_nothing_completed_gives_no_figures(levels: list[LevelResult]) -> None:
+    metrics = aggregate(levels)
+
+    errors = sum(level.num_error_requests for level in levels)
+    assert metrics == BenchmarkMetrics(total_requests=errors, total_error_requests=errors)
+
+
+def stored_experiments() -> list[dict[str, Any]]:
+    folder = os.environ.get("GPUSTEWARD_TEST_DATA")
+    path = Path(folder or "") / "genai-bench" / "docker-simple-tune_results.json"
+    if folder is None or not path.is_file():
+        pytest.skip("needs recorded genai-bench results: set GPUSTEWARD_TEST_DATA to their folder")
+    experiments: list[dict[str, Any]] = json.loads(path.read_text())["all_results"]
+    return experiments
+
+
+def test_recorded_levels_give_exactly_the_recorded_aggregates() -> None:
+    compared = 0
+    for experiment in stored_experiments():
+        stored = experiment["metrics"]
+        window = {"started_at": NOW, "finished_at": NOW}
+        levels = [msgspec.convert(raw | window, LevelResult) for raw in stored["raw_results"]]
+
+        computed = msgspec.to_builtins(aggregate(levels))
+
+        assert computed == {name: stored[name] for name in computed}
+        compared += len(computed)
+    assert compared == 2 * len(BenchmarkMetrics.__struct_fields__)
