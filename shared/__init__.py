@@ -1,1 +1,3 @@
-"""What the services have in common: bus, database, settings, logging, lifecycle, embedded servers, client."""
+"""What the services have in common: bus, database, settings, logging, lifecycle, embedded servers,
+client.
+"""

@@ -1,4 +1,6 @@
-"""One operating system process of ours: started apart from our terminal, awaited, stopped for certain."""
+"""One operating system process of ours: started apart from our terminal, awaited, stopped for
+certain.
+"""
 
 import asyncio
 import os
@@ -94,7 +96,7 @@ class ChildProcess:
         run_as: Identity | None = None,
         death_signal: signal.Signals = signal.SIGKILL,
     ) -> "ChildProcess":
-        """Start it with its output appended to `log_path`. Raises OSError if it cannot be started."""
+        """Start it with its output appended to `log_path`. Raises OSError if it cannot start."""
         rotate_log(log_path)
         as_user: dict[str, object] = {}
         if run_as is not None:
@@ -114,7 +116,7 @@ class ChildProcess:
     def returncode(self) -> int | None:
         """None while it runs; negative is the number of the signal that ended it."""
         if self._process.returncode is None and self._has_ended():
-            # The leader is still a zombie here, so its group's number cannot belong to anybody else.
+            # The leader is still a zombie here, so its group's number cannot be anybody else's.
             self._signal_group(signal.SIGKILL)
             self._process.wait()
         return self._process.returncode
@@ -197,7 +199,7 @@ def _popen(
     before_exec: Callable[[], None],
     as_user: Mapping[str, object],
 ) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]  # the user's arguments travel as one mapping
+    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]  # user and group in one
         argv,
         env=dict(env),
         cwd=cwd,
@@ -205,6 +207,6 @@ def _popen(
         stdout=output,
         stderr=output,
         start_new_session=True,
-        preexec_fn=before_exec,  # noqa: PLW1509  # the death signal can be set by the child alone
+        preexec_fn=before_exec,
         **as_user,
     )

@@ -1,4 +1,6 @@
-"""What a process owes the processes around it: it dies with its parent, says when it is ready, holds its data alone."""
+"""What a process owes the processes around it: it dies with its parent, says when it is ready,
+holds its data alone.
+"""
 
 import ctypes
 import fcntl
@@ -25,11 +27,12 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 def die_with_parent(
     death_signal: signal.Signals = signal.SIGKILL, *, parent_pid: int | None = None
 ) -> str | None:
-    """Have the kernel send `death_signal` to this process when its parent ends; return why it cannot, or None.
+    """Have the kernel send `death_signal` here when the parent ends; return why it cannot, or None.
 
-    The parent is the *thread* that started this process: whoever starts processes that must live on does it from its
-    main thread. Setting another user id forgets the request, so it comes after that. With `parent_pid` given, a parent
-    that was gone before the request ends this process at once.
+    The parent is the *thread* that started this process: whoever starts processes that must live on
+    does it from its main thread. Setting another user id forgets the request, so it comes after
+    that. With `parent_pid` given, a parent that was gone before the request ends this process at
+    once.
     """
     if _libc is None:
         return f"processes cannot be tied to their parent on {sys.platform}"
@@ -68,7 +71,7 @@ class LockHolder(Struct, frozen=True, kw_only=True):
 
 
 class DataDirectoryBusy(Exception):
-    """Another process holds the data directory. `holder` is None if it has not said yet who it is."""
+    """Another process holds the data directory. `holder` is None if it has not said who it is."""
 
     def __init__(self, directory: Path, holder: LockHolder | None) -> None:
         self.directory = directory
@@ -82,14 +85,14 @@ class DataDirectoryBusy(Exception):
             )
         where = f", and answers at {self.holder.api_url}" if self.holder.api_url else ""
         return (
-            f"{self.directory} is held by process {self.holder.pid} ({self.holder.command}), which runs since "
-            f"{self.holder.started_at:%Y-%m-%d %H:%M:%S} UTC{where}; "
+            f"{self.directory} is held by process {self.holder.pid} ({self.holder.command}), "
+            f"which runs since {self.holder.started_at:%Y-%m-%d %H:%M:%S} UTC{where}; "
             f"use that one, stop it with `kill {self.holder.pid}`, or give another --data-dir"
         )
 
 
 class DataDirectoryLock:
-    """The right to run a platform on a data directory, held until released or until the process ends.
+    """The right to run a platform on a data directory, held until released or the process ends.
 
     Raises DataDirectoryBusy on acquire if another process has it.
     """
@@ -121,7 +124,9 @@ class DataDirectoryLock:
         self._write()
 
     def release(self) -> None:
-        """Give the lock up. The file stays: removing it would let two processes lock two files of one name."""
+        """Give the lock up. The file stays: removing it would let two processes lock two files of
+        one name.
+        """
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)

