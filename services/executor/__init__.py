@@ -1,1 +1,1 @@
-"""Runs experiments on granted devices: engines as processes, and the benchmarks that measure them."""
+"""Runs experiments on granted devices: engines as processes, and what measures them."""
