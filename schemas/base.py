@@ -1,0 +1,115 @@
+"""Message kinds, constrained types, and the subject that each message computes for itself."""
+
+import re
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Final
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+PREFIX: Final = "gpusteward"
+TOKEN_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}$"  # noqa: S105  # a subject token's grammar, not a secret
+
+Token = Annotated[str, Meta(pattern=TOKEN_PATTERN)]
+NodeId = Annotated[str, Meta(pattern=TOKEN_PATTERN, description="A node's name made a subject token.")]
+Namespace = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?$")]
+DeviceUuid = Annotated[str, Meta(min_length=1, max_length=128)]
+UtcDatetime = Annotated[datetime, Meta(tz=True)]
+Seconds = Annotated[float, Meta(ge=0)]
+PositiveSeconds = Annotated[float, Meta(gt=0)]
+Percent = Annotated[float, Meta(ge=0, le=100)]
+Mebibytes = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+PositiveInt = Annotated[int, Meta(ge=1)]
+Epoch = Annotated[int, Meta(ge=1)]
+
+
+class Kind(StrEnum):
+    """What a subject promises: a fact, a request to change, a question, or a transient view."""
+
+    EVENT = "evt"
+    COMMAND = "cmd"
+    QUERY = "rpc"
+    LIVE = "live"
+
+
+class Message(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Root of everything that travels under a subject of its own.
+
+    `key_field` names the field whose value ends the subject: the id whose order matters, or the node asked.
+    None means the subject has no key.
+    """
+
+    kind: ClassVar[Kind]
+    key_field: ClassVar[str | None] = None
+
+
+class Event(Message, frozen=True, kw_only=True):
+    """A fact that its owner has committed. Seen twice or late it changes nothing.
+
+    `revision` grows by one with every event of the same aggregate; a consumer ignores what is not newer.
+    """
+
+    kind: ClassVar[Kind] = Kind.EVENT
+    message_id: UUID
+    occurred_at: UtcDatetime
+    revision: Count
+
+
+class Command(Message, frozen=True, kw_only=True):
+    """A request to change something, answered `Accepted` or `Refused` after the owner has committed it.
+
+    The same `command_id` with the same body gets the same answer; with another body it is refused.
+    """
+
+    kind: ClassVar[Kind] = Kind.COMMAND
+    command_id: UUID
+
+
+class Query(Message, frozen=True, kw_only=True):
+    """A question; changes nothing and may be repeated freely."""
+
+    kind: ClassVar[Kind] = Kind.QUERY
+
+
+class Live(Message, frozen=True, kw_only=True):
+    """A passing view (progress, a log line): published without storage, lost when nobody listens."""
+
+    kind: ClassVar[Kind] = Kind.LIVE
+    observed_at: UtcDatetime
+
+
+class View(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """An owner's answer to a query: its state at the moment of asking."""
+
+
+def token(value: str) -> str:
+    """`value`, if it can stand as one subject token. Raises ValueError otherwise: a dot would become two tokens."""
+    if not re.fullmatch(TOKEN_PATTERN, value):
+        raise ValueError(f"expected a subject token matching {TOKEN_PATTERN}, got {value!r}")
+    return value
+
+
+def tag_of(message: type[Message]) -> str:
+    """The tag of a message class, `owner.what`."""
+    tag = message.__struct_config__.tag
+    if not isinstance(tag, str):
+        raise TypeError(f"{message.__name__} has no tag")
+    return tag
+
+
+def pattern_for(message: type[Message], key: str | None = None) -> str:
+    """The subject on which messages of this class arrive; `key` None means any key."""
+    subject = f"{PREFIX}.{message.kind.value}.{tag_of(message)}"
+    if message.key_field is None:
+        return subject
+    return f"{subject}.{'*' if key is None else token(key)}"
+
+
+def subject_for(message: Message) -> str:
+    """The one subject of this message, from its kind, tag and key."""
+    cls = type(message)
+    key: Any = getattr(message, cls.key_field) if cls.key_field is not None else None
+    return pattern_for(cls, str(key)) if cls.key_field is not None else pattern_for(cls)

@@ -1,0 +1,130 @@
+"""What a benchmark is asked to do and what it measured, under genai-bench's names. Times are seconds, rates per second."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds, UtcDatetime
+
+TrafficScenario = Annotated[
+    str,
+    Meta(
+        pattern=r"^(D\(\d{1,7},\d{1,7}\)|N\(\d{1,7},\d{1,7}\)/\(\d{1,7},\d{1,7}\)|U\(\d{1,7},\d{1,7}\)/\(\d{1,7},\d{1,7}\)"
+        r"|U\(\d{1,7}\)/\(\d{1,7}\)|E\(\d{1,7}\)|R\(\d{1,7},\d{1,7}\)|I\(\d{1,7},\d{1,7}(,\d{1,7})?\)|P\(\d{1,7}\)|dataset)$",
+        description="genai-bench notation: D(in,out), N(mean,stddev)/(mean,stddev), U(min,max)/(min,max), E(in) ...",
+    ),
+]
+
+
+class BenchmarkTool(StrEnum):
+    """Who generates the load. `auto` takes genai-bench where it is installed, else builtin; one task never mixes tools."""
+
+    AUTO = "auto"
+    GENAI_BENCH = "genai-bench"
+    BUILTIN = "builtin"
+
+
+class BenchmarkSpec(Struct, frozen=True, kw_only=True):
+    """One experiment's benchmark: every scenario is run at every concurrency level."""
+
+    task: str = "text-to-text"
+    model_name: str | None = None
+    model_tokenizer: str | None = None
+    traffic_scenarios: tuple[TrafficScenario, ...] = ("D(100,100)",)
+    num_concurrency: tuple[PositiveInt, ...] = (1,)
+    max_time_per_level_seconds: PositiveSeconds = 600.0
+    max_requests_per_level: PositiveInt = 100
+    warmup_requests: Count = 1
+    additional_params: dict[str, Any] = {}
+    tool: BenchmarkTool = BenchmarkTool.AUTO
+
+
+class Distribution(Struct, frozen=True, kw_only=True):
+    """Spread of one measure over the completed requests of a level; `stddev` is the population's."""
+
+    min: float
+    max: float
+    mean: float
+    stddev: float
+    sum: float
+    p25: float
+    p50: float
+    p75: float
+    p90: float
+    p95: float
+    p99: float
+
+
+class LevelStats(Struct, frozen=True, kw_only=True):
+    """Distributions of a level; None where no request gave the measure (tpot needs two output tokens)."""
+
+    ttft: Distribution | None = None
+    tpot: Distribution | None = None
+    e2e_latency: Distribution | None = None
+    output_latency: Distribution | None = None
+    output_inference_speed: Distribution | None = None
+    num_input_tokens: Distribution | None = None
+    num_output_tokens: Distribution | None = None
+    total_tokens: Distribution | None = None
+    input_throughput: Distribution | None = None
+    output_throughput: Distribution | None = None
+
+
+class LevelResult(Struct, frozen=True, kw_only=True):
+    """One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
+
+    A level without a completed request is kept, with empty stats. The window is the measured run, warm-up excluded.
+    """
+
+    scenario: str
+    num_concurrency: PositiveInt
+    started_at: UtcDatetime
+    finished_at: UtcDatetime
+    run_duration: Seconds
+    num_requests: Count
+    num_completed_requests: Count
+    num_error_requests: Count
+    error_rate: float
+    error_codes_frequency: dict[str, int] = {}
+    requests_per_second: float = 0.0
+    mean_output_throughput_tokens_per_s: float = 0.0
+    mean_input_throughput_tokens_per_s: float = 0.0
+    mean_total_tokens_throughput_tokens_per_s: float = 0.0
+    tokens_estimated: bool = False
+    stats: LevelStats = LevelStats()
+
+
+class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
+    """An experiment's aggregate over its levels, as the autotuner stores it: means of level means, extremes of extremes.
+
+    None where no level completed a request.
+    """
+
+    mean_e2e_latency: float | None = None
+    min_e2e_latency: float | None = None
+    max_e2e_latency: float | None = None
+    p50_e2e_latency: float | None = None
+    p90_e2e_latency: float | None = None
+    p99_e2e_latency: float | None = None
+    mean_ttft: float | None = None
+    mean_tpot: float | None = None
+    mean_output_throughput: float | None = None
+    max_output_throughput: float | None = None
+    mean_total_throughput: float | None = None
+    max_total_throughput: float | None = None
+    total_requests: Count = 0
+    total_completed_requests: Count = 0
+    total_error_requests: Count = 0
+    success_rate: float = 0.0
+
+
+class BenchmarkResult(Struct, frozen=True, kw_only=True):
+    """What one benchmark measured. `tool` labels who generated the load; `simulated` that the engine was a simulation."""
+
+    tool: BenchmarkTool
+    tool_version: str
+    simulated: bool
+    levels: tuple[LevelResult, ...]
+    metrics: BenchmarkMetrics
+    elapsed_seconds: Seconds

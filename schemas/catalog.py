@@ -1,0 +1,49 @@
+"""Every message of the platform, by kind, and which view answers which query."""
+
+from types import ModuleType
+from typing import Any
+
+from msgspec import Struct
+
+from schemas import executor, gateway, orchestrator, results, scheduler, telemetry
+from schemas.base import Command, Event, Live, Message, Query
+
+MODULES: tuple[ModuleType, ...] = (telemetry, scheduler, orchestrator, executor, results, gateway)
+
+REPLIES: dict[type[Query], type[Struct]] = {
+    telemetry.GetSnapshot: telemetry.GpuSampled,
+    scheduler.GetReservation: scheduler.ReservationView,
+    scheduler.ListReservations: scheduler.ReservationList,
+    scheduler.ExplainReservation: scheduler.Explanation,
+    scheduler.GetAvailability: scheduler.AvailabilityView,
+    scheduler.EstimateRequirements: scheduler.EstimateView,
+    scheduler.GetAllocationMap: scheduler.AllocationMap,
+    scheduler.SelectNode: scheduler.NodeSelection,
+    orchestrator.GetTask: orchestrator.TaskView,
+    orchestrator.ListTasks: orchestrator.TaskList,
+    orchestrator.GetExperiment: orchestrator.ExperimentView,
+    orchestrator.ListExperiments: orchestrator.ExperimentList,
+    orchestrator.ValidateTask: orchestrator.TaskPlan,
+    executor.ListRunning: executor.RunningAttempts,
+    results.GetSummary: results.SummaryView,
+    results.GetSeries: results.SeriesView,
+    results.GetReport: results.ReportView,
+}
+
+
+def _messages() -> tuple[type[Message], ...]:
+    found: list[type[Message]] = []
+    for module in MODULES:
+        members: list[Any] = [vars(module)[name] for name in sorted(vars(module))]
+        for member in members:
+            if isinstance(member, type) and issubclass(member, Message) and member.__module__ == module.__name__:
+                if "." in str(member.__struct_config__.tag):
+                    found.append(member)
+    return tuple(found)
+
+
+MESSAGES: tuple[type[Message], ...] = _messages()
+EVENTS: tuple[type[Event], ...] = tuple(m for m in MESSAGES if issubclass(m, Event))
+COMMANDS: tuple[type[Command], ...] = tuple(m for m in MESSAGES if issubclass(m, Command))
+QUERIES: tuple[type[Query], ...] = tuple(m for m in MESSAGES if issubclass(m, Query))
+LIVE: tuple[type[Live], ...] = tuple(m for m in MESSAGES if issubclass(m, Live))

@@ -1,0 +1,252 @@
+"""Running experiments on granted devices: commands to a node's executor, facts about attempts."""
+
+from enum import StrEnum
+from typing import Any, ClassVar
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import (
+    Command,
+    Count,
+    Epoch,
+    Event,
+    Live,
+    Namespace,
+    NodeId,
+    PositiveInt,
+    PositiveSeconds,
+    Query,
+    Seconds,
+    UtcDatetime,
+    View,
+)
+from schemas.benchmark import BenchmarkResult, BenchmarkSpec
+from schemas.scheduler import DeviceGrant, LeaseTtlSeconds
+
+
+class Runtime(StrEnum):
+    """Where the inference server runs."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+    OME = "ome"
+
+
+class AttemptPhase(StrEnum):
+    """An attempt's way; only `measuring` counts for the experiment's window."""
+
+    STARTING = "starting"
+    PULLING = "pulling"
+    LOADING = "loading"
+    WARMING_UP = "warming_up"
+    MEASURING = "measuring"
+    DRAINING = "draining"
+    TEARING_DOWN = "tearing_down"
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt ended. `interrupted`: cut off by a crash or a lost lease; says nothing about the experiment."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+class FailureKind(StrEnum):
+    """Why an attempt did not succeed."""
+
+    ENGINE_MISSING = "engine_missing"
+    BAD_PARAMETER = "bad_parameter"
+    ENGINE_EXITED = "engine_exited"
+    OUT_OF_MEMORY = "out_of_memory"
+    READINESS_TIMEOUT = "readiness_timeout"
+    BENCHMARK_FAILED = "benchmark_failed"
+    TIMEOUT = "timeout"
+    LEASE_LOST = "lease_lost"
+    EXECUTOR_RESTARTED = "executor_restarted"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+
+
+class EngineSpec(Struct, frozen=True, kw_only=True):
+    """What to serve. `parameters` are the engine's flags with one value each; `model` an id or a path."""
+
+    runtime: Runtime
+    engine: str
+    model: str
+    parameters: dict[str, Any] = {}
+    image_tag: str | None = None
+
+
+class PhaseTiming(Struct, frozen=True, kw_only=True):
+    """One phase of an attempt."""
+
+    phase: AttemptPhase
+    started_at: UtcDatetime
+    duration_seconds: Seconds
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """A measured run, by the executing node's clock."""
+
+    started_at: UtcDatetime
+    finished_at: UtcDatetime
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """A kind for programs, a sentence for people, and the engine's last log lines."""
+
+    kind: FailureKind
+    message: str
+    exit_code: int | None = None
+    log_tail: tuple[str, ...] = ()
+
+
+class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_experiment"):
+    """Run one attempt on granted devices. Accepted means journaled: the lease is the executor's from then on."""
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    experiment_id: UUID
+    attempt_id: UUID
+    attempt_number: PositiveInt
+    task_id: UUID
+    namespace: Namespace
+    reservation_id: UUID
+    epoch: Epoch
+    lease_ttl_seconds: LeaseTtlSeconds
+    devices: tuple[DeviceGrant, ...]
+    engine: EngineSpec
+    benchmark: BenchmarkSpec
+    timeout_seconds: PositiveSeconds
+
+
+class CancelExperiment(Command, frozen=True, kw_only=True, tag="executor.cancel_experiment"):
+    """Stop an attempt. Accepted means it will not be started any more and a running one is being stopped.
+
+    An attempt the executor has never seen is remembered as cancelled, so that a late start is refused.
+    """
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    experiment_id: UUID
+    attempt_id: UUID
+    reason: str = ""
+
+
+class FenceReservation(Command, frozen=True, kw_only=True, tag="executor.fence_reservation"):
+    """Stop whatever runs under a reservation. Accepted means nothing labelled with it runs, and nothing will start.
+
+    Refused with `still_running` while the stop is under way.
+    """
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    reservation_id: UUID
+    epoch: Epoch
+
+
+class AttemptEvent(Event, frozen=True, kw_only=True):
+    """What all attempt facts carry. `revision` grows within one attempt."""
+
+    key_field: ClassVar[str | None] = "experiment_id"
+    experiment_id: UUID
+    attempt_id: UUID
+    attempt_number: PositiveInt
+    task_id: UUID
+    executor_id: NodeId
+    reservation_id: UUID
+    epoch: Epoch
+
+
+class AttemptStarted(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_started"):
+    """Journaled, lease confirmed, the engine is about to start."""
+
+    devices: tuple[DeviceGrant, ...]
+
+
+class AttemptPhaseChanged(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_phase_changed"):
+    """The attempt entered a phase."""
+
+    phase: AttemptPhase
+
+
+class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_finished"):
+    """The one outcome of an attempt, after confirmed teardown. `benchmark` is there if and only if it succeeded.
+
+    `windows` are the measured runs, in order; `engine_simulated` marks an engine that only imitates a model.
+    """
+
+    outcome: AttemptOutcome
+    namespace: Namespace
+    devices: tuple[DeviceGrant, ...]
+    engine: EngineSpec
+    started_at: UtcDatetime
+    finished_at: UtcDatetime
+    failure: Failure | None = None
+    benchmark: BenchmarkResult | None = None
+    windows: tuple[Window, ...] = ()
+    phases: tuple[PhaseTiming, ...] = ()
+    engine_simulated: bool = False
+
+
+class RuntimeOffer(Struct, frozen=True, kw_only=True):
+    """A runtime of an executor, the engines it can start, and for the others what is missing."""
+
+    runtime: Runtime
+    engines: tuple[str, ...]
+    missing: dict[str, str] = {}
+
+
+class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):
+    """What an executor offers: at its start and every 30 s. `largest_epoch` is the largest it has ever been given."""
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    boot_id: UUID
+    runtimes: tuple[RuntimeOffer, ...]
+    benchmark_tools: tuple[str, ...]
+    largest_epoch: Count
+
+
+class AttemptProgressed(Live, frozen=True, kw_only=True, tag="executor.attempt_progressed"):
+    """How far a running benchmark is. `fraction` runs from 0 to 1 over all levels."""
+
+    key_field: ClassVar[str | None] = "experiment_id"
+    experiment_id: UUID
+    attempt_id: UUID
+    task_id: UUID
+    phase: AttemptPhase
+    fraction: float
+    message: str = ""
+    completed_requests: Count = 0
+    failed_requests: Count = 0
+
+
+class ListRunning(Query, frozen=True, kw_only=True, tag="executor.list_running"):
+    """What runs on this executor? Answered by `RunningAttempts`."""
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+
+
+class RunningAttempt(Struct, frozen=True, kw_only=True):
+    """An attempt the executor has accepted and not finished."""
+
+    experiment_id: UUID
+    attempt_id: UUID
+    attempt_number: PositiveInt
+    reservation_id: UUID
+    epoch: Epoch
+    phase: AttemptPhase
+    pids: tuple[int, ...] = ()
+
+
+class RunningAttempts(View, frozen=True, kw_only=True, tag="executor.running_attempts"):
+    """Everything under way."""
+
+    executor_id: NodeId
+    boot_id: UUID
+    attempts: tuple[RunningAttempt, ...]

@@ -1,0 +1,333 @@
+"""Tasks and their experiments: commands, facts and views."""
+
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+from uuid import UUID
+
+from msgspec import Meta
+
+from schemas.base import Command, Count, Event, Namespace, NodeId, PositiveInt, Query, UtcDatetime, View
+from schemas.benchmark import BenchmarkMetrics
+from schemas.executor import AttemptOutcome, EngineSpec, Failure
+from schemas.results import GpuMonitoring
+from schemas.scheduler import DeviceGrant, GpuRequest, Reason
+from schemas.task import DeploymentMode, Objective, Strategy, TaskFile
+
+
+class TaskState(StrEnum):
+    """accepted -> running <-> paused -> completed (at least one success) | failed | cancelled."""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ExperimentState(StrEnum):
+    """pending -> waiting -> starting -> running -> succeeded | failed | cancelled."""
+
+    PENDING = "pending"
+    WAITING = "waiting"  # for GPUs
+    STARTING = "starting"  # granted, the executor has been told
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINISHED_TASK_STATES = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED})
+FINISHED_EXPERIMENT_STATES = frozenset(
+    {ExperimentState.SUCCEEDED, ExperimentState.FAILED, ExperimentState.CANCELLED}
+)
+
+
+class SubmitTask(Command, frozen=True, kw_only=True, tag="orchestrator.submit_task"):
+    """Store a task and its experiments and run them. The sender chooses `task_id`."""
+
+    task_id: UUID
+    namespace: Namespace = "default"
+    task: TaskFile
+
+
+class CancelTask(Command, frozen=True, kw_only=True, tag="orchestrator.cancel_task"):
+    """Stop a task: what waits is withdrawn, what runs is stopped."""
+
+    task_id: UUID
+    reason: str = ""
+
+
+class PauseTask(Command, frozen=True, kw_only=True, tag="orchestrator.pause_task"):
+    """Start no further experiment; what runs goes on."""
+
+    task_id: UUID
+
+
+class ResumeTask(Command, frozen=True, kw_only=True, tag="orchestrator.resume_task"):
+    """Go on with a paused task."""
+
+    task_id: UUID
+
+
+class TaskEvent(Event, frozen=True, kw_only=True):
+    """What all task facts carry."""
+
+    key_field: ClassVar[str | None] = "task_id"
+    task_id: UUID
+    namespace: Namespace
+    task_name: str
+
+
+class TaskAccepted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_accepted"):
+    """Stored with `experiments` experiments; `cut` were left out by `max_iterations`."""
+
+    experiments: Count
+    cut: Count
+
+
+class TaskStarted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_started"):
+    """The first experiment asked for GPUs."""
+
+
+class TaskPaused(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_paused"):
+    """No further experiment starts."""
+
+
+class TaskResumed(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_resumed"):
+    """Experiments start again."""
+
+
+class TaskCompleted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_completed"):
+    """Every experiment ended and at least one succeeded."""
+
+    best_experiment_id: UUID
+    succeeded: Count
+    failed: Count
+
+
+class TaskFailed(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_failed"):
+    """Every experiment ended and none succeeded."""
+
+    reason: str
+
+
+class TaskCancelled(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_cancelled"):
+    """Stopped on request; nothing of it runs any more."""
+
+    reason: str
+
+
+class ExperimentEvent(Event, frozen=True, kw_only=True):
+    """What all experiment facts carry. `ordinal` counts from 1 in the order of expansion."""
+
+    key_field: ClassVar[str | None] = "experiment_id"
+    experiment_id: UUID
+    task_id: UUID
+    namespace: Namespace
+    ordinal: PositiveInt
+
+
+class ExperimentWaiting(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_waiting"):
+    """Asked for GPUs under this reservation."""
+
+    reservation_id: UUID
+    attempt_number: PositiveInt
+
+
+class ExperimentStarting(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_starting"):
+    """GPUs granted, the executor is being told."""
+
+    reservation_id: UUID
+    executor_id: NodeId
+    devices: tuple[DeviceGrant, ...]
+
+
+class ExperimentRunning(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_running"):
+    """The executor started the attempt."""
+
+    executor_id: NodeId
+    attempt_id: UUID
+
+
+class ExperimentRetrying(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_retrying"):
+    """An attempt was interrupted and will be repeated."""
+
+    attempt_number: PositiveInt
+    reason: str
+
+
+class ExperimentSucceeded(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_succeeded"):
+    """Measured and scored; smaller scores are better for minimize_*, larger for maximize_*. None: nothing to score."""
+
+    objective_score: float | None
+    metrics: BenchmarkMetrics
+
+
+class ExperimentFailed(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_failed"):
+    """Ended without a measurement."""
+
+    reason: str
+    failure: Failure | None = None
+
+
+class ExperimentCancelled(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_cancelled"):
+    """Withdrawn or stopped on request."""
+
+    reason: str
+
+
+class GetTask(Query, frozen=True, kw_only=True, tag="orchestrator.get_task"):
+    """Answered by `TaskView`."""
+
+    task_id: UUID
+
+
+class ListTasks(Query, frozen=True, kw_only=True, tag="orchestrator.list_tasks"):
+    """Answered by `TaskList`, newest first."""
+
+    namespace: Namespace | None = None
+    states: tuple[TaskState, ...] = ()
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class GetExperiment(Query, frozen=True, kw_only=True, tag="orchestrator.get_experiment"):
+    """Answered by `ExperimentView`."""
+
+    experiment_id: UUID
+
+
+class ListExperiments(Query, frozen=True, kw_only=True, tag="orchestrator.list_experiments"):
+    """Answered by `ExperimentList`, newest task first, then by ordinal."""
+
+    task_id: UUID | None = None
+    states: tuple[ExperimentState, ...] = ()
+    limit: Annotated[int, Meta(ge=1, le=5000)] = 500
+
+
+class ValidateTask(Query, frozen=True, kw_only=True, tag="orchestrator.validate_task"):
+    """What would this task become here? Answered by `TaskPlan`; stores nothing."""
+
+    task: TaskFile
+
+
+class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.planned_experiment"):
+    """One configuration of the grid with the GPUs it would ask for."""
+
+    ordinal: PositiveInt
+    parameters: dict[str, Any]
+    engine: EngineSpec
+    request: GpuRequest
+
+
+class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
+    """A task's expansion. `missing` is empty if this installation can run it, else what it lacks."""
+
+    mode: DeploymentMode
+    strategy: Strategy
+    objective: Objective
+    total: Count
+    cut: Count
+    experiments: tuple[PlannedExperiment, ...]
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
+    """A task as the orchestrator has it. `notes` say what was cut or assumed."""
+
+    task_id: UUID
+    namespace: Namespace
+    task_name: str
+    description: str
+    state: TaskState
+    mode: DeploymentMode
+    objective: Objective
+    revision: Count
+    created_at: UtcDatetime
+    started_at: UtcDatetime | None = None
+    finished_at: UtcDatetime | None = None
+    cancel_requested: bool = False
+    experiments_total: Count = 0
+    experiments_by_state: dict[str, int] = {}
+    best_experiment_id: UUID | None = None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    task: TaskFile | None = None
+
+
+class TaskList(View, frozen=True, kw_only=True, tag="orchestrator.tasks"):
+    """Tasks, newest first."""
+
+    tasks: tuple[TaskView, ...]
+
+
+class AttemptView(View, frozen=True, kw_only=True, tag="orchestrator.attempt"):
+    """One attempt of an experiment; outcome None while it is under way."""
+
+    attempt_id: UUID
+    attempt_number: PositiveInt
+    reservation_id: UUID
+    executor_id: NodeId | None = None
+    outcome: AttemptOutcome | None = None
+    phase: str | None = None
+    failure: Failure | None = None
+    started_at: UtcDatetime | None = None
+    finished_at: UtcDatetime | None = None
+
+
+class GpuInfoDetail(View, frozen=True, kw_only=True, tag="orchestrator.gpu_info_detail"):
+    """One granted device, with the score it was chosen by."""
+
+    index: Count
+    name: str
+    uuid: str
+    node_id: NodeId
+    memory_total_mb: int | None = None
+    availability_score: float | None = None
+
+
+class GpuInfo(View, frozen=True, kw_only=True, tag="orchestrator.gpu_info"):
+    """The GPUs of an experiment's last attempt."""
+
+    model: str
+    count: Count
+    device_ids: tuple[str, ...]
+    indices: tuple[int, ...]
+    allocation_method: str
+    simulated: bool
+    details: tuple[GpuInfoDetail, ...]
+
+
+class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experiment"):
+    """An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`."""
+
+    experiment_id: UUID
+    task_id: UUID
+    namespace: Namespace
+    ordinal: PositiveInt
+    state: ExperimentState
+    revision: Count
+    parameters: dict[str, Any]
+    engine: EngineSpec
+    request: GpuRequest
+    created_at: UtcDatetime
+    started_at: UtcDatetime | None = None
+    finished_at: UtcDatetime | None = None
+    reservation_id: UUID | None = None
+    executor_id: NodeId | None = None
+    objective_score: float | None = None
+    metrics: BenchmarkMetrics | None = None
+    gpu_info: GpuInfo | None = None
+    gpu_monitoring: GpuMonitoring | None = None
+    attempts: tuple[AttemptView, ...] = ()
+    interrupted_attempts: Count = 0
+    failure: Failure | None = None
+    waiting_reasons: tuple[Reason, ...] = ()
+    reason: str = ""
+
+
+class ExperimentList(View, frozen=True, kw_only=True, tag="orchestrator.experiments"):
+    """Experiments, newest task first, then by ordinal."""
+
+    experiments: tuple[ExperimentView, ...]

@@ -1,0 +1,154 @@
+"""Measurements of experiments and history of GPUs."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from schemas.base import Count, DeviceUuid, Event, NodeId, Percent, PositiveInt, Query, Seconds, UtcDatetime, View
+from schemas.benchmark import BenchmarkMetrics
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """Smallest, largest and mean of the known readings; all None when every reading was unknown."""
+
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+
+
+class SampledSpread(Struct, frozen=True, kw_only=True):
+    """A spread with the number of readings that were not unknown."""
+
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    samples: Count = 0
+
+
+class GpuStats(Struct, frozen=True, kw_only=True):
+    """One GPU over an experiment's window."""
+
+    name: str
+    uuid: DeviceUuid
+    utilization: SampledSpread
+    memory_used_mb: Spread
+    memory_usage_percent: Spread
+    temperature_c: Spread
+    power_draw_w: Spread
+
+
+class GpuMonitoring(Struct, frozen=True, kw_only=True):
+    """An experiment's GPUs over its measured runs.
+
+    `sample_count` counts ticks; keys of `gpu_stats` are the device index, `node/index` when several nodes took part.
+    `coverage_percent` is how much of the window has samples; `energy_wh` None if no device reported power.
+    """
+
+    monitoring_duration_seconds: Seconds
+    sample_count: Count
+    gpu_stats: dict[str, GpuStats]
+    coverage_percent: Percent
+    energy_wh: float | None
+    phase: str
+    simulated: bool
+
+
+class ExperimentSummarized(Event, frozen=True, kw_only=True, tag="results.experiment_summarized"):
+    """The measurements of a succeeded attempt are stored, joined to its GPU samples."""
+
+    key_field: ClassVar[str | None] = "experiment_id"
+    experiment_id: UUID
+    attempt_id: UUID
+    task_id: UUID
+    version: PositiveInt
+    metrics: BenchmarkMetrics
+    gpu_monitoring: GpuMonitoring
+
+
+class GetSummary(Query, frozen=True, kw_only=True, tag="results.get_summary"):
+    """An experiment's measurements. Answered by `SummaryView`, refused with `not_found` until there are some."""
+
+    experiment_id: UUID
+
+
+class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
+    """The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data."""
+
+    experiment_id: UUID
+    attempt_id: UUID
+    task_id: UUID
+    version: PositiveInt
+    metrics: BenchmarkMetrics
+    gpu_monitoring: GpuMonitoring
+    benchmark: dict[str, object]
+
+
+class SeriesMetric(StrEnum):
+    """What a history query can show."""
+
+    UTILIZATION_PERCENT = "utilization_percent"
+    MEMORY_USED_MB = "memory_used_mb"
+    TEMPERATURE_C = "temperature_c"
+    POWER_DRAW_W = "power_draw_w"
+
+
+class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):
+    """History of a metric in at most `points` buckets per device. Answered by `SeriesView`."""
+
+    metric: SeriesMetric
+    start_at: UtcDatetime
+    end_at: UtcDatetime
+    node_id: NodeId | None = None
+    device_uuid: DeviceUuid | None = None
+    experiment_id: UUID | None = None
+    points: Annotated[int, Meta(ge=1, le=5000)] = 300
+
+
+class SeriesPoint(Struct, frozen=True, kw_only=True, array_like=True):
+    """One bucket: its start, and min, max, mean of the known readings."""
+
+    at: UtcDatetime
+    min: float
+    max: float
+    mean: float
+
+
+class DeviceSeries(Struct, frozen=True, kw_only=True):
+    """One device's history; a bucket without a known reading is absent."""
+
+    node_id: NodeId
+    device_uuid: DeviceUuid
+    index: Count
+    points: tuple[SeriesPoint, ...]
+
+
+class SeriesView(View, frozen=True, kw_only=True, tag="results.series_view"):
+    """History per device."""
+
+    metric: SeriesMetric
+    bucket_seconds: Seconds
+    devices: tuple[DeviceSeries, ...]
+
+
+class GetReport(Query, frozen=True, kw_only=True, tag="results.report"):
+    """Usage per namespace. Answered by `ReportView`."""
+
+    start_at: UtcDatetime
+    end_at: UtcDatetime
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """What one namespace's experiments used."""
+
+    namespace: str
+    experiments: Count
+    gpu_hours: float
+    energy_wh: float | None
+
+
+class ReportView(View, frozen=True, kw_only=True, tag="results.report_view"):
+    """Usage per namespace, largest first."""
+
+    rows: tuple[UsageRow, ...]

@@ -1,0 +1,198 @@
+"""The task file: the autotuner's JSON, every field typed, unknown names refused."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from schemas.base import Name, PositiveInt, PositiveSeconds
+from schemas.benchmark import BenchmarkTool, TrafficScenario
+from schemas.scheduler import GpuCount
+
+Scalar = str | int | float | bool | None
+Text = Annotated[str, Meta(min_length=1, max_length=512)]
+
+
+class DeploymentMode(StrEnum):
+    """Where the inference servers of a task run."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+    OME = "ome"
+
+
+class Strategy(StrEnum):
+    """How the next configuration is chosen."""
+
+    GRID_SEARCH = "grid_search"
+    RANDOM = "random"
+    BAYESIAN = "bayesian"
+
+
+class Objective(StrEnum):
+    """What the best experiment is best at."""
+
+    MINIMIZE_LATENCY = "minimize_latency"  # mean_e2e_latency
+    MAXIMIZE_THROUGHPUT = "maximize_throughput"  # max_total_throughput
+    MINIMIZE_TTFT = "minimize_ttft"  # mean_ttft
+    MINIMIZE_TPOT = "minimize_tpot"  # mean_tpot
+
+
+class TaskPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of every block of a task file: a misspelt name is an error, never ignored."""
+
+
+class Choice(TaskPart, frozen=True, kw_only=True):
+    """The long form of a parameter's values."""
+
+    type: Literal["choice"]
+    values: Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=1000)]
+
+
+ParameterValues = Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=1000)] | Choice
+ParameterGrid = Annotated[dict[Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")], ParameterValues], Meta(max_length=64)]
+IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]
+Texts = Text | Annotated[tuple[Text, ...], Meta(min_length=1, max_length=64)]
+
+
+class ModelSpec(TaskPart, frozen=True, kw_only=True):
+    """The model to serve: a hub id, a name below the executor's model roots, or a path."""
+
+    id_or_path: Text
+    namespace: str | None = None
+
+
+class StorageSpec(TaskPart, frozen=True, kw_only=True):
+    """A volume claim that holds the model (Kubernetes)."""
+
+    type: Literal["pvc", "hf", "hostpath"]
+    pvc_name: str | None = None
+    pvc_subpath: str | None = None
+    mount_path: str | None = None
+
+
+class PresetConfig(TaskPart, frozen=True, kw_only=True):
+    """A ClusterBaseModel or ClusterServingRuntime to create, from a preset or spelled out."""
+
+    preset: str | None = None
+    name: str | None = None
+    config_overrides: dict[str, Any] = {}
+
+
+class ParallelConfig(TaskPart, frozen=True, kw_only=True):
+    """Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp)."""
+
+    preset: str | None = None
+    presets: tuple[str, ...] = ()
+    tp: IntegerValues = 1
+    pp: IntegerValues = 1
+    dp: IntegerValues = 1
+    cp: IntegerValues = 1
+    dcp: IntegerValues = 1
+    ep: IntegerValues = 1
+    moe_tp: IntegerValues = 1
+    moe_ep: IntegerValues = 1
+
+
+class QuantConfig(TaskPart, frozen=True, kw_only=True):
+    """Quantization to search: presets by name, or data types of the parts; one value or a list each."""
+
+    preset: str | None = None
+    presets: tuple[str, ...] = ()
+    gemm_dtype: Texts | None = None
+    kvcache_dtype: Texts | None = None
+    attention_dtype: Texts | None = None
+    moe_dtype: Texts | None = None
+
+
+class SloBound(TaskPart, frozen=True, kw_only=True):
+    """A bound in seconds. `fail_ratio`: with `hard_fail`, how far above it an experiment fails (0.2 = 20 %)."""
+
+    threshold: PositiveSeconds
+    weight: Annotated[float, Meta(ge=0)] = 1.0
+    hard_fail: bool = False
+    fail_ratio: Annotated[float, Meta(ge=0)] | None = None
+
+
+class LatencySlo(TaskPart, frozen=True, kw_only=True):
+    """Bounds on end-to-end latency."""
+
+    p50: SloBound | None = None
+    p90: SloBound | None = None
+    p95: SloBound | None = None
+    p99: SloBound | None = None
+
+
+class SloSpec(TaskPart, frozen=True, kw_only=True):
+    """Service level objectives; `steepness` shapes the penalty above a bound."""
+
+    latency: LatencySlo | None = None
+    ttft: SloBound | None = None
+    tpot: SloBound | None = None
+    steepness: Annotated[float, Meta(gt=0)] = 0.1
+
+
+class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
+    """The search. `max_parallel` bounds the reservation requests a task has outstanding at once.
+
+    `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs only while the task holds
+    no GPU. `max_attempts` counts interrupted ones.
+    """
+
+    strategy: Strategy = Strategy.GRID_SEARCH
+    objective: Objective = Objective.MINIMIZE_LATENCY
+    max_iterations: PositiveInt | None = None
+    timeout_per_iteration: PositiveSeconds = 600.0
+    max_parallel: Annotated[int, Meta(ge=1, le=256)] = 1
+    wait_timeout_seconds: PositiveSeconds = 300.0
+    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
+
+
+class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
+    """The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts."""
+
+    task: Text = "text-to-text"
+    model_name: str | None = None
+    model_tokenizer: str | None = None
+    traffic_scenarios: Annotated[tuple[TrafficScenario, ...], Meta(min_length=1, max_length=64)] = ("D(100,100)",)
+    num_concurrency: Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)] = (1,)
+    max_time_per_iteration: PositiveSeconds = 10.0
+    max_requests_per_iteration: PositiveInt = 100
+    warmup_requests: Annotated[int, Meta(ge=0, le=1000)] = 1
+    additional_params: dict[str, Any] = {}
+    tool: BenchmarkTool = BenchmarkTool.AUTO
+
+
+class GpuPreferences(TaskPart, frozen=True, kw_only=True):
+    """What the task file may say about its GPUs; what it does not say is estimated from model and parameters."""
+
+    count: GpuCount | None = None
+    min_memory_mb: Annotated[int, Meta(ge=0)] | None = None
+    models: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+
+
+class TaskFile(TaskPart, frozen=True, kw_only=True):
+    """One tuning task as people write it.
+
+    `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is there, or if `base_runtime`
+    names no engine we know (it is a ClusterServingRuntime then), else `docker`.
+    """
+
+    task_name: Name
+    description: Annotated[str, Meta(max_length=10_000)] = ""
+    deployment_mode: DeploymentMode | None = None
+    model: ModelSpec
+    base_runtime: Text
+    runtime_image_tag: str | None = None
+    storage: StorageSpec | None = None
+    clusterbasemodel_config: PresetConfig | None = None
+    clusterservingruntime_config: PresetConfig | None = None
+    parameters: ParameterGrid = {}
+    parallel_config: ParallelConfig | None = None
+    quant_config: QuantConfig | None = None
+    slo: SloSpec | None = None
+    gpus: GpuPreferences | None = None
+    optimization: OptimizationSpec = OptimizationSpec()
+    benchmark: BenchmarkConfig = BenchmarkConfig()
