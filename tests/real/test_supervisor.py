@@ -20,6 +20,7 @@ import pytest
 from shared.child_process import NotReady, rotate_log
 from shared.lifecycle import DataDirectoryBusy, DataDirectoryLock
 from shared.paths import DataDirectory, Endpoint
+from shared.platform import PlatformOptions, run_platform
 from shared.supervisor import (
     Backoff,
     ChildSpec,
@@ -503,3 +504,22 @@ async def test_the_store_of_nats_can_be_lost_while_everything_runs(
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=20)
+
+
+async def test_a_running_platform_tells_where_it_is_and_refuses_a_second_one(
+    directory: DataDirectory,
+) -> None:
+    options = PlatformOptions(data_dir=directory.root, services=())
+    told: list[Endpoint] = []
+    task = asyncio.create_task(run_platform(options, on_started=told.append))
+    await eventually(lambda: bool(told) or task.done(), what="the platform to be up")
+
+    assert directory.read_endpoint() == told[0]
+    assert told[0].nats_url is not None
+    with pytest.raises(DataDirectoryBusy):
+        await run_platform(options)
+
+    os.kill(os.getpid(), signal.SIGTERM)
+    await task
+    assert directory.read_endpoint() is None
+    assert not directory.endpoint_path.exists()

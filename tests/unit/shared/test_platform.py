@@ -1,0 +1,103 @@
+"""Which processes a platform is made of and what each of them is told."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from shared.paths import default_data_dir
+from shared.platform import AGENT_SERVICES, Platform, PlatformOptions, node_id_of, platform_children
+from shared.supervisor import ChildSpec
+
+
+def spec_of(options: PlatformOptions, name: str) -> ChildSpec:
+    return next(
+        child
+        for child in platform_children(options)
+        if isinstance(child, ChildSpec) and child.name == name
+    )
+
+
+def environment_of(options: PlatformOptions, name: str) -> dict[str, str]:
+    env = spec_of(options, name).env
+    assert callable(env)
+    return dict(env())
+
+
+def options_at(data_dir: Path, **changes: object) -> PlatformOptions:
+    servers = {"nats_url": "nats://10.0.0.1:4222", "postgres_dsn": "postgresql://db/gpusteward"}
+    return PlatformOptions(data_dir=data_dir, **{**servers, **changes})  # type: ignore[arg-type]  # fields by name
+
+
+def test_servers_come_before_services_and_the_gateway_is_last(tmp_path: Path) -> None:
+    names = [child.name for child in platform_children(PlatformOptions(data_dir=tmp_path))]
+
+    assert names == [
+        *("nats", "postgres"),
+        *("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway"),
+    ]
+
+
+def test_servers_that_exist_are_used_and_none_is_embedded(tmp_path: Path) -> None:
+    options = options_at(tmp_path, nats_credentials_path=tmp_path / "credentials.json")
+
+    env = environment_of(options, "scheduler")
+
+    assert "nats" not in [child.name for child in platform_children(options)]
+    assert env["GPUSTEWARD_NATS_URL"] == "nats://10.0.0.1:4222"
+    assert env["GPUSTEWARD_NATS_CREDENTIALS"] == str(tmp_path / "credentials.json")
+    assert env["GPUSTEWARD_POSTGRES_DSN"] == "postgresql://db/gpusteward"
+    assert env["GPUSTEWARD_DATA_DIR"] == str(tmp_path)
+    assert "GPUSTEWARD_TELEMETRY_SOURCE" not in env
+
+
+def test_an_agent_is_telemetry_and_executor_without_postgres(tmp_path: Path) -> None:
+    options = options_at(tmp_path, postgres_dsn=None, services=AGENT_SERVICES)
+
+    assert [child.name for child in platform_children(options)] == ["telemetry", "executor"]
+    assert Platform(options).api_url is None
+    assert "GPUSTEWARD_POSTGRES_DSN" not in environment_of(options, "executor")
+
+
+def test_a_fleet_is_simulated_only_where_asked_for(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+
+    asked = environment_of(options_at(tmp_path, fleet=fleet), "telemetry")
+    flagged = environment_of(options_at(tmp_path, simulate=True), "telemetry")
+    plain = environment_of(options_at(tmp_path), "telemetry")
+
+    assert asked["GPUSTEWARD_TELEMETRY_SOURCE"] == "simulated"
+    assert asked["GPUSTEWARD_TELEMETRY_FLEET"] == str(fleet)
+    assert flagged["GPUSTEWARD_TELEMETRY_SOURCE"] == "simulated"
+    assert "GPUSTEWARD_TELEMETRY_FLEET" not in flagged
+    assert "GPUSTEWARD_TELEMETRY_SOURCE" not in plain
+
+
+def test_an_unknown_service_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected services among .*'billing'"):
+        Platform(options_at(tmp_path, services=("billing",)))
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        pytest.param("a100-3", r"a100-3", id="a token stays as it is"),
+        pytest.param(
+            "ip-10-0-0-1.ec2.internal", r"ip-10-0-0-1-ec2-internal-[0-9a-f]{8}", id="dots"
+        ),
+        pytest.param("n" * 200, r"n{119}-[0-9a-f]{8}", id="too long"),
+    ],
+)
+def test_a_host_name_becomes_a_node_id(name: str, wanted: str) -> None:
+    assert re.fullmatch(wanted, node_id_of(name))
+
+
+def test_the_data_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    assert default_data_dir({"GPUSTEWARD_DATA_DIR": "/srv/steward"}) == Path("/srv/steward")
+    assert default_data_dir({"XDG_DATA_HOME": "/data"}) == Path("/data/gpusteward")
+    assert default_data_dir({"XDG_DATA_HOME": "data"}) == Path("/home/ada/.local/share/gpusteward")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert default_data_dir({}) == Path("/var/lib/gpusteward")
