@@ -1,0 +1,78 @@
+"""Loops that belong to the process: when one fails, the process ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from shared.errors import UnavailableError
+from shared.logging import log
+
+FIRST_RETRY_SECONDS: Final = 0.1
+LAST_RETRY_SECONDS: Final = 3.0
+
+
+class Background:
+    """Owns the process's loops. A loop that raises ends its owner with that error.
+
+    `UnavailableError` alone is survived: the outside is down, and the loop starts anew after a
+    growing pause.
+    """
+
+    def __init__(self) -> None:
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def owned(self) -> AsyncIterator[None]:
+        """The time in which loops may run; at its end they are cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                try:
+                    yield
+                finally:
+                    for task in tuple(self._tasks):
+                        task.cancel()
+        except BaseExceptionGroup as errors:
+            # One error is the rule; its own type is what callers and tests look for.
+            if len(errors.exceptions) == 1:
+                raise errors.exceptions[0] from None
+            raise
+
+    def start(self, name: str, loop: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
+        """Run `loop` until it returns, fails, or is cancelled. Raises RuntimeError outside `owned`."""
+        if self._group is None:
+            raise RuntimeError("background loops start only while the process owns them")
+        task = self._group.create_task(self._run(name, loop), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def stop(self) -> None:
+        """Cancel every loop and wait for its end, while the bus is still connected."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await self._keep_running(name, loop)
+        except Exception:
+            log.exception("loop_failed", loop=name)
+            raise
+
+    async def _keep_running(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        pause = FIRST_RETRY_SECONDS
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await loop()
+                return
+            except UnavailableError as error:
+                if asyncio.get_running_loop().time() - began > LAST_RETRY_SECONDS * 2:
+                    pause = FIRST_RETRY_SECONDS
+                log.warning("loop_retrying", loop=name, error=str(error), pause_seconds=pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_RETRY_SECONDS)

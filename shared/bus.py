@@ -1,0 +1,513 @@
+"""The bus: FastStream routes for commands, queries and durable events; plain NATS for what is hot.
+
+Commands and queries are core requests, answered by their owner. Durable events come from the EVENTS
+stream and are settled here: acknowledged after the handler, redelivered while the outside is down,
+given up into `dead_letter` when they can never succeed.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar, Union
+from uuid import UUID
+
+import msgspec
+import nats.errors
+import structlog
+from faststream import AckPolicy, BaseMiddleware
+from faststream.nats import JStream, NatsBroker, NatsRoute, NatsRouter, PullSub
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy as JetStreamAck
+from nats.js.api import ConsumerConfig, DeliverPolicy, StreamConfig
+from nats.js.errors import APIError, NotFoundError
+
+from schemas.base import PREFIX, Command, Event, Live, Message, Query, pattern_for, subject_for
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.telemetry import GpuSampled
+from shared.codec import TypedCodec, encode
+from shared.errors import PermanentError, RefusedError, UnavailableError
+from shared.logging import log
+from shared.settings import CommonSettings
+from shared.streams import EVENTS, SAMPLES, STREAMS
+
+M = TypeVar("M", bound=Message)
+C = TypeVar("C", bound=Command)
+Q = TypeVar("Q", bound=Query)
+V = TypeVar("V", bound=msgspec.Struct)
+
+Handler = Callable[[Any], Awaitable[Any]]
+DeadLetter = Callable[[str, bytes, str], Awaitable[None]]
+
+UNKNOWN_ERROR_TRIES: Final = 5
+RETRY_SECONDS: Final = 1.0
+PULL_SECONDS: Final = 1.0  # a pull request lost with its server is made again after this
+ACK_WAIT_SECONDS: Final = 30.0
+WATCH_SECONDS: Final = 1.0
+PUBLISH_TIMEOUT_SECONDS: Final = 5.0
+
+_reply_decoder = msgspec.msgpack.Decoder(Accepted | Refused)
+
+
+@dataclass(slots=True, kw_only=True)
+class DurableRoute:
+    """A durable consumer of the EVENTS stream, declared before its route subscribes."""
+
+    durable: str
+    subjects: list[str]
+
+    def consumer(self) -> ConsumerConfig:
+        """The server's side of the route. `max_deliver` is unlimited: settling is ours."""
+        return ConsumerConfig(
+            durable_name=self.durable,
+            filter_subjects=self.subjects,
+            ack_policy=JetStreamAck.EXPLICIT,
+            ack_wait=ACK_WAIT_SECONDS,
+            deliver_policy=DeliverPolicy.ALL,
+            max_ack_pending=1000,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One line of a service's table of routes; `durable` only for events of the stream."""
+
+    nats: NatsRoute
+    durable: DurableRoute | None = None
+
+
+def command_route(
+    handler: Callable[[C], Awaitable[Reply]], message: type[C], *, key: str | None = None
+) -> Route:
+    """Requests of one kind of command, shared by all processes of the service (one node's: `key`)."""
+    return _request_route(handler, message, key)
+
+
+def query_route(
+    handler: Callable[[Q], Awaitable[msgspec.Struct]], message: type[Q], *, key: str | None = None
+) -> Route:
+    """Requests of one kind of query. The handler raises RefusedError to refuse."""
+    return _request_route(handler, message, key)
+
+
+def _request_route(handler: Handler, message: type[Message], key: str | None) -> Route:
+    subject = pattern_for(message, key)
+    return Route(NatsRoute(handler, subject=subject, queue=subject, codec=TypedCodec(message)))
+
+
+def event_route(handler: Handler, *events: type[Event], durable: str) -> Route:
+    """Events of these types from the stream, at least once, in order while nothing fails.
+
+    `durable` is `<service>_<handler>` and must not change between releases.
+    """
+    route = NatsRoute(
+        handler,
+        subject=f"{PREFIX}.evt.>",
+        stream=JStream(str(EVENTS.name), declare=False),
+        durable=durable,
+        pull_sub=PullSub(batch_size=1, timeout=PULL_SECONDS),
+        ack_policy=AckPolicy.MANUAL,
+        codec=TypedCodec(Union[events]),  # noqa: UP007  # the union is computed
+    )
+    return Route(
+        route,
+        DurableRoute(durable=durable, subjects=[pattern_for(event) for event in events]),
+    )
+
+
+async def _log_dead_letter(subject: str, body: bytes, error: str) -> None:
+    log.error("dead_letter", subject=subject, bytes=len(body), error=error)
+
+
+@dataclass(slots=True)
+class _Settlement:
+    """Makes the middleware that answers failed requests and settles durable messages."""
+
+    bus: "Bus"
+
+    def __call__(self, msg: Any, /, *, context: Any) -> "_SettlementMiddleware":
+        return _SettlementMiddleware(msg, context=context, bus=self.bus)
+
+
+class _SettlementMiddleware(BaseMiddleware[Any, Any]):
+    __slots__ = ("bus",)
+
+    def __init__(self, msg: Any, /, *, context: Any, bus: "Bus") -> None:
+        super().__init__(msg, context=context)
+        self.bus = bus
+
+    async def consume_scope(self, call_next: Any, msg: Any) -> Any:
+        raw: Msg = msg.raw_message
+        with structlog.contextvars.bound_contextvars(subject=raw.subject):
+            if raw.reply.startswith("$JS.ACK."):
+                return await self._settle(call_next, msg, raw)
+            return await self._answer(call_next, msg, raw)
+
+    async def _answer(self, call_next: Any, msg: Any, raw: Msg) -> bytes:
+        reply: Any
+        try:
+            reply = await call_next(msg)
+        except RefusedError as error:
+            reply = error.refused()
+        except msgspec.MsgspecError as error:
+            reply = _undecodable(error)
+            if not raw.reply:
+                await self.bus.dead_letter(raw.subject, raw.data, str(error))
+        except UnavailableError as error:
+            log.warning("request_failed", error=str(error))
+            reply = Refused(code=ErrorCode.UNAVAILABLE, message=str(error))
+        except Exception as error:
+            log.exception("request_failed")
+            reply = Refused(code=ErrorCode.INTERNAL, message=type(error).__name__)
+        return encode(reply)
+
+    async def _settle(self, call_next: Any, msg: Any, raw: Msg) -> None:
+        tries = raw.metadata.num_delivered or 1
+        try:
+            await call_next(msg)
+        except UnavailableError as error:
+            log.warning("event_postponed", error=str(error), tries=tries)
+            await msg.nack(delay=min(RETRY_SECONDS * tries, 30))
+        except (PermanentError, msgspec.MsgspecError) as error:
+            await self._give_up(msg, raw, str(error))
+        except Exception as error:
+            log.exception("event_failed", tries=tries)
+            if tries >= UNKNOWN_ERROR_TRIES:
+                await self._give_up(msg, raw, repr(error))
+            else:
+                await msg.nack(delay=RETRY_SECONDS * tries)
+        else:
+            await msg.ack()
+
+    async def _give_up(self, msg: Any, raw: Msg, error: str) -> None:
+        try:
+            await self.bus.dead_letter(raw.subject, raw.data, error)
+        except UnavailableError:
+            await msg.nack(delay=RETRY_SECONDS)
+            return
+        log.error("event_given_up", error=error)
+        await msg.reject()
+
+
+def _undecodable(error: msgspec.MsgspecError) -> Refused:
+    text = str(error)
+    message, separator, place = text.rpartition(" - at `")
+    if not separator:
+        return Refused(code=ErrorCode.BAD_REQUEST, message=text)
+    return Refused(code=ErrorCode.BAD_REQUEST, message=message, path=place.rstrip("`"))
+
+
+def _refusal(query: Query, data: bytes, error: msgspec.MsgspecError) -> Exception:
+    """What an answer that is not the view means."""
+    try:
+        return RefusedError.from_refused(msgspec.msgpack.decode(data, type=Refused))
+    except msgspec.MsgspecError:
+        return UnavailableError(f"{subject_for(query)}: unreadable answer: {error}")
+
+
+@dataclass
+class Bus:
+    """One connection to NATS. Made closed; `open` connects and declares, `listen_to` subscribes routes."""
+
+    name: str
+    url: str
+    credentials: str | None = None
+    dead_letter: DeadLetter = _log_dead_letter
+    on_new_stream: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    on_stream_seen: list[Callable[[str, datetime], Awaitable[None]]] = field(default_factory=list)
+    _durable_routes: list[DurableRoute] = field(default_factory=list)
+    _seen: dict[str, datetime] = field(default_factory=dict)
+    _closing: bool = False
+
+    def __post_init__(self) -> None:
+        self.broker = NatsBroker(
+            self.url,
+            name=f"gpusteward-{self.name}",
+            logger=None,
+            apply_types=False,
+            codec=TypedCodec(Any),
+            middlewares=(_Settlement(self),),
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.1,  # type: ignore[arg-type]  # nats-py takes seconds as float
+            ping_interval=5,
+            max_outstanding_pings=2,
+            drain_timeout=5,
+            graceful_timeout=5.0,
+            error_cb=self._on_error,
+            **self._login(),
+        )
+
+    @classmethod
+    def from_settings(cls, name: str, settings: CommonSettings) -> "Bus":
+        """A bus for the service `name`."""
+        return cls(name, settings.nats_url, settings.nats_credentials)
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, url: str, credentials: str | None, name: str) -> AsyncIterator["Bus"]:
+        """A bus for a client without routes, closed at the end."""
+        bus = cls(name, url, credentials)
+        await bus.open()
+        try:
+            yield bus
+        finally:
+            await bus.close()
+
+    def include(self, routes: Sequence[Route]) -> None:
+        """Add routes; before `open`."""
+        self._durable_routes += [route.durable for route in routes if route.durable is not None]
+        self.broker.include_router(NatsRouter(handlers=[route.nats for route in routes]))
+
+    async def open(self) -> None:
+        """Connect, waiting for the server as long as it takes, and declare streams and consumers."""
+        await self.broker.connect()
+        await self._declare_when_possible()
+
+    async def start(self) -> None:
+        """Subscribe the routes."""
+        await self.broker.start()
+
+    async def close(self) -> None:
+        """Unsubscribe, let running handlers end within 5 s, disconnect."""
+        self._closing = True
+        await self.broker.stop()
+
+    @property
+    def nats(self) -> Client:
+        """The connection. Raises RuntimeError before `open`."""
+        connection = self.broker._connection  # noqa: SLF001  # FastStream shows its client nowhere else
+        if connection is None:
+            raise RuntimeError("the bus is not connected")
+        return connection
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the server answers at present."""
+        connection = self.broker._connection  # noqa: SLF001  # as above
+        return connection is not None and connection.is_connected
+
+    @property
+    def jetstream(self) -> JetStreamContext:
+        """JetStream on this connection."""
+        return self.nats.jetstream(timeout=PUBLISH_TIMEOUT_SECONDS)
+
+    async def request(self, command: Command, *, timeout_seconds: float = 5.0) -> Reply:
+        """Send a command and wait for its owner's answer. Raises UnavailableError without one."""
+        data = await self._ask(command, timeout_seconds)
+        try:
+            reply: Reply = _reply_decoder.decode(data)
+        except msgspec.MsgspecError as error:
+            raise UnavailableError(f"{subject_for(command)}: unreadable answer: {error}") from error
+        return reply
+
+    async def query(self, query: Query, reply: type[V], *, timeout_seconds: float = 5.0) -> V:
+        """Ask an owner. Raises RefusedError, or UnavailableError without an answer."""
+        data = await self._ask(query, timeout_seconds)
+        try:
+            return msgspec.msgpack.decode(data, type=reply)
+        except msgspec.MsgspecError as error:
+            raise _refusal(query, data, error) from None
+
+    async def publish_live(self, message: Live) -> None:
+        """Publish a passing view; dropped while the bus is away."""
+        await self._publish(subject_for(message), encode(message))
+
+    async def publish_sample(self, sample: GpuSampled) -> None:
+        """Publish a sample, unacknowledged; dropped while the bus is away."""
+        await self._publish(subject_for(sample), encode(sample))
+
+    async def publish_event(self, event: Event) -> None:
+        """Publish an event into its stream and wait until it is stored. Raises UnavailableError."""
+        await self.publish_stored(subject_for(event), encode(event), event.message_id)
+
+    async def publish_stored(self, subject: str, body: bytes, message_id: UUID) -> None:
+        """Publish bytes into the EVENTS stream, once per message id. Raises UnavailableError."""
+        if not self.is_connected:
+            raise UnavailableError("the bus is not connected")
+        try:
+            await self.jetstream.publish(
+                subject,
+                body,
+                timeout=PUBLISH_TIMEOUT_SECONDS,
+                stream=EVENTS.name,
+                headers={"Nats-Msg-Id": str(message_id)},
+            )
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise UnavailableError(f"{subject}: {error!r}") from error
+
+    async def listen(
+        self,
+        message: type[M],
+        handler: Callable[[M], Awaitable[None]],
+        *,
+        key: str | None = None,
+    ) -> None:
+        """Hear messages as they pass, in order, without replay. A failing handler loses that message."""
+        decode = msgspec.msgpack.Decoder(message).decode
+
+        async def on_message(raw: Msg) -> None:
+            try:
+                await handler(decode(raw.data))
+            except msgspec.MsgspecError as error:
+                log.warning("undecodable", subject=raw.subject, error=str(error))
+            except UnavailableError as error:
+                log.warning("listener_failed", subject=raw.subject, error=str(error))
+            except Exception:
+                log.exception("listener_failed", subject=raw.subject)
+
+        await self.nats.subscribe(pattern_for(message, key), cb=on_message)
+
+    async def consume_samples(
+        self,
+        durable: str,
+        handler: Callable[[list[GpuSampled]], Awaitable[None]],
+        *,
+        batch: int = 500,
+        linger_seconds: float = 0.25,
+    ) -> None:
+        """Hand over samples of the SAMPLES stream until cancelled, each batch at least once.
+
+        A batch is acknowledged when its handler has returned, and comes again after an error.
+        """
+        config = ConsumerConfig(
+            durable_name=durable,
+            ack_policy=JetStreamAck.EXPLICIT,
+            ack_wait=ACK_WAIT_SECONDS,
+            max_ack_pending=batch * 8,
+        )
+        decode = msgspec.msgpack.Decoder(GpuSampled).decode
+        while True:
+            try:
+                await self.jetstream.add_consumer(str(SAMPLES.name), config)
+                subscription = await self.jetstream.pull_subscribe_bind(
+                    durable, stream=str(SAMPLES.name)
+                )
+                await self._pull(subscription, decode, handler, batch, linger_seconds)
+            except (nats.errors.Error, OSError) as error:
+                log.info("samples_interrupted", error=repr(error))
+                await asyncio.sleep(linger_seconds)
+
+    async def _pull(
+        self,
+        subscription: JetStreamContext.PullSubscription,
+        decode: Callable[[bytes], GpuSampled],
+        handler: Callable[[list[GpuSampled]], Awaitable[None]],
+        batch: int,
+        linger_seconds: float,
+    ) -> None:
+        checked = asyncio.get_running_loop().time()
+        while True:
+            now = asyncio.get_running_loop().time()
+            if now - checked > WATCH_SECONDS * 3:
+                await (
+                    subscription.consumer_info()
+                )  # NotFound: the stream is a new one, declare again
+                checked = now
+            try:
+                messages = await subscription.fetch(batch, timeout=linger_seconds)
+            except (nats.errors.TimeoutError, TimeoutError):
+                continue
+            samples = []
+            for message in messages:
+                try:
+                    samples.append(decode(message.data))
+                except msgspec.MsgspecError as error:
+                    log.warning("undecodable", subject=message.subject, error=str(error))
+            try:
+                await handler(samples)
+            except UnavailableError as error:
+                log.warning("samples_postponed", error=str(error))
+                for message in messages:
+                    await message.nak(delay=RETRY_SECONDS)
+                continue
+            for message in messages:
+                await message.ack()
+
+    async def watch_streams(self) -> None:
+        """Declare everything again and tell `on_new_stream` when a stream turns out to be a new one."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if not self.is_connected:
+                continue
+            try:
+                new = await self._declare()
+            except (nats.errors.Error, OSError, TimeoutError) as error:
+                log.info("streams_unreachable", error=repr(error))
+                continue
+            if new:
+                log.warning("streams_are_new", streams=new)
+                for callback in self.on_new_stream:
+                    await callback()
+
+    async def _declare_when_possible(self) -> None:
+        while True:
+            try:
+                await self._declare()
+                return
+            except (nats.errors.Error, OSError, TimeoutError) as error:
+                log.warning("streams_undeclared", error=repr(error))
+                await asyncio.sleep(RETRY_SECONDS / 4)
+
+    async def _declare(self) -> list[str]:
+        """Make streams and consumers what they should be; the names of those that are new since last time."""
+        new = []
+        for stream in STREAMS:
+            name = str(stream.name)
+            created = await self._declare_stream(stream)
+            before = self._seen.get(name)
+            if before == created:
+                continue
+            if name == EVENTS.name:
+                for route in self._durable_routes:
+                    await self.jetstream.add_consumer(name, route.consumer())
+            for callback in self.on_stream_seen:
+                await callback(name, created)
+            self._seen[name] = created
+            if before is not None:
+                new.append(name)
+        return new
+
+    async def _declare_stream(self, stream: StreamConfig) -> datetime:
+        name = str(stream.name)
+        try:
+            info = await self.jetstream.stream_info(name)
+        except NotFoundError:
+            try:
+                info = await self.jetstream.add_stream(stream)
+            except APIError:  # another service was quicker
+                info = await self.jetstream.stream_info(name)
+        if info.created is None:
+            raise UnavailableError(f"stream {name} does not say when it was created")
+        return info.created
+
+    async def _ask(self, message: Message, timeout_seconds: float) -> bytes:
+        subject = subject_for(message)
+        if not self.is_connected:
+            raise UnavailableError("the bus is not connected")
+        try:
+            reply = await self.nats.request(subject, encode(message), timeout=timeout_seconds)
+        except nats.errors.NoRespondersError as error:
+            raise UnavailableError(f"nobody answers {subject}") from error
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise UnavailableError(f"{subject}: {error!r}") from error
+        return reply.data
+
+    async def _publish(self, subject: str, body: bytes) -> None:
+        if self.is_connected:
+            await self.nats.publish(subject, body)
+
+    async def _on_error(self, error: Exception) -> None:
+        log.warning("nats_error", error=repr(error))
+
+    def _login(self) -> dict[str, Any]:
+        if self.credentials is None:
+            return {}
+        from faststream.security import SASLPlaintext
+
+        login = json.loads(Path(self.credentials).read_text())
+        return {"security": SASLPlaintext(username=login["user"], password=login["password"])}

@@ -1,0 +1,173 @@
+"""Commands: answered once and remembered by their owner, repeated until answered by their sender."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from schemas.base import Command, subject_for, tag_of
+from schemas.catalog import COMMANDS
+from schemas.errors import RETRYABLE, Accepted, ErrorCode, Refused, Reply
+from shared.bus import Bus
+from shared.codec import encode
+from shared.database import Connection, Database, note_staged
+from shared.errors import RefusedError, UnavailableError
+from shared.logging import log
+
+Apply = Callable[[Connection], Awaitable[Accepted]]
+OnReply = Callable[[Connection, Command, Reply], Awaitable[None]]
+
+FIRST_BACKOFF_SECONDS: Final = 0.2
+LAST_BACKOFF_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 0.5
+BATCH: Final = 100
+REQUEST_TIMEOUT_SECONDS: Final = 5.0
+
+_TYPES: Final = {tag_of(command): command for command in COMMANDS}
+_reply_decoder = msgspec.msgpack.Decoder(Accepted | Refused)
+
+
+def body_hash(command: Command) -> bytes:
+    """What two commands of one id are compared by."""
+    return hashlib.sha256(encode(command)).digest()
+
+
+async def once(database: Database, command: Command, apply: Apply) -> Reply:
+    """Apply a command at most once and remember its answer in the same transaction.
+
+    The same id with the same body gets the stored answer, with another body a refusal. A
+    RefusedError of `apply` rolls its changes back; a final refusal is remembered, a retryable one
+    is not. Raises UnavailableError when Postgres is down.
+    """
+    digest = body_hash(command)
+    try:
+        async with database.transaction() as connection:
+            first = await connection.fetchval(
+                "INSERT INTO command (command_id, body_hash) VALUES ($1, $2)"
+                " ON CONFLICT DO NOTHING RETURNING true",
+                command.command_id,
+                digest,
+            )
+            if not first:
+                return await _stored_reply(connection, command, digest)
+            reply: Reply
+            try:
+                async with connection.transaction():
+                    reply = await apply(connection)
+            except RefusedError as error:
+                if error.code in RETRYABLE:
+                    raise
+                reply = error.refused(command.command_id)
+            await connection.execute(
+                "UPDATE command SET reply = $2 WHERE command_id = $1",
+                command.command_id,
+                encode(reply),
+            )
+            return reply
+    except RefusedError as error:
+        return error.refused(command.command_id)
+
+
+async def _stored_reply(connection: Connection, command: Command, digest: bytes) -> Reply:
+    row = await connection.fetchrow(
+        "SELECT body_hash, reply FROM command WHERE command_id = $1", command.command_id
+    )
+    if row["body_hash"] != digest:
+        return Refused(
+            code=ErrorCode.COMMAND_ID_REUSED,
+            message=f"command {command.command_id} came before with another body",
+            command_id=command.command_id,
+            path="$.command_id",
+        )
+    reply: Reply = _reply_decoder.decode(row["reply"])
+    return reply
+
+
+async def send_later(connection: Connection, command: Command) -> None:
+    """Keep a command for another service; it is repeated with back-off until it is answered.
+
+    Commands to one owner (for node services: one node) are sent in the order they were kept.
+    """
+    subject = subject_for(command)
+    owner = subject.split(".")[2]
+    key = type(command).key_field
+    lane = owner if key is None else f"{owner}.{getattr(command, key)}"
+    await connection.execute(
+        "INSERT INTO outgoing (command_id, lane, tag, body) VALUES ($1, $2, $3, $4)"
+        " ON CONFLICT (command_id) DO NOTHING",
+        command.command_id,
+        lane,
+        tag_of(type(command)),
+        encode(command),
+    )
+    note_staged(outgoing=True)
+
+
+@dataclass(slots=True)
+class Sender:
+    """Sends what `send_later` kept. An owner that does not answer holds up its own lane only."""
+
+    database: Database
+    bus: Bus
+    on_reply: OnReply
+
+    async def run(self) -> None:
+        """Send until cancelled. Raises UnavailableError when Postgres is down."""
+        while True:
+            self.database.outgoing_wake.clear()
+            await self._send_due()
+            try:
+                await asyncio.wait_for(self.database.outgoing_wake.wait(), IDLE_SECONDS)
+            except TimeoutError:
+                continue
+
+    async def _send_due(self) -> None:
+        async with self.database.transaction() as connection:
+            rows = await connection.fetch(
+                "SELECT id, lane, tag, body, attempts FROM outgoing WHERE next_attempt_at <= now()"
+                f" ORDER BY lane, id LIMIT {BATCH}"
+            )
+        lanes = [
+            self._send_lane([tuple(row) for row in lane])
+            for _, lane in groupby(rows, key=lambda row: row["lane"])
+        ]
+        for result in await asyncio.gather(*lanes, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _send_lane(self, rows: list[tuple[int, str, str, bytes, int]]) -> None:
+        for row_id, lane, tag, body, attempts in rows:
+            command = msgspec.msgpack.decode(body, type=_TYPES[tag])
+            try:
+                reply = await self.bus.request(command, timeout_seconds=REQUEST_TIMEOUT_SECONDS)
+            except UnavailableError:
+                # The whole lane waits, or a cancel could overtake the request that it is about.
+                await self._postpone("lane = $1", lane, attempts)
+                return
+            if isinstance(reply, Refused) and reply.retryable:
+                log.info("command_refused_for_now", tag=tag, code=reply.code, message=reply.message)
+                await self._postpone("id = $1", row_id, attempts)
+                continue
+            await self._finish(row_id, command, reply)
+
+    async def _finish(self, row_id: int, command: Command, reply: Reply) -> None:
+        async with self.database.transaction() as connection:
+            deleted = await connection.fetchval(
+                "DELETE FROM outgoing WHERE id = $1 RETURNING true", row_id
+            )
+            if deleted:
+                await self.on_reply(connection, command, reply)
+
+    async def _postpone(self, rows: str, value: int | str, attempts: int) -> None:
+        pause = min(FIRST_BACKOFF_SECONDS * 2 ** min(attempts, 10), LAST_BACKOFF_SECONDS)
+        async with self.database.transaction() as connection:
+            await connection.execute(
+                "UPDATE outgoing SET attempts = attempts + 1,"
+                f" next_attempt_at = now() + $2 * interval '1 second' WHERE {rows}",
+                value,
+                pause,
+            )

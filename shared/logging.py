@@ -1,0 +1,31 @@
+"""Structured logs: JSON lines where nobody watches, a readable console otherwise."""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+log: Any = structlog.get_logger()
+
+
+def configure_logging(service: str, *, level: int = logging.INFO) -> None:
+    """Send structlog and the standard library's warnings to stderr, each line marked `service`."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: Any
+    if sys.stderr.isatty():
+        renderer = [structlog.dev.ConsoleRenderer()]
+    else:
+        renderer = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    structlog.configure(
+        processors=[*shared, *renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(service=service)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")

@@ -1,0 +1,117 @@
+"""Events that commit with the state they tell of, and the relay that publishes them."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from schemas.base import Event, subject_for
+from shared.bus import Bus
+from shared.codec import encode
+from shared.database import Connection, Database, note_staged
+from shared.errors import UnavailableError
+from shared.logging import log
+
+KEPT_HOURS: Final = 24
+BATCH: Final = 200
+IDLE_SECONDS: Final = 1.0
+TRIM_SECONDS: Final = 600.0
+
+
+async def stage(connection: Connection, *events: Event) -> None:
+    """Write events in the transaction of the change they tell of; they are published after its commit."""
+    if not events:
+        return
+    await connection.executemany(
+        "INSERT INTO outbox (message_id, subject, body) VALUES ($1, $2, $3)"
+        " ON CONFLICT (message_id) DO NOTHING",
+        [(event.message_id, subject_for(event), encode(event)) for event in events],
+    )
+    note_staged(outbox=True)
+
+
+@dataclass(slots=True)
+class Relay:
+    """Publishes staged events in order, keeps them 24 h, publishes them again into a new stream.
+
+    Two relays on one outbox publish twice; the message id lets the stream drop the second.
+    """
+
+    database: Database
+    bus: Bus
+
+    async def run(self) -> None:
+        """Publish until cancelled. Raises UnavailableError when Postgres or the bus is down."""
+        trimmed = float("-inf")
+        while True:
+            self.database.outbox_wake.clear()
+            while await self._publish_batch() == BATCH:
+                pass
+            now = asyncio.get_running_loop().time()
+            if now - trimmed > TRIM_SECONDS:
+                await self._trim()
+                trimmed = now
+            try:
+                await asyncio.wait_for(self.database.outbox_wake.wait(), IDLE_SECONDS)
+            except TimeoutError:
+                continue
+
+    async def stream_seen(self, stream: str, created_at: datetime) -> None:
+        """Compare a stream with the one published into last; if it is another, publish all anew."""
+        async with self.database.transaction() as connection:
+            before = await connection.fetchval(
+                "SELECT created_at FROM relay_state WHERE stream = $1 FOR UPDATE", stream
+            )
+            if before == created_at:
+                return
+            await connection.execute(
+                "INSERT INTO relay_state (stream, created_at) VALUES ($1, $2)"
+                " ON CONFLICT (stream) DO UPDATE SET created_at = $2",
+                stream,
+                created_at,
+            )
+            if before is None:
+                return
+            count = await connection.fetchval(
+                "WITH again AS (UPDATE outbox SET published_at = NULL"
+                " WHERE published_at IS NOT NULL RETURNING 1) SELECT count(*) FROM again"
+            )
+            note_staged(outbox=True)
+        log.warning("outbox_republishing", stream=stream, events=count)
+
+    async def _publish_batch(self) -> int:
+        async with self.database.transaction() as connection:
+            rows = await connection.fetch(
+                "SELECT id, message_id, subject, body FROM outbox WHERE published_at IS NULL"
+                f" ORDER BY id LIMIT {BATCH}"
+            )
+        published: list[int] = []
+        try:
+            for row in rows:
+                message_id: UUID = row["message_id"]
+                await self.bus.publish_stored(row["subject"], row["body"], message_id)
+                published.append(row["id"])
+        finally:
+            await self._mark(published)
+        return len(rows)
+
+    async def _mark(self, ids: list[int]) -> None:
+        if not ids:
+            return
+        async with self.database.transaction() as connection:
+            await connection.execute(
+                "UPDATE outbox SET published_at = now() WHERE id = ANY($1)", ids
+            )
+
+    async def _trim(self) -> None:
+        try:
+            async with self.database.transaction() as connection:
+                await connection.execute(
+                    f"DELETE FROM outbox WHERE published_at < now() - interval '{KEPT_HOURS} hours'"
+                )
+                await connection.execute(
+                    "DELETE FROM command WHERE created_at < now() - interval '7 days'"
+                )
+        except UnavailableError as error:
+            log.warning("outbox_trim_failed", error=str(error))

@@ -1,0 +1,77 @@
+"""Settings from the environment, typed, read once at start."""
+
+import os
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from shared.ids import node_token
+from shared.paths import default_data_dir
+
+PREFIX = "GPUSTEWARD_"
+_COMMON = ("nats_url", "nats_credentials", "postgres_dsn", "data_dir", "node_id", "installation_id")
+_SECRET = frozenset({"nats_url", "postgres_dsn"})
+
+
+def _host_node_id() -> str:
+    return node_token(os.uname().nodename)
+
+
+class CommonSettings(Struct, frozen=True, kw_only=True):
+    """What every service is told. URLs may carry a password, so `repr` leaves them out.
+
+    `nats_credentials` is the path of a JSON file with `user` and `password`. `installation_id` marks
+    everything that this installation starts.
+    """
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    nats_credentials: str | None = None
+    postgres_dsn: str | None = None
+    data_dir: str = msgspec.field(default_factory=lambda: str(default_data_dir()))
+    node_id: str = msgspec.field(default_factory=_host_node_id)
+    installation_id: str = "standalone"
+
+    def __repr__(self) -> str:
+        shown = {f: "***" if f in _SECRET else getattr(self, f) for f in self.__struct_fields__}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+
+
+class SettingsError(ValueError):
+    """A setting is unknown or has the wrong type; the text names the variable."""
+
+
+T = TypeVar("T", bound=CommonSettings)
+
+
+def load_settings(cls: type[T], service: str, environ: Mapping[str, str] | None = None) -> T:
+    """Common settings from `GPUSTEWARD_<FIELD>`, a service's own from `GPUSTEWARD_<SERVICE>_<FIELD>`.
+
+    Raises SettingsError for a value of the wrong type and for an unknown variable under the
+    service's prefix, which is a misspelt one.
+    """
+    source = os.environ if environ is None else environ
+    prefix = f"{PREFIX}{service.upper()}_"
+    own_fields = [f for f in cls.__struct_fields__ if f not in _COMMON]
+    values: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for field, name in [(f, f"{PREFIX}{f.upper()}") for f in _COMMON] + [
+        (f, f"{prefix}{f.upper()}") for f in own_fields
+    ]:
+        names[field] = name
+        if source.get(name):
+            values[field] = source[name]
+    unknown = sorted(
+        name for name in source if name.startswith(prefix) and name not in names.values()
+    )
+    if unknown:
+        known = ", ".join(sorted(names[f] for f in own_fields)) or "none"
+        raise SettingsError(f"unknown setting {', '.join(unknown)}; known: {known}")
+    try:
+        return msgspec.convert(values, cls, strict=False)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        for field, name in names.items():
+            text = text.replace(f"`$.{field}`", name)
+        raise SettingsError(text) from error

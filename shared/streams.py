@@ -1,0 +1,38 @@
+"""The streams, declared once. Two services that spelled one differently would silently rewrite it."""
+
+from typing import Final
+
+from nats.js.api import DiscardPolicy, StorageType, StreamConfig
+
+from schemas.base import PREFIX, pattern_for
+from schemas.telemetry import GpuSampled
+
+HOUR: Final = 3600.0
+DUPLICATE_WINDOW_SECONDS: Final = 120.0
+_EVENT_SUBJECTS: Final = (
+    *(
+        f"{PREFIX}.evt.{owner}.>"
+        for owner in ("scheduler", "orchestrator", "executor", "results", "gateway")
+    ),
+    f"{PREFIX}.evt.telemetry.inventory_reported.*",
+    f"{PREFIX}.evt.telemetry.health_changed.*",
+)
+
+SAMPLES: Final = StreamConfig(
+    name="GPUSTEWARD_SAMPLES",
+    subjects=[pattern_for(GpuSampled)],
+    storage=StorageType.FILE,
+    max_age=HOUR,
+    max_bytes=1 << 30,
+    discard=DiscardPolicy.OLD,
+    duplicate_window=DUPLICATE_WINDOW_SECONDS,
+)
+EVENTS: Final = StreamConfig(
+    name="GPUSTEWARD_EVENTS",
+    subjects=list(_EVENT_SUBJECTS),
+    storage=StorageType.FILE,
+    max_age=7 * 24 * HOUR,
+    discard=DiscardPolicy.OLD,
+    duplicate_window=DUPLICATE_WINDOW_SECONDS,
+)
+STREAMS: Final = (SAMPLES, EVENTS)
