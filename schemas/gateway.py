@@ -1,11 +1,28 @@
-"""What the gateway itself publishes and the shapes that only people's clients see."""
+"""What the gateway itself publishes and the shapes that only people's clients see.
+
+`/ws/metrics` sends `GpuMetrics` and `executor.AttemptProgressed`, told apart by `type`;
+`/ws/events` sends `StoredEvent`.
+"""
 
 from typing import Any, ClassVar
 from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.base import Event, Token, UtcDatetime
+from schemas.base import (
+    Count,
+    DeviceUuid,
+    Event,
+    Mebibytes,
+    Namespace,
+    NodeId,
+    Token,
+    UtcDatetime,
+    View,
+)
+from schemas.executor import RuntimeOffer
+from schemas.scheduler import DeviceState
+from schemas.telemetry import HealthState, HostFacts, Source
 
 
 class CustomEvent(Event, frozen=True, kw_only=True, tag="gateway.custom"):
@@ -31,7 +48,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoredEvent(Struct, frozen=True, kw_only=True):
-    """An event in the gateway's log. `cursor` only grows; a client resumes after the last it has seen."""
+    """An event in the gateway's log. `cursor` only grows; a client resumes after the last seen."""
 
     cursor: int
     subject: str
@@ -39,3 +56,82 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
     message_id: UUID
     occurred_at: UtcDatetime
     event: dict[str, Any]
+
+
+class GpuProcessView(Struct, frozen=True, kw_only=True):
+    """A process with memory on a GPU."""
+
+    pid: int
+    name: str | None = None
+    memory_used_mb: Mebibytes | None = None
+    container_id: str | None = None
+    reservation_id: UUID | None = None
+
+
+class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
+    """A GPU: its last reading joined to the scheduler's ledger.
+
+    None is unknown, never 0. `state` and what follows it are None while the scheduler does not know
+    the device. `availability_score` is 0.6 x free memory share + 0.4 x idle share, None if one of
+    them is unknown.
+    """
+
+    node_id: NodeId
+    uuid: DeviceUuid
+    index: Count
+    name: str
+    source: Source
+    simulated: bool
+    health: HealthState = HealthState.OK
+    observed_at: UtcDatetime | None = None
+    fresh: bool = False
+    utilization_percent: float | None = None
+    memory_total_mb: Mebibytes | None = None
+    memory_used_mb: Mebibytes | None = None
+    memory_free_mb: Mebibytes | None = None
+    temperature_c: float | None = None
+    power_draw_w: float | None = None
+    power_limit_w: float | None = None
+    availability_score: float | None = None
+    processes: tuple[GpuProcessView, ...] | None = None
+    state: DeviceState | None = None
+    reservation_id: UUID | None = None
+    namespace: Namespace | None = None
+    holder: str | None = None
+
+
+class GpuList(View, frozen=True, kw_only=True, tag="gateway.gpus"):
+    """GPUs by node and index."""
+
+    gpus: tuple[GpuView, ...]
+
+
+class NodeView(View, frozen=True, kw_only=True, tag="gateway.node"):
+    """A node as its agents report it. `runtimes` is empty while no executor runs there."""
+
+    node_id: NodeId
+    source: Source
+    simulated: bool
+    fresh: bool
+    gpus_total: Count
+    gpus_free: Count = 0
+    last_seen_at: UtcDatetime | None = None
+    host: HostFacts | None = None
+    labels: dict[str, str] = {}
+    runtimes: tuple[RuntimeOffer, ...] = ()
+
+
+class NodeList(View, frozen=True, kw_only=True, tag="gateway.nodes"):
+    """Nodes by id."""
+
+    nodes: tuple[NodeView, ...]
+
+
+class GpuMetrics(View, frozen=True, kw_only=True, tag="gateway.gpu_metrics"):
+    """A node's reading, as `/ws/metrics` sends it: a slow client gets only the newest."""
+
+    node_id: NodeId
+    sequence: Count
+    observed_at: UtcDatetime
+    simulated: bool
+    gpus: tuple[GpuView, ...]
