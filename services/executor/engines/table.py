@@ -34,7 +34,10 @@ class EngineRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCommand:
-    """What to start, without a shell. `env` is added to the environment that the runtime builds."""
+    """What to start, without a shell. `env` is added to the environment that the runtime builds.
+
+    `announces_address`: started on port 0 it prints `listening on http://HOST:PORT`.
+    """
 
     engine: str
     argv: tuple[str, ...]
@@ -42,6 +45,7 @@ class EngineCommand:
     readiness_path: str
     served_model_name: str
     simulated: bool
+    announces_address: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,7 @@ class Engine:
     loads_code: frozenset[str] = frozenset()
     env: tuple[tuple[str, str], ...] = ()
     simulated: bool = False
+    announces_address: bool = False
 
 
 def _vllm_missing() -> str | None:
@@ -97,6 +102,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
             flags=llamacpp_server.FLAGS,
             owned=_ADDRESS,
             env=_OUR_ENV,
+            announces_address=True,
         ),
         Engine(
             name="simulated",
@@ -106,6 +112,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
             flags=simulated_server.FLAGS,
             owned=_ADDRESS,
             env=_OUR_ENV,
+            announces_address=True,
             simulated=True,
         ),
         Engine(
@@ -205,6 +212,7 @@ def build_command(
         readiness_path=engine.readiness_path,
         served_model_name=name,
         simulated=engine.simulated,
+        announces_address=engine.announces_address,
     )
 
 

@@ -1,0 +1,41 @@
+"""How the executor is put together."""
+
+from services.executor.executor import Executor
+from services.executor.handlers import Handlers, build_routes
+from services.executor.journal import Journal
+from services.executor.outgoing import Outgoing
+from services.executor.settings import ExecutorSettings
+from shared.bus import Bus
+from shared.service import Service
+from shared.settings import load_settings
+
+
+def create_service(settings: ExecutorSettings | None = None) -> Service:
+    """The executor of this node, from the environment unless settings are given."""
+    settings = settings or load_settings(ExecutorSettings, "executor")
+    bus = Bus.from_settings("executor", settings)
+    journal = Journal(settings.home / "journal.db")
+    outgoing = Outgoing(journal=journal, bus=bus)
+    executor = Executor(
+        settings=settings,
+        bus=bus,
+        journal=journal,
+        outgoing=outgoing,
+        start_loop=lambda name, loop: service.background.start(name, loop),
+    )
+    service = Service(
+        "executor",
+        bus=bus,
+        routes=build_routes(Handlers(executor)),
+        loops={
+            "keep_house": executor.keep_house,
+            "send_events": outgoing.send_events,
+            "send_releases": outgoing.send_releases,
+            "report": executor.report,
+        },
+        start=executor.recover,
+        stop=executor.shut_down,
+    )
+    bus.on_stream_seen.append(executor.stream_seen)
+    bus.on_new_stream.append(executor.request_report)
+    return service

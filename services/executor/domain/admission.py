@@ -1,0 +1,106 @@
+"""Whether an attempt may start on this node, from what the node remembers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from schemas.errors import ErrorCode, Refused
+from schemas.executor import Runtime, StartExperiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What the journal knows that bears on one `StartExperiment`.
+
+    `device_epochs` are the largest epochs seen; `attempt_of_reservation` is another attempt that
+    was given this reservation; `blocking_attempts` are unfinished ones of the same experiment or on
+    one of the same devices.
+    """
+
+    is_fenced: bool = False
+    is_cancelled: bool = False
+    device_epochs: Mapping[str, int] | None = None
+    attempt_of_reservation: UUID | None = None
+    blocking_attempts: tuple[UUID, ...] = ()
+    unfinished: int = 0
+
+
+def refuse_misdirected(command: StartExperiment, node_id: str) -> Refused | None:
+    """The refusal of a command that is another node's, or that asks for what no process can do."""
+    if command.executor_id != node_id:
+        return _refused(
+            command,
+            ErrorCode.BAD_REQUEST,
+            f"expected executor {node_id!r}, got {command.executor_id!r}",
+            "$.executor_id",
+        )
+    for number, device in enumerate(command.devices):
+        if device.node_id != node_id:
+            return _refused(
+                command,
+                ErrorCode.BAD_REQUEST,
+                f"expected a device of {node_id!r}, got one of {device.node_id!r}",
+                f"$.devices[{number}].node_id",
+            )
+    if command.engine.runtime is not Runtime.PROCESS:
+        return _refused(
+            command,
+            ErrorCode.UNSUPPORTED,
+            f"expected runtime 'process', got {command.engine.runtime.value!r}",
+            "$.engine.runtime",
+        )
+    return None
+
+
+def refuse_start(
+    command: StartExperiment, remembered: Remembered, *, engine_slots: int
+) -> Refused | None:
+    """The refusal that the node's memory demands; None lets the attempt start."""
+    if remembered.is_fenced:
+        return _refused(
+            command,
+            ErrorCode.LEASE_LOST,
+            f"reservation {command.reservation_id} has been fenced on this node",
+        )
+    if remembered.is_cancelled:
+        return _refused(
+            command, ErrorCode.CONFLICT, f"attempt {command.attempt_id} has been cancelled"
+        )
+    epochs = remembered.device_epochs or {}
+    for number, device in enumerate(command.devices):
+        seen = epochs.get(device.uuid, 0)
+        if seen > command.epoch:
+            return _refused(
+                command,
+                ErrorCode.STALE_EPOCH,
+                f"expected epoch >= {seen} on {device.uuid}, got {command.epoch}",
+                f"$.devices[{number}]",
+            )
+    if remembered.attempt_of_reservation is not None:
+        return _refused(
+            command,
+            ErrorCode.CONFLICT,
+            f"reservation {command.reservation_id} was given to attempt "
+            f"{remembered.attempt_of_reservation}",
+            "$.reservation_id",
+        )
+    if remembered.blocking_attempts:
+        return _refused(
+            command,
+            ErrorCode.STILL_RUNNING,
+            f"attempt {remembered.blocking_attempts[0]} of the same experiment or device "
+            f"has not ended",
+        )
+    if remembered.unfinished >= engine_slots:
+        return _refused(
+            command,
+            ErrorCode.UNAVAILABLE,
+            f"all {engine_slots} engine slots of this node are taken",
+        )
+    return None
+
+
+def _refused(
+    command: StartExperiment, code: ErrorCode, message: str, path: str | None = None
+) -> Refused:
+    return Refused(code=code, message=message, path=path, command_id=command.command_id)

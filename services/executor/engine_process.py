@@ -1,0 +1,209 @@
+"""One engine as processes of this host: started on its devices, awaited, ended without a rest."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from schemas.executor import Failure, FailureKind, StartExperiment
+from services.executor.domain.verdict import AttemptFailed, engine_exit, is_port_taken, log_tail
+from services.executor.engines.table import EngineCommand
+from services.executor.processes import (
+    ProcessMark,
+    WorkloadLabel,
+    end_workload,
+    listens_on,
+    mark_of,
+    running_workload,
+    session_marks,
+)
+from shared.child_process import ChildProcess, last_lines
+from shared.paths import make_directory
+from shared.supervisor.leftovers import MARK_VARIABLE
+
+POLL_SECONDS: Final = 0.05
+PROBE_TIMEOUT_SECONDS: Final = 2.0
+LOG_LINES_READ: Final = 60
+_LISTENING: Final = re.compile(rb"^listening on (http://\S+:(\d+))$", re.MULTILINE)
+
+
+class PortTaken(Exception):
+    """Another process was quicker to listen on the port that was free a moment ago."""
+
+
+def engine_environment(
+    command: StartExperiment, label: WorkloadLabel, engine_env: Mapping[str, str]
+) -> dict[str, str]:
+    """What an engine finds: our environment without our own settings, its devices, its labels.
+
+    Our settings hold the way into the bus and the database, which is no engine's business.
+    """
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GPUSTEWARD_") or name == MARK_VARIABLE
+    }
+    return {
+        **inherited,
+        "PYTHONUNBUFFERED": "1",
+        **engine_env,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in command.devices),
+        "GPUSTEWARD_EPOCH": str(command.epoch),
+        "GPUSTEWARD_EXPERIMENT": str(command.experiment_id),
+        "GPUSTEWARD_NODE": command.executor_id,
+        **label.environment,
+    }
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at this moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(slots=True, kw_only=True)
+class EngineProcess:
+    """A started engine. `stop` has to be called, whatever happened."""
+
+    child: ChildProcess
+    mark: ProcessMark
+    label: WorkloadLabel
+    command: EngineCommand
+    log_path: Path
+    log_begins_at: int
+    port: int
+
+    @classmethod
+    def spawn(
+        cls,
+        command: EngineCommand,
+        environment: Mapping[str, str],
+        label: WorkloadLabel,
+        *,
+        directory: Path,
+        port: int,
+    ) -> "EngineProcess":
+        """Start it. Raises AttemptFailed if its program cannot be started.
+
+        To be called in the main thread: the engine dies with the thread that started it.
+        """
+        make_directory(directory, 0o700)
+        log_path = directory / "engine.log"
+        log_begins_at = log_path.stat().st_size if log_path.exists() else 0
+        try:
+            child = ChildProcess.spawn(
+                command.engine, command.argv, env=environment, log_path=log_path, cwd=directory
+            )
+        except OSError as error:
+            raise AttemptFailed(
+                Failure(
+                    kind=FailureKind.ENGINE_MISSING,
+                    message=f"{command.engine} could not be started: {error}",
+                )
+            ) from error
+        mark = mark_of(child.pid)
+        if mark is None:
+            raise RuntimeError(f"process {child.pid} was reaped by somebody else")
+        return cls(
+            child=child,
+            mark=mark,
+            label=label,
+            command=command,
+            log_path=log_path,
+            log_begins_at=log_begins_at,
+            port=port,
+        )
+
+    async def until_ready(self, timeout_seconds: float) -> str:
+        """Wait until it answers its readiness path with 200; its base URL.
+
+        Raises AttemptFailed when it ends or takes longer, PortTaken when its port was taken.
+        """
+        timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_SECONDS)
+        try:
+            async with (
+                asyncio.timeout(timeout_seconds),
+                aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
+            ):
+                while not await self._answers(session):
+                    self._fail_if_ended("before it was ready")
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            raise AttemptFailed(
+                Failure(
+                    kind=FailureKind.READINESS_TIMEOUT,
+                    message=(
+                        f"expected {self.command.engine} to answer {self.command.readiness_path} "
+                        f"within {timeout_seconds:g} s"
+                    ),
+                    log_tail=log_tail(self.log_text()),
+                )
+            ) from None
+        return self._base_url
+
+    async def until_ended(self) -> Failure:
+        """Wait until it ends by itself; why that fails a benchmark."""
+        exit_code = await self.child.wait()
+        return engine_exit(self.command.engine, exit_code, "during the benchmark", self.log_text())
+
+    async def stop(self, grace_seconds: float) -> None:
+        """SIGTERM, `grace_seconds`, SIGKILL to all of it; return once nothing of it runs."""
+        marks: Sequence[ProcessMark] = await asyncio.to_thread(session_marks, self.mark)
+        self.child.send(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_seconds):
+                await self.child.wait()
+        except TimeoutError:
+            self.child.kill()
+        await end_workload(self.label, (self.mark, *marks))
+        await self.child.wait()
+
+    def log_text(self) -> str:
+        """The end of what it wrote."""
+        return last_lines(self.log_path, LOG_LINES_READ)
+
+    @property
+    def _base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def _answers(self, session: aiohttp.ClientSession) -> bool:
+        if self.port == 0 and not self._read_announced_port():
+            return False
+        try:
+            async with session.get(f"{self._base_url}{self.command.readiness_path}") as response:
+                if response.status != 200:
+                    return False
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+        # Another process may have taken the port and answer in the engine's stead.
+        return self.command.announces_address or await asyncio.to_thread(self._has_port)
+
+    def _has_port(self) -> bool:
+        return listens_on(self.port, running_workload(self.label, (self.mark,)))
+
+    def _read_announced_port(self) -> bool:
+        with self.log_path.open("rb") as file:
+            file.seek(self.log_begins_at)
+            match = _LISTENING.search(file.read(1 << 20))
+        if match is None:
+            return False
+        self.port = int(match[2])
+        return True
+
+    def _fail_if_ended(self, when: str) -> None:
+        exit_code = self.child.returncode
+        if exit_code is None:
+            return
+        text = self.log_text()
+        if not self.command.announces_address and is_port_taken(text):
+            raise PortTaken
+        raise AttemptFailed(engine_exit(self.command.engine, exit_code, when, text))

@@ -1,0 +1,265 @@
+"""The executor of one node: its attempts, its fences, and what an earlier life left behind."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from schemas.executor import ExecutorReported, RunningAttempt, RunningAttempts, StartExperiment
+from services.executor import facts, store
+from services.executor.attempt import AttemptRun
+from services.executor.domain.verdict import cancelled, executor_restarted, lease_lost
+from services.executor.journal import Journal
+from services.executor.offers import BENCHMARK_TOOLS, runtime_offers
+from services.executor.outgoing import Outgoing
+from services.executor.processes import WorkloadLabel, end_workload, running_workload
+from services.executor.settings import ExecutorSettings
+from services.executor.store import AttemptRecord
+from shared.bus import Bus
+from shared.clock import utcnow
+from shared.errors import UnavailableError
+from shared.ids import new_id
+from shared.logging import log
+from shared.paths import make_directory
+
+FENCE_WAIT_SECONDS: Final = 1.0
+RECOVERY_WAIT_SECONDS: Final = 10.0
+STOP_WAIT_SECONDS: Final = 15.0
+PRUNE_INTERVAL_SECONDS: Final = 3600.0
+
+StartLoop = Callable[[str, Callable[[], Awaitable[None]]], object]
+
+
+class ExecutorBusy(Exception):
+    """Another executor runs on this data directory; two would end each other's attempts."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Executor:
+    """Owns the journal and every run. `start_loop` starts what has to run beside the commands."""
+
+    settings: ExecutorSettings
+    bus: Bus
+    journal: Journal
+    outgoing: Outgoing
+    start_loop: StartLoop
+    boot_id: UUID = field(default_factory=new_id)
+    _runs: dict[UUID, AttemptRun] = field(default_factory=dict)
+    _endings: dict[UUID, asyncio.Event] = field(default_factory=dict)
+    _report_due: asyncio.Event = field(default_factory=asyncio.Event)
+    _lock_descriptor: int | None = None
+    _is_stopping: bool = False
+
+    async def open(self) -> None:
+        """Claim the data directory and open the journal, once. Raises ExecutorBusy."""
+        if self._lock_descriptor is None:
+            make_directory(self.settings.home, 0o700)
+            self._lock_descriptor = _locked(self.settings.home / "lock")
+            await self.journal.open()
+
+    async def stream_seen(self, stream: str, created_at: datetime) -> None:
+        """The bus says which stream there is, the first time before `recover`."""
+        await self.open()
+        await self.outgoing.stream_seen(stream, created_at)
+
+    async def recover(self) -> None:
+        """End what an earlier life left behind; before any command is accepted.
+
+        What the kernel does not let go within 10 s is waited for beside the commands.
+        """
+        await self.open()
+        await self.journal.transact(store.prune)
+        endings: list[asyncio.Event] = []
+        for record in await self.journal.transact(store.unfinished_attempts):
+            endings.append(ended := asyncio.Event())
+            log.warning("attempt_left_behind", attempt_id=str(record.command.attempt_id))
+            self.start_loop("end_leftover", partial(self._end_leftover, record, ended))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RECOVERY_WAIT_SECONDS):
+                for ended in endings:
+                    await ended.wait()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether this process is about to end and starts nothing any more."""
+        return self._is_stopping
+
+    def start_attempt(self, command: StartExperiment) -> None:
+        """Run a journaled attempt."""
+        run = AttemptRun(
+            command=command, journal=self.journal, bus=self.bus, settings=self.settings
+        )
+        self._runs[command.attempt_id] = run
+        self.start_loop(f"attempt-{command.attempt_id}", partial(self._follow, run))
+
+    def cancel_attempt(self, attempt_id: UUID, reason: str) -> None:
+        """Stop a run whose cancellation is journaled; nothing if there is none."""
+        run = self._runs.get(attempt_id)
+        if run is not None:
+            run.stop(cancelled(reason))
+
+    async def is_stopped(self, reservation_id: UUID) -> bool:
+        """Whether nothing runs under a fenced reservation; if anything does, it is being ended."""
+        for run in self._runs_of(reservation_id):
+            run.stop(lease_lost("the reservation was fenced"))
+        label = self._label(reservation_id)
+        if await self._is_quiet(label):
+            return True
+        ended = self._endings.get(reservation_id)
+        if ended is None:
+            ended = self._endings[reservation_id] = asyncio.Event()
+            self.start_loop(f"fence-{reservation_id}", partial(self._end_reservation, label, ended))
+        try:
+            async with asyncio.timeout(FENCE_WAIT_SECONDS):
+                await ended.wait()
+        except TimeoutError:
+            return False
+        return await self._is_quiet(label)
+
+    async def running_attempts(self) -> RunningAttempts:
+        """Accepted and not finished, those of an earlier life included."""
+        records = await self.journal.transact(store.unfinished_attempts)
+        pids = [
+            await asyncio.to_thread(running_workload, self._label(record.command.reservation_id))
+            for record in records
+        ]
+        return RunningAttempts(
+            executor_id=self.settings.node_id,
+            boot_id=self.boot_id,
+            attempts=tuple(
+                RunningAttempt(
+                    experiment_id=record.command.experiment_id,
+                    attempt_id=record.command.attempt_id,
+                    attempt_number=record.command.attempt_number,
+                    reservation_id=record.command.reservation_id,
+                    epoch=record.command.epoch,
+                    phase=record.phase,
+                    pids=tuple(found),
+                )
+                for record, found in zip(records, pids, strict=True)
+            ),
+        )
+
+    async def report(self) -> None:
+        """Say what this node offers: now, every interval, and when `request_report` asks."""
+        while True:
+            self._report_due.clear()
+            await self._publish_report()
+            try:
+                async with asyncio.timeout(self.settings.report_interval_seconds):
+                    await self._report_due.wait()
+            except TimeoutError:
+                continue
+
+    async def request_report(self) -> None:
+        """Have the next report now."""
+        self._report_due.set()
+
+    async def keep_house(self) -> None:
+        """Forget what is old; close the journal at the end."""
+        try:
+            while True:
+                await asyncio.sleep(PRUNE_INTERVAL_SECONDS)
+                await self.journal.transact(store.prune)
+        finally:
+            self.journal.close_nowait()
+            self._unlock()
+
+    async def shut_down(self) -> None:
+        """End every run as interrupted, and tell it as far as the bus allows."""
+        self._is_stopping = True
+        runs = tuple(self._runs.values())
+        for run in runs:
+            run.stop(executor_restarted("the executor was stopped"))
+        try:
+            async with asyncio.timeout(STOP_WAIT_SECONDS):
+                for run in runs:
+                    await run.ended.wait()
+        except TimeoutError:
+            log.error("attempts_outlive_executor", attempts=[str(run.attempt_id) for run in runs])
+        await self.outgoing.flush(self.settings.flush_timeout_seconds)
+
+    async def _follow(self, run: AttemptRun) -> None:
+        try:
+            await run.run()
+        finally:
+            self._runs.pop(run.attempt_id, None)
+            self.outgoing.wake()
+
+    async def _end_leftover(self, record: AttemptRecord, ended: asyncio.Event) -> None:
+        command = record.command
+        marks = (record.process,) if record.process is not None else ()
+        await end_workload(self._label(command.reservation_id), marks)
+        verdict = executor_restarted("the executor ended while the attempt ran")
+        await self.journal.transact(
+            lambda connection: facts.record_finish(
+                connection, command.attempt_id, verdict, utcnow()
+            )
+        )
+        log.warning("attempt_interrupted", attempt_id=str(command.attempt_id))
+        ended.set()
+        self.outgoing.wake()
+
+    async def _end_reservation(self, label: WorkloadLabel, ended: asyncio.Event) -> None:
+        try:
+            for run in self._runs_of(label.reservation_id):
+                await run.ended.wait()
+            await end_workload(label, grace_seconds=self.settings.stop_grace_seconds)
+        finally:
+            del self._endings[label.reservation_id]
+            ended.set()
+
+    async def _is_quiet(self, label: WorkloadLabel) -> bool:
+        unfinished = await self.journal.transact(store.unfinished_attempts)
+        if any(record.command.reservation_id == label.reservation_id for record in unfinished):
+            return False
+        return not await asyncio.to_thread(running_workload, label)
+
+    async def _publish_report(self) -> None:
+        revision, largest_epoch = await self.journal.transact(store.count_report)
+        report = ExecutorReported(
+            message_id=new_id(),
+            occurred_at=utcnow(),
+            revision=revision,
+            executor_id=self.settings.node_id,
+            boot_id=self.boot_id,
+            runtimes=runtime_offers(self.settings),
+            benchmark_tools=BENCHMARK_TOOLS,
+            largest_epoch=largest_epoch,
+        )
+        try:
+            await self.bus.publish_event(report)
+        except UnavailableError as error:
+            log.info("report_skipped", error=str(error))
+
+    def _runs_of(self, reservation_id: UUID) -> list[AttemptRun]:
+        return [run for run in self._runs.values() if run.command.reservation_id == reservation_id]
+
+    def _label(self, reservation_id: UUID) -> WorkloadLabel:
+        return WorkloadLabel(
+            reservation_id=reservation_id, installation_id=self.settings.installation_id
+        )
+
+    def _unlock(self) -> None:
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
+
+
+def _locked(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ExecutorBusy(
+            f"another executor holds {path}; stop it, or give this one another data directory"
+        ) from None
+    return descriptor

@@ -1,0 +1,166 @@
+"""The executor's commands and queries."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.executor import (
+    CancelExperiment,
+    FenceReservation,
+    ListRunning,
+    RunningAttempts,
+    StartExperiment,
+)
+from services.executor import store
+from services.executor.domain.admission import refuse_misdirected, refuse_start
+from services.executor.engine_command import check_runnable
+from services.executor.executor import Executor
+from services.executor.store import NodeCommand
+from shared.bus import Route, command_route, query_route
+from shared.clock import utcnow
+from shared.errors import RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """One method for each message that this node is asked with."""
+
+    executor: Executor
+
+    async def start_experiment(self, command: StartExperiment) -> Reply:
+        """Accepted once it is journaled; the attempt runs from then on."""
+        refusal = self._refuse_unrunnable(command)
+        is_admitted = False
+
+        def admit(connection: sqlite3.Connection) -> Reply:
+            nonlocal is_admitted
+            reply = refusal or self._answer_repeated(connection, command)
+            reply = reply or self._refuse_now(connection, command)
+            if reply is not None:
+                return reply
+            store.insert_attempt(connection, command, utcnow())
+            is_admitted = True
+            return Accepted(command_id=command.command_id)
+
+        reply = await self.executor.journal.transact(
+            lambda connection: _once(connection, command, lambda: admit(connection))
+        )
+        if is_admitted:
+            self.executor.start_attempt(command)
+        return reply
+
+    async def cancel_experiment(self, command: CancelExperiment) -> Reply:
+        """Accepted once it is journaled; a running attempt is being stopped."""
+
+        def cancel(connection: sqlite3.Connection) -> Reply:
+            store.request_cancel(connection, command.attempt_id, command.reason)
+            record = store.attempt(connection, command.attempt_id)
+            return Accepted(
+                command_id=command.command_id, revision=record.revision if record else 0
+            )
+
+        reply = await self.executor.journal.transact(
+            lambda connection: _once(connection, command, lambda: cancel(connection))
+        )
+        if isinstance(reply, Accepted):
+            self.executor.cancel_attempt(command.attempt_id, command.reason)
+        return reply
+
+    async def fence_reservation(self, command: FenceReservation) -> Reply:
+        """Accepted when nothing runs under the reservation and nothing will."""
+
+        def remember(connection: sqlite3.Connection) -> None:
+            store.fence(connection, command.reservation_id)
+            store.see_epoch(connection, command.epoch)
+
+        await self.executor.journal.transact(remember)
+        if not await self.executor.is_stopped(command.reservation_id):
+            return Refused(
+                code=ErrorCode.STILL_RUNNING,
+                message=f"what runs under reservation {command.reservation_id} is being stopped",
+                command_id=command.command_id,
+            )
+        return await self.executor.journal.transact(
+            lambda connection: _once(
+                connection, command, lambda: Accepted(command_id=command.command_id)
+            )
+        )
+
+    async def list_running(self, _: ListRunning) -> RunningAttempts:
+        """Everything under way."""
+        return await self.executor.running_attempts()
+
+    def _refuse_unrunnable(self, command: StartExperiment) -> Refused | None:
+        refusal = refuse_misdirected(command, self.executor.settings.node_id)
+        if refusal is not None:
+            return refusal
+        try:
+            check_runnable(command, self.executor.settings)
+        except RefusedError as error:
+            return error.refused(command.command_id)
+        return None
+
+    def _answer_repeated(
+        self, connection: sqlite3.Connection, command: StartExperiment
+    ) -> Reply | None:
+        """The answer if the attempt is known: the same start under another command id is fine."""
+        known = store.attempt(connection, command.attempt_id)
+        if known is None:
+            return None
+        if msgspec.structs.replace(known.command, command_id=command.command_id) == command:
+            return Accepted(command_id=command.command_id, revision=known.revision)
+        return Refused(
+            code=ErrorCode.CONFLICT,
+            message=f"attempt {command.attempt_id} was started with another body",
+            path="$.attempt_id",
+            command_id=command.command_id,
+        )
+
+    def _refuse_now(
+        self, connection: sqlite3.Connection, command: StartExperiment
+    ) -> Refused | None:
+        if self.executor.is_stopping:
+            return Refused(
+                code=ErrorCode.UNAVAILABLE,
+                message="this executor is being stopped",
+                command_id=command.command_id,
+            )
+        return refuse_start(
+            command,
+            store.remembered(connection, command),
+            engine_slots=self.executor.settings.engine_slots,
+        )
+
+
+def build_routes(handlers: Handlers) -> list[Route]:
+    """The subjects of one node."""
+    key = handlers.executor.settings.node_id
+    return [
+        command_route(handlers.start_experiment, StartExperiment, key=key),
+        command_route(handlers.cancel_experiment, CancelExperiment, key=key),
+        command_route(handlers.fence_reservation, FenceReservation, key=key),
+        query_route(handlers.list_running, ListRunning, key=key),
+    ]
+
+
+def _once(
+    connection: sqlite3.Connection, command: NodeCommand, apply: Callable[[], Reply]
+) -> Reply:
+    """Apply a command, or give the reply that it got before. Retryable refusals are not kept."""
+    stored = store.stored_reply(connection, command.command_id)
+    if stored is not None:
+        digest, reply = stored
+        if digest == store.body_hash(command):
+            return reply
+        return Refused(
+            code=ErrorCode.COMMAND_ID_REUSED,
+            message=f"command {command.command_id} came before with another body",
+            command_id=command.command_id,
+        )
+    reply = apply()
+    if isinstance(reply, Accepted) or not reply.retryable:
+        store.store_reply(connection, command, reply)
+    return reply

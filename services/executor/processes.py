@@ -1,0 +1,231 @@
+"""Finding and ending what an attempt started, by /proc alone.
+
+A workload is known by the two labels in its environment, which its descendants inherit. Process
+numbers are used only together with the start time and the boot they belong to.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+RESERVATION_VARIABLE: Final = "GPUSTEWARD_RESERVATION"
+INSTALLATION_VARIABLE: Final = "GPUSTEWARD_INSTALLATION"
+POLL_SECONDS: Final = 0.05
+COMPLAIN_SECONDS: Final = 5.0
+PROC: Final = Path("/proc")
+
+log = structlog.get_logger()
+
+
+class ProcessMark(msgspec.Struct, frozen=True, kw_only=True):
+    """One process for certain. `started_ticks` counts clock ticks since boot."""
+
+    pid: int
+    started_ticks: int
+    kernel_boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """The part of /proc/PID/stat that tells whose a process is."""
+
+    pid: int
+    state: str
+    session: int
+    started_ticks: int
+
+    @property
+    def is_running(self) -> bool:
+        return self.state not in {"Z", "X"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadLabel:
+    """What the environment of everything that runs under a reservation says."""
+
+    reservation_id: UUID
+    installation_id: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            RESERVATION_VARIABLE: str(self.reservation_id),
+            INSTALLATION_VARIABLE: self.installation_id,
+        }
+
+    def is_on(self, pid: int) -> bool:
+        """Whether this process carries it. False where the environment cannot be read."""
+        try:
+            found = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        wanted = (f"{name}={value}" for name, value in self.environment.items())
+        return all(os.fsencode(variable) in found for variable in wanted)
+
+
+def kernel_boot_id() -> str:
+    """Changes with every boot of this host."""
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def stat_of(pid: int) -> ProcessStat | None:
+    """None if there is no such process."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    # The name in parentheses may itself hold spaces and parentheses.
+    fields = text[text.rindex(")") + 2 :].split()
+    return ProcessStat(
+        pid=pid, state=fields[0], session=int(fields[3]), started_ticks=int(fields[19])
+    )
+
+
+def mark_of(pid: int) -> ProcessMark | None:
+    """The mark of a process that exists now, be it a zombie."""
+    stat = stat_of(pid)
+    if stat is None:
+        return None
+    return ProcessMark(pid=pid, started_ticks=stat.started_ticks, kernel_boot_id=kernel_boot_id())
+
+
+def running_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) -> list[int]:
+    """Every process that carries the label, is marked, or is in the session of a marked process.
+
+    A marked process that ended says nothing about its number any more.
+    """
+    boot = kernel_boot_id()
+    marked = {mark.pid: mark.started_ticks for mark in marks if mark.kernel_boot_id == boot}
+    alive = {stat.pid: stat for stat in _every_process()}
+    known = {
+        pid for pid, ticks in marked.items() if pid in alive and alive[pid].started_ticks == ticks
+    }
+    return [
+        stat.pid
+        for stat in alive.values()
+        if stat.is_running
+        and stat.pid != os.getpid()
+        and (stat.pid in known or stat.session in known or label.is_on(stat.pid))
+    ]
+
+
+def session_marks(leader: ProcessMark) -> tuple[ProcessMark, ...]:
+    """The marks of everything in the session that `leader` leads, while it is there."""
+    boot = kernel_boot_id()
+    found = stat_of(leader.pid)
+    if found is None or (found.started_ticks, boot) != (
+        leader.started_ticks,
+        leader.kernel_boot_id,
+    ):
+        return ()
+    return tuple(
+        ProcessMark(pid=stat.pid, started_ticks=stat.started_ticks, kernel_boot_id=boot)
+        for stat in _every_process()
+        if stat.session == leader.pid
+    )
+
+
+async def end_workload(
+    label: WorkloadLabel, marks: tuple[ProcessMark, ...] = (), *, grace_seconds: float = 0.0
+) -> None:
+    """Return once nothing of the workload runs: SIGTERM, `grace_seconds`, then SIGKILL, repeated.
+
+    Takes as long as the kernel needs; complains in the log meanwhile.
+    """
+    kill_at = time.monotonic() + grace_seconds
+    complain_at = kill_at + COMPLAIN_SECONDS
+    asked: set[int] = set()
+    while left := await asyncio.to_thread(running_workload, label, marks):
+        now = time.monotonic()
+        for pid in left:
+            if now >= kill_at:
+                _signal(pid, signal.SIGKILL, label, marks)
+            elif pid not in asked:
+                asked.add(pid)
+                _signal(pid, signal.SIGTERM, label, marks)
+        if now >= complain_at:
+            complain_at = now + COMPLAIN_SECONDS
+            log.error(
+                "workload_outlives_sigkill", reservation_id=str(label.reservation_id), pids=left
+            )
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def listens_on(port: int, pids: list[int]) -> bool:
+    """Whether one of these processes has the listening TCP socket of `port` on this host."""
+    sockets = set(_listening_inodes(port))
+    return any(inode in sockets for pid in pids for inode in _socket_inodes(pid))
+
+
+def _signal(
+    pid: int, sent: signal.Signals, label: WorkloadLabel, marks: tuple[ProcessMark, ...]
+) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        # Looked at again through a descriptor that cannot come to mean another process.
+        if _is_of(pid, label, marks):
+            signal.pidfd_send_signal(descriptor, sent)
+    except (ProcessLookupError, PermissionError):
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _is_of(pid: int, label: WorkloadLabel, marks: tuple[ProcessMark, ...]) -> bool:
+    stat = stat_of(pid)
+    if stat is None:
+        return False
+    leaders = {mark.pid: mark for mark in marks}
+    for number in (pid, stat.session):
+        if number in leaders and mark_of(number) == leaders[number]:
+            return True
+    return label.is_on(pid)
+
+
+def _every_process() -> Iterator[ProcessStat]:
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (stat := stat_of(int(entry.name))) is not None:
+            yield stat
+
+
+def _listening_inodes(port: int) -> Iterator[str]:
+    for table in ("tcp", "tcp6"):
+        for line in _lines(PROC / "net" / table)[1:]:
+            fields = line.split()
+            is_listening = fields[3] == "0A"
+            if is_listening and int(fields[1].rpartition(":")[2], 16) == port:
+                yield fields[9]
+
+
+def _socket_inodes(pid: int) -> Iterator[str]:
+    try:
+        for descriptor in (PROC / str(pid) / "fd").iterdir():
+            target = _quietly(descriptor.readlink)
+            if target is not None and (name := str(target)).startswith("socket:["):
+                yield name[8:-1]
+    except OSError:
+        return
+
+
+def _lines(path: Path) -> list[str]:
+    text = _quietly(path.read_text)
+    return text.splitlines() if text is not None else []
+
+
+def _quietly(read: Callable[[], object]) -> str | None:
+    try:
+        return str(read())
+    except OSError:
+        return None

@@ -1,0 +1,39 @@
+"""What an operator may set of an executor, as GPUSTEWARD_EXECUTOR_<NAME>."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from schemas.base import PositiveInt, PositiveSeconds, Seconds
+from shared.settings import CommonSettings
+
+
+class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
+    """`model_roots` are directories, separated as in PATH: with any given, a model named by a path
+    has to lie in one of them, and a relative name is looked up there first.
+
+    `min_success_rate` is the share of requests, 0 to 1, below which a benchmark counts as failed.
+    """
+
+    stop_grace_seconds: Seconds = 2.0
+    readiness_timeout_seconds: PositiveSeconds = 900.0
+    report_interval_seconds: PositiveSeconds = 30.0
+    flush_timeout_seconds: Seconds = 3.0
+    engine_slots: PositiveInt = 64
+    engine_log_limit_mb: PositiveInt = 32
+    allow_simulated_engine: bool = True
+    model_roots: str = ""
+    min_success_rate: Annotated[float, Meta(ge=0, le=1)] = 0.5
+
+    @property
+    def home(self) -> Path:
+        return Path(self.data_dir) / "executor"
+
+    @property
+    def model_root_paths(self) -> tuple[Path, ...]:
+        return tuple(Path(root) for root in self.model_roots.split(os.pathsep) if root)
+
+    def attempt_dir(self, attempt_id: object) -> Path:
+        return self.home / "attempts" / str(attempt_id)
