@@ -1,0 +1,48 @@
+"""Puts the results service together."""
+
+import asyncio
+from datetime import timedelta
+
+from services.results.handlers import Handlers, build_routes
+from services.results.migrations import MIGRATIONS
+from services.results.partitions import Partitions
+from services.results.samples import SampleStore
+from services.results.settings import ResultsSettings
+from services.results.summaries import Summarizer
+from shared.bus import Bus
+from shared.database import Database
+from shared.service import Service
+from shared.settings import SettingsError, load_settings
+
+
+def create_service(settings: ResultsSettings | None = None) -> Service:
+    """The service, closed; `run` or `running` opens it. Raises SettingsError without Postgres."""
+    settings = settings or load_settings(ResultsSettings, "results")
+    if settings.postgres_dsn is None:
+        raise SettingsError("expected GPUSTEWARD_POSTGRES_DSN, found none")
+    database = Database(settings.postgres_dsn, "results", MIGRATIONS)
+    bus = Bus.from_settings("results", settings)
+    summarizer = Summarizer(database, asyncio.Event())
+    handlers = Handlers(
+        database, timedelta(seconds=settings.summary_grace_seconds), summarizer.wake
+    )
+    partitions = Partitions(database, settings.retention_days)
+    samples = SampleStore(database, partitions, handlers.note_stored)
+
+    async def consume_samples() -> None:
+        await bus.consume_samples(
+            "results_store_samples", samples.store, linger_seconds=settings.batch_linger_seconds
+        )
+
+    return Service(
+        "results",
+        bus=bus,
+        database=database,
+        routes=build_routes(handlers),
+        start=partitions.make_ahead,
+        loops={
+            "samples": consume_samples,
+            "summaries": summarizer.run,
+            "partitions": partitions.keep,
+        },
+    )

@@ -1,0 +1,1 @@
+"""What an experiment's GPU samples say, computed from plain data."""

@@ -1,0 +1,64 @@
+"""Energy of a GPU over a window, in watt hours."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from services.results.domain.reading import Reading, Span
+
+JOULES_PER_WH: Final = 3600.0
+Point = tuple[float, float]
+
+
+def energy_wh(readings: Sequence[Reading], spans: Sequence[Span]) -> float | None:
+    """Energy over the spans: by the device's counter if it has one, else by trapezoids over power.
+
+    Readings around the spans give the values at their edges. None if neither was ever known.
+    `readings` are sorted by time.
+    """
+    joules = _joules_by_counter(readings) or _joules_by_power(readings)
+    if not joules:
+        return None
+    used = sum(_at(joules, span.end) - _at(joules, span.start) for span in spans)
+    return used / JOULES_PER_WH
+
+
+def _joules_by_counter(readings: Sequence[Reading]) -> list[Point]:
+    """The counter over time; nothing if it is incomplete or ever went backwards."""
+    points = [(r.at, r.energy_mj / 1000.0) for r in readings if r.energy_mj is not None]
+    complete = len(points) == len(readings) >= 2
+    if not complete or any(after[1] < before[1] for before, after in pairwise(points)):
+        return []
+    return points
+
+
+def _joules_by_power(readings: Sequence[Reading]) -> list[Point]:
+    """Power summed up; the first and last reading stand for half an interval beyond them."""
+    known = [
+        (r.at, r.power_draw_w, r.interval_seconds) for r in readings if r.power_draw_w is not None
+    ]
+    if not known:
+        return []
+    first_at, first_w, first_interval = known[0]
+    last_at, last_w, last_interval = known[-1]
+    powers = [
+        (first_at - first_interval / 2, first_w),
+        *((at, watts) for at, watts, _ in known),
+        (last_at + last_interval / 2, last_w),
+    ]
+    points = [(powers[0][0], 0.0)]
+    for (start, before), (end, after) in pairwise(powers):
+        points.append((end, points[-1][1] + (end - start) * (before + after) / 2))
+    return points
+
+
+def _at(points: Sequence[Point], at: float) -> float:
+    """The value at a time, on the line between its neighbours; beyond the ends, that of the end."""
+    position = bisect_right(points, at, key=lambda point: point[0])
+    if position == 0:
+        return points[0][1]
+    if position == len(points):
+        return points[-1][1]
+    (start, before), (end, after) = points[position - 1], points[position]
+    return before + (after - before) * (at - start) / (end - start)

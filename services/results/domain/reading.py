@@ -1,0 +1,73 @@
+"""A GPU's stored reading, and spans of time, in seconds since the epoch."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.executor import Window
+
+
+class Span(NamedTuple):
+    """A stretch of time; both ends belong to it."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end - self.start
+
+    def overlap(self, start: float, end: float) -> float:
+        """How many seconds of `start` to `end` lie in it."""
+        return max(0.0, min(self.end, end) - max(self.start, start))
+
+
+class Reading(Struct, frozen=True, kw_only=True, gc=False):
+    """One GPU at one tick of its node. None is unknown."""
+
+    at: float
+    interval_seconds: float
+    boot_id: UUID
+    sequence: int
+    utilization_percent: float | None = None
+    memory_total_mb: float | None = None
+    memory_used_mb: float | None = None
+    temperature_c: float | None = None
+    power_draw_w: float | None = None
+    energy_mj: int | None = None
+
+    @property
+    def tick(self) -> tuple[UUID, int]:
+        """What the readings of one tick of a node have in common."""
+        return (self.boot_id, self.sequence)
+
+    @property
+    def memory_usage_percent(self) -> float | None:
+        """Used of total; unknown if either is."""
+        if self.memory_used_mb is None or not self.memory_total_mb:
+            return None
+        return 100.0 * self.memory_used_mb / self.memory_total_mb
+
+
+def union_of(windows: Iterable[Window]) -> list[Span]:
+    """The windows in order, overlapping ones joined, those that end before they start left out."""
+    spans = sorted(
+        Span(window.started_at.timestamp(), window.finished_at.timestamp())
+        for window in windows
+        if window.finished_at >= window.started_at
+    )
+    merged: list[Span] = []
+    for span in spans:
+        if merged and span.start <= merged[-1].end:
+            merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end))
+        else:
+            merged.append(span)
+    return merged
+
+
+def inside(readings: Iterable[Reading], spans: Sequence[Span]) -> list[Reading]:
+    """The readings taken within any of the spans."""
+    return [r for r in readings if any(s.start <= r.at <= s.end for s in spans)]

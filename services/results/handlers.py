@@ -1,0 +1,94 @@
+"""Messages in, stored rows and answers out."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from schemas.benchmark import BenchmarkMetrics
+from schemas.errors import ErrorCode
+from schemas.executor import AttemptFinished
+from schemas.results import GetReport, GetSeries, GetSummary, ReportView, SeriesView, SummaryView
+from services.results import attempts, history
+from shared.bus import Route, event_route, query_route
+from shared.clock import utcnow
+from shared.database import Connection, Database
+from shared.errors import RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """`summaries_wake` is set when there may be something to summarize."""
+
+    database: Database
+    summary_grace: timedelta
+    summaries_wake: asyncio.Event
+
+    async def record_finished(self, event: AttemptFinished) -> None:
+        """Store an attempt; once, however often it is told."""
+        now = utcnow()
+        async with self.database.transaction() as connection:
+            if await attempts.store(connection, event, now):
+                await attempts.expect_summary(connection, event, now + self.summary_grace)
+        self.summaries_wake.set()
+
+    async def note_stored(
+        self, connection: Connection, spans: dict[str, tuple[datetime, datetime]]
+    ) -> None:
+        """Called with every stored batch of samples, in its transaction."""
+        await attempts.reopen(connection, spans)
+        self.summaries_wake.set()
+
+    async def get_summary(self, query: GetSummary) -> SummaryView:
+        """The newest summary of an experiment."""
+        async with self.database.transaction() as connection:
+            summary = await attempts.summary_of(connection, query.experiment_id)
+        if summary is None:
+            raise RefusedError(
+                ErrorCode.NOT_FOUND,
+                f"experiment {query.experiment_id} has no measurements",
+                path="$.experiment_id",
+            )
+        event = summary.event
+        benchmark = event.benchmark
+        return SummaryView(
+            experiment_id=event.experiment_id,
+            attempt_id=event.attempt_id,
+            task_id=event.task_id,
+            version=summary.version,
+            metrics=benchmark.metrics if benchmark is not None else BenchmarkMetrics(),
+            gpu_monitoring=summary.gpu_monitoring,
+            benchmark=msgspec.to_builtins(benchmark) if benchmark is not None else {},
+        )
+
+    async def get_series(self, query: GetSeries) -> SeriesView:
+        """History of a metric."""
+        _require_order(query.start_at, query.end_at)
+        async with self.database.transaction() as connection:
+            return await history.series(connection, query)
+
+    async def get_report(self, query: GetReport) -> ReportView:
+        """Usage per namespace."""
+        _require_order(query.start_at, query.end_at)
+        async with self.database.transaction() as connection:
+            return await history.report(connection, query)
+
+
+def _require_order(start_at: datetime, end_at: datetime) -> None:
+    if start_at >= end_at:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected an end after the start {start_at.isoformat()}, found {end_at.isoformat()}",
+            path="$.end_at",
+        )
+
+
+def build_routes(handlers: Handlers) -> list[Route]:
+    """What results answers and hears; samples come by a loop of their own."""
+    return [
+        event_route(handlers.record_finished, AttemptFinished, durable="results_record_finished"),
+        query_route(handlers.get_summary, GetSummary),
+        query_route(handlers.get_series, GetSeries),
+        query_route(handlers.get_report, GetReport),
+    ]

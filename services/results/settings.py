@@ -1,0 +1,19 @@
+"""What the results service is told."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from schemas.base import PositiveSeconds, Seconds
+from shared.settings import CommonSettings
+
+
+class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
+    """`retention_days` is how long raw samples are kept; an experiment's own outlive that.
+
+    `summary_grace_seconds`: how long after an attempt's end its node's samples are waited for.
+    """
+
+    retention_days: Annotated[int, Meta(ge=1, le=3650)] = 7
+    summary_grace_seconds: Seconds = 10.0
+    batch_linger_seconds: PositiveSeconds = 0.25
