@@ -81,6 +81,7 @@ class ReasonCode(StrEnum):
     BEHIND_IN_QUEUE = "behind_in_queue"
     NO_GPUS = "no_gpus"  # no node of this installation reports a GPU
     EXCEEDS_LARGEST_NODE = "exceeds_largest_node"
+    ENDED = "ended"  # the reservation is over and waits for nothing any more
 
 
 class Placement(StrEnum):

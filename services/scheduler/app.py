@@ -1,0 +1,143 @@
+"""The composition root: which parts a scheduler is made of, and which message goes where."""
+
+from schemas.executor import ExecutorReported
+from schemas.scheduler import (
+    CancelReservation,
+    Cordon,
+    DeviceFreed,
+    DeviceUncordoned,
+    Drain,
+    EstimateRequirements,
+    ExplainReservation,
+    GetAllocationMap,
+    GetAvailability,
+    GetReservation,
+    ListReservations,
+    ReleaseReservation,
+    RenewReservation,
+    RequestReservation,
+    ReservationCancelled,
+    ReservationQueued,
+    ReservationReleased,
+    SelectNode,
+    Uncordon,
+)
+from schemas.telemetry import GpuSampled, HealthChanged, InventoryReported
+from services.scheduler.decider import Decider
+from services.scheduler.fleet_reader import FleetReader
+from services.scheduler.handlers import Commands
+from services.scheduler.inventory import NodeReports
+from services.scheduler.leadership import Leadership
+from services.scheduler.migrations import MIGRATIONS
+from services.scheduler.queries import Queries
+from services.scheduler.readings import Readings
+from services.scheduler.settings import SchedulerSettings
+from services.scheduler.snapshots import Snapshots
+from shared.bus import Bus, Route, command_route, event_route, query_route
+from shared.database import Database
+from shared.errors import UnavailableError
+from shared.logging import log
+from shared.service import Service
+from shared.settings import SettingsError, load_settings
+
+# A scheduler that only accepts tells the leader by its events; hearing its own costs one look.
+WAKING_EVENTS = (
+    ReservationQueued,
+    ReservationReleased,
+    ReservationCancelled,
+    DeviceFreed,
+    DeviceUncordoned,
+)
+
+
+def create_service(
+    settings: SchedulerSettings | None = None, *, readings: Readings | None = None
+) -> Service:
+    """A scheduler, not yet started. Without settings they come from the environment."""
+    settings = settings or load_settings(SchedulerSettings, "scheduler")
+    bus = Bus.from_settings("scheduler", settings)
+    database = _database(settings)
+    readings = readings or Readings()
+    leadership = Leadership(database, settings.leader_ttl_seconds)
+    snapshots = Snapshots(
+        bus, readings, settings.snapshot_timeout_seconds, on_confirmed=lambda: decider.wake()
+    )
+    reader = FleetReader(readings, snapshots, settings.inventory_grace_seconds)
+    decider = Decider(database, leadership, reader, settings.weights)
+    commands = Commands(database, reader, decider)
+
+    async def note_sample(sample: GpuSampled) -> None:
+        decider.note_readings(readings.observe(sample))
+
+    async def wake(_: object) -> None:
+        decider.wake()
+
+    async def hear() -> None:
+        await bus.listen(GpuSampled, note_sample)
+        for event in WAKING_EVENTS:
+            await bus.listen(event, wake)
+
+    return Service(
+        "scheduler",
+        bus=bus,
+        database=database,
+        routes=[
+            *command_routes(commands),
+            *query_routes(Queries(database, reader, settings.weights)),
+            *event_routes(NodeReports(database, readings, decider)),
+        ],
+        loops={"decider": decider.run, "snapshots": snapshots.run},
+        on_reply=commands.fenced,
+        start=hear,
+        stop=lambda: _step_down(leadership),
+    )
+
+
+def command_routes(commands: Commands) -> list[Route]:
+    """What may be asked to be done."""
+    return [
+        command_route(commands.request, RequestReservation),
+        command_route(commands.renew, RenewReservation),
+        command_route(commands.release, ReleaseReservation),
+        command_route(commands.cancel, CancelReservation),
+        command_route(commands.cordon, Cordon),
+        command_route(commands.uncordon, Uncordon),
+        command_route(commands.drain, Drain),
+    ]
+
+
+def query_routes(queries: Queries) -> list[Route]:
+    """What may be asked to be told."""
+    return [
+        query_route(queries.get_reservation, GetReservation),
+        query_route(queries.list_reservations, ListReservations),
+        query_route(queries.explain, ExplainReservation),
+        query_route(queries.availability, GetAvailability),
+        query_route(queries.estimate, EstimateRequirements),
+        query_route(queries.allocation_map, GetAllocationMap),
+        query_route(queries.select_node, SelectNode),
+    ]
+
+
+def event_routes(reports: NodeReports) -> list[Route]:
+    """What nodes report, from the stream."""
+    return [
+        event_route(
+            reports.record_inventory, InventoryReported, durable="scheduler_record_inventory"
+        ),
+        event_route(reports.record_health, HealthChanged, durable="scheduler_record_health"),
+        event_route(reports.record_executor, ExecutorReported, durable="scheduler_record_executor"),
+    ]
+
+
+def _database(settings: SchedulerSettings) -> Database:
+    if settings.postgres_dsn is None:
+        raise SettingsError("the scheduler needs GPUSTEWARD_POSTGRES_DSN")
+    return Database(settings.postgres_dsn, "scheduler", MIGRATIONS)
+
+
+async def _step_down(leadership: Leadership) -> None:
+    try:
+        await leadership.give_up()
+    except UnavailableError as error:
+        log.warning("leadership_not_given_up", error=str(error))

@@ -1,0 +1,103 @@
+"""The fleet as one decision sees it: every device with its ledger state and its reading."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Self
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.base import DeviceUuid, NodeId
+from schemas.scheduler import DeviceState
+from schemas.telemetry import HealthState
+
+
+class ReadingState(StrEnum):
+    """Whether a device's reading may be decided on; only `fresh` may."""
+
+    FRESH = "fresh"
+    ABSENT = "absent"
+    STALE = "stale"
+    AWAITING = "awaiting"  # the device was just released, its reading is from before that
+
+
+class Reading(Struct, frozen=True, kw_only=True, gc=False):
+    """What a grant depends on. None is unknown, and unknown never counts as free."""
+
+    utilization_percent: float | None
+    memory_total_mb: int | None
+    memory_free_mb: int | None
+
+
+class Device(Struct, frozen=True, kw_only=True):
+    """One whole GPU. `holder` is the reservation whose holding is open, quarantined or not."""
+
+    number: int
+    node_id: NodeId
+    uuid: DeviceUuid
+    index: int
+    name: str
+    memory_total_mb: int | None = None
+    simulated: bool = False
+    health: HealthState = HealthState.OK
+    health_detail: str | None = None
+    cordoned: bool = False
+    holder: UUID | None = None
+    quarantined: bool = False
+    reading_state: ReadingState = ReadingState.ABSENT
+    reading: Reading | None = None
+
+    @property
+    def state(self) -> DeviceState:
+        """The ledger's word for this device; a quarantine outweighs everything else."""
+        if self.quarantined:
+            return DeviceState.QUARANTINED
+        if self.holder is not None:
+            return DeviceState.HELD
+        return DeviceState.CORDONED if self.cordoned else DeviceState.FREE
+
+    @property
+    def total_mb(self) -> int | None:
+        """Total memory by its inventory, else by its reading."""
+        if self.memory_total_mb is not None:
+            return self.memory_total_mb
+        return self.reading.memory_total_mb if self.reading is not None else None
+
+
+class Fleet(Struct, frozen=True, kw_only=True):
+    """All devices by node, in order of their index.
+
+    `settled`: every node that is known has told its inventory, so that what cannot fit now never
+    will.
+    """
+
+    nodes: Mapping[NodeId, tuple[Device, ...]]
+    settled: bool = True
+
+    @classmethod
+    def of(cls, devices: Iterable[Device], *, settled: bool = True) -> Self:
+        """A fleet of these devices, in any order."""
+        nodes: dict[NodeId, list[Device]] = {}
+        for device in devices:
+            nodes.setdefault(device.node_id, []).append(device)
+        return cls(
+            nodes={
+                node_id: tuple(sorted(nodes[node_id], key=lambda d: (d.index, d.uuid)))
+                for node_id in sorted(nodes)
+            },
+            settled=settled,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no node has any device."""
+        return not any(self.nodes.values())
+
+    def holding(self, numbers: frozenset[int], node_id: NodeId, holder: UUID) -> "Fleet":
+        """This fleet with devices of one node held by `holder`."""
+        devices = tuple(
+            replace(device, holder=holder) if device.number in numbers else device
+            for device in self.nodes[node_id]
+        )
+        return replace(self, nodes={**self.nodes, node_id: devices})

@@ -1,0 +1,110 @@
+"""One pass over the queue: who is granted what, who can never be, whose time is up, who waits."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.scheduler import GpuRequest, Reason
+from services.scheduler.domain.eligibility import can_ever_serve
+from services.scheduler.domain.explain import blocking_reasons, impossible_reasons
+from services.scheduler.domain.fleet import Fleet
+from services.scheduler.domain.placement import Look, Placed, Weights, place
+
+
+class QueuedRequest(Struct, frozen=True, kw_only=True):
+    """A request that waits. `arrival` grows with every request that was accepted."""
+
+    reservation_id: UUID
+    request: GpuRequest
+    arrival: int
+    wait_deadline_at: datetime
+
+
+class Grant(Struct, frozen=True, kw_only=True):
+    """Devices for a request."""
+
+    reservation_id: UUID
+    placed: Placed
+
+
+class Rejection(Struct, frozen=True, kw_only=True):
+    """This fleet can never serve the request."""
+
+    reservation_id: UUID
+    reasons: tuple[Reason, ...]
+
+
+class TimeOut(Struct, frozen=True, kw_only=True):
+    """The request has waited as long as it wanted to; `reasons` are those of this last look."""
+
+    reservation_id: UUID
+    reasons: tuple[Reason, ...]
+
+
+class Wait(Struct, frozen=True, kw_only=True):
+    """The request stays queued; `position` counts from 1 among those that do."""
+
+    reservation_id: UUID
+    request: GpuRequest
+    position: int
+    look: Look
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Every reason that blocks it, worked out when somebody asks."""
+        return blocking_reasons(self.look, self.request)
+
+
+Outcome = Grant | Rejection | TimeOut | Wait
+
+
+def in_order(queue: Iterable[QueuedRequest]) -> list[QueuedRequest]:
+    """Highest priority first, then by arrival."""
+    return sorted(queue, key=lambda entry: (-entry.request.priority, entry.arrival))
+
+
+def decide(
+    fleet: Fleet,
+    queue: Iterable[QueuedRequest],
+    now: datetime,
+    weights: Weights = Weights(),  # noqa: B008  # frozen
+) -> tuple[Outcome, ...]:
+    """What happens to every request of the queue, in its order.
+
+    A request that has to wait keeps every device it could ever take from those behind it: nobody
+    who came later delays it. Others may pass it on devices that are of no use to it.
+    """
+    return tuple(_outcomes(Look(fleet=fleet, weights=weights), in_order(queue), now))
+
+
+def claims(fleet: Fleet, request: GpuRequest) -> frozenset[int]:
+    """Numbers of the devices that this request could be granted some day."""
+    usable = (
+        [device.number for device in devices if can_ever_serve(device, request)]
+        for devices in fleet.nodes.values()
+    )
+    return frozenset(n for numbers in usable if len(numbers) >= request.gpus for n in numbers)
+
+
+def _outcomes(look: Look, queue: list[QueuedRequest], now: datetime) -> Iterator[Outcome]:
+    waiting = 0
+    for entry in queue:
+        request, reservation_id = entry.request, entry.reservation_id
+        if reasons := impossible_reasons(look.fleet, request):
+            yield Rejection(reservation_id=reservation_id, reasons=reasons)
+        elif entry.wait_deadline_at <= now:
+            yield TimeOut(reservation_id=reservation_id, reasons=blocking_reasons(look, request))
+        elif placed := place(look, request):
+            yield Grant(reservation_id=reservation_id, placed=placed)
+            look = Look(
+                fleet=look.fleet.holding(placed.numbers, placed.node_id, reservation_id),
+                claimed=look.claimed,
+                weights=look.weights,
+            )
+        else:
+            waiting += 1
+            yield Wait(reservation_id=reservation_id, request=request, position=waiting, look=look)
+            claimed = {**dict.fromkeys(claims(look.fleet, request), reservation_id), **look.claimed}
+            look = Look(fleet=look.fleet, claimed=claimed, weights=look.weights)

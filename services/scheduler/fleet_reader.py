@@ -1,0 +1,71 @@
+"""Joins the ledger's devices to their readings: the fleet as the next decision sees it."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from schemas.base import NodeId
+from schemas.telemetry import HealthState
+from services.scheduler import store
+from services.scheduler.domain.fleet import Device, Fleet
+from services.scheduler.readings import Readings
+from services.scheduler.snapshots import Release, Snapshots
+from services.scheduler.store import Row
+from shared.database import Connection
+
+
+@dataclass(slots=True)
+class FleetReader:
+    """Reads the fleet, and has nodes read anew whose devices were released since their reading.
+
+    For `grace_seconds` after the start an empty fleet may still fill, and after a node was first
+    heard of it may still tell its devices.
+    """
+
+    readings: Readings
+    snapshots: Snapshots
+    grace_seconds: float
+    clock: Callable[[], float] = time.monotonic
+    _started_at_seconds: float = field(default_factory=time.monotonic)
+
+    async def read(self, connection: Connection) -> Fleet:
+        """The fleet now."""
+        rows = await store.devices(connection)
+        nodes = await store.nodes(connection, self.grace_seconds)
+        self._ask_for_released(rows)
+        is_settled = not any(node.recent and not node.inventoried for node in nodes)
+        if not rows and self.clock() - self._started_at_seconds < self.grace_seconds:
+            is_settled = False
+        return Fleet.of((self._device(row) for row in rows), settled=is_settled)
+
+    def _device(self, row: Row) -> Device:
+        state, reading = self.readings.look_up(row["node_id"], row["uuid"], row["releases"])
+        return Device(
+            number=row["device_no"],
+            node_id=row["node_id"],
+            uuid=row["uuid"],
+            index=row["index"],
+            name=row["name"],
+            memory_total_mb=row["memory_total_mb"],
+            simulated=row["simulated"],
+            health=HealthState(row["health"]),
+            health_detail=row["health_detail"],
+            cordoned=row["cordoned"],
+            holder=row["reservation_id"],
+            quarantined=row["quarantined"],
+            reading_state=state,
+            reading=reading,
+        )
+
+    def _ask_for_released(self, rows: Iterable[Row]) -> None:
+        released: defaultdict[tuple[NodeId, UUID], dict[str, int]] = defaultdict(dict)
+        for row in rows:
+            if not self.readings.is_confirmed(row["node_id"], row["uuid"], row["releases"]):
+                key = (row["node_id"], row["released_by"])
+                released[key][row["uuid"]] = row["releases"]
+        for (node_id, reservation_id), devices in released.items():
+            self.snapshots.ask(
+                Release(node_id=node_id, reservation_id=reservation_id, devices=devices)
+            )

@@ -1,0 +1,374 @@
+"""What happens to a reservation and its devices: each change with its events, in one transaction.
+
+Rows are locked in one order: leader, reservations by id, node, devices by number.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from schemas.base import Event, NodeId
+from schemas.executor import FenceReservation
+from schemas.scheduler import (
+    LIVE_STATES,
+    DeviceEvent,
+    DeviceFreed,
+    DeviceGrant,
+    DeviceQuarantined,
+    Reason,
+    ReservationActivated,
+    ReservationCancelled,
+    ReservationEnded,
+    ReservationExpired,
+    ReservationGranted,
+    ReservationQueued,
+    ReservationRejected,
+    ReservationReleased,
+    ReservationState,
+    ReservationTimedOut,
+)
+from services.scheduler import store
+from services.scheduler.domain.placement import Placed, Scored
+from services.scheduler.store import OpenHolding, Reservation
+from shared.commands import send_later
+from shared.database import Connection, to_json
+from shared.errors import StewardError
+from shared.ids import new_id
+from shared.outbox import stage
+
+CELLS_PER_DEVICE: Final = 10_000
+REASONS_KEPT: Final = 1_000  # of the largest fleets, so that an event stays below 1 MiB
+
+_ENDS: Final[dict[ReservationState, type[ReservationEnded]]] = {
+    ReservationState.RELEASED: ReservationReleased,
+    ReservationState.REJECTED: ReservationRejected,
+    ReservationState.CANCELLED: ReservationCancelled,
+    ReservationState.TIMED_OUT: ReservationTimedOut,
+    ReservationState.EXPIRED: ReservationExpired,
+}
+
+
+class LedgerChanged(StewardError):
+    """What was decided on is no longer so; look again."""
+
+
+async def announce_queued(connection: Connection, stored: Reservation, position: int) -> None:
+    """Tell that a request waits."""
+    await stage(
+        connection,
+        ReservationQueued(
+            **_about(stored, stored.requested_at),
+            request=stored.request,
+            position=position,
+            wait_deadline_at=stored.wait_deadline_at,
+        ),
+    )
+
+
+async def grant(
+    connection: Connection, stored: Reservation, placed: Placed, now: datetime
+) -> Reservation:
+    """Hold the devices under a new epoch.
+
+    Raises LedgerChanged if the request waits no longer or a device is not grantable any more, and
+    asyncpg.ExclusionViolationError if one is held.
+    """
+    if stored.state is not ReservationState.QUEUED:
+        raise LedgerChanged(f"reservation {stored.reservation_id} is {stored.state.value}")
+    numbers = sorted(placed.numbers)
+    await _lock_grantable(connection, numbers)
+    epoch = await store.draw_epoch(connection)
+    await connection.executemany(
+        "INSERT INTO holding (reservation_id, device_no, epoch, cells)"
+        " VALUES ($1, $2, $3, int8multirange(int8range($4, $5)))",
+        [
+            (
+                stored.reservation_id,
+                number,
+                epoch,
+                number * CELLS_PER_DEVICE,
+                (number + 1) * CELLS_PER_DEVICE,
+            )
+            for number in numbers
+        ],
+    )
+    granted = replace(
+        stored,
+        state=ReservationState.GRANTED,
+        revision=stored.revision + 1,
+        granted_at=now,
+        epoch=epoch,
+        node_id=placed.node_id,
+        devices=device_grants(placed),
+    )
+    await connection.execute(
+        "UPDATE reservation SET state = 'granted', revision = $2, granted_at = $3, epoch = $4,"
+        " node_id = $5, devices = $6, reasons = '[]',"
+        " lease_expires_at = clock_timestamp() + lease_ttl_seconds * interval '1 second'"
+        " WHERE reservation_id = $1",
+        granted.reservation_id,
+        granted.revision,
+        now,
+        epoch,
+        placed.node_id,
+        to_json(granted.devices),
+    )
+    await stage(
+        connection,
+        ReservationGranted(
+            **_about(granted, now),
+            epoch=epoch,
+            node_id=placed.node_id,
+            devices=granted.devices,
+            lease_ttl_seconds=granted.lease_ttl_seconds,
+            waited_seconds=max(0.0, (now - granted.requested_at).total_seconds()),
+        ),
+    )
+    return granted
+
+
+async def renew(connection: Connection, stored: Reservation, *, activate: bool) -> Reservation:
+    """Extend the lease; with `activate` a granted reservation becomes active."""
+    starts = activate and stored.state is ReservationState.GRANTED
+    renewed = stored
+    if starts:
+        renewed = replace(stored, state=ReservationState.ACTIVE, revision=stored.revision + 1)
+    await connection.execute(
+        "UPDATE reservation SET state = $2, revision = $3,"
+        " lease_expires_at = clock_timestamp() + lease_ttl_seconds * interval '1 second'"
+        " WHERE reservation_id = $1",
+        renewed.reservation_id,
+        renewed.state.value,
+        renewed.revision,
+    )
+    if starts and renewed.epoch is not None and renewed.node_id is not None:
+        now = await store.database_now(connection)
+        event = ReservationActivated(
+            **_about(renewed, now), epoch=renewed.epoch, node_id=renewed.node_id
+        )
+        await stage(connection, event)
+    return renewed
+
+
+async def end(
+    connection: Connection,
+    stored: Reservation,
+    state: ReservationState,
+    now: datetime,
+    *,
+    reason: str = "",
+    reasons: Sequence[Reason] = (),
+) -> Reservation:
+    """End a reservation and say so; what it holds is the caller's to free or to quarantine."""
+    ended = replace(stored, state=state, revision=stored.revision + 1, ended_at=now, reason=reason)
+    kept = tuple(reasons[:REASONS_KEPT])
+    await connection.execute(
+        "UPDATE reservation SET state = $2, revision = $3, ended_at = $4, reason = $5,"
+        " reasons = $6, lease_expires_at = NULL WHERE reservation_id = $1",
+        ended.reservation_id,
+        state.value,
+        ended.revision,
+        now,
+        reason,
+        to_json(kept),
+    )
+    listed: dict[str, Any] = (
+        {"reasons": kept} if "reasons" in _ENDS[state].__struct_fields__ else {}
+    )
+    event = _ENDS[state](
+        **_about(ended, now),
+        epoch=ended.epoch,
+        node_id=ended.node_id,
+        devices=ended.devices,
+        reason=reason,
+        **listed,
+    )
+    await stage(connection, event)
+    return ended
+
+
+async def begin_release(connection: Connection, stored: Reservation, reason: str) -> Reservation:
+    """Given up, but something may still run: its devices wait for the confirmed stop."""
+    releasing = replace(stored, state=ReservationState.RELEASING)
+    await connection.execute(
+        "UPDATE reservation SET state = 'releasing', reason = $2, lease_expires_at = NULL"
+        " WHERE reservation_id = $1",
+        stored.reservation_id,
+        reason,
+    )
+    await quarantine(connection, releasing, reason)
+    return releasing
+
+
+async def quarantine(connection: Connection, stored: Reservation, reason: str) -> None:
+    """Keep the devices from everybody and ask the node to stop whatever runs on them."""
+    rows = await connection.fetch(
+        "UPDATE holding h SET quarantined_at = clock_timestamp() FROM device d"
+        " WHERE h.device_no = d.device_no AND h.reservation_id = $1 AND h.released_at IS NULL"
+        " AND h.quarantined_at IS NULL RETURNING d.device_no, d.node_id, d.uuid",
+        stored.reservation_id,
+    )
+    held = sorted(
+        (OpenHolding(**dict(row), quarantined=True) for row in rows), key=lambda h: h.device_no
+    )
+    await stage_device_events(connection, DeviceQuarantined, held, stored, reason)
+    if held and stored.epoch is not None:
+        await send_later(
+            connection,
+            FenceReservation(
+                command_id=new_id(),
+                executor_id=held[0].node_id,
+                reservation_id=stored.reservation_id,
+                epoch=stored.epoch,
+            ),
+        )
+
+
+async def free(
+    connection: Connection,
+    stored: Reservation,
+    now: datetime,
+    reason: str = "",
+    *,
+    only: Collection[int] | None = None,
+) -> Reservation:
+    """Give devices back whose stop is confirmed; `only` these numbers, None: all.
+
+    A reservation in its release is released with its last device.
+    """
+    held = await store.open_holdings(connection, stored.reservation_id)
+    freed = [h for h in held if only is None or h.device_no in only]
+    quarantined = [h for h in freed if h.quarantined]
+    await stage_device_events(connection, DeviceFreed, quarantined, stored, reason)
+    numbers = [h.device_no for h in freed]
+    await connection.execute(
+        "UPDATE holding SET released_at = clock_timestamp()"
+        " WHERE reservation_id = $1 AND device_no = ANY($2)",
+        stored.reservation_id,
+        numbers,
+    )
+    await connection.execute(
+        "UPDATE device SET releases = releases + 1, released_by = $2 WHERE device_no IN"
+        " (SELECT device_no FROM device WHERE device_no = ANY($1) ORDER BY device_no FOR UPDATE)",
+        numbers,
+        stored.reservation_id,
+    )
+    if stored.state is ReservationState.RELEASING and len(freed) == len(held):
+        return await end(
+            connection, stored, ReservationState.RELEASED, now, reason=stored.reason or reason
+        )
+    return stored
+
+
+async def cancel(
+    connection: Connection, stored: Reservation, now: datetime, reason: str
+) -> Reservation:
+    """End what waits or lives; what has ended or is being released stays as it is."""
+    if stored.state is ReservationState.RELEASING:
+        return stored
+    if stored.state is not ReservationState.QUEUED and stored.state not in LIVE_STATES:
+        return stored
+    ended = await end(connection, stored, ReservationState.CANCELLED, now, reason=reason)
+    await quarantine(connection, ended, reason or "cancelled")
+    return ended
+
+
+async def expire(connection: Connection, stored: Reservation, now: datetime) -> None:
+    """End a reservation whose lease ran out. Raises LedgerChanged if it was renewed meanwhile."""
+    if stored.lease_expires_at is None or stored.lease_expires_at > now:
+        raise LedgerChanged(f"reservation {stored.reservation_id} was renewed or has ended")
+    reason = f"not renewed for {stored.lease_ttl_seconds:g} s"
+    ended = await end(connection, stored, ReservationState.EXPIRED, now, reason=reason)
+    await quarantine(connection, ended, reason)
+
+
+async def stage_device_events(
+    connection: Connection,
+    event: type[DeviceEvent],
+    held: Sequence[OpenHolding],
+    stored: Reservation | None,
+    reason: str,
+) -> int:
+    """Tell the same of several devices of one node; its last revision, 0 without any device."""
+    if not held:
+        return 0
+    now = await store.database_now(connection)
+    events: list[Event] = []
+    revision = 0
+    for one in held:
+        revision = await store.next_node_revision(connection, one.node_id)
+        events.append(
+            event(
+                message_id=new_id(),
+                occurred_at=now,
+                revision=revision,
+                node_id=one.node_id,
+                device_uuid=one.uuid,
+                reservation_id=stored.reservation_id if stored is not None else None,
+                reason=reason,
+            )
+        )
+    await stage(connection, *events)
+    return revision
+
+
+async def set_cordon(
+    connection: Connection, node_id: NodeId, device_uuid: str | None, *, cordoned: bool
+) -> list[OpenHolding]:
+    """Take devices of a node out of service or back; those that were not so before."""
+    await connection.execute("SELECT 1 FROM node WHERE node_id = $1 FOR UPDATE", node_id)
+    if device_uuid is None:
+        await connection.execute(
+            "UPDATE node SET cordoned = $2 WHERE node_id = $1", node_id, cordoned
+        )
+    rows = await connection.fetch(
+        "UPDATE device SET cordoned = $3 WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2)"
+        " AND cordoned <> $3 RETURNING device_no, node_id, uuid",
+        node_id,
+        device_uuid,
+        cordoned,
+    )
+    changed = [OpenHolding(**dict(row), quarantined=False) for row in rows]
+    return sorted(changed, key=lambda h: h.device_no)
+
+
+def device_grants(placed: Placed) -> tuple[DeviceGrant, ...]:
+    """Placed devices as their holder sees them, best first."""
+    return tuple(_device_grant(scored) for scored in placed.devices)
+
+
+async def _lock_grantable(connection: Connection, numbers: list[int]) -> None:
+    rows = await connection.fetch(
+        "SELECT cordoned, health FROM device WHERE device_no = ANY($1) ORDER BY device_no"
+        " FOR UPDATE",
+        numbers,
+    )
+    if len(rows) != len(numbers) or any(r["cordoned"] or r["health"] != "ok" for r in rows):
+        raise LedgerChanged(f"devices {numbers} are not all in service any more")
+
+
+def _device_grant(scored: Scored) -> DeviceGrant:
+    device = scored.device
+    return DeviceGrant(
+        node_id=device.node_id,
+        uuid=device.uuid,
+        index=device.index,
+        name=device.name,
+        memory_total_mb=device.total_mb,
+        simulated=device.simulated,
+        score=round(scored.score, 6),
+    )
+
+
+def _about(stored: Reservation, now: datetime) -> dict[str, Any]:
+    """The fields that every reservation event has."""
+    return {
+        "message_id": new_id(),
+        "occurred_at": now,
+        "revision": stored.revision,
+        "reservation_id": stored.reservation_id,
+        "namespace": stored.namespace,
+        "holder": stored.holder,
+    }

@@ -1,0 +1,140 @@
+"""The newest reading of every node, as it passed on the bus, and whether it may be decided on."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import DeviceUuid, NodeId
+from schemas.telemetry import GpuReading, GpuSampled
+from services.scheduler.domain.fleet import Reading, ReadingState
+
+FRESH_INTERVALS: Final = 3
+SETTLE_INTERVALS: Final = 2
+BOOTS_REMEMBERED: Final = 8
+
+DeviceKey = tuple[NodeId, DeviceUuid]
+
+
+class NodeReading(Struct, frozen=True, kw_only=True):
+    """One tick of a node and when it came, on this process's monotonic clock."""
+
+    boot_id: UUID
+    sequence: int
+    interval_seconds: float
+    received_at_seconds: float
+    gpus: dict[DeviceUuid, Reading]
+
+
+@dataclass(slots=True)
+class Readings:
+    """Only what grows counts: a sample that was replayed or overtaken is no sign of life.
+
+    A release that was confirmed makes a device's reading worthless until `confirm`, or until a
+    sample comes well after `expect_later`: before that it may still show the holder's load.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    _nodes: dict[NodeId, NodeReading] = field(default_factory=dict)
+    _boots: dict[NodeId, deque[UUID]] = field(default_factory=dict)
+    _confirmed: dict[DeviceKey, int] = field(default_factory=dict)
+    _expected: dict[DeviceKey, tuple[int, float]] = field(default_factory=dict)
+
+    def observe(self, sample: GpuSampled) -> frozenset[DeviceKey]:
+        """Take a sample if it is newer; the devices whose reading is not what it was."""
+        before = self._nodes.get(sample.node_id)
+        if before is not None and not self._is_newer(before, sample):
+            return frozenset()
+        now = self.clock()
+        gpus = {gpu.uuid: _reading(gpu) for gpu in sample.gpus}
+        known = before.gpus if before is not None and _is_fresh(before, now) else {}
+        self._nodes[sample.node_id] = NodeReading(
+            boot_id=sample.boot_id,
+            sequence=sample.sequence,
+            interval_seconds=sample.interval_seconds,
+            received_at_seconds=now,
+            gpus=gpus,
+        )
+        changed = {u for u in gpus.keys() | known.keys() if gpus.get(u) != known.get(u)}
+        changed |= self._settle(sample.node_id, now)
+        return frozenset((sample.node_id, uuid) for uuid in changed)
+
+    def forget(self, node_id: NodeId) -> None:
+        """The node's agent has stopped: what it said last is no reading any more."""
+        self._nodes.pop(node_id, None)
+
+    def confirm(self, node_id: NodeId, releases: Mapping[DeviceUuid, int]) -> None:
+        """The node's present reading was taken after these devices' n-th release."""
+        for uuid, count in releases.items():
+            key = (node_id, uuid)
+            self._confirmed[key] = max(count, self._confirmed.get(key, 0))
+
+    def expect_later(self, node_id: NodeId, releases: Mapping[DeviceUuid, int]) -> None:
+        """No reading could be asked for: the first that comes two intervals from now will do."""
+        at = self.clock() + SETTLE_INTERVALS * self.interval_seconds(node_id)
+        for uuid, count in releases.items():
+            self._expected[(node_id, uuid)] = (count, at)
+
+    def is_confirmed(self, node_id: NodeId, uuid: DeviceUuid, releases: int) -> bool:
+        """Whether the device's readings are from after its n-th release."""
+        return releases <= self._confirmed.get((node_id, uuid), 0)
+
+    def look_up(
+        self, node_id: NodeId, uuid: DeviceUuid, releases: int
+    ) -> tuple[ReadingState, Reading | None]:
+        """A device's reading and whether it may be decided on, after its n-th release."""
+        node = self._nodes.get(node_id)
+        if node is None or uuid not in node.gpus:
+            return ReadingState.ABSENT, None
+        reading = node.gpus[uuid]
+        if not _is_fresh(node, self.clock()):
+            return ReadingState.STALE, reading
+        if not self.is_confirmed(node_id, uuid, releases):
+            return ReadingState.AWAITING, reading
+        return ReadingState.FRESH, reading
+
+    def is_fresh(self, node_id: NodeId) -> bool:
+        """Whether the node's agent was heard recently enough."""
+        node = self._nodes.get(node_id)
+        return node is not None and _is_fresh(node, self.clock())
+
+    def interval_seconds(self, node_id: NodeId) -> float:
+        """The node's sampling interval, 1 s before its first sample."""
+        node = self._nodes.get(node_id)
+        return node.interval_seconds if node is not None else 1.0
+
+    def _is_newer(self, before: NodeReading, sample: GpuSampled) -> bool:
+        if sample.boot_id == before.boot_id:
+            return sample.sequence > before.sequence
+        boots = self._boots.setdefault(sample.node_id, deque(maxlen=BOOTS_REMEMBERED))
+        if sample.boot_id in boots:
+            return False
+        boots.append(before.boot_id)
+        return True
+
+    def _settle(self, node_id: NodeId, now: float) -> set[DeviceUuid]:
+        due = [
+            (key, count)
+            for key, (count, at) in self._expected.items()
+            if key[0] == node_id and now >= at
+        ]
+        for key, count in due:
+            del self._expected[key]
+            self.confirm(node_id, {key[1]: count})
+        return {key[1] for key, _ in due}
+
+
+def _is_fresh(node: NodeReading, now: float) -> bool:
+    return now - node.received_at_seconds <= FRESH_INTERVALS * node.interval_seconds
+
+
+def _reading(gpu: GpuReading) -> Reading:
+    return Reading(
+        utilization_percent=gpu.utilization_percent,
+        memory_total_mb=gpu.memory_total_mb,
+        memory_free_mb=gpu.memory_free_mb,
+    )

@@ -1,0 +1,245 @@
+"""Rows of the ledger in and out: functions on a connection, inside the caller's transaction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Self
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import NodeId
+from schemas.scheduler import (
+    DeviceGrant,
+    GpuRequest,
+    ListReservations,
+    Reason,
+    RequestReservation,
+    ReservationState,
+)
+from schemas.telemetry import Source
+from services.scheduler.domain.queue import QueuedRequest
+from shared.database import Connection, from_json, to_json
+
+Row = Mapping[str, Any]
+
+_RESERVATION: Final = """
+SELECT r.*, EXISTS (
+    SELECT 1 FROM holding h WHERE h.reservation_id = r.reservation_id
+    AND h.released_at IS NULL AND h.quarantined_at IS NOT NULL) AS quarantined
+FROM reservation r
+"""
+
+
+class Reservation(Struct, frozen=True, kw_only=True):
+    """A reservation as stored. `quarantined`: it has open holdings whose stop is not confirmed."""
+
+    reservation_id: UUID
+    namespace: str
+    holder: str
+    request: GpuRequest
+    state: ReservationState
+    revision: int
+    requested_at: datetime
+    wait_deadline_at: datetime
+    granted_at: datetime | None
+    ended_at: datetime | None
+    epoch: int | None
+    node_id: NodeId | None
+    devices: tuple[DeviceGrant, ...]
+    lease_ttl_seconds: float
+    lease_expires_at: datetime | None
+    reasons: tuple[Reason, ...]
+    reason: str
+    quarantined: bool
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """From `SELECT r.*, quarantined`."""
+        plain = {name: row[name] for name in cls.__struct_fields__}
+        return cls(
+            **plain
+            | {
+                "request": from_json(row["request"], GpuRequest),
+                "state": ReservationState(row["state"]),
+                "devices": from_json(row["devices"], tuple[DeviceGrant, ...]),
+                "reasons": from_json(row["reasons"], tuple[Reason, ...]),
+            }
+        )
+
+
+class KnownNode(Struct, frozen=True, kw_only=True):
+    """A node that has reported. `inventoried`: it has told its devices."""
+
+    node_id: NodeId
+    source: Source
+    inventoried: bool
+    recent: bool
+
+
+class OpenHolding(Struct, frozen=True, kw_only=True):
+    """A device of a reservation that is not given back."""
+
+    device_no: int
+    node_id: NodeId
+    uuid: str
+    quarantined: bool
+
+
+async def database_now(connection: Connection) -> datetime:
+    """The one clock of leases, deadlines and leadership."""
+    now: datetime = await connection.fetchval("SELECT clock_timestamp()")
+    return now
+
+
+async def find(
+    connection: Connection, reservation_id: UUID, *, lock: bool = False
+) -> Reservation | None:
+    """A reservation; with `lock` nobody else changes it before this transaction ends."""
+    if lock:
+        await connection.execute(
+            "SELECT 1 FROM reservation WHERE reservation_id = $1 FOR UPDATE", reservation_id
+        )
+    row = await connection.fetchrow(f"{_RESERVATION} WHERE r.reservation_id = $1", reservation_id)
+    return Reservation.from_row(row) if row is not None else None
+
+
+async def find_locked(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Reservation]:
+    """Several reservations, locked in the order in which everybody locks them."""
+    wanted = list(ids)
+    await connection.execute(
+        "SELECT 1 FROM reservation WHERE reservation_id = ANY($1) ORDER BY reservation_id"
+        " FOR UPDATE",
+        wanted,
+    )
+    rows = await connection.fetch(f"{_RESERVATION} WHERE r.reservation_id = ANY($1)", wanted)
+    return {row["reservation_id"]: Reservation.from_row(row) for row in rows}
+
+
+async def insert_request(
+    connection: Connection, command: RequestReservation, *, revision: int
+) -> bool:
+    """Store a request as queued, last in the order of arrival; False if its id is taken."""
+    inserted = await connection.fetchval(
+        "INSERT INTO reservation (reservation_id, namespace, holder, request, state, revision,"
+        " requested_at, wait_deadline_at, lease_ttl_seconds)"
+        " SELECT $1, $2, $3, $4, 'queued', $7, now, now + $5 * interval '1 second', $6"
+        " FROM clock_timestamp() AS now ON CONFLICT DO NOTHING RETURNING true",
+        command.reservation_id,
+        command.namespace,
+        command.holder,
+        to_json(command.request),
+        command.request.wait_timeout_seconds,
+        command.request.lease_ttl_seconds,
+        revision,
+    )
+    return bool(inserted)
+
+
+async def queued(connection: Connection) -> list[QueuedRequest]:
+    """Everything that waits, in no particular order."""
+    rows = await connection.fetch(
+        "SELECT reservation_id, request, arrival, wait_deadline_at FROM reservation"
+        " WHERE state = 'queued'"
+    )
+    return [
+        QueuedRequest(
+            reservation_id=row["reservation_id"],
+            request=from_json(row["request"], GpuRequest),
+            arrival=row["arrival"],
+            wait_deadline_at=row["wait_deadline_at"],
+        )
+        for row in rows
+    ]
+
+
+async def leases(connection: Connection) -> list[tuple[UUID, datetime]]:
+    """Reservations that live on a lease, the one that ends first at the front."""
+    rows = await connection.fetch(
+        "SELECT reservation_id, lease_expires_at FROM reservation"
+        " WHERE lease_expires_at IS NOT NULL ORDER BY lease_expires_at LIMIT 1000"
+    )
+    return [(row["reservation_id"], row["lease_expires_at"]) for row in rows]
+
+
+async def find_all(connection: Connection, query: ListReservations) -> list[Reservation]:
+    """Reservations that match, newest first."""
+    rows = await connection.fetch(
+        f"{_RESERVATION} WHERE (cardinality($1::text[]) = 0 OR r.state = ANY($1))"
+        " AND ($2::text IS NULL OR r.namespace = $2) AND ($3::text IS NULL OR r.node_id = $3)"
+        " ORDER BY r.arrival DESC LIMIT $4",
+        [state.value for state in query.states],
+        query.namespace,
+        query.node_id,
+        query.limit,
+    )
+    return [Reservation.from_row(row) for row in rows]
+
+
+async def owners(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tuple[str, str]]:
+    """Namespace and holder of reservations."""
+    rows = await connection.fetch(
+        "SELECT reservation_id, namespace, holder FROM reservation WHERE reservation_id = ANY($1)",
+        list(ids),
+    )
+    return {row["reservation_id"]: (row["namespace"], row["holder"]) for row in rows}
+
+
+async def open_holdings(connection: Connection, reservation_id: UUID) -> list[OpenHolding]:
+    """What a reservation still holds, quarantined or not."""
+    rows = await connection.fetch(
+        "SELECT d.device_no, d.node_id, d.uuid, h.quarantined_at IS NOT NULL AS quarantined"
+        " FROM holding h JOIN device d USING (device_no)"
+        " WHERE h.reservation_id = $1 AND h.released_at IS NULL ORDER BY d.device_no",
+        reservation_id,
+    )
+    return [OpenHolding(**dict(row)) for row in rows]
+
+
+async def devices(connection: Connection) -> Sequence[Row]:
+    """Every known device with its open holding, if any."""
+    rows: Sequence[Row] = await connection.fetch(
+        "SELECT d.*, h.reservation_id, h.quarantined_at IS NOT NULL AS quarantined"
+        " FROM device d LEFT JOIN holding h"
+        " ON h.device_no = d.device_no AND h.released_at IS NULL"
+    )
+    return rows
+
+
+async def nodes(connection: Connection, recent_seconds: float) -> list[KnownNode]:
+    """Every known node; `recent` ones were first heard of less than `recent_seconds` ago."""
+    rows = await connection.fetch(
+        "SELECT node_id, source, inventory_at IS NOT NULL AS inventoried,"
+        " first_seen_at > clock_timestamp() - $1 * interval '1 second' AS recent"
+        " FROM node ORDER BY node_id",
+        recent_seconds,
+    )
+    return [
+        KnownNode(
+            node_id=row["node_id"],
+            source=Source(row["source"]),
+            inventoried=row["inventoried"],
+            recent=row["recent"],
+        )
+        for row in rows
+    ]
+
+
+async def next_node_revision(connection: Connection, node_id: NodeId) -> int:
+    """The revision of a node's next device event; locks the node's row."""
+    revision: int = await connection.fetchval(
+        "UPDATE node SET event_revision = event_revision + 1 WHERE node_id = $1"
+        " RETURNING event_revision",
+        node_id,
+    )
+    return revision
+
+
+async def draw_epoch(connection: Connection) -> int:
+    """The next epoch; whoever draws after this transaction gets a larger one."""
+    epoch: int = await connection.fetchval("UPDATE epoch SET value = value + 1 RETURNING value")
+    return epoch
+
+
+async def raise_epoch(connection: Connection, largest: int) -> None:
+    """Never again draw an epoch that an executor has already seen."""
+    await connection.execute("UPDATE epoch SET value = $1 WHERE value < $1", largest)
