@@ -12,7 +12,9 @@ PREFIX: Final = "gpusteward"
 TOKEN_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}$"  # noqa: S105  # a subject token's grammar, not a secret
 
 Token = Annotated[str, Meta(pattern=TOKEN_PATTERN)]
-NodeId = Annotated[str, Meta(pattern=TOKEN_PATTERN, description="A node's name made a subject token.")]
+NodeId = Annotated[
+    str, Meta(pattern=TOKEN_PATTERN, description="A node's name made a subject token.")
+]
 Namespace = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?$")]
 DeviceUuid = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -38,8 +40,8 @@ class Kind(StrEnum):
 class Message(Struct, frozen=True, kw_only=True, tag_field="type"):
     """Root of everything that travels under a subject of its own.
 
-    `key_field` names the field whose value ends the subject: the id whose order matters, or the node asked.
-    None means the subject has no key.
+    `key_field` names the field whose value ends the subject: the id whose order matters, or the
+    node asked. None means the subject has no key.
     """
 
     kind: ClassVar[Kind]
@@ -49,7 +51,8 @@ class Message(Struct, frozen=True, kw_only=True, tag_field="type"):
 class Event(Message, frozen=True, kw_only=True):
     """A fact that its owner has committed. Seen twice or late it changes nothing.
 
-    `revision` grows by one with every event of the same aggregate; a consumer ignores what is not newer.
+    `revision` grows by one with every event of the same aggregate; a consumer ignores what is not
+    newer.
     """
 
     kind: ClassVar[Kind] = Kind.EVENT
@@ -59,7 +62,7 @@ class Event(Message, frozen=True, kw_only=True):
 
 
 class Command(Message, frozen=True, kw_only=True):
-    """A request to change something, answered `Accepted` or `Refused` after the owner has committed it.
+    """A request to change something, answered `Accepted` or `Refused` after the owner's commit.
 
     The same `command_id` with the same body gets the same answer; with another body it is refused.
     """
@@ -75,7 +78,7 @@ class Query(Message, frozen=True, kw_only=True):
 
 
 class Live(Message, frozen=True, kw_only=True):
-    """A passing view (progress, a log line): published without storage, lost when nobody listens."""
+    """A passing view (progress, a log line): never stored, lost when nobody listens."""
 
     kind: ClassVar[Kind] = Kind.LIVE
     observed_at: UtcDatetime
@@ -86,7 +89,10 @@ class View(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 def token(value: str) -> str:
-    """`value`, if it can stand as one subject token. Raises ValueError otherwise: a dot would become two tokens."""
+    """`value`, if it can stand as one subject token.
+
+    Raises ValueError otherwise: a dot would become two tokens.
+    """
     if not re.fullmatch(TOKEN_PATTERN, value):
         raise ValueError(f"expected a subject token matching {TOKEN_PATTERN}, got {value!r}")
     return value

@@ -1,4 +1,7 @@
-"""What a benchmark is asked to do and what it measured, under genai-bench's names. Times are seconds, rates per second."""
+"""What a benchmark is asked to do and what it measured, under genai-bench's names.
+
+Times are seconds, rates per second.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -10,15 +13,19 @@ from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds, UtcDateti
 TrafficScenario = Annotated[
     str,
     Meta(
-        pattern=r"^(D\(\d{1,7},\d{1,7}\)|N\(\d{1,7},\d{1,7}\)/\(\d{1,7},\d{1,7}\)|U\(\d{1,7},\d{1,7}\)/\(\d{1,7},\d{1,7}\)"
-        r"|U\(\d{1,7}\)/\(\d{1,7}\)|E\(\d{1,7}\)|R\(\d{1,7},\d{1,7}\)|I\(\d{1,7},\d{1,7}(,\d{1,7})?\)|P\(\d{1,7}\)|dataset)$",
-        description="genai-bench notation: D(in,out), N(mean,stddev)/(mean,stddev), U(min,max)/(min,max), E(in) ...",
+        pattern=r"^(D\(\d{1,7},\d{1,7}\)|N\(\d{1,7},\d{1,7}\)/\(\d{1,7},\d{1,7}\)"
+        r"|U\(\d{1,7},\d{1,7}\)/\(\d{1,7},\d{1,7}\)|U\(\d{1,7}\)/\(\d{1,7}\)|E\(\d{1,7}\)|R\(\d{1,7},\d{1,7}\)|I\(\d{1,7},\d{1,7}(,\d{1,7})?\)|P\(\d{1,7}\)|dataset)$",
+        description="genai-bench notation: D(in,out), N(mean,stddev)/(mean,stddev),"
+        " U(min,max)/(min,max), E(in) ...",
     ),
 ]
 
 
 class BenchmarkTool(StrEnum):
-    """Who generates the load. `auto` takes genai-bench where it is installed, else builtin; one task never mixes tools."""
+    """Who generates the load.
+
+    `auto` takes genai-bench where it is installed, else builtin; one task never mixes tools.
+    """
 
     AUTO = "auto"
     GENAI_BENCH = "genai-bench"
@@ -41,7 +48,7 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
-    """Spread of one measure over the completed requests of a level; `stddev` is the population's."""
+    """Spread of one measure over a level's completed requests; `stddev` is the population's."""
 
     min: float
     max: float
@@ -57,7 +64,10 @@ class Distribution(Struct, frozen=True, kw_only=True):
 
 
 class LevelStats(Struct, frozen=True, kw_only=True):
-    """Distributions of a level; None where no request gave the measure (tpot needs two output tokens)."""
+    """Distributions of a level.
+
+    None where no request gave the measure (tpot needs two output tokens).
+    """
 
     ttft: Distribution | None = None
     tpot: Distribution | None = None
@@ -74,7 +84,8 @@ class LevelStats(Struct, frozen=True, kw_only=True):
 class LevelResult(Struct, frozen=True, kw_only=True):
     """One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
 
-    A level without a completed request is kept, with empty stats. The window is the measured run, warm-up excluded.
+    A level without a completed request is kept, with empty stats. The window is the measured run,
+    warm-up excluded.
     """
 
     scenario: str
@@ -96,9 +107,9 @@ class LevelResult(Struct, frozen=True, kw_only=True):
 
 
 class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
-    """An experiment's aggregate over its levels, as the autotuner stores it: means of level means, extremes of extremes.
+    """An experiment's aggregate over its levels, as the autotuner stores it.
 
-    None where no level completed a request.
+    Means of level means, extremes of extremes; None where no level completed a request.
     """
 
     mean_e2e_latency: float | None = None
@@ -120,7 +131,10 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
 
 
 class BenchmarkResult(Struct, frozen=True, kw_only=True):
-    """What one benchmark measured. `tool` labels who generated the load; `simulated` that the engine was a simulation."""
+    """What one benchmark measured.
+
+    `tool` labels who generated the load; `simulated` that the engine was a simulation.
+    """
 
     tool: BenchmarkTool
     tool_version: str

@@ -1,7 +1,6 @@
 """Every message of the platform, by kind, and which view answers which query."""
 
 from types import ModuleType
-from typing import Any
 
 from msgspec import Struct
 
@@ -32,14 +31,15 @@ REPLIES: dict[type[Query], type[Struct]] = {
 
 
 def _messages() -> tuple[type[Message], ...]:
-    found: list[type[Message]] = []
-    for module in MODULES:
-        members: list[Any] = [vars(module)[name] for name in sorted(vars(module))]
-        for member in members:
-            if isinstance(member, type) and issubclass(member, Message) and member.__module__ == module.__name__:
-                if "." in str(member.__struct_config__.tag):
-                    found.append(member)
-    return tuple(found)
+    return tuple(
+        member
+        for module in MODULES
+        for _, member in sorted(vars(module).items())
+        if isinstance(member, type)
+        and issubclass(member, Message)
+        and member.__module__ == module.__name__
+        and "." in str(member.__struct_config__.tag)
+    )
 
 
 MESSAGES: tuple[type[Message], ...] = _messages()

@@ -10,7 +10,10 @@ from schemas.base import Count, Epoch, Seconds
 
 
 class ErrorCode(StrEnum):
-    """Why something was refused. HTTP status and exit code follow from `HTTP_STATUS` and `EXIT_CODE`."""
+    """Why something was refused.
+
+    HTTP status and exit code follow from `HTTP_STATUS` and `EXIT_CODE`.
+    """
 
     BAD_REQUEST = "bad_request"  # cannot be decoded, or a field has the wrong type or value
     UNAUTHENTICATED = "unauthenticated"
@@ -72,7 +75,8 @@ EXIT_CODE: dict[ErrorCode, int] = {
 class Accepted(Struct, frozen=True, kw_only=True, tag_field="type", tag="accepted"):
     """The command is committed. `revision` is the aggregate's after it.
 
-    Renewals also tell `lease_ttl_seconds`, counted from the moment the renewal was sent, and the grant's `epoch`.
+    Renewals also tell `lease_ttl_seconds`, counted from the moment the renewal was sent, and the
+    grant's `epoch`.
     """
 
     command_id: UUID
@@ -82,7 +86,10 @@ class Accepted(Struct, frozen=True, kw_only=True, tag_field="type", tag="accepte
 
 
 class Refused(Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"):
-    """Nothing was changed. `path` names the offending field as `$.a.b[0]`; None when no single field is at fault."""
+    """Nothing was changed.
+
+    `path` names the offending field as `$.a.b[0]`; None when no single field is at fault.
+    """
 
     code: ErrorCode
     message: str
@@ -96,5 +103,7 @@ class Refused(Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"
         return self.code in RETRYABLE
 
 
-RETRYABLE = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT, ErrorCode.STILL_RUNNING, ErrorCode.INTERNAL})
+RETRYABLE = frozenset(
+    {ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT, ErrorCode.STILL_RUNNING, ErrorCode.INTERNAL}
+)
 Reply = Accepted | Refused

@@ -46,7 +46,10 @@ class AttemptPhase(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """How an attempt ended. `interrupted`: cut off by a crash or a lost lease; says nothing about the experiment."""
+    """How an attempt ended.
+
+    `interrupted`: cut off by a crash or a lost lease; says nothing about the experiment.
+    """
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -71,7 +74,10 @@ class FailureKind(StrEnum):
 
 
 class EngineSpec(Struct, frozen=True, kw_only=True):
-    """What to serve. `parameters` are the engine's flags with one value each; `model` an id or a path."""
+    """What to serve.
+
+    `parameters` are the engine's flags with one value each; `model` an id or a path.
+    """
 
     runtime: Runtime
     engine: str
@@ -105,7 +111,10 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_experiment"):
-    """Run one attempt on granted devices. Accepted means journaled: the lease is the executor's from then on."""
+    """Run one attempt on granted devices.
+
+    Accepted means journaled: the lease is the executor's from then on.
+    """
 
     key_field: ClassVar[str | None] = "executor_id"
     executor_id: NodeId
@@ -124,9 +133,12 @@ class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_ex
 
 
 class CancelExperiment(Command, frozen=True, kw_only=True, tag="executor.cancel_experiment"):
-    """Stop an attempt. Accepted means it will not be started any more and a running one is being stopped.
+    """Stop an attempt.
 
-    An attempt the executor has never seen is remembered as cancelled, so that a late start is refused.
+    Accepted means it will not be started any more and a running one is being stopped.
+
+    An attempt the executor has never seen is remembered as cancelled, so that a late start is
+    refused.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -137,7 +149,9 @@ class CancelExperiment(Command, frozen=True, kw_only=True, tag="executor.cancel_
 
 
 class FenceReservation(Command, frozen=True, kw_only=True, tag="executor.fence_reservation"):
-    """Stop whatever runs under a reservation. Accepted means nothing labelled with it runs, and nothing will start.
+    """Stop whatever runs under a reservation.
+
+    Accepted means nothing labelled with it runs, and nothing will start.
 
     Refused with `still_running` while the stop is under way.
     """
@@ -167,16 +181,21 @@ class AttemptStarted(AttemptEvent, frozen=True, kw_only=True, tag="executor.atte
     devices: tuple[DeviceGrant, ...]
 
 
-class AttemptPhaseChanged(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_phase_changed"):
+class AttemptPhaseChanged(
+    AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_phase_changed"
+):
     """The attempt entered a phase."""
 
     phase: AttemptPhase
 
 
 class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_finished"):
-    """The one outcome of an attempt, after confirmed teardown. `benchmark` is there if and only if it succeeded.
+    """The one outcome of an attempt, after confirmed teardown.
 
-    `windows` are the measured runs, in order; `engine_simulated` marks an engine that only imitates a model.
+    `benchmark` is there if and only if it succeeded.
+
+    `windows` are the measured runs, in order; `engine_simulated` marks an engine that only imitates
+    a model.
     """
 
     outcome: AttemptOutcome
@@ -201,7 +220,10 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):
-    """What an executor offers: at its start and every 30 s. `largest_epoch` is the largest it has ever been given."""
+    """What an executor offers: at its start and every 30 s.
+
+    `largest_epoch` is the largest it has ever been given.
+    """
 
     key_field: ClassVar[str | None] = "executor_id"
     executor_id: NodeId

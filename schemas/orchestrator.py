@@ -6,7 +6,17 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from schemas.base import Command, Count, Event, Namespace, NodeId, PositiveInt, Query, UtcDatetime, View
+from schemas.base import (
+    Command,
+    Count,
+    Event,
+    Namespace,
+    NodeId,
+    PositiveInt,
+    Query,
+    UtcDatetime,
+    View,
+)
 from schemas.benchmark import BenchmarkMetrics
 from schemas.executor import AttemptOutcome, EngineSpec, Failure
 from schemas.results import GpuMonitoring
@@ -128,14 +138,18 @@ class ExperimentEvent(Event, frozen=True, kw_only=True):
     ordinal: PositiveInt
 
 
-class ExperimentWaiting(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_waiting"):
+class ExperimentWaiting(
+    ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_waiting"
+):
     """Asked for GPUs under this reservation."""
 
     reservation_id: UUID
     attempt_number: PositiveInt
 
 
-class ExperimentStarting(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_starting"):
+class ExperimentStarting(
+    ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_starting"
+):
     """GPUs granted, the executor is being told."""
 
     reservation_id: UUID
@@ -143,35 +157,48 @@ class ExperimentStarting(ExperimentEvent, frozen=True, kw_only=True, tag="orches
     devices: tuple[DeviceGrant, ...]
 
 
-class ExperimentRunning(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_running"):
+class ExperimentRunning(
+    ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_running"
+):
     """The executor started the attempt."""
 
     executor_id: NodeId
     attempt_id: UUID
 
 
-class ExperimentRetrying(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_retrying"):
+class ExperimentRetrying(
+    ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_retrying"
+):
     """An attempt was interrupted and will be repeated."""
 
     attempt_number: PositiveInt
     reason: str
 
 
-class ExperimentSucceeded(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_succeeded"):
-    """Measured and scored; smaller scores are better for minimize_*, larger for maximize_*. None: nothing to score."""
+class ExperimentSucceeded(
+    ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_succeeded"
+):
+    """Measured and scored; smaller scores are better for minimize_*, larger for maximize_*.
+
+    None: nothing to score.
+    """
 
     objective_score: float | None
     metrics: BenchmarkMetrics
 
 
-class ExperimentFailed(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_failed"):
+class ExperimentFailed(
+    ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_failed"
+):
     """Ended without a measurement."""
 
     reason: str
     failure: Failure | None = None
 
 
-class ExperimentCancelled(ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_cancelled"):
+class ExperimentCancelled(
+    ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_cancelled"
+):
     """Withdrawn or stopped on request."""
 
     reason: str
@@ -221,7 +248,7 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
 
 
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
-    """A task's expansion. `missing` is empty if this installation can run it, else what it lacks."""
+    """A task's expansion. `missing` is what this installation lacks to run it; empty if nothing."""
 
     mode: DeploymentMode
     strategy: Strategy

@@ -6,7 +6,18 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from schemas.base import Count, DeviceUuid, Event, NodeId, Percent, PositiveInt, Query, Seconds, UtcDatetime, View
+from schemas.base import (
+    Count,
+    DeviceUuid,
+    Event,
+    NodeId,
+    Percent,
+    PositiveInt,
+    Query,
+    Seconds,
+    UtcDatetime,
+    View,
+)
 from schemas.benchmark import BenchmarkMetrics
 
 
@@ -42,8 +53,9 @@ class GpuStats(Struct, frozen=True, kw_only=True):
 class GpuMonitoring(Struct, frozen=True, kw_only=True):
     """An experiment's GPUs over its measured runs.
 
-    `sample_count` counts ticks; keys of `gpu_stats` are the device index, `node/index` when several nodes took part.
-    `coverage_percent` is how much of the window has samples; `energy_wh` None if no device reported power.
+    `sample_count` counts ticks; keys of `gpu_stats` are the device index, `node/index` when several
+    nodes took part. `coverage_percent` is how much of the window has samples; `energy_wh` None if
+    no device reported power.
     """
 
     monitoring_duration_seconds: Seconds
@@ -68,7 +80,10 @@ class ExperimentSummarized(Event, frozen=True, kw_only=True, tag="results.experi
 
 
 class GetSummary(Query, frozen=True, kw_only=True, tag="results.get_summary"):
-    """An experiment's measurements. Answered by `SummaryView`, refused with `not_found` until there are some."""
+    """An experiment's measurements.
+
+    Answered by `SummaryView`, refused with `not_found` until there are some.
+    """
 
     experiment_id: UUID
 

@@ -1,4 +1,6 @@
-"""Reservations: commands, facts, questions, and the closed set of reasons why a request has to wait."""
+"""Reservations: commands, facts, questions, and the closed set of reasons why a request has to
+wait.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
@@ -45,7 +47,9 @@ class ReservationState(StrEnum):
     LOST = "lost"
 
 
-LIVE_STATES = frozenset({ReservationState.GRANTED, ReservationState.ACTIVE, ReservationState.RELEASING})
+LIVE_STATES = frozenset(
+    {ReservationState.GRANTED, ReservationState.ACTIVE, ReservationState.RELEASING}
+)
 OPEN_STATES = LIVE_STATES | {ReservationState.QUEUED}
 
 
@@ -67,7 +71,9 @@ class ReasonCode(StrEnum):
     UNHEALTHY = "unhealthy"
     NO_READING = "no_reading"
     STALE_READING = "stale_reading"
-    AWAITING_SNAPSHOT = "awaiting_snapshot"  # just released; the first reading after it is under way
+    AWAITING_SNAPSHOT = (
+        "awaiting_snapshot"  # just released; the first reading after it is under way
+    )
     UTILIZATION_UNKNOWN = "utilization_unknown"
     MEMORY_UNKNOWN = "memory_unknown"
     UTILIZATION_ABOVE_LIMIT = "utilization_above_limit"
@@ -94,8 +100,9 @@ class Placement(StrEnum):
 class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whole GPUs of one node, exclusively.
 
-    Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's memory to be free.
-    `lease_ttl_seconds` is how long a grant lives without renewal; `wait_timeout_seconds` how long the request may queue.
+    Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's
+    memory to be free. `lease_ttl_seconds` is how long a grant lives without renewal;
+    `wait_timeout_seconds` how long the request may queue.
     """
 
     gpus: GpuCount = 1
@@ -114,7 +121,10 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DeviceGrant(Struct, frozen=True, kw_only=True):
-    """A device handed to a reservation. `index` is the node's at the time of the grant; `uuid` is what counts."""
+    """A device handed to a reservation.
+
+    `index` is the node's at the time of the grant; `uuid` is what counts.
+    """
 
     node_id: NodeId
     uuid: DeviceUuid
@@ -137,7 +147,8 @@ class Reason(Struct, frozen=True, kw_only=True):
 class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.request_reservation"):
     """Ask for GPUs. Accepted means stored; the grant, rejection or time-out follows as an event.
 
-    The requester chooses `reservation_id`. `holder` says for what, for people (`experiment/<id>`, `exec/<user>`).
+    The requester chooses `reservation_id`. `holder` says for what, for people (`experiment/<id>`,
+    `exec/<user>`).
     """
 
     reservation_id: UUID
@@ -158,7 +169,10 @@ class RenewReservation(Command, frozen=True, kw_only=True, tag="scheduler.renew_
 
 
 class ReleaseReservation(Command, frozen=True, kw_only=True, tag="scheduler.release_reservation"):
-    """Give the devices back. `stopped`: nothing of it runs any more; False sends the devices into quarantine first."""
+    """Give the devices back.
+
+    `stopped`: nothing of it runs any more; False sends the devices into quarantine first.
+    """
 
     reservation_id: UUID
     epoch: Epoch
@@ -167,7 +181,9 @@ class ReleaseReservation(Command, frozen=True, kw_only=True, tag="scheduler.rele
 
 
 class CancelReservation(Command, frozen=True, kw_only=True, tag="scheduler.cancel_reservation"):
-    """End a reservation in whatever state it is; devices already granted are freed once their node confirmed the stop."""
+    """End a reservation in whatever state it is; devices already granted are freed once their node
+    confirmed the stop.
+    """
 
     reservation_id: UUID
     reason: str = ""
@@ -182,7 +198,10 @@ class Cordon(Command, frozen=True, kw_only=True, tag="scheduler.cordon"):
 
 
 class Uncordon(Command, frozen=True, kw_only=True, tag="scheduler.uncordon"):
-    """Take a device (None: the whole node) back into service. `confirm_stopped` also frees quarantined holdings."""
+    """Take a device (None: the whole node) back into service.
+
+    `confirm_stopped` also frees quarantined holdings.
+    """
 
     node_id: NodeId
     device_uuid: DeviceUuid | None = None
@@ -206,7 +225,9 @@ class ReservationEvent(Event, frozen=True, kw_only=True):
     holder: str
 
 
-class ReservationQueued(ReservationEvent, frozen=True, kw_only=True, tag="scheduler.reservation_queued"):
+class ReservationQueued(
+    ReservationEvent, frozen=True, kw_only=True, tag="scheduler.reservation_queued"
+):
     """Stored and waiting. `position` counts from 1 at that moment."""
 
     request: GpuRequest
@@ -214,7 +235,9 @@ class ReservationQueued(ReservationEvent, frozen=True, kw_only=True, tag="schedu
     wait_deadline_at: UtcDatetime
 
 
-class ReservationGranted(ReservationEvent, frozen=True, kw_only=True, tag="scheduler.reservation_granted"):
+class ReservationGranted(
+    ReservationEvent, frozen=True, kw_only=True, tag="scheduler.reservation_granted"
+):
     """Devices are held for this reservation under `epoch` until the lease ends without renewal."""
 
     epoch: Epoch
@@ -224,7 +247,9 @@ class ReservationGranted(ReservationEvent, frozen=True, kw_only=True, tag="sched
     waited_seconds: Seconds
 
 
-class ReservationActivated(ReservationEvent, frozen=True, kw_only=True, tag="scheduler.reservation_activated"):
+class ReservationActivated(
+    ReservationEvent, frozen=True, kw_only=True, tag="scheduler.reservation_activated"
+):
     """The holder confirmed that it starts."""
 
     epoch: Epoch
@@ -240,31 +265,43 @@ class ReservationEnded(ReservationEvent, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class ReservationReleased(ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_released"):
+class ReservationReleased(
+    ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_released"
+):
     """Given back, stop confirmed."""
 
 
-class ReservationRejected(ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_rejected"):
+class ReservationRejected(
+    ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_rejected"
+):
     """Can never fit on this fleet."""
 
     reasons: tuple[Reason, ...] = ()
 
 
-class ReservationCancelled(ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_cancelled"):
+class ReservationCancelled(
+    ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_cancelled"
+):
     """Ended on request."""
 
 
-class ReservationTimedOut(ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_timed_out"):
+class ReservationTimedOut(
+    ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_timed_out"
+):
     """Queued longer than its wait timeout; `reasons` are those of the last look."""
 
     reasons: tuple[Reason, ...] = ()
 
 
-class ReservationExpired(ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_expired"):
+class ReservationExpired(
+    ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_expired"
+):
     """The lease ran out; the devices are quarantined until the node confirms the stop."""
 
 
-class ReservationPreempting(ReservationEvent, frozen=True, kw_only=True, tag="scheduler.reservation_preempting"):
+class ReservationPreempting(
+    ReservationEvent, frozen=True, kw_only=True, tag="scheduler.reservation_preempting"
+):
     """Another request will take these devices; the holder has `grace_seconds` to stop."""
 
     epoch: Epoch
@@ -272,11 +309,15 @@ class ReservationPreempting(ReservationEvent, frozen=True, kw_only=True, tag="sc
     grace_seconds: Seconds
 
 
-class ReservationPreempted(ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_preempted"):
+class ReservationPreempted(
+    ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_preempted"
+):
     """Ended for another request."""
 
 
-class ReservationLost(ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_lost"):
+class ReservationLost(
+    ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_lost"
+):
     """A device or its node failed."""
 
 
@@ -365,7 +406,8 @@ class GetAvailability(Query, frozen=True, kw_only=True, tag="scheduler.availabil
 class EstimateRequirements(Query, frozen=True, kw_only=True, tag="scheduler.estimate"):
     """How many GPUs would this task configuration need? Answered by `EstimateView`.
 
-    `task_config` is the free form of the requirements: `model.id_or_path`, `parameters`, `parallel_config`.
+    `task_config` is the free form of the requirements: `model.id_or_path`, `parameters`,
+    `parallel_config`.
     """
 
     task_config: dict[str, Any]
@@ -435,7 +477,9 @@ class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availabil
 
 
 class EstimateView(View, frozen=True, kw_only=True, tag="scheduler.estimate_view"):
-    """`world_size = tp * pp * max(dp, dcp, cp)`, of the largest combination; memory per GPU by model name."""
+    """`world_size = tp * pp * max(dp, dcp, cp)`, of the largest combination; memory per GPU by
+    model name.
+    """
 
     gpus: PositiveInt
     min_memory_mb: Mebibytes
@@ -443,7 +487,10 @@ class EstimateView(View, frozen=True, kw_only=True, tag="scheduler.estimate_view
 
 
 class DeviceAllocation(Struct, frozen=True, kw_only=True):
-    """One device in the allocation map. `allocated` is the held share, 0 to 1; None readings are unknown."""
+    """One device in the allocation map.
+
+    `allocated` is the held share, 0 to 1; None readings are unknown.
+    """
 
     node_id: NodeId
     uuid: DeviceUuid

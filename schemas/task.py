@@ -50,7 +50,10 @@ class Choice(TaskPart, frozen=True, kw_only=True):
 
 
 ParameterValues = Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=1000)] | Choice
-ParameterGrid = Annotated[dict[Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")], ParameterValues], Meta(max_length=64)]
+ParameterGrid = Annotated[
+    dict[Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")], ParameterValues],
+    Meta(max_length=64),
+]
 IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]
 Texts = Text | Annotated[tuple[Text, ...], Meta(min_length=1, max_length=64)]
 
@@ -95,7 +98,9 @@ class ParallelConfig(TaskPart, frozen=True, kw_only=True):
 
 
 class QuantConfig(TaskPart, frozen=True, kw_only=True):
-    """Quantization to search: presets by name, or data types of the parts; one value or a list each."""
+    """Quantization to search: presets by name, or data types of the parts; one value or a list
+    each.
+    """
 
     preset: str | None = None
     presets: tuple[str, ...] = ()
@@ -106,7 +111,10 @@ class QuantConfig(TaskPart, frozen=True, kw_only=True):
 
 
 class SloBound(TaskPart, frozen=True, kw_only=True):
-    """A bound in seconds. `fail_ratio`: with `hard_fail`, how far above it an experiment fails (0.2 = 20 %)."""
+    """A bound in seconds.
+
+    `fail_ratio`: with `hard_fail`, how far above it an experiment fails (0.2 = 20 %).
+    """
 
     threshold: PositiveSeconds
     weight: Annotated[float, Meta(ge=0)] = 1.0
@@ -135,8 +143,8 @@ class SloSpec(TaskPart, frozen=True, kw_only=True):
 class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     """The search. `max_parallel` bounds the reservation requests a task has outstanding at once.
 
-    `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs only while the task holds
-    no GPU. `max_attempts` counts interrupted ones.
+    `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs
+    only while the task holds no GPU. `max_attempts` counts interrupted ones.
     """
 
     strategy: Strategy = Strategy.GRID_SEARCH
@@ -154,7 +162,9 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     task: Text = "text-to-text"
     model_name: str | None = None
     model_tokenizer: str | None = None
-    traffic_scenarios: Annotated[tuple[TrafficScenario, ...], Meta(min_length=1, max_length=64)] = ("D(100,100)",)
+    traffic_scenarios: Annotated[tuple[TrafficScenario, ...], Meta(min_length=1, max_length=64)] = (
+        "D(100,100)",
+    )
     num_concurrency: Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)] = (1,)
     max_time_per_iteration: PositiveSeconds = 10.0
     max_requests_per_iteration: PositiveInt = 100
@@ -164,7 +174,9 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
 
 
 class GpuPreferences(TaskPart, frozen=True, kw_only=True):
-    """What the task file may say about its GPUs; what it does not say is estimated from model and parameters."""
+    """What the task file may say about its GPUs; what it does not say is estimated from model and
+    parameters.
+    """
 
     count: GpuCount | None = None
     min_memory_mb: Annotated[int, Meta(ge=0)] | None = None
@@ -176,8 +188,9 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
 class TaskFile(TaskPart, frozen=True, kw_only=True):
     """One tuning task as people write it.
 
-    `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is there, or if `base_runtime`
-    names no engine we know (it is a ClusterServingRuntime then), else `docker`.
+    `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
+    there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
+    `docker`.
     """
 
     task_name: Name

@@ -1,4 +1,7 @@
-"""What node agents report: samples, inventory, health. A field that could not be read is None, never 0."""
+"""What node agents report: samples, inventory, health.
+
+A field that could not be read is None, never 0.
+"""
 
 from enum import StrEnum
 from typing import ClassVar
@@ -23,7 +26,10 @@ from schemas.base import (
 
 
 class Source(StrEnum):
-    """Where readings come from. `none`: the host has no GPU that could be read; the agent reports no devices."""
+    """Where readings come from.
+
+    `none`: the host has no GPU that could be read; the agent reports no devices.
+    """
 
     NVML = "nvml"
     NVIDIA_SMI = "nvidia-smi"
@@ -45,7 +51,8 @@ class HealthState(StrEnum):
 class GpuProcess(Struct, frozen=True, array_like=True, gc=False):
     """A process with memory on a GPU.
 
-    `reservation_id` comes from `GPUSTEWARD_RESERVATION` in its environment, else from its container's label.
+    `reservation_id` comes from `GPUSTEWARD_RESERVATION` in its environment, else from its
+    container's label.
     """
 
     pid: int
@@ -80,7 +87,8 @@ class GpuReading(Struct, frozen=True, array_like=True, gc=False):
 class GpuSampled(Message, frozen=True, kw_only=True, array_like=True, tag="telemetry.gpu_sampled"):
     """All GPUs of a node at one tick, ordered by index. Identity: node, boot id, sequence.
 
-    `sequence` grows by one per tick within a boot of the agent, so a gap is countable. `observed_at` is the node's clock.
+    `sequence` grows by one per tick within a boot of the agent, so a gap is countable.
+    `observed_at` is the node's clock.
     """
 
     kind: ClassVar[Kind] = Kind.EVENT
@@ -129,7 +137,8 @@ class HostFacts(Struct, frozen=True, kw_only=True):
 
 
 class InventoryReported(Event, frozen=True, kw_only=True, tag="telemetry.inventory_reported"):
-    """The full inventory and health of a node: at the agent's start, at every change, and every 30 s.
+    """The full inventory and health of a node: at the agent's start, at every change, and every 30
+    s.
 
     `revision` grows within one boot id; another boot id replaces what came before.
     """
@@ -174,8 +183,9 @@ class HealthChanged(Event, frozen=True, kw_only=True, tag="telemetry.health_chan
 class GetSnapshot(Query, frozen=True, kw_only=True, tag="telemetry.snapshot"):
     """Asks a node for a reading; answered by `GpuSampled`.
 
-    `use_cache` accepts a reading up to 5 s old. `released_reservation_id`: the reading must not include load of this
-    reservation any more; a source that models load from grants drops it first, a real source just reads.
+    `use_cache` accepts a reading up to 5 s old. `released_reservation_id`: the reading must not
+    include load of this reservation any more; a source that models load from grants drops it first,
+    a real source just reads.
     """
 
     key_field: ClassVar[str | None] = "node_id"

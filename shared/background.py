@@ -41,7 +41,7 @@ class Background:
             raise
 
     def start(self, name: str, loop: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
-        """Run `loop` until it returns, fails, or is cancelled. Raises RuntimeError outside `owned`."""
+        """Run `loop` until it ends, fails or is cancelled. Raises RuntimeError outside `owned`."""
         if self._group is None:
             raise RuntimeError("background loops start only while the process owns them")
         task = self._group.create_task(self._run(name, loop), name=name)

@@ -1,8 +1,7 @@
 """The bus: FastStream routes for commands, queries and durable events; plain NATS for what is hot.
 
 Commands and queries are core requests, answered by their owner. Durable events come from the EVENTS
-stream and are settled here: acknowledged after the handler, redelivered while the outside is down,
-given up into `dead_letter` when they can never succeed.
+stream; `settlement` says what becomes of those whose handler fails.
 """
 
 import asyncio
@@ -12,194 +11,51 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar, Union
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
 import nats.errors
-import structlog
-from faststream import AckPolicy, BaseMiddleware
-from faststream.nats import JStream, NatsBroker, NatsRoute, NatsRouter, PullSub
+from faststream.nats import NatsBroker, NatsRouter
+from faststream.security import SASLPlaintext
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy as JetStreamAck
-from nats.js.api import ConsumerConfig, DeliverPolicy, StreamConfig
+from nats.js.api import ConsumerConfig, StreamConfig
 from nats.js.errors import APIError, NotFoundError
 
-from schemas.base import PREFIX, Command, Event, Live, Message, Query, pattern_for, subject_for
-from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.base import Command, Event, Live, Message, Query, pattern_for, subject_for
+from schemas.errors import Accepted, Refused, Reply
 from schemas.telemetry import GpuSampled
 from shared.codec import TypedCodec, encode
-from shared.errors import PermanentError, RefusedError, UnavailableError
+from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
+from shared.routes import (
+    ACK_WAIT_SECONDS,
+    DurableRoute,
+    Route,
+    command_route,
+    event_route,
+    query_route,
+)
 from shared.settings import CommonSettings
+from shared.settlement import RETRY_SECONDS, DeadLetter, Settlement
 from shared.streams import EVENTS, SAMPLES, STREAMS
 
 M = TypeVar("M", bound=Message)
-C = TypeVar("C", bound=Command)
-Q = TypeVar("Q", bound=Query)
 V = TypeVar("V", bound=msgspec.Struct)
 
-Handler = Callable[[Any], Awaitable[Any]]
-DeadLetter = Callable[[str, bytes, str], Awaitable[None]]
+__all__ = ["Bus", "DurableRoute", "Route", "command_route", "event_route", "query_route"]
 
-UNKNOWN_ERROR_TRIES: Final = 5
-RETRY_SECONDS: Final = 1.0
-PULL_SECONDS: Final = 1.0  # a pull request lost with its server is made again after this
-ACK_WAIT_SECONDS: Final = 30.0
 WATCH_SECONDS: Final = 1.0
 PUBLISH_TIMEOUT_SECONDS: Final = 5.0
 
 _reply_decoder = msgspec.msgpack.Decoder(Accepted | Refused)
 
 
-@dataclass(slots=True, kw_only=True)
-class DurableRoute:
-    """A durable consumer of the EVENTS stream, declared before its route subscribes."""
-
-    durable: str
-    subjects: list[str]
-
-    def consumer(self) -> ConsumerConfig:
-        """The server's side of the route. `max_deliver` is unlimited: settling is ours."""
-        return ConsumerConfig(
-            durable_name=self.durable,
-            filter_subjects=self.subjects,
-            ack_policy=JetStreamAck.EXPLICIT,
-            ack_wait=ACK_WAIT_SECONDS,
-            deliver_policy=DeliverPolicy.ALL,
-            max_ack_pending=1000,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One line of a service's table of routes; `durable` only for events of the stream."""
-
-    nats: NatsRoute
-    durable: DurableRoute | None = None
-
-
-def command_route(
-    handler: Callable[[C], Awaitable[Reply]], message: type[C], *, key: str | None = None
-) -> Route:
-    """Requests of one kind of command, shared by all processes of the service (one node's: `key`)."""
-    return _request_route(handler, message, key)
-
-
-def query_route(
-    handler: Callable[[Q], Awaitable[msgspec.Struct]], message: type[Q], *, key: str | None = None
-) -> Route:
-    """Requests of one kind of query. The handler raises RefusedError to refuse."""
-    return _request_route(handler, message, key)
-
-
-def _request_route(handler: Handler, message: type[Message], key: str | None) -> Route:
-    subject = pattern_for(message, key)
-    return Route(NatsRoute(handler, subject=subject, queue=subject, codec=TypedCodec(message)))
-
-
-def event_route(handler: Handler, *events: type[Event], durable: str) -> Route:
-    """Events of these types from the stream, at least once, in order while nothing fails.
-
-    `durable` is `<service>_<handler>` and must not change between releases.
-    """
-    route = NatsRoute(
-        handler,
-        subject=f"{PREFIX}.evt.>",
-        stream=JStream(str(EVENTS.name), declare=False),
-        durable=durable,
-        pull_sub=PullSub(batch_size=1, timeout=PULL_SECONDS),
-        ack_policy=AckPolicy.MANUAL,
-        codec=TypedCodec(Union[events]),  # noqa: UP007  # the union is computed
-    )
-    return Route(
-        route,
-        DurableRoute(durable=durable, subjects=[pattern_for(event) for event in events]),
-    )
-
-
 async def _log_dead_letter(subject: str, body: bytes, error: str) -> None:
     log.error("dead_letter", subject=subject, bytes=len(body), error=error)
-
-
-@dataclass(slots=True)
-class _Settlement:
-    """Makes the middleware that answers failed requests and settles durable messages."""
-
-    bus: "Bus"
-
-    def __call__(self, msg: Any, /, *, context: Any) -> "_SettlementMiddleware":
-        return _SettlementMiddleware(msg, context=context, bus=self.bus)
-
-
-class _SettlementMiddleware(BaseMiddleware[Any, Any]):
-    __slots__ = ("bus",)
-
-    def __init__(self, msg: Any, /, *, context: Any, bus: "Bus") -> None:
-        super().__init__(msg, context=context)
-        self.bus = bus
-
-    async def consume_scope(self, call_next: Any, msg: Any) -> Any:
-        raw: Msg = msg.raw_message
-        with structlog.contextvars.bound_contextvars(subject=raw.subject):
-            if raw.reply.startswith("$JS.ACK."):
-                return await self._settle(call_next, msg, raw)
-            return await self._answer(call_next, msg, raw)
-
-    async def _answer(self, call_next: Any, msg: Any, raw: Msg) -> bytes:
-        reply: Any
-        try:
-            reply = await call_next(msg)
-        except RefusedError as error:
-            reply = error.refused()
-        except msgspec.MsgspecError as error:
-            reply = _undecodable(error)
-            if not raw.reply:
-                await self.bus.dead_letter(raw.subject, raw.data, str(error))
-        except UnavailableError as error:
-            log.warning("request_failed", error=str(error))
-            reply = Refused(code=ErrorCode.UNAVAILABLE, message=str(error))
-        except Exception as error:
-            log.exception("request_failed")
-            reply = Refused(code=ErrorCode.INTERNAL, message=type(error).__name__)
-        return encode(reply)
-
-    async def _settle(self, call_next: Any, msg: Any, raw: Msg) -> None:
-        tries = raw.metadata.num_delivered or 1
-        try:
-            await call_next(msg)
-        except UnavailableError as error:
-            log.warning("event_postponed", error=str(error), tries=tries)
-            await msg.nack(delay=min(RETRY_SECONDS * tries, 30))
-        except (PermanentError, msgspec.MsgspecError) as error:
-            await self._give_up(msg, raw, str(error))
-        except Exception as error:
-            log.exception("event_failed", tries=tries)
-            if tries >= UNKNOWN_ERROR_TRIES:
-                await self._give_up(msg, raw, repr(error))
-            else:
-                await msg.nack(delay=RETRY_SECONDS * tries)
-        else:
-            await msg.ack()
-
-    async def _give_up(self, msg: Any, raw: Msg, error: str) -> None:
-        try:
-            await self.bus.dead_letter(raw.subject, raw.data, error)
-        except UnavailableError:
-            await msg.nack(delay=RETRY_SECONDS)
-            return
-        log.error("event_given_up", error=error)
-        await msg.reject()
-
-
-def _undecodable(error: msgspec.MsgspecError) -> Refused:
-    text = str(error)
-    message, separator, place = text.rpartition(" - at `")
-    if not separator:
-        return Refused(code=ErrorCode.BAD_REQUEST, message=text)
-    return Refused(code=ErrorCode.BAD_REQUEST, message=message, path=place.rstrip("`"))
 
 
 def _refusal(query: Query, data: bytes, error: msgspec.MsgspecError) -> Exception:
@@ -212,7 +68,10 @@ def _refusal(query: Query, data: bytes, error: msgspec.MsgspecError) -> Exceptio
 
 @dataclass
 class Bus:
-    """One connection to NATS. Made closed; `open` connects and declares, `listen_to` subscribes routes."""
+    """One connection to NATS.
+
+    Made closed; `open` connects and declares, `start` subscribes the routes.
+    """
 
     name: str
     url: str
@@ -231,7 +90,7 @@ class Bus:
             logger=None,
             apply_types=False,
             codec=TypedCodec(Any),
-            middlewares=(_Settlement(self),),
+            middlewares=(Settlement(self._keep_dead_letter),),
             max_reconnect_attempts=-1,
             reconnect_time_wait=0.1,  # type: ignore[arg-type]  # nats-py takes seconds as float
             ping_interval=5,
@@ -264,7 +123,7 @@ class Bus:
         self.broker.include_router(NatsRouter(handlers=[route.nats for route in routes]))
 
     async def open(self) -> None:
-        """Connect, waiting for the server as long as it takes, and declare streams and consumers."""
+        """Connect, waiting for the server without limit, and declare streams and consumers."""
         await self.broker.connect()
         await self._declare_when_possible()
 
@@ -347,7 +206,10 @@ class Bus:
         *,
         key: str | None = None,
     ) -> None:
-        """Hear messages as they pass, in order, without replay. A failing handler loses that message."""
+        """Hear messages as they pass, in order, without replay.
+
+        A failing handler loses that message.
+        """
         decode = msgspec.msgpack.Decoder(message).decode
 
         async def on_message(raw: Msg) -> None:
@@ -357,7 +219,7 @@ class Bus:
                 log.warning("undecodable", subject=raw.subject, error=str(error))
             except UnavailableError as error:
                 log.warning("listener_failed", subject=raw.subject, error=str(error))
-            except Exception:
+            except Exception:  # noqa: BLE001  # a message never ends its process
                 log.exception("listener_failed", subject=raw.subject)
 
         await self.nats.subscribe(pattern_for(message, key), cb=on_message)
@@ -404,9 +266,8 @@ class Bus:
         while True:
             now = asyncio.get_running_loop().time()
             if now - checked > WATCH_SECONDS * 3:
-                await (
-                    subscription.consumer_info()
-                )  # NotFound: the stream is a new one, declare again
+                # NotFound means that the stream is a new one: declare again.
+                await subscription.consumer_info()
                 checked = now
             try:
                 messages = await subscription.fetch(batch, timeout=linger_seconds)
@@ -429,7 +290,7 @@ class Bus:
                 await message.ack()
 
     async def watch_streams(self) -> None:
-        """Declare everything again and tell `on_new_stream` when a stream turns out to be a new one."""
+        """Declare everything again, and tell `on_new_stream`, when a stream is a new one."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if not self.is_connected:
@@ -454,7 +315,10 @@ class Bus:
                 await asyncio.sleep(RETRY_SECONDS / 4)
 
     async def _declare(self) -> list[str]:
-        """Make streams and consumers what they should be; the names of those that are new since last time."""
+        """Make streams and consumers what they should be.
+
+        Returns the names of the streams that are other ones than last time.
+        """
         new = []
         for stream in STREAMS:
             name = str(stream.name)
@@ -501,13 +365,15 @@ class Bus:
         if self.is_connected:
             await self.nats.publish(subject, body)
 
+    async def _keep_dead_letter(self, subject: str, body: bytes, error: str) -> None:
+        # Looked up late: a service with a database replaces it after the bus was made.
+        await self.dead_letter(subject, body, error)
+
     async def _on_error(self, error: Exception) -> None:
         log.warning("nats_error", error=repr(error))
 
     def _login(self) -> dict[str, Any]:
         if self.credentials is None:
             return {}
-        from faststream.security import SASLPlaintext
-
         login = json.loads(Path(self.credentials).read_text())
         return {"security": SASLPlaintext(username=login["user"], password=login["password"])}

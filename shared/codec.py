@@ -14,7 +14,9 @@ def encode(message: object) -> bytes:
 
 
 class TypedCodec:
-    """FastStream's codec for one message type or union. Raises msgspec.ValidationError on bad input.
+    """FastStream's codec for one message type or union.
+
+    Raises msgspec.ValidationError on bad input.
 
     The broker's default converts loosely ("7" passes as 7); this one does not.
     """

@@ -1,4 +1,4 @@
-"""Commands: answered once and remembered by their owner, repeated until answered by their sender."""
+"""Commands: answered once and remembered by their owner, repeated by their sender until then."""
 
 import asyncio
 import hashlib
@@ -129,7 +129,8 @@ class Sender:
         async with self.database.transaction() as connection:
             rows = await connection.fetch(
                 "SELECT id, lane, tag, body, attempts FROM outgoing WHERE next_attempt_at <= now()"
-                f" ORDER BY lane, id LIMIT {BATCH}"
+                " ORDER BY lane, id LIMIT $1",
+                BATCH,
             )
         lanes = [
             self._send_lane([tuple(row) for row in lane])

@@ -89,7 +89,7 @@ def from_json(text: str | bytes, type_: type[T]) -> T:
 
 @dataclass(slots=True)
 class Database:
-    """One pool of connections that act as the role `gpusteward_<schema>` in the schema of that name.
+    """One pool of connections, acting as the role `gpusteward_<schema>` in that schema.
 
     `migrations` are applied once each, in order, under an advisory lock; a position in the sequence
     is a version, so texts are only ever appended.
@@ -111,7 +111,10 @@ class Database:
         return self._pool
 
     async def open(self) -> None:
-        """Wait for Postgres, make role and schema, migrate. Idempotent; safe when services start at once."""
+        """Wait for Postgres, make role and schema, migrate.
+
+        Idempotent; safe when services start at once.
+        """
         if self._pool is not None:
             return
         while True:
@@ -153,9 +156,11 @@ class Database:
         notes = _Notes()
         token = _notes.set(notes)
         try:
-            async with self.pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS) as connection:
-                async with connection.transaction():
-                    yield connection
+            async with (
+                self.pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS) as connection,
+                connection.transaction(),
+            ):
+                yield connection
         except OUTSIDE_DOWN as error:
             raise UnavailableError(f"postgres: {error!r}") from error
         finally:

@@ -11,7 +11,7 @@ class StewardError(Exception):
 
 
 class RefusedError(StewardError):
-    """The request cannot be met; nothing was changed. Becomes the `Refused` that the sender gets."""
+    """The request cannot be met, nothing was changed. Becomes the `Refused` its sender gets."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class RefusedError(StewardError):
 
 
 class UnavailableError(StewardError):
-    """What is needed outside (Postgres, the bus, another service) is down. Retried without limit."""
+    """What is needed outside (Postgres, the bus, a service) is down. Retried without limit."""
 
 
 class PermanentError(StewardError):
-    """A message that can never succeed, however often it is tried. Goes to `dead_letter` at once."""
+    """A message that can never succeed, however often tried. Goes to `dead_letter` at once."""

@@ -20,7 +20,7 @@ TRIM_SECONDS: Final = 600.0
 
 
 async def stage(connection: Connection, *events: Event) -> None:
-    """Write events in the transaction of the change they tell of; they are published after its commit."""
+    """Write events in the transaction of their change; they are published after its commit."""
     if not events:
         return
     await connection.executemany(
@@ -84,7 +84,8 @@ class Relay:
         async with self.database.transaction() as connection:
             rows = await connection.fetch(
                 "SELECT id, message_id, subject, body FROM outbox WHERE published_at IS NULL"
-                f" ORDER BY id LIMIT {BATCH}"
+                " ORDER BY id LIMIT $1",
+                BATCH,
             )
         published: list[int] = []
         try:
@@ -108,7 +109,8 @@ class Relay:
         try:
             async with self.database.transaction() as connection:
                 await connection.execute(
-                    f"DELETE FROM outbox WHERE published_at < now() - interval '{KEPT_HOURS} hours'"
+                    "DELETE FROM outbox WHERE published_at < now() - $1 * interval '1 hour'",
+                    KEPT_HOURS,
                 )
                 await connection.execute(
                     "DELETE FROM command WHERE created_at < now() - interval '7 days'"

@@ -1,8 +1,6 @@
 """The platform on one machine: which processes it is made of and what each is told."""
 
-import hashlib
 import os
-import re
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from shared.embedded import EmbeddedNats, EmbeddedPostgres
+from shared.ids import node_token
 from shared.lifecycle import DataDirectoryLock
 from shared.paths import DATA_DIR_VARIABLE, DataDirectory, Endpoint
 from shared.supervisor import Child, ChildSpec, ChildState, Supervisor
@@ -111,7 +110,7 @@ class Platform:
             "GPUSTEWARD_NATS_URL": self._nats_url(),
             "GPUSTEWARD_NATS_CREDENTIALS": _text(self._credentials_path()),
             "GPUSTEWARD_POSTGRES_DSN": self._postgres_dsn(),
-            "GPUSTEWARD_NODE_ID": self.options.node_id or node_id_of(socket.gethostname()),
+            "GPUSTEWARD_NODE_ID": self.options.node_id or node_token(socket.gethostname()),
             "GPUSTEWARD_INSTALLATION_ID": str(self.directory.installation_id()),
         }
         return {
@@ -191,15 +190,6 @@ async def run_platform(
             await supervisor.run()
         finally:
             directory.remove_endpoint()
-
-
-def node_id_of(name: str) -> str:
-    """A node's name made a subject token: with a hash of the name appended if it had to change."""
-    replaced = re.sub(r"[^A-Za-z0-9_-]", "-", name)
-    if replaced == name and 0 < len(name) <= 128:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{replaced[:119]}-{digest}"
 
 
 def _python_path() -> str:

@@ -67,7 +67,7 @@ class Service:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self.app.run(sleep_time=0.05))
-        except Exception:
+        except Exception:  # noqa: BLE001  # the process's own edge: the status tells of it
             log.exception("service_failed", name=self.name)
             sys.exit(1)
 

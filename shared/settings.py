@@ -22,8 +22,8 @@ def _host_node_id() -> str:
 class CommonSettings(Struct, frozen=True, kw_only=True):
     """What every service is told. URLs may carry a password, so `repr` leaves them out.
 
-    `nats_credentials` is the path of a JSON file with `user` and `password`. `installation_id` marks
-    everything that this installation starts.
+    `nats_credentials` is the path of a JSON file with `user` and `password`. `installation_id`
+    marks everything that this installation starts.
     """
 
     nats_url: str = "nats://127.0.0.1:4222"
@@ -46,7 +46,9 @@ T = TypeVar("T", bound=CommonSettings)
 
 
 def load_settings(cls: type[T], service: str, environ: Mapping[str, str] | None = None) -> T:
-    """Common settings from `GPUSTEWARD_<FIELD>`, a service's own from `GPUSTEWARD_<SERVICE>_<FIELD>`.
+    """Settings from the environment, checked.
+
+    The common ones are `GPUSTEWARD_<FIELD>`, a service's own `GPUSTEWARD_<SERVICE>_<FIELD>`.
 
     Raises SettingsError for a value of the wrong type and for an unknown variable under the
     service's prefix, which is a misspelt one.

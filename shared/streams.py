@@ -1,4 +1,4 @@
-"""The streams, declared once. Two services that spelled one differently would silently rewrite it."""
+"""The streams, declared once: two services that spelled one differently would rewrite it."""
 
 from typing import Final
 

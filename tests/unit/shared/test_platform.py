@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from shared.ids import node_token
 from shared.paths import default_data_dir
-from shared.platform import AGENT_SERVICES, Platform, PlatformOptions, node_id_of, platform_children
+from shared.platform import AGENT_SERVICES, Platform, PlatformOptions, platform_children
 from shared.supervisor import ChildSpec
 
 
@@ -89,7 +90,7 @@ def test_an_unknown_service_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_host_name_becomes_a_node_id(name: str, wanted: str) -> None:
-    assert re.fullmatch(wanted, node_id_of(name))
+    assert re.fullmatch(wanted, node_token(name))
 
 
 def test_the_data_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
