@@ -1,0 +1,93 @@
+"""What was wrong with an input, told so that a person can mend it."""
+
+import enum
+import re
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+_PLACE: Final = re.compile(r" - at (?:`key` in )?`(?P<path>\$.*)`$", re.DOTALL)
+_NAMED_FIELD: Final = re.compile(r"(?:missing required|contains unknown) field `(?P<name>[^`]*)`")
+_STEP: Final = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+|\.\.\.)\]")
+
+
+def explain_validation_error(error: msgspec.DecodeError, type_: Any) -> tuple[str | None, str]:
+    """The path of the offending field and a sentence with what was expected there.
+
+    `type_` is what was decoded into. The path is None where the input as a whole cannot be read; a
+    missing or unknown field is named by its own path, a value of a mapping as `[...]`.
+    """
+    text = str(error)
+    if not isinstance(error, msgspec.ValidationError):
+        return None, text
+    place = _PLACE.search(text)
+    path = place["path"] if place else "$"
+    sentence = text[: place.start()] if place else text
+    if place and "`key` in" in place.group():
+        sentence += ", as a key"
+    if field := _NAMED_FIELD.search(sentence):
+        known = _fields_at(type_, path) if "unknown" in sentence else []
+        return f"{path}.{field['name']}", sentence + _listed("known", known)
+    if sentence.startswith("Invalid enum value"):
+        sentence += _listed("expected one of", _choices_at(type_, path))
+    return path, sentence
+
+
+def _listed(heading: str, names: list[str]) -> str:
+    return f"; {heading}: {', '.join(names)}" if names else ""
+
+
+def _fields_at(type_: Any, path: str) -> list[str]:
+    return sorted(
+        field.encode_name
+        for found in _types_at(type_, path)
+        if isinstance(found, inspect.StructType)
+        for field in found.fields
+    )
+
+
+def _choices_at(type_: Any, path: str) -> list[str]:
+    choices: list[str] = []
+    for found in _types_at(type_, path):
+        match found:
+            case inspect.EnumType(cls=cls) if issubclass(cls, enum.Enum):
+                choices += [str(member.value) for member in cls]
+            case inspect.LiteralType(values=values):
+                choices += [str(value) for value in values]
+    return choices
+
+
+def _types_at(type_: Any, path: str) -> list[inspect.Type]:
+    """Everything that may stand at a path, unions taken apart."""
+    found = _options(inspect.type_info(type_))
+    for step in _STEP.finditer(path):
+        found = [
+            option
+            for holder in found
+            for inner in _inner(holder, step["name"])
+            for option in _options(inner)
+        ]
+    return found
+
+
+def _options(type_: inspect.Type) -> list[inspect.Type]:
+    if isinstance(type_, inspect.Metadata):
+        return _options(type_.type)
+    if isinstance(type_, inspect.UnionType):
+        return [option for member in type_.types for option in _options(member)]
+    return [type_]
+
+
+def _inner(holder: inspect.Type, name: str | None) -> list[inspect.Type]:
+    """What stands in a field of this name, or in any place of a collection."""
+    match holder:
+        case inspect.StructType(fields=fields):
+            return [field.type for field in fields if field.encode_name == name]
+        case inspect.DictType(value_type=value_type):
+            return [value_type]
+        case inspect.TupleType(item_types=item_types):
+            return list(item_types)
+        case inspect.CollectionType(item_type=item_type):
+            return [item_type]
+    return []

@@ -1,0 +1,59 @@
+"""Errors of decoding, told by path and expectation."""
+
+import msgspec
+import pytest
+
+from schemas.task import TaskFile
+from shared.problems import explain_validation_error
+
+START = '{"task_name": "a", "base_runtime": "vllm", "model": {"id_or_path": "m"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "says"),
+    [
+        pytest.param('{"task_name": 3}', "$.task_name", "Expected `str`", id="wrong type"),
+        pytest.param("{}", "$.task_name", "missing required field", id="missing field"),
+        pytest.param("[]", "$", "Expected `object`", id="not an object"),
+        pytest.param(
+            START + ', "optimization": {"strategy": "guess"}}',
+            "$.optimization.strategy",
+            "expected one of: grid_search, random, bayesian",
+            id="unknown choice",
+        ),
+        pytest.param(
+            START + ', "storage": {"type": "nfs"}}',
+            "$.storage.type",
+            "expected one of: hf, hostpath, pvc",
+            id="unknown literal",
+        ),
+        pytest.param(
+            START + ', "optimisation": {}}', "$.optimisation", "known: base_runtime", id="misspelt"
+        ),
+        pytest.param(
+            START + ', "slo": {"ttft": {"treshold": 1}}}',
+            "$.slo.ttft.treshold",
+            "known: fail_ratio, hard_fail, threshold, weight",
+            id="misspelt deeper",
+        ),
+        pytest.param(
+            START + ', "parameters": {"tp": [[1]]}}',
+            "$.parameters[...][0]",
+            "got `array`",
+            id="list",
+        ),
+        pytest.param(START + ', "parameters": {"t p": [1]}}', "$.parameters", "as a key", id="key"),
+        pytest.param('{"task_name":', None, "truncated", id="cut off"),
+        pytest.param('{"task_name": NaN}', None, "malformed", id="not a number"),
+    ],
+)
+def test_the_offending_field_and_its_expectation_are_named(
+    text: str, path: str | None, says: str
+) -> None:
+    with pytest.raises(msgspec.DecodeError) as caught:
+        msgspec.json.decode(text, type=TaskFile)
+
+    found_path, sentence = explain_validation_error(caught.value, TaskFile)
+
+    assert found_path == path
+    assert says in sentence
