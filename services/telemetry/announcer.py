@@ -1,0 +1,131 @@
+"""Tells events of this node in their order, without making readings wait for the bus."""
+
+import asyncio
+import contextlib
+import os
+import platform
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from schemas.telemetry import DeviceFacts, HealthChanged, HostFacts, InventoryReported, Source
+from services.telemetry.domain.health import Change
+from services.telemetry.ports import Outlet
+from shared.clock import utcnow
+from shared.errors import UnavailableError
+from shared.ids import new_id
+
+MAX_PENDING: Final = 1000
+FLUSH_SECONDS: Final = 2.0
+MEBIBYTE: Final = 1 << 20
+
+
+class Announcer:
+    """Numbers events and keeps them until the bus has stored them.
+
+    While the bus is away only the newest inventory is kept, and the newest thousand changes.
+    """
+
+    def __init__(
+        self, outlet: Outlet, *, node_id: str, interval_seconds: float, host: HostFacts
+    ) -> None:
+        self.node_id = node_id
+        self.boot_id = new_id()
+        self._outlet = outlet
+        self._interval_seconds = interval_seconds
+        self._host = host
+        self._revision = 0
+        self._pending: deque[HealthChanged | InventoryReported] = deque(maxlen=MAX_PENDING)
+        self._wake = asyncio.Event()
+        self._publishing = asyncio.Lock()
+
+    def announce_change(self, change: Change) -> None:
+        """A change of health."""
+        self._append(
+            HealthChanged(
+                message_id=new_id(),
+                occurred_at=utcnow(),
+                revision=self._next_revision(),
+                node_id=self.node_id,
+                boot_id=self.boot_id,
+                change=change.kind,
+                device_uuid=change.device_uuid,
+                detail=change.detail,
+            )
+        )
+
+    def announce_inventory(
+        self,
+        source: Source,
+        devices: tuple[DeviceFacts, ...],
+        *,
+        driver_version: str | None,
+        cuda_driver_version: str | None,
+    ) -> None:
+        """What there is now, in place of any inventory not told yet."""
+        for older in [event for event in self._pending if isinstance(event, InventoryReported)]:
+            self._pending.remove(older)
+        self._append(
+            InventoryReported(
+                message_id=new_id(),
+                occurred_at=utcnow(),
+                revision=self._next_revision(),
+                node_id=self.node_id,
+                boot_id=self.boot_id,
+                source=source,
+                interval_seconds=self._interval_seconds,
+                host=msgspec.structs.replace(
+                    self._host,
+                    driver_version=driver_version,
+                    cuda_driver_version=cuda_driver_version,
+                ),
+                devices=devices,
+            )
+        )
+
+    async def run(self) -> None:
+        """Publish what is announced, until cancelled. Raises UnavailableError without the bus."""
+        while True:
+            await self._publish_pending()
+            await self._wake.wait()
+
+    async def flush(self) -> None:
+        """Publish what is left, as far as the bus takes it within 2 s."""
+        with contextlib.suppress(UnavailableError, TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._publish_pending()
+
+    async def _publish_pending(self) -> None:
+        async with self._publishing:
+            self._wake.clear()
+            while self._pending:
+                event = self._pending[0]
+                await self._outlet.publish_event(event)
+                if self._pending and self._pending[0] is event:
+                    self._pending.popleft()
+
+    def _append(self, event: HealthChanged | InventoryReported) -> None:
+        self._pending.append(event)
+        self._wake.set()
+
+    def _next_revision(self) -> int:
+        self._revision += 1
+        return self._revision
+
+
+def read_host_facts() -> HostFacts:
+    """This host, as its operating system describes it."""
+    return HostFacts(
+        hostname=os.uname().nodename,
+        cpu_count=os.cpu_count(),
+        memory_total_mb=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEBIBYTE,
+        operating_system=_operating_system(),
+    )
+
+
+def _operating_system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return os.uname().sysname

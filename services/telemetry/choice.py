@@ -1,0 +1,123 @@
+"""Which source an agent reads from."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import schemas
+from schemas.telemetry import Source
+from services.telemetry.domain.fleet import Fleet, FleetError, parse_fleet
+from services.telemetry.domain.holdings import Holdings
+from services.telemetry.nothing import NoSource
+from services.telemetry.nvidia_smi import NvidiaSmiSource
+from services.telemetry.nvml import NvmlSource
+from services.telemetry.ports import GpuSource, SourceAbsentError, SourceFailedError
+from services.telemetry.settings import TelemetrySettings
+from services.telemetry.simulated import SimulatedSource
+from shared.logging import log
+from shared.settings import SettingsError
+
+DEFAULT_FLEET: Final = Path(schemas.__file__).parent / "examples" / "fleet.toml"
+
+Make = Callable[[], GpuSource]
+
+
+class SourceChoice:
+    """Opens sources in the order of preference, and stays with the first that was there.
+
+    A driver that is there and fails is waited for, never replaced by a made-up fleet: once a real
+    source has failed or worked, only real sources are tried again.
+    """
+
+    def __init__(self, candidates: Sequence[tuple[Source, Make]], *, forced: bool) -> None:
+        self._candidates = list(candidates)
+        self._forced = forced
+        self.source = candidates[0][0] if len(candidates) == 1 else Source.NONE
+
+    @property
+    def may_simulate(self) -> bool:
+        """Whether a simulated source is, or may become, the one."""
+        return any(kind is Source.SIMULATED for kind, _ in self._candidates)
+
+    async def open(self) -> GpuSource:
+        """The first source that is there, open. Raises SourceFailedError while it does not work."""
+        failure: tuple[Source, SourceFailedError] | None = None
+        for kind, make in self._candidates:
+            if failure is not None and not _is_real(kind):
+                break
+            try:
+                opened = await _opened(make())
+            except SourceAbsentError as error:
+                log.info("source_absent", source=kind, reason=str(error))
+                if self._forced:
+                    raise SourceFailedError(f"{kind}: {error}") from error
+            except SourceFailedError as error:
+                log.warning("source_failed", source=kind, reason=str(error))
+                failure = failure or (kind, error)
+            else:
+                self._settle(kind)
+                return opened
+        if failure is None:
+            raise SourceFailedError(f"{self.source} is gone")
+        self.source = failure[0]
+        if not self._forced:
+            self._candidates = [item for item in self._candidates if _is_real(item[0])]
+        raise failure[1]
+
+    def _settle(self, kind: Source) -> None:
+        log.info("source_chosen", source=kind)
+        self.source = kind
+        self._forced = True
+        self._candidates = [item for item in self._candidates if item[0] is kind]
+
+
+async def _opened(source: GpuSource) -> GpuSource:
+    try:
+        await source.open()
+    except BaseException:
+        await source.close()
+        raise
+    return source
+
+
+def _is_real(kind: Source) -> bool:
+    return kind not in {Source.SIMULATED, Source.NONE}
+
+
+def choose(settings: TelemetrySettings, holdings: Holdings) -> SourceChoice:
+    """The candidates that these settings allow. Raises SettingsError for an unusable fleet."""
+    makers: dict[str, tuple[Source, Make]] = {
+        "nvml": (
+            Source.NVML,
+            lambda: NvmlSource(
+                deadline_seconds=settings.probe_deadline_seconds,
+                open_deadline_seconds=settings.open_deadline_seconds,
+            ),
+        ),
+        "nvidia-smi": (
+            Source.NVIDIA_SMI,
+            lambda: NvidiaSmiSource(
+                settings.smi_path, deadline_seconds=settings.smi_deadline_seconds
+            ),
+        ),
+        "none": (Source.NONE, NoSource),
+    }
+    if settings.source == "simulated" or settings.simulate or settings.fleet is not None:
+        fleet = read_fleet(settings)
+        makers["simulated"] = (
+            Source.SIMULATED,
+            lambda: SimulatedSource(fleet, holdings, interval_seconds=settings.interval_seconds),
+        )
+    if settings.source != "auto":
+        return SourceChoice([makers[settings.source]], forced=True)
+    last = "simulated" if "simulated" in makers else "none"
+    return SourceChoice([makers[name] for name in ("nvml", "nvidia-smi", last)], forced=False)
+
+
+def read_fleet(settings: TelemetrySettings) -> Fleet:
+    """The fleet of the settings, else the built-in one."""
+    path = DEFAULT_FLEET if settings.fleet is None else Path(settings.fleet)
+    try:
+        return parse_fleet(path.read_text())
+    except (OSError, UnicodeDecodeError, FleetError) as error:
+        raise SettingsError(f"GPUSTEWARD_TELEMETRY_FLEET: {path}: {error}") from error

@@ -1,0 +1,1 @@
+"""What an agent decides without touching anything: parsing, made-up load, health, the schedule."""

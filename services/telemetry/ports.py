@@ -1,0 +1,73 @@
+"""What the agent needs from outside: something that reads GPUs, and somewhere to tell."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from schemas.base import Event
+from schemas.telemetry import DeviceFacts, GpuReading, GpuSampled, Source
+from shared.errors import StewardError
+
+
+class SourceAbsentError(StewardError):
+    """This host has nothing that this source could read: no library, no program, no device."""
+
+
+class SourceFailedError(StewardError):
+    """A driver is there and does not work."""
+
+
+class ProbeHungError(SourceFailedError):
+    """The driver did not answer within the deadline."""
+
+
+class Inventory(Struct, frozen=True, kw_only=True):
+    """The devices that are there now, ordered by index; their health is for the agent to say."""
+
+    devices: tuple[DeviceFacts, ...] = ()
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """The GPUs that answered, ordered by index. `lost` names devices that did not, and why."""
+
+    gpus: tuple[GpuReading, ...] = ()
+    lost: dict[str, str] = {}
+
+
+class GpuSource(Protocol):
+    """Reads the GPUs of this host.
+
+    Every method but `close` raises SourceFailedError, or ProbeHungError after its deadline; what
+    follows then is `close`, and a new source. One call at a time.
+    """
+
+    @property
+    def source(self) -> Source:
+        """What samples name as their origin."""
+        ...
+
+    async def open(self) -> None:
+        """Raises SourceAbsentError where there is nothing to read."""
+
+    async def inventory(self) -> Inventory:
+        """Look again which devices there are."""
+        ...
+
+    async def read(self) -> Reading:
+        """One fresh reading. A field that cannot be read is None and takes nothing else with it."""
+        ...
+
+    async def close(self) -> None:
+        """Give up whatever is held, at once, even when the driver hangs."""
+
+
+class Outlet(Protocol):
+    """Where samples and events go; the bus, as far as an agent uses it."""
+
+    async def publish_sample(self, sample: GpuSampled) -> None:
+        """Never waits for an acknowledgement."""
+
+    async def publish_event(self, event: Event) -> None:
+        """Raises UnavailableError while the event cannot be stored."""

@@ -1,0 +1,27 @@
+"""What a telemetry agent is told."""
+
+from typing import Literal
+
+from schemas.base import PositiveSeconds
+from shared.settings import CommonSettings
+
+SourceChoice = Literal["auto", "nvml", "nvidia-smi", "simulated", "none"]
+
+
+class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
+    """`fleet` is the TOML file of a simulated fleet; `simulate` allows a built-in one.
+
+    Under `auto` both only come into play where no driver is found. `probe_deadline_seconds` is how
+    long NVML may take for one reading, `open_deadline_seconds` for its initialisation, which takes
+    seconds on hosts without persistence mode; `smi_deadline_seconds` is for one run of nvidia-smi.
+    """
+
+    source: SourceChoice = "auto"
+    fleet: str | None = None
+    simulate: bool = False
+    interval_seconds: PositiveSeconds = 1.0
+    inventory_seconds: PositiveSeconds = 30.0
+    probe_deadline_seconds: PositiveSeconds = 2.0
+    open_deadline_seconds: PositiveSeconds = 15.0
+    smi_deadline_seconds: PositiveSeconds = 10.0
+    smi_path: str = "nvidia-smi"
