@@ -29,6 +29,15 @@ REPLIES: dict[type[Query], type[Struct]] = {
     results.GetReport: results.ReportView,
 }
 
+# What the gateway sends to people's clients, beside the owners' views.
+PUBLIC: tuple[type[Struct], ...] = (
+    gateway.GpuList,
+    gateway.GpuMetrics,
+    gateway.NodeList,
+    gateway.Problem,
+    gateway.StoredEvent,
+)
+
 
 def _messages() -> tuple[type[Message], ...]:
     return tuple(

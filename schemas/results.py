@@ -1,7 +1,7 @@
 """Measurements of experiments and history of GPUs."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from msgspec import Meta, Struct
@@ -97,7 +97,7 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     version: PositiveInt
     metrics: BenchmarkMetrics
     gpu_monitoring: GpuMonitoring
-    benchmark: dict[str, object]
+    benchmark: dict[str, Any]
 
 
 class SeriesMetric(StrEnum):

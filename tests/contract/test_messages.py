@@ -1,0 +1,245 @@
+"""What may never change about a message: its old bytes, its subject, the stream that keeps it."""
+
+import ast
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Struct
+
+from schemas import catalog, executor, gateway, orchestrator, results, scheduler, telemetry
+from schemas.base import Kind, Message, Query, pattern_for, subject_for, tag_of
+from schemas.telemetry import GetSnapshot
+from shared.streams import STREAMS
+from tests.contract import make_golden
+from tests.contract.make_golden import DIRECTORY, covered, golden_name, make
+
+REPOSITORY = Path(__file__).parents[2]
+MAKE = "python -m tests.contract.make_golden"
+OWNERS = {
+    "telemetry": telemetry,
+    "scheduler": scheduler,
+    "orchestrator": orchestrator,
+    "executor": executor,
+    "results": results,
+    "gateway": gateway,
+}
+
+every_type = pytest.mark.parametrize("name", list(covered()))
+every_message = pytest.mark.parametrize("cls", catalog.MESSAGES, ids=tag_of)
+
+
+def golden_bytes(name: str, suffix: str) -> bytes:
+    path = DIRECTORY / f"{name}.{suffix}"
+    if not path.is_file():
+        pytest.fail(f"{name} has no golden {suffix} file: make it with `{MAKE}` and commit it")
+    return path.read_bytes()
+
+
+def loses(now: Any, before: Any, *, appended: bool = False) -> str | None:
+    """Where `now` lacks or changes something of `before`; new keys of objects are no loss."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key, value in before.items():
+            if key not in now:
+                return f".{key} is gone"
+            if place := loses(now[key], value):
+                return f".{key}{place}"
+        return None
+    if isinstance(before, list) and isinstance(now, list):
+        if len(now) < len(before) or (len(now) > len(before) and not appended):
+            return f" has {len(now)} items, had {len(before)}"
+        places = [loses(new, old) for new, old in zip(now, before, strict=False)]
+        return next((f"[{i}]{place}" for i, place in enumerate(places) if place), None)
+    return None if now == before else f" is {now!r}, was {before!r}"
+
+
+@every_type
+def test_old_bytes_decode_to_the_message_that_was_sent(name: str) -> None:
+    cls = covered()[name]
+
+    from_msgpack = msgspec.msgpack.decode(golden_bytes(name, "msgpack"), type=cls)
+    from_json = msgspec.json.decode(golden_bytes(name, "json"), type=cls)
+
+    assert from_msgpack == from_json
+
+
+@every_type
+def test_a_message_sent_again_still_says_everything(name: str) -> None:
+    cls = covered()[name]
+    before = msgspec.json.decode(golden_bytes(name, "json"))
+    message = msgspec.msgpack.decode(golden_bytes(name, "msgpack"), type=cls)
+
+    now = msgspec.json.decode(msgspec.json.encode(message))
+
+    assert loses(now, before, appended=cls.__struct_config__.array_like) is None
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=cls) == message
+
+
+@every_type
+def test_a_field_of_a_newer_release_is_ignored(name: str) -> None:
+    cls = covered()[name]
+    body = msgspec.msgpack.decode(golden_bytes(name, "msgpack"))
+    if isinstance(body, dict):
+        body["field_of_a_newer_release"] = {"nested": [1, 2]}
+    else:
+        body.append({"nested": [1, 2]})
+
+    message = msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=cls)
+
+    assert message == msgspec.msgpack.decode(golden_bytes(name, "msgpack"), type=cls)
+
+
+def test_every_golden_file_belongs_to_a_type() -> None:
+    expected = {f"{name}.{suffix}" for name in covered() for suffix in ("msgpack", "json")}
+
+    assert {path.name for path in DIRECTORY.iterdir()} - expected == set()
+
+
+def test_a_missing_golden_file_says_how_to_make_it() -> None:
+    with pytest.raises(pytest.fail.Exception, match=MAKE):
+        golden_bytes("scheduler.never_made", "json")
+
+
+def test_golden_files_are_written_once_and_always_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copytree(DIRECTORY, tmp_path / "golden")
+    monkeypatch.setattr(make_golden, "DIRECTORY", tmp_path / "golden")
+    old, gone = tmp_path / "golden" / "accepted.json", tmp_path / "golden" / "refused"
+    old.write_text("{}")
+    for suffix in (".json", ".msgpack"):
+        gone.with_suffix(suffix).unlink()
+
+    assert make_golden.main() == 0
+
+    assert old.read_text() == "{}"
+    for suffix in (".json", ".msgpack"):
+        assert (
+            gone.with_suffix(suffix).read_bytes() == (DIRECTORY / f"refused{suffix}").read_bytes()
+        )
+
+
+@every_message
+def test_a_subject_is_made_of_product_kind_and_tag(cls: type[Message]) -> None:
+    message = make(cls)
+    assert isinstance(message, Message)
+    owner, what = tag_of(cls).split(".")
+
+    subject = subject_for(message)
+
+    tokens = subject.split(".")
+    assert tokens[:4] == ["gpusteward", cls.kind.value, owner, what]
+    assert len(tokens) == (4 if cls.key_field is None else 5)
+    assert len(subject) <= 256
+    assert captures(pattern_for(cls), subject)
+
+
+@every_message
+def test_a_message_belongs_to_the_module_its_tag_names(cls: type[Message]) -> None:
+    assert cls.__module__ == OWNERS[tag_of(cls).split(".")[0]].__name__
+
+
+def test_tags_are_unique() -> None:
+    tags = [golden_name(cls) for cls in covered().values()]
+
+    assert len(tags) == len(set(tags)) == len(covered())
+
+
+def test_every_command_has_an_id_and_every_event_a_revision() -> None:
+    assert [c for c in catalog.COMMANDS if "command_id" not in c.__struct_fields__] == []
+    for field in ("message_id", "occurred_at", "revision"):
+        assert [e for e in catalog.EVENTS if field not in e.__struct_fields__] == []
+
+
+def test_the_key_of_a_subject_is_a_required_field() -> None:
+    for cls in catalog.MESSAGES:
+        if cls.key_field is None:
+            continue
+        field = next(f for f in msgspec.structs.fields(cls) if f.name == cls.key_field)
+        assert field.required, f"{tag_of(cls)} may be sent without {cls.key_field}"
+
+
+def test_every_query_has_an_answer_and_says_which() -> None:
+    assert set(catalog.REPLIES) == set(catalog.QUERIES)
+    for query, view in catalog.REPLIES.items():
+        assert f"`{view.__name__}`" in (query.__doc__ or ""), f"{query.__name__} names no answer"
+
+
+def test_an_answer_is_told_from_a_refusal() -> None:
+    for view in set(catalog.REPLIES.values()):
+        assert view.__struct_config__.tag not in (None, "refused", "accepted")
+
+
+@every_message
+def test_an_event_is_kept_by_one_stream_and_nothing_else_by_any(cls: type[Message]) -> None:
+    message = make(cls)
+    assert isinstance(message, Message)
+    subject = subject_for(message)
+
+    keeping = [s.name for s in STREAMS if any(captures(p, subject) for p in s.subjects or ())]
+
+    assert len(keeping) == (1 if cls.kind is Kind.EVENT else 0), f"{subject} is kept by {keeping}"
+
+
+@pytest.mark.parametrize("node_id", ["node.example.org", "", "a b", "*", ">", "n" * 129, "knöten"])
+def test_a_key_that_is_no_token_is_refused(node_id: str) -> None:
+    with pytest.raises(ValueError, match="expected a subject token"):
+        subject_for(GetSnapshot(node_id=node_id))
+
+
+def test_durable_names_start_with_their_service_and_are_unique() -> None:
+    names: list[str] = []
+    for path in sorted((REPOSITORY / "services").rglob("*.py")):
+        service = path.relative_to(REPOSITORY / "services").parts[0]
+        for name in durables_of(path):
+            assert name.startswith(f"{service}_"), f"{path}: {name}"
+            names.append(name)
+
+    assert len(names) == len(set(names))
+
+
+def durables_of(path: Path) -> Iterator[str]:
+    """The durable names that a module gives to the bus. Fails where one cannot be read."""
+    tree = ast.parse(path.read_text())
+    constants = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        given = [keyword.value for keyword in call.keywords if keyword.arg == "durable"]
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "consume_samples":
+            given += call.args[:1]
+        for value in given:
+            known = constants.get(value.id) if isinstance(value, ast.Name) else value
+            assert isinstance(known, ast.Constant), (
+                f"{path}:{call.lineno}: write the durable's name"
+            )
+            assert isinstance(known.value, str)
+            yield known.value
+
+
+def captures(pattern: str, subject: str) -> bool:
+    """Whether a subject filter with `*` and `>` takes a subject in."""
+    wanted, tokens = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        wanted, tokens = wanted[:-1], tokens[: len(wanted) - 1]
+        if len(subject.split(".")) <= len(wanted):
+            return False
+    return len(wanted) == len(tokens) and all(
+        want in ("*", token) for want, token in zip(wanted, tokens, strict=True)
+    )
+
+
+@pytest.mark.parametrize("view", catalog.REPLIES.values(), ids=lambda view: view.__name__)
+def test_a_view_belongs_to_the_owner_that_is_asked(view: type[Struct]) -> None:
+    asked: list[type[Query]] = [query for query, reply in catalog.REPLIES.items() if reply is view]
+
+    assert {golden_name(view).split(".")[0]} == {tag_of(query).split(".")[0] for query in asked}
