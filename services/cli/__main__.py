@@ -1,0 +1,56 @@
+"""The command line's entry."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from services.cli import reading
+from services.cli.demo_command import demo
+from services.cli.exec_command import exec_command
+from services.cli.failures import report
+from services.cli.platform_commands import agent, up
+from services.cli.reservation_commands import release, renew, reserve
+from services.cli.task_commands import cancel, run, submit, validate
+from shared.errors import StewardError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="gpusteward")
+def cli() -> None:
+    """Reserve GPUs for LLM-inference tuning, run the experiments, see what the GPUs did."""
+
+
+for command in (
+    *(up, agent, run, demo, submit, validate, cancel),
+    *(reading.tasks, reading.experiments, reading.show, reading.why),
+    *(reading.gpus, reading.nodes, reading.reservations),
+    *(reserve, renew, release, exec_command),
+):
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; expected errors end as a sentence and an exit code, never a traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        # A click.Exit comes back as its code.
+        code = cli.main(given, prog_name="gpusteward", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt, asyncio.CancelledError):
+        code = 130
+    except BrokenPipeError:
+        # Nobody reads any more; the interpreter must not try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    except (StewardError, OSError) as error:
+        code = report(error, given)
+    sys.exit(code or 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""How a command ends when something is not as it should be: one sentence and an exit code."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+import msgspec
+
+from schemas.errors import EXIT_CODE, HTTP_STATUS, ErrorCode
+from schemas.gateway import Problem
+from shared.client.errors import ApiError, PlatformUnreachable
+from shared.errors import RefusedError, StewardError, UnavailableError
+
+LEASE_LOST_EXIT_CODE: Final = 75
+_HINTS: Final = {
+    ErrorCode.UNAUTHENTICATED: "give a token with --token or GPUSTEWARD_TOKEN",
+    ErrorCode.NOT_FOUND: "`gpusteward tasks`, `experiments` and `reservations` list what there is",
+    ErrorCode.UNSUPPORTED: "`gpusteward validate FILE` shows what is missing",
+}
+
+
+class CommandFailed(RefusedError):
+    """Something that this command itself found wrong, with what to do next."""
+
+
+def report(error: StewardError | OSError, arguments: Sequence[str]) -> int:
+    """Print the error on stderr, as problem JSON if `--json` was given; return the exit code."""
+    problem = problem_of(error)
+    if wants_json(arguments):
+        click.echo(msgspec.json.encode(problem).decode(), err=True)
+    else:
+        click.echo(f"gpusteward: {sentence(problem)}", err=True)
+    return EXIT_CODE[ErrorCode(problem.code)]
+
+
+def problem_of(error: StewardError | OSError) -> Problem:
+    """The error as the API would tell it."""
+    if isinstance(error, ApiError) and error.problem.code in {code.value for code in ErrorCode}:
+        return error.problem
+    code, path = ErrorCode.INTERNAL, None
+    if isinstance(error, RefusedError):
+        code, path = error.code, error.path
+    elif isinstance(error, UnavailableError):
+        code = ErrorCode.UNAVAILABLE
+    hint = "; start it with `gpusteward up`" if isinstance(error, PlatformUnreachable) else ""
+    return Problem(
+        type="about:blank",
+        title=code.value.replace("_", " "),
+        status=HTTP_STATUS[code],
+        detail=f"{error}{hint}",
+        code=code.value,
+        path=path,
+    )
+
+
+def sentence(problem: Problem) -> str:
+    """What is wrong, where, and what to do about it."""
+    where = f" (at {problem.path})" if problem.path and problem.path not in problem.detail else ""
+    hint = _HINTS.get(ErrorCode(problem.code))
+    return f"{problem.detail}{where}" + (f"; {hint}" if hint else "")
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether `--json` is among our own arguments, not among those behind `--`."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in own
+
+
+def leave(code: int) -> None:
+    """End the command with an exit code other than 0."""
+    if code:
+        sys.exit(code)

@@ -1,0 +1,88 @@
+"""Options that commands share, and how a command asks the platform."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from shared.client.discovery import TOKEN_VARIABLE, URL_VARIABLE, Address, find_address
+from shared.paths import DataDirectory, default_data_dir
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which platform is meant, and whether answers are printed as JSON."""
+
+    url: str | None
+    token: str | None
+    data_dir: Path | None
+    as_json: bool = False
+
+    def address(self) -> Address:
+        """Raises PlatformUnreachable if no platform is known."""
+        return find_address(self.url, token=self.token, data_dir=self.data_dir)
+
+    @property
+    def directory(self) -> DataDirectory:
+        return DataDirectory((self.data_dir or default_data_dir()).resolve())
+
+    def ask(
+        self,
+        question: Callable[["StewardClient"], Awaitable[T]],
+        *,
+        patience_seconds: float = 0.0,
+    ) -> T:
+        """Run `question` with a client of the platform."""
+        from shared.client.http import StewardClient
+
+        address = self.address()
+
+        async def run() -> T:
+            async with StewardClient(address, patience_seconds=patience_seconds) as client:
+                return await question(client)
+
+        return asyncio.run(run())
+
+
+def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--url`, `--token` and `--data-dir`; the command gets `target`."""
+
+    @click.option("--url", metavar="URL", help=f"API of the platform [env: {URL_VARIABLE}].")
+    @click.option("--token", metavar="TOKEN", help=f"Token to show it [env: {TOKEN_VARIABLE}].")
+    @data_dir_option
+    @wraps(command)
+    def run(
+        *args: Any,
+        url: str | None,
+        token: str | None,
+        data_dir: Path | None,
+        as_json: bool = False,
+        **options: Any,
+    ) -> Any:
+        target = Target(url=url, token=token, data_dir=data_dir, as_json=as_json)
+        return command(*args, target=target, **options)
+
+    return run
+
+
+def reading(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`with_target`, and `--json`."""
+    option = click.option("--json", "as_json", is_flag=True, help="Print the API's answer.")
+    return option(with_target(command))
+
+
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Data directory of the platform [env: GPUSTEWARD_DATA_DIR].",
+)

@@ -1,0 +1,189 @@
+"""Commands that only look."""
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import click
+
+from schemas.errors import ErrorCode
+from schemas.orchestrator import ExperimentState, ExperimentView, TaskView
+from schemas.scheduler import ReservationView
+from services.cli.failures import CommandFailed
+from services.cli.lookup import Found, Sort, find
+from services.cli.options import Target, reading
+from services.cli.output import print_json, print_table
+from services.cli.tables import (
+    experiment_table,
+    explanation_text,
+    gpu_table,
+    node_table,
+    reason_table,
+    reservation_table,
+    short,
+    task_table,
+)
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
+
+
+@click.command()
+@click.option("--limit", default=100, show_default=True, help="How many, newest first.")
+@reading
+def tasks(target: Target, limit: int) -> None:
+    """List tasks, newest first."""
+    views = target.ask(lambda client: client.tasks(limit=limit))
+    if target.as_json:
+        print_json({"tasks": views})
+    else:
+        print_table(task_table(views))
+
+
+@click.command()
+@click.option("--task", "task_id", metavar="ID", help="Only those of this task.")
+@click.option("--limit", default=500, show_default=True, help="How many, newest tasks first.")
+@reading
+def experiments(target: Target, task_id: str | None, limit: int) -> None:
+    """List experiments."""
+
+    async def ask(client: "StewardClient") -> tuple[ExperimentView, ...]:
+        if task_id is None:
+            return await client.experiments(limit=limit)
+        task = await find(client, task_id, Sort.TASK)
+        return await client.experiments(task.task_id if isinstance(task, TaskView) else None)
+
+    views = target.ask(ask)
+    if target.as_json:
+        print_json({"experiments": views})
+    else:
+        print_table(experiment_table(views))
+
+
+@click.command()
+@click.option("--fresh", is_flag=True, help="Have the nodes read anew instead of the last reading.")
+@reading
+def gpus(target: Target, fresh: bool) -> None:
+    """List GPUs with their readings and who holds them."""
+    view = target.ask(lambda client: client.gpus(use_cache=not fresh))
+    if target.as_json:
+        print_json(view)
+    elif view.gpus:
+        print_table(gpu_table(view.gpus))
+    else:
+        click.echo(
+            "no node reports a GPU; `gpusteward up --simulate` makes up a fleet to try things"
+        )
+
+
+@click.command()
+@reading
+def nodes(target: Target) -> None:
+    """List nodes with what runs on them."""
+    view = target.ask(lambda client: client.nodes())
+    if target.as_json:
+        print_json(view)
+    else:
+        print_table(node_table(view.nodes))
+
+
+@click.command()
+@click.option("--limit", default=100, show_default=True, help="How many, newest first.")
+@reading
+def reservations(target: Target, limit: int) -> None:
+    """List reservations, newest first."""
+    views = target.ask(lambda client: client.reservations(limit=limit))
+    if target.as_json:
+        print_json({"reservations": views})
+    else:
+        print_table(reservation_table(views))
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@reading
+def show(target: Target, identifier: str) -> None:
+    """Show a task, an experiment or a reservation.
+
+    ID is a whole id, or its beginning or end if only one has it.
+    """
+
+    async def ask(client: "StewardClient") -> tuple[Found, tuple[ExperimentView, ...]]:
+        found = await find(client, identifier)
+        if isinstance(found, TaskView) and not target.as_json:
+            return found, await client.experiments(found.task_id)
+        return found, (found,) if isinstance(found, ExperimentView) else ()
+
+    found, of_it = target.ask(ask)
+    if target.as_json:
+        print_json(found)
+    else:
+        _print_found(found, of_it)
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@reading
+def why(target: Target, identifier: str) -> None:
+    """Say why a reservation, an experiment or a task waits: every reason, and its place."""
+
+    async def ask(client: "StewardClient") -> None:
+        found = await find(client, identifier)
+        waiting = await _reservations_of(client, found)
+        for reservation_id in waiting:
+            explanation = await client.explain_reservation(reservation_id)
+            if target.as_json:
+                print_json(explanation)
+                continue
+            click.echo(explanation_text(explanation))
+            if explanation.reasons:
+                print_table(reason_table(explanation.reasons))
+        if not waiting:
+            raise CommandFailed(ErrorCode.CONFLICT, _nothing_waits(found))
+
+    target.ask(ask)
+
+
+async def _reservations_of(client: "StewardClient", found: Found) -> list[UUID]:
+    if isinstance(found, ReservationView):
+        return [found.reservation_id]
+    of_it = (
+        (found,) if isinstance(found, ExperimentView) else await client.experiments(found.task_id)
+    )
+    return [
+        each.reservation_id
+        for each in of_it
+        if each.reservation_id is not None and each.state is ExperimentState.WAITING
+    ]
+
+
+def _nothing_waits(found: Found) -> str:
+    if isinstance(found, TaskView):
+        return f"task {found.task_name} is {found.state.value}; no experiment of it waits for GPUs"
+    state = found.state.value
+    remark = f": {found.reason}" if found.reason else ""
+    return f"it is {state} and does not wait for GPUs{remark}"
+
+
+def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
+    from services.cli.results import print_results
+
+    if isinstance(found, TaskView):
+        click.echo(f"task {found.task_id}  {found.task_name}  {found.state.value}")
+        for note in (*found.notes, *((found.reason,) if found.reason else ())):
+            click.echo(note)
+        print_results(of_it, found.objective)
+    elif isinstance(found, ExperimentView):
+        print_table(experiment_table(of_it))
+        print_results(of_it, None)
+        for line in found.failure.log_tail if found.failure is not None else ():
+            click.echo(f"  {line}")
+    else:
+        print_table(reservation_table([found]))
+        if found.reasons:
+            print_table(reason_table(found.reasons))
+        for device in found.devices:
+            mark = "  simulated" if device.simulated else ""
+            click.echo(
+                f"{short(found.reservation_id)}  {device.node_id}/{device.index}"
+                f"  {device.name}  {device.uuid}{mark}"
+            )

@@ -1,0 +1,67 @@
+"""Client of the gateway: `StewardClient` for asynchronous programs, plain functions for the rest.
+
+Names are resolved on first use, so that finding a platform costs no HTTP library.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from shared.client.discovery import Address, find_address
+    from shared.client.errors import ApiError, PlatformUnreachable
+    from shared.client.functions import (
+        GPUInfo,
+        GPUSnapshot,
+        check_gpu_availability,
+        estimate_gpu_requirements,
+        get_available_gpus,
+        get_gpu_info,
+        is_available,
+        query_gpus,
+        select_gpus_for_task,
+        wait_for_gpu_availability,
+    )
+    from shared.client.http import StewardClient
+
+_HOMES: Final = {
+    "discovery": ("Address", "find_address"),
+    "errors": ("ApiError", "PlatformUnreachable"),
+    "functions": (
+        "GPUInfo",
+        "GPUSnapshot",
+        "check_gpu_availability",
+        "estimate_gpu_requirements",
+        "get_available_gpus",
+        "get_gpu_info",
+        "is_available",
+        "query_gpus",
+        "select_gpus_for_task",
+        "wait_for_gpu_availability",
+    ),
+    "http": ("StewardClient",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Address",
+    "ApiError",
+    "GPUInfo",
+    "GPUSnapshot",
+    "PlatformUnreachable",
+    "StewardClient",
+    "check_gpu_availability",
+    "estimate_gpu_requirements",
+    "find_address",
+    "get_available_gpus",
+    "get_gpu_info",
+    "is_available",
+    "query_gpus",
+    "select_gpus_for_task",
+    "wait_for_gpu_availability",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if (home := _HOME_OF.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

@@ -1,0 +1,25 @@
+"""What a client of the gateway has to expect."""
+
+from schemas.errors import ErrorCode
+from schemas.gateway import Problem
+from shared.errors import RefusedError, UnavailableError
+
+
+class PlatformUnreachable(UnavailableError):
+    """Nothing answers where the platform should be."""
+
+
+class ApiError(RefusedError):
+    """The gateway refused. `problem` is its RFC 9457 answer."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        code = _code_of(problem)
+        super().__init__(code, problem.detail, path=problem.path, details=problem.details)
+
+
+def _code_of(problem: Problem) -> ErrorCode:
+    try:
+        return ErrorCode(problem.code)
+    except ValueError:
+        return ErrorCode.INTERNAL
