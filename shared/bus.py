@@ -5,6 +5,7 @@ stream; `settlement` says what becomes of those whose handler fails.
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -130,6 +131,12 @@ class Bus:
     async def start(self) -> None:
         """Subscribe the routes."""
         await self.broker.start()
+
+    async def settle(self) -> None:
+        """Wait until the server knows of every subscription made so far; not while it is away."""
+        if self.is_connected:
+            with contextlib.suppress(nats.errors.Error, OSError):
+                await self.nats.flush()
 
     async def close(self) -> None:
         """Unsubscribe, let running handlers end within 5 s, disconnect."""

@@ -104,6 +104,7 @@ class Service:
             self.background.start("sender", self._sender.run)
         for name, loop in self._loops.items():
             self.background.start(name, loop)
+        await self.bus.settle()
         if self._ready is not None:
             await self._ready()
         notify_ready()
