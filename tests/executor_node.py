@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
+import nats.errors
 from nats.aio.msg import Msg
 
 from schemas.base import Command, pattern_for, subject_for
@@ -36,6 +37,7 @@ from services.executor.processes import WorkloadLabel, running_workload
 from services.executor.settings import ExecutorSettings
 from shared.bus import Bus, command_route
 from shared.service import Service
+from shared.streams import EVENTS
 from shared.testing import eventually
 
 NODE = "node-1"
@@ -167,21 +169,19 @@ class Scheduler:
         )
 
     async def facts(self, start: StartExperiment) -> list[Fact]:
-        """The stored events of the attempt, in the stream's order."""
-        events: list[Fact] = []
-        subscription = await self.bus.jetstream.subscribe(
-            f"gpusteward.evt.executor.*.{start.experiment_id}", ordered_consumer=True
-        )
-        pending = (await subscription.consumer_info()).num_pending or 0
-        pending += subscription.pending_msgs
-        info = await self.bus.jetstream.stream_info(
-            "GPUSTEWARD_EVENTS", subjects_filter=f"gpusteward.evt.executor.*.{start.experiment_id}"
-        )
-        stored = sum((info.state.subjects or {}).values())
-        for _ in range(stored):
-            message: Msg = await subscription.next_msg(timeout=5)
-            events.append(_fact.decode(message.data))
-        await subscription.unsubscribe()
+        """The stored events of the attempt, in their order; none while the stream is away."""
+        stream, subject = str(EVENTS.name), f"gpusteward.evt.executor.*.{start.experiment_id}"
+        try:
+            info = await self.bus.jetstream.stream_info(stream, subjects_filter=subject)
+            subscription = await self.bus.jetstream.subscribe(
+                subject, stream=stream, ordered_consumer=True
+            )
+            stored = sum((info.state.subjects or {}).values())
+            messages = [await subscription.next_msg(timeout=5) for _ in range(stored)]
+            await subscription.unsubscribe()
+        except (nats.errors.Error, OSError):
+            return []
+        events = [_fact.decode(message.data) for message in messages]
         return [event for event in events if event.attempt_id == start.attempt_id]
 
     async def finished(
@@ -249,6 +249,19 @@ async def scheduling(
         await bus.listen(AttemptProgressed, note_progress)
         await bus.listen(ExecutorReported, note_report)
         yield scheduler
+
+
+def labelled_process(reservation_id: UUID, installation_id: str) -> subprocess.Popen[bytes]:
+    """A process that carries the labels of a workload and does nothing."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"],
+        env={
+            **os.environ,
+            "GPUSTEWARD_RESERVATION": str(reservation_id),
+            "GPUSTEWARD_INSTALLATION": installation_id,
+        },
+        start_new_session=True,
+    )
 
 
 @contextmanager

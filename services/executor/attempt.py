@@ -57,6 +57,7 @@ T = TypeVar("T")
 
 PORT_TRIES: Final = 3
 PROGRESS_INTERVAL_SECONDS: Final = 0.25
+CANCEL_AGAIN_SECONDS: Final = 0.5
 _PHASE_OF_LOAD: Final = {
     LoadPhase.WARMING_UP: AttemptPhase.WARMING_UP,
     LoadPhase.MEASURING: AttemptPhase.MEASURING,
@@ -359,7 +360,16 @@ class AttemptRun:
 
 
 async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended; what they raise stays with them."""
+    """Cancel tasks and wait until they have ended; what they raise stays with them.
+
+    Asked again, because `asyncio.wait_for` of Python 3.11, which nats-py uses, forgets a
+    cancellation that comes together with its result. Once is enough from Python 3.12 on.
+    """
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_SECONDS)
     for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        if not task.cancelled():
+            task.exception()  # looked at, or asyncio complains that nobody did

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,6 +32,7 @@ from tests.engine_process import require_engine
 from tests.executor_node import (
     FAST,
     Scheduler,
+    labelled_process,
     make_cancel,
     make_device,
     make_endless_start,
@@ -392,19 +391,11 @@ async def test_a_fence_ends_what_a_dead_holder_left_and_nothing_else(
     ours, theirs = uuid4(), uuid4()
     async with node(nats_url, tmp_path) as scheduler:
         installation = scheduler.settings.installation_id
-
-        def hold(reservation: object, installation: str) -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                [sys.executable, "-c", "import time; time.sleep(60)"],
-                env={
-                    **os.environ,
-                    "GPUSTEWARD_RESERVATION": str(reservation),
-                    "GPUSTEWARD_INSTALLATION": installation,
-                },
-            )
-
-        leftover, other = hold(ours, installation), hold(theirs, installation)
-        foreign = hold(ours, "another installation")
+        leftover, other = (
+            labelled_process(ours, installation),
+            labelled_process(theirs, installation),
+        )
+        foreign = labelled_process(ours, "another installation")
         try:
             reply = await scheduler.ask(make_fence(ours))
             while isinstance(reply, Refused):

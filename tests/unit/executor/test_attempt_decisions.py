@@ -1,0 +1,155 @@
+"""The pure decisions about an attempt: admission, lease, progress, verdict."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
+from schemas.errors import ErrorCode
+from schemas.executor import AttemptOutcome, FailureKind
+from services.executor.domain.admission import Remembered, refuse_start
+from services.executor.domain.lease import Lease
+from services.executor.domain.progress import overall_fraction
+from services.executor.domain.verdict import engine_exit, is_port_taken, judge, log_tail
+from tests.executor_node import make_start
+
+
+@pytest.mark.parametrize(
+    ("remembered", "want"),
+    [
+        pytest.param(Remembered(), None, id="a node that remembers nothing"),
+        pytest.param(Remembered(device_epochs={"GPU-0": 7}), None, id="the same epoch"),
+        pytest.param(
+            Remembered(device_epochs={"GPU-0": 8}), ErrorCode.STALE_EPOCH, id="newer grant"
+        ),
+        pytest.param(Remembered(is_fenced=True), ErrorCode.LEASE_LOST, id="fenced"),
+        pytest.param(Remembered(is_cancelled=True), ErrorCode.CONFLICT, id="cancelled"),
+        pytest.param(
+            Remembered(attempt_of_reservation=uuid4()), ErrorCode.CONFLICT, id="reservation spent"
+        ),
+        pytest.param(
+            Remembered(blocking_attempts=(uuid4(),)), ErrorCode.STILL_RUNNING, id="device in use"
+        ),
+        pytest.param(Remembered(unfinished=2), ErrorCode.UNAVAILABLE, id="no slot left"),
+    ],
+)
+def test_a_start_is_refused_for_what_the_node_remembers(
+    remembered: Remembered, want: ErrorCode | None
+) -> None:
+    refusal = refuse_start(make_start(), remembered, engine_slots=2)
+
+    assert (refusal.code if refusal is not None else None) is want
+
+
+@given(ttl=st.floats(min_value=3, max_value=3600), wanted=st.floats(min_value=0, max_value=60))
+def test_a_lease_leaves_time_to_renew_and_to_kill(ttl: float, wanted: float) -> None:
+    lease = Lease(ttl_seconds=ttl, confirmed_at=100.0)
+
+    assert 100 < lease.renew_at < lease.stop_at < 100 + ttl
+    assert lease.stop_at + lease.stop_grace_seconds(wanted) < 100 + ttl
+    assert lease.renew_at + lease.retry_seconds < lease.stop_at
+    assert lease.request_timeout_seconds(lease.stop_at - 0.2) <= 0.2 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("level", "done", "elapsed_seconds", "is_measuring", "want"),
+    [
+        pytest.param(1, 0, 0.0, True, 0.0, id="begin"),
+        pytest.param(1, 5, 0.0, True, 0.25, id="half of the requests of the first of two"),
+        pytest.param(2, 5, 99.0, False, 0.5, id="warm-up counts nothing"),
+        pytest.param(2, 1, 7.5, True, 0.875, id="by time where that is further"),
+        pytest.param(2, 10, 60.0, True, 1.0, id="end"),
+    ],
+)
+def test_progress_runs_over_all_levels(
+    level: int, done: int, elapsed_seconds: float, is_measuring: bool, want: float
+) -> None:
+    fraction = overall_fraction(
+        level_no=level,
+        levels_total=2,
+        done_requests=done,
+        total_requests=10,
+        elapsed_seconds=elapsed_seconds,
+        level_limit_seconds=10.0,
+        is_measuring=is_measuring,
+    )
+
+    assert fraction == want
+
+
+def make_result(**metrics: Any) -> BenchmarkResult:  # any field
+    return BenchmarkResult(
+        tool=BenchmarkTool.BUILTIN,
+        tool_version="1",
+        simulated=True,
+        levels=(),
+        metrics=BenchmarkMetrics(**metrics),
+        elapsed_seconds=1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("completed", "success_rate", "want"),
+    [
+        (10, 1.0, AttemptOutcome.SUCCEEDED),
+        (5, 0.5, AttemptOutcome.SUCCEEDED),
+        (4, 0.4, AttemptOutcome.FAILED),
+        (0, 0.0, AttemptOutcome.FAILED),
+    ],
+)
+def test_a_benchmark_succeeds_with_enough_of_its_requests(
+    completed: int, success_rate: float, want: AttemptOutcome
+) -> None:
+    result = make_result(
+        total_requests=10, total_completed_requests=completed, success_rate=success_rate
+    )
+
+    verdict = judge(result, min_success_rate=0.5)
+
+    assert verdict.outcome is want
+    assert (verdict.benchmark is not None) == (want is AttemptOutcome.SUCCEEDED)
+    assert (verdict.failure is None) == (want is AttemptOutcome.SUCCEEDED)
+
+
+def test_a_benchmark_without_a_request_is_no_success_even_if_none_is_demanded() -> None:
+    assert judge(make_result(), min_success_rate=0.0).outcome is AttemptOutcome.FAILED
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to", FailureKind.OUT_OF_MEMORY),
+        ("ggml: failed to allocate buffer", FailureKind.OUT_OF_MEMORY),
+        ("ValueError: unknown model", FailureKind.ENGINE_EXITED),
+    ],
+)
+def test_an_engine_that_ran_out_of_memory_is_told_from_one_that_ended(
+    text: str, want: FailureKind
+) -> None:
+    failure = engine_exit("vllm", -9, "before it was ready", text)
+
+    assert failure.kind is want
+    assert failure.message == "vllm ended before it was ready with signal 9"
+    assert failure.log_tail == (text,)
+
+
+def test_a_log_tail_is_short_however_long_the_log_is() -> None:
+    tail = log_tail("\n".join(["x" * 10_000] * 500))
+
+    assert len(tail) == 20
+    assert max(map(len, tail)) == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("OSError: [Errno 98] Address already in use", True),
+        ("error: bind: address already in use", True),
+        ("CUDA error", False),
+    ],
+)
+def test_a_taken_port_is_recognized(text: str, want: bool) -> None:
+    assert is_port_taken(text) is want

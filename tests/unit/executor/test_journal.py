@@ -1,0 +1,254 @@
+"""The journal's file, and what is kept in it."""
+
+import sqlite3
+import stat
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from schemas.errors import Accepted, ErrorCode, Refused
+from schemas.executor import (
+    AttemptFinished,
+    AttemptOutcome,
+    AttemptPhase,
+    AttemptPhaseChanged,
+    AttemptStarted,
+    StartExperiment,
+)
+from services.executor import facts, store
+from services.executor.domain.verdict import Verdict, executor_restarted
+from services.executor.journal import Journal, JournalTooNew
+from services.executor.processes import ProcessMark
+from tests.executor_node import make_device, make_start
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RESTARTED = executor_restarted("restarted")
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal(tmp_path / "executor" / "journal.db").open()
+    yield opened
+    opened.close_nowait()
+
+
+async def insert(journal: Journal, start: StartExperiment) -> None:
+    await journal.transact(lambda connection: store.insert_attempt(connection, start, NOW))
+
+
+async def test_the_file_is_private_and_every_commit_reaches_the_disk(journal: Journal) -> None:
+    def pragma(name: str) -> str:
+        return f"PRAGMA {name}"
+
+    mode = await journal.transact(lambda c: c.execute(pragma("journal_mode")).fetchone()[0])
+    synchronous = await journal.transact(lambda c: c.execute(pragma("synchronous")).fetchone()[0])
+
+    assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(journal.path.parent.stat().st_mode) == 0o700
+    assert (mode, synchronous) == ("wal", 2)
+
+
+async def test_what_was_committed_is_there_after_a_reopening(tmp_path: Path) -> None:
+    start = make_start(devices=(make_device("GPU-a"), make_device("GPU-b", 1)))
+    mark = ProcessMark(pid=7, started_ticks=8, kernel_boot_id="boot")
+    first = await Journal(tmp_path / "journal.db").open()
+    await insert(first, start)
+    await first.transact(lambda c: store.record_process(c, start.attempt_id, mark, 8080))
+    first.close_nowait()
+
+    second = await Journal(tmp_path / "journal.db").open()
+    [record] = await second.transact(store.unfinished_attempts)
+    second.close_nowait()
+
+    assert record.command == start
+    assert record.process == mark
+    assert (record.accepted_at, record.phase) == (NOW, AttemptPhase.STARTING)
+
+
+async def test_a_transaction_that_raises_changes_nothing(journal: Journal) -> None:
+    start = make_start()
+
+    def fail(connection: sqlite3.Connection) -> None:
+        store.insert_attempt(connection, start, NOW)
+        raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        await journal.transact(fail)
+
+    assert await journal.transact(store.unfinished_attempts) == []
+    assert await journal.transact(store.largest_epoch) == 0
+
+
+async def test_a_journal_of_a_newer_release_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+    journal = Journal(path)
+    with pytest.raises(JournalTooNew, match="found 99"):
+        await journal.open()
+    journal.close_nowait()
+
+
+async def test_a_reply_is_found_by_its_command(journal: Journal) -> None:
+    start = make_start()
+    refused = Refused(code=ErrorCode.STALE_EPOCH, message="no", path="$.epoch")
+    await journal.transact(lambda c: store.store_reply(c, start, refused))
+
+    found = await journal.transact(lambda c: store.stored_reply(c, start.command_id))
+    other = await journal.transact(lambda c: store.stored_reply(c, uuid4()))
+
+    assert found == (store.body_hash(start), refused)
+    assert other is None
+
+
+def test_the_hash_of_a_body_does_not_depend_on_the_order_of_its_parameters() -> None:
+    start = make_start({"a": 1, "b": 2})
+    engine = msgspec.structs.replace(start.engine, parameters={"b": 2, "a": 1})
+
+    assert store.body_hash(start) == store.body_hash(msgspec.structs.replace(start, engine=engine))
+    assert store.body_hash(start) != store.body_hash(msgspec.structs.replace(start, epoch=8))
+
+
+async def test_the_largest_epoch_of_each_device_is_remembered(journal: Journal) -> None:
+    first = make_start(epoch=9)
+    second = make_start(epoch=5, devices=(make_device("GPU-1", 1),))
+    await insert(journal, first)
+    await insert(journal, second)
+    probe = make_start(devices=(make_device(), make_device("GPU-1", 1), make_device("GPU-2", 2)))
+
+    seen = await journal.transact(lambda c: store.remembered(c, probe))
+
+    assert seen.device_epochs == {"GPU-0": 9, "GPU-1": 5}
+    assert set(seen.blocking_attempts) == {first.attempt_id, second.attempt_id}
+    assert await journal.transact(store.largest_epoch) == 9
+
+
+async def test_fences_and_cancellations_are_remembered_for_starts_to_come(
+    journal: Journal,
+) -> None:
+    start = make_start()
+    await journal.transact(lambda c: store.fence(c, start.reservation_id))
+    await journal.transact(lambda c: store.request_cancel(c, start.attempt_id, "late"))
+
+    seen = await journal.transact(lambda c: store.remembered(c, start))
+    other = await journal.transact(lambda c: store.remembered(c, make_start()))
+
+    assert (seen.is_fenced, seen.is_cancelled) == (True, True)
+    assert (other.is_fenced, other.is_cancelled) == (False, False)
+
+
+async def test_each_step_stages_its_event_with_the_next_revision(journal: Journal) -> None:
+    start = make_start()
+    await insert(journal, start)
+    await journal.transact(lambda c: facts.record_start(c, start.attempt_id, NOW))
+    later = NOW + timedelta(seconds=2)
+    for _ in range(2):
+        await journal.transact(
+            lambda c: facts.record_phase(c, start.attempt_id, AttemptPhase.LOADING, later)
+        )
+    end = NOW + timedelta(seconds=5)
+    outcome = await journal.transact(
+        lambda c: facts.record_finish(c, start.attempt_id, RESTARTED, end)
+    )
+    again = await journal.transact(
+        lambda c: facts.record_finish(c, start.attempt_id, RESTARTED, end)
+    )
+
+    events = [event for _, event in await journal.transact(lambda c: store.unsent_events(c, 10))]
+    [release] = await journal.transact(store.unsent_releases)
+    assert [type(event) for event in events] == [
+        AttemptStarted,
+        AttemptPhaseChanged,
+        AttemptFinished,
+    ]
+    assert [event.revision for event in events] == [1, 2, 3]
+    assert (outcome, again) == (AttemptOutcome.INTERRUPTED, None)
+    finished = events[-1]
+    assert isinstance(finished, AttemptFinished)
+    assert [(one.phase, one.duration_seconds) for one in finished.phases] == [
+        (AttemptPhase.STARTING, 2.0),
+        (AttemptPhase.LOADING, 3.0),
+    ]
+    assert (release.reservation_id, release.epoch) == (start.reservation_id, start.epoch)
+    assert await journal.transact(store.unfinished_attempts) == []
+
+
+async def test_an_accepted_cancellation_wins_over_a_success(journal: Journal) -> None:
+    start = make_start()
+    await insert(journal, start)
+    await journal.transact(lambda c: store.request_cancel(c, start.attempt_id, "enough"))
+
+    outcome = await journal.transact(
+        lambda c: facts.record_finish(
+            c, start.attempt_id, Verdict(outcome=AttemptOutcome.SUCCEEDED), NOW
+        )
+    )
+
+    assert outcome is AttemptOutcome.CANCELLED
+
+
+async def test_events_stay_until_they_are_sent_and_come_back_with_a_new_stream(
+    journal: Journal,
+) -> None:
+    start = make_start()
+    await insert(journal, start)
+    await journal.transact(lambda c: facts.record_start(c, start.attempt_id, NOW))
+    await journal.transact(
+        lambda c: facts.record_phase(c, start.attempt_id, AttemptPhase.LOADING, NOW)
+    )
+
+    async def unsent() -> list[int]:
+        return [n for n, _ in await journal.transact(lambda c: store.unsent_events(c, 10))]
+
+    first_stream = await journal.transact(lambda c: store.is_new_stream(c, "one"))
+    both = await unsent()
+    await journal.transact(lambda c: store.mark_sent(c, both[:1]))
+    after_one = await unsent()
+    await journal.transact(lambda c: store.mark_sent(c, after_one))
+    same_stream = await journal.transact(lambda c: store.is_new_stream(c, "one"))
+    after_all = await unsent()
+    new_stream = await journal.transact(lambda c: store.is_new_stream(c, "two"))
+
+    assert (first_stream, same_stream, new_stream) == (True, False, True)
+    assert (len(both), after_one, after_all) == (2, both[1:], [])
+    assert await unsent() == both
+
+
+async def test_reports_are_counted_across_restarts(tmp_path: Path) -> None:
+    revisions = []
+    for _ in range(2):
+        journal = await Journal(tmp_path / "journal.db").open()
+        revisions.append(await journal.transact(store.count_report))
+        journal.close_nowait()
+
+    assert revisions == [(1, 0), (2, 0)]
+
+
+async def test_pruning_keeps_what_is_unsent_or_young(journal: Journal) -> None:
+    start = make_start()
+    await insert(journal, start)
+    await journal.transact(lambda c: facts.record_start(c, start.attempt_id, NOW))
+    await journal.transact(
+        lambda c: facts.record_finish(c, start.attempt_id, RESTARTED, datetime.now(UTC))
+    )
+    reply = Accepted(command_id=start.command_id)
+    await journal.transact(lambda c: store.store_reply(c, start, reply))
+    await journal.transact(lambda c: c.execute("UPDATE event SET staged_at = 0"))
+    await journal.transact(lambda c: store.mark_sent(c, [1]))
+
+    await journal.transact(store.prune)
+
+    assert [n for n, _ in await journal.transact(lambda c: store.unsent_events(c, 10))] == [2]
+    assert await journal.transact(lambda c: store.attempt(c, start.attempt_id)) is not None
+    assert await journal.transact(lambda c: store.stored_reply(c, start.command_id)) is not None
+    await journal.transact(
+        lambda c: c.execute("UPDATE attempt SET finished_at = '2020-01-01T00:00:00+00:00'")
+    )
+    await journal.transact(store.prune)
+    assert await journal.transact(lambda c: store.attempt(c, start.attempt_id)) is None
