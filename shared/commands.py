@@ -1,6 +1,7 @@
 """Commands: answered once and remembered by their owner, repeated by their sender until then."""
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -120,10 +121,10 @@ class Sender:
         while True:
             self.database.outgoing_wake.clear()
             await self._send_due()
-            try:
-                await asyncio.wait_for(self.database.outgoing_wake.wait(), IDLE_SECONDS)
-            except TimeoutError:
-                continue
+            # Not wait_for: until Python 3.12 it forgets a cancellation that meets the wake-up.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self.database.outgoing_wake.wait()
 
     async def _send_due(self) -> None:
         async with self.database.transaction() as connection:
