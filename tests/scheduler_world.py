@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union
 from uuid import UUID
 
+import asyncpg
 import msgspec
 from nats.aio.msg import Msg
 
@@ -20,13 +21,14 @@ from schemas.catalog import EVENTS
 from schemas.errors import Accepted, Refused, Reply
 from schemas.executor import FenceReservation
 from schemas.scheduler import (
+    AllocationMap,
     CancelReservation,
+    GetAllocationMap,
     GetReservation,
     GpuRequest,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
-    ReservationEvent,
     ReservationGranted,
     ReservationView,
 )
@@ -214,6 +216,15 @@ class World:
             self.running.append(self.tasks.create_task(node.keep_sampling()))
         return node
 
+    async def known(self, node_id: str, gpus: int) -> None:
+        """Wait until the scheduler knows a node's devices and has its readings."""
+
+        async def is_known() -> bool:
+            seen = await self.bus.query(GetAllocationMap(), AllocationMap)
+            return any(n.node_id == node_id and len(n.devices) == gpus for n in seen.nodes)
+
+        await eventually(is_known, what=f"{node_id} to be known")
+
     async def request(self, request: GpuRequest | None = None, **more: Any) -> UUID:
         """Ask for GPUs; the reservation's id. Fails if the request was refused."""
         command = RequestReservation(
@@ -314,11 +325,6 @@ def settings_of(nats_url: str, postgres_dsn: str, **more: Any) -> SchedulerSetti
     return SchedulerSettings(nats_url=nats_url, postgres_dsn=postgres_dsn, **more)
 
 
-def is_about(event: Event, reservation_id: UUID) -> bool:
-    """Whether an event belongs to a reservation."""
-    return isinstance(event, ReservationEvent) and event.reservation_id == reservation_id
-
-
 @asynccontextmanager
 async def world(nats_url: str) -> AsyncIterator[World]:
     """A client and its fake nodes, without any scheduler."""
@@ -335,5 +341,17 @@ async def world(nats_url: str) -> AsyncIterator[World]:
 @asynccontextmanager
 async def scheduler(nats_url: str, postgres_dsn: str, **more: Any) -> AsyncIterator[Service]:
     """A scheduler in this loop, on real servers."""
-    async with create_service(settings_of(nats_url, postgres_dsn, **more)).running() as service:
+    make = {k: more.pop(k) for k in ("make_leadership",) if k in more}
+    settings = settings_of(nats_url, postgres_dsn, **more)
+    async with create_service(settings, **make).running() as service:
         yield service
+
+
+@asynccontextmanager
+async def ledger(postgres_dsn: str) -> AsyncIterator[Any]:
+    """A connection to the scheduler's tables, past the scheduler."""
+    connection = await asyncpg.connect(postgres_dsn, server_settings={"search_path": "scheduler"})
+    try:
+        yield connection
+    finally:
+        await connection.close()

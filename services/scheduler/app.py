@@ -1,5 +1,7 @@
 """The composition root: which parts a scheduler is made of, and which message goes where."""
 
+from collections.abc import Callable
+
 from schemas.executor import ExecutorReported
 from schemas.scheduler import (
     CancelReservation,
@@ -51,14 +53,16 @@ WAKING_EVENTS = (
 
 
 def create_service(
-    settings: SchedulerSettings | None = None, *, readings: Readings | None = None
+    settings: SchedulerSettings | None = None,
+    *,
+    make_leadership: Callable[[Database, float], Leadership] = Leadership,
 ) -> Service:
     """A scheduler, not yet started. Without settings they come from the environment."""
     settings = settings or load_settings(SchedulerSettings, "scheduler")
     bus = Bus.from_settings("scheduler", settings)
     database = _database(settings)
-    readings = readings or Readings()
-    leadership = Leadership(database, settings.leader_ttl_seconds)
+    readings = Readings()
+    leadership = make_leadership(database, settings.leader_ttl_seconds)
     snapshots = Snapshots(
         bus, readings, settings.snapshot_timeout_seconds, on_confirmed=lambda: decider.wake()
     )

@@ -1,6 +1,7 @@
 """The leader's loop: look at fleet and queue, decide, commit, sleep until something can change."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -76,10 +77,10 @@ class Decider:
             self._woken.clear()
             pause = await self._turn()
             if pause > 0:
-                try:
-                    await asyncio.wait_for(self._woken.wait(), pause)
-                except TimeoutError:
-                    continue
+                # Not wait_for: until Python 3.12 it forgets a cancellation that meets the wake-up.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._woken.wait()
 
     async def _turn(self) -> float:
         """One look and what follows from it; how long to sleep if nothing happens."""
