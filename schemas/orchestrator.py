@@ -111,7 +111,7 @@ class TaskResumed(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_r
 class TaskCompleted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_completed"):
     """Every experiment ended and at least one succeeded."""
 
-    best_experiment_id: UUID
+    best_experiment_id: UUID | None = None  # None: no success could be scored
     succeeded: Count
     failed: Count
 

@@ -1,0 +1,28 @@
+import asyncio
+import json
+import os
+import uuid
+from pathlib import Path
+
+import msgspec
+import nats
+
+LOGIN = json.loads(Path(os.environ["GPUSTEWARD_NATS_CREDENTIALS"]).read_text())
+
+
+async def main() -> None:
+    bus = await nats.connect(os.environ["GPUSTEWARD_NATS_URL"], **LOGIN)
+    ids = {"command_id": str(uuid.uuid4()), "reservation_id": str(uuid.uuid4())}
+    events = await bus.subscribe(f"gpusteward.evt.scheduler.*.{ids['reservation_id']}")
+    command = {"type": "scheduler.request_reservation", **ids, "request": {"gpus": 1}}
+    subject = "gpusteward.cmd.scheduler.request_reservation"
+    reply = await bus.request(subject, msgspec.msgpack.encode(command), timeout=5)
+    print(msgspec.msgpack.decode(reply.data)["type"])
+    event = {"type": "scheduler.reservation_queued"}
+    while event["type"] == "scheduler.reservation_queued":
+        event = msgspec.msgpack.decode((await events.next_msg(timeout=300)).data)
+        print(event["type"], [device["uuid"] for device in event.get("devices", [])])
+    await bus.close()
+
+
+asyncio.run(main())

@@ -1,0 +1,95 @@
+"""The engines a task may name, and how the typed blocks of a task become their flags."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from schemas.task import DeploymentMode, TaskFile
+
+KNOWN_ENGINES: Final = ("llamacpp", "sglang", "simulated", "vllm")
+
+# Every spelling by which people name a degree of parallelism in `parameters`, hyphens for all.
+SPELLINGS: Final[Mapping[str, frozenset[str]]] = {
+    "tp": frozenset({"tensor-parallel-size", "tp-size", "tp"}),
+    "pp": frozenset({"pipeline-parallel-size", "pp-size", "pp"}),
+    "dp": frozenset({"data-parallel-size", "dp-size", "dp"}),
+    "cp": frozenset({"context-parallel-size", "cp-size", "cp"}),
+    "dcp": frozenset({"decode-context-parallel-size", "dcp-size", "dcp"}),
+}
+
+_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "sglang": {
+        "tp": "tp-size",
+        "pp": "pp-size",
+        "dp": "dp-size",
+        "ep": "ep-size",
+        "gemm_dtype": "quantization",
+        "kvcache_dtype": "kv-cache-dtype",
+    },
+    "vllm": {
+        "tp": "tensor-parallel-size",
+        "pp": "pipeline-parallel-size",
+        "dp": "data-parallel-size",
+        "dcp": "decode-context-parallel-size",
+        "gemm_dtype": "quantization",
+        "kvcache_dtype": "kv-cache-dtype",
+    },
+    "simulated": {"tp": "tp-size"},
+}
+
+
+class Flags(Struct, frozen=True, kw_only=True):
+    """Engine flags of one configuration; `unknown` are fields that the engine has no flag for."""
+
+    parameters: dict[str, Any]
+    unknown: tuple[str, ...] = ()
+
+
+def engine_of(base_runtime: str) -> str | None:
+    """The engine that a `base_runtime` names, case ignored; None if it names none we know."""
+    name = base_runtime.lower()
+    return name if name in KNOWN_ENGINES else None
+
+
+def mode_of(task: TaskFile) -> DeploymentMode:
+    """The deployment mode that the task says or, saying none, means."""
+    if task.deployment_mode is not None:
+        return task.deployment_mode
+    has_cluster_block = (
+        task.clusterbasemodel_config is not None
+        or task.clusterservingruntime_config is not None
+        or (task.storage is not None and task.storage.type == "pvc")
+    )
+    if has_cluster_block or engine_of(task.base_runtime) is None:
+        return DeploymentMode.OME
+    return DeploymentMode.DOCKER
+
+
+def hyphenated(name: str) -> str:
+    """A parameter's name as flags spell it."""
+    return name.lower().lstrip("-").replace("_", "-")
+
+
+def degree_named(name: str) -> str | None:
+    """The degree of parallelism (`tp`, `pp`, ...) that a parameter's name means."""
+    spelled = hyphenated(name)
+    return next((kind for kind, known in SPELLINGS.items() if spelled in known), None)
+
+
+def flags_of(engine: str, block: str, fields: Mapping[str, Any]) -> Flags:
+    """The flags for a point of `quant_config` or `parallel_config`.
+
+    Values that mean "as the engine does it by itself" (`auto`, a degree of 1) need no flag.
+    """
+    known = _FLAGS.get(engine, {})
+    parameters: dict[str, Any] = {}
+    unknown = []
+    for field, value in fields.items():
+        if value in ("auto", 1):
+            continue
+        if field in known:
+            parameters[known[field]] = value
+        else:
+            unknown.append(f"{block}.{field}")
+    return Flags(parameters=parameters, unknown=tuple(unknown))

@@ -1,0 +1,261 @@
+"""An experiment on an executor: from the answer to its start to its one outcome."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.base import Command, Event
+from schemas.benchmark import BenchmarkMetrics
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.executor import (
+    AttemptFinished,
+    AttemptOutcome,
+    AttemptPhaseChanged,
+    AttemptStarted,
+    CancelExperiment,
+    Failure,
+    FailureKind,
+)
+from schemas.orchestrator import (
+    ExperimentCancelled,
+    ExperimentFailed,
+    ExperimentRetrying,
+    ExperimentRunning,
+    ExperimentState,
+    ExperimentSucceeded,
+)
+from services.orchestrator.domain.records import (
+    Attempt,
+    Decision,
+    Experiment,
+    Task,
+    command_id,
+    experiment_fact,
+)
+from services.orchestrator.domain.scoring import score
+from services.orchestrator.domain.waiting import give_back
+
+_REFUSED_FOR_GOOD = "the executor refused to start it"
+
+
+def on_start_answered(
+    task: Task, experiment: Experiment, attempt: Attempt, reply: Reply, now: datetime
+) -> Decision | None:
+    """Accepted hands the lease over; a refusal means that nothing was started and nothing will."""
+    if attempt.closed_at is not None:
+        return None
+    if isinstance(reply, Accepted):
+        return Decision(experiment=experiment, attempt=replace(attempt, is_accepted=True))
+    refused = replace(
+        attempt,
+        outcome=_outcome_of_refusal(task, reply),
+        failure=_failure_of_refusal(reply),
+        closed_at=now,
+    )
+    release: tuple[Command, ...] = ()
+    if attempt.epoch is not None:
+        release = (give_back(attempt.reservation_id, attempt.epoch, reply.message),)
+    decision = _after_outcome(task, experiment, refused, now)
+    return replace(decision, commands=(*decision.commands, *release))
+
+
+def on_attempt_seen(
+    experiment: Experiment,
+    attempt: Attempt,
+    phase: str | None,
+    started_at: datetime | None,
+    now: datetime,
+) -> Decision:
+    """The executor has the attempt under way."""
+    seen = replace(
+        attempt,
+        is_accepted=True,
+        phase=phase or attempt.phase,
+        started_at=attempt.started_at or started_at,
+    )
+    if experiment.state is not ExperimentState.STARTING:
+        return Decision(experiment=experiment, attempt=seen)
+    running, fact = _running(experiment, seen, now)
+    return Decision(experiment=running, attempt=seen, events=(fact,))
+
+
+def on_attempt_event(
+    task: Task,
+    experiment: Experiment,
+    attempt: Attempt,
+    event: AttemptStarted | AttemptPhaseChanged | AttemptFinished,
+    now: datetime,
+) -> Decision | None:
+    """A fact of the executor; what is older than what is known changes nothing."""
+    if attempt.closed_at is not None or event.revision <= attempt.attempt_revision:
+        return None
+    newer = replace(attempt, attempt_revision=event.revision)
+    match event:
+        case AttemptStarted():
+            return on_attempt_seen(experiment, newer, None, event.occurred_at, now)
+        case AttemptPhaseChanged():
+            return on_attempt_seen(experiment, newer, event.phase.value, None, now)
+        case AttemptFinished():
+            return _on_finished(task, experiment, newer, event, now)
+
+
+def on_summary(
+    task: Task,
+    experiment: Experiment,
+    attempt: Attempt,
+    metrics: BenchmarkMetrics,
+    now: datetime,
+) -> Decision | None:
+    """The measurements of an attempt are stored. They may be told before the attempt's own end."""
+    if experiment.is_finished or experiment.summary_attempt_id == attempt.attempt_id:
+        return None
+    told = replace(experiment, summary_attempt_id=attempt.attempt_id, metrics=metrics)
+    if attempt.outcome is not AttemptOutcome.SUCCEEDED:
+        return Decision(experiment=told, attempt=attempt)
+    return _succeed(task, told, attempt, now)
+
+
+def stop(experiment: Experiment, attempt: Attempt, reason: str) -> Decision:
+    """Tell the executor to stop an attempt; its outcome follows as an event."""
+    commands: tuple[Command, ...] = ()
+    if attempt.executor_id is not None and attempt.closed_at is None:
+        commands = (
+            CancelExperiment(
+                command_id=command_id(attempt.attempt_id, CancelExperiment),
+                executor_id=attempt.executor_id,
+                experiment_id=experiment.experiment_id,
+                attempt_id=attempt.attempt_id,
+                reason=reason,
+            ),
+        )
+    return Decision(experiment=experiment, commands=commands)
+
+
+def _on_finished(
+    task: Task, experiment: Experiment, attempt: Attempt, event: AttemptFinished, now: datetime
+) -> Decision:
+    finished = replace(
+        attempt,
+        outcome=event.outcome,
+        failure=event.failure,
+        is_accepted=True,
+        started_at=event.started_at,
+        finished_at=event.finished_at,
+        closed_at=now,
+    )
+    if experiment.state is not ExperimentState.STARTING:
+        return _after_outcome(task, experiment, finished, now)
+    running, fact = _running(experiment, finished, now)
+    decision = _after_outcome(task, running, finished, now)
+    return replace(decision, events=(fact, *decision.events))
+
+
+def _after_outcome(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
+    failure = attempt.failure
+    message = failure.message if failure is not None else ""
+    match attempt.outcome:
+        case AttemptOutcome.SUCCEEDED:
+            if experiment.summary_attempt_id == attempt.attempt_id:
+                return _succeed(task, experiment, attempt, now)
+            return Decision(experiment=experiment, attempt=attempt)
+        case AttemptOutcome.CANCELLED:
+            reason = task.cancel_reason or message or "cancelled"
+            return _end(
+                experiment, attempt, ExperimentState.CANCELLED, ExperimentCancelled, now,
+                {"reason": reason}, reason=reason, failure=failure,
+            )  # fmt: skip
+        case AttemptOutcome.INTERRUPTED:
+            return _after_interruption(task, experiment, attempt, message, now)
+        case _:
+            reason = message or "the attempt failed"
+            return _end(
+                experiment, attempt, ExperimentState.FAILED, ExperimentFailed, now,
+                {"reason": reason, "failure": failure}, reason=reason, failure=failure,
+            )  # fmt: skip
+
+
+def _after_interruption(
+    task: Task, experiment: Experiment, attempt: Attempt, message: str, now: datetime
+) -> Decision:
+    counted = replace(experiment, interrupted_attempts=experiment.interrupted_attempts + 1)
+    if task.cancel_requested:
+        reason = task.cancel_reason or "cancelled"
+        return _end(
+            counted, attempt, ExperimentState.CANCELLED, ExperimentCancelled, now,
+            {"reason": reason}, reason=reason,
+        )  # fmt: skip
+    limit = task.file.optimization.max_attempts
+    if counted.interrupted_attempts >= limit:
+        reason = f"interrupted {counted.interrupted_attempts} times, the last time: {message}"
+        return _end(
+            counted, attempt, ExperimentState.FAILED, ExperimentFailed, now,
+            {"reason": reason, "failure": attempt.failure},
+            reason=reason, failure=attempt.failure,
+        )  # fmt: skip
+    retrying = replace(counted, state=ExperimentState.PENDING, revision=experiment.revision + 1)
+    fields = {"attempt_number": attempt.attempt_number, "reason": message or "interrupted"}
+    fact = experiment_fact(ExperimentRetrying, retrying, now, fields)
+    return Decision(experiment=retrying, attempt=attempt, events=(fact,))
+
+
+def _succeed(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
+    metrics = experiment.metrics or BenchmarkMetrics()
+    value = score(task.file.optimization.objective, metrics)
+    return _end(
+        experiment, attempt, ExperimentState.SUCCEEDED, ExperimentSucceeded, now,
+        {"objective_score": value, "metrics": metrics}, objective_score=value,
+    )  # fmt: skip
+
+
+def _end(
+    experiment: Experiment,
+    attempt: Attempt,
+    state: ExperimentState,
+    event: type[Event],
+    now: datetime,
+    fields: Mapping[str, Any],
+    **changes: Any,
+) -> Decision:
+    ended = replace(
+        experiment, state=state, revision=experiment.revision + 1, finished_at=now, **changes
+    )
+    return Decision(
+        experiment=ended, attempt=attempt, events=(experiment_fact(event, ended, now, fields),)
+    )
+
+
+def _running(experiment: Experiment, attempt: Attempt, now: datetime) -> tuple[Experiment, Event]:
+    running = replace(
+        experiment,
+        state=ExperimentState.RUNNING,
+        revision=experiment.revision + 1,
+        started_at=experiment.started_at or attempt.started_at or now,
+    )
+    fields: dict[str, str | UUID | None] = {
+        "executor_id": attempt.executor_id,
+        "attempt_id": attempt.attempt_id,
+    }
+    return running, experiment_fact(ExperimentRunning, running, now, fields)
+
+
+def _outcome_of_refusal(task: Task, refused: Refused) -> AttemptOutcome:
+    if refused.code in {ErrorCode.LEASE_LOST, ErrorCode.STALE_EPOCH}:
+        return AttemptOutcome.INTERRUPTED
+    if refused.code is ErrorCode.CONFLICT and task.cancel_requested:
+        return AttemptOutcome.CANCELLED
+    return AttemptOutcome.FAILED
+
+
+def _failure_of_refusal(refused: Refused) -> Failure:
+    kind = {
+        ErrorCode.LEASE_LOST: FailureKind.LEASE_LOST,
+        ErrorCode.STALE_EPOCH: FailureKind.LEASE_LOST,
+        ErrorCode.BAD_REQUEST: FailureKind.BAD_PARAMETER,
+        ErrorCode.UNSUPPORTED: FailureKind.ENGINE_MISSING,
+        ErrorCode.CONFLICT: FailureKind.CANCELLED,
+    }.get(refused.code, FailureKind.INTERNAL)
+    place = f" at {refused.path}" if refused.path else ""
+    return Failure(kind=kind, message=f"{_REFUSED_FOR_GOOD}: {refused.message}{place}")

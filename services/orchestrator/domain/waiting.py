@@ -1,0 +1,244 @@
+"""An experiment on its way to GPUs: asking, being granted, giving up."""
+
+from datetime import datetime
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.errors import Refused
+from schemas.executor import StartExperiment
+from schemas.orchestrator import (
+    ExperimentCancelled,
+    ExperimentFailed,
+    ExperimentStarting,
+    ExperimentState,
+    ExperimentWaiting,
+)
+from schemas.scheduler import (
+    CancelReservation,
+    DeviceGrant,
+    GpuRequest,
+    Reason,
+    ReleaseReservation,
+    RequestReservation,
+    ReservationState,
+)
+from services.orchestrator.domain.plan import benchmark_spec
+from services.orchestrator.domain.records import (
+    Attempt,
+    Decision,
+    Experiment,
+    Task,
+    command_id,
+    experiment_fact,
+)
+
+
+class Grant(Struct, frozen=True, kw_only=True):
+    """Devices handed to a reservation."""
+
+    revision: int
+    epoch: int
+    node_id: str
+    devices: tuple[DeviceGrant, ...]
+    lease_ttl_seconds: float
+
+
+class ReservationEnd(Struct, frozen=True, kw_only=True):
+    """A reservation that ended, in whatever way. `was_granted`: it had devices before."""
+
+    revision: int
+    state: ReservationState
+    was_granted: bool
+    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
+
+
+def ask(
+    experiment: Experiment,
+    request: GpuRequest,
+    now: datetime,
+    *,
+    attempt_id: UUID,
+    reservation_id: UUID,
+) -> Decision:
+    """A pending experiment asks for GPUs."""
+    attempt = Attempt(
+        attempt_id=attempt_id,
+        experiment_id=experiment.experiment_id,
+        task_id=experiment.task_id,
+        attempt_number=experiment.interrupted_attempts + 1,
+        reservation_id=reservation_id,
+        requested_at=now,
+    )
+    waiting = replace(
+        experiment,
+        state=ExperimentState.WAITING,
+        revision=experiment.revision + 1,
+        request=request,
+    )
+    fields = {"reservation_id": reservation_id, "attempt_number": attempt.attempt_number}
+    return Decision(
+        experiment=waiting,
+        attempt=attempt,
+        events=(experiment_fact(ExperimentWaiting, waiting, now, fields),),
+        commands=(
+            RequestReservation(
+                command_id=command_id(reservation_id, RequestReservation),
+                reservation_id=reservation_id,
+                namespace=experiment.namespace,
+                holder=f"experiment/{experiment.experiment_id}",
+                request=request,
+            ),
+        ),
+    )
+
+
+def on_grant(
+    task: Task, experiment: Experiment, attempt: Attempt, grant: Grant, now: datetime
+) -> Decision | None:
+    """A granted attempt is started; a grant that nobody waits for any more is given back."""
+    if grant.revision <= attempt.reservation_revision:
+        return None
+    seen = replace(attempt, reservation_revision=grant.revision)
+    if attempt.closed_at is not None:
+        release = give_back(attempt.reservation_id, grant.epoch, "granted after it was withdrawn")
+        return Decision(experiment=experiment, attempt=seen, commands=(release,))
+    if attempt.executor_id is not None:
+        return Decision(experiment=experiment, attempt=seen)
+    granted = replace(
+        seen,
+        executor_id=grant.node_id,
+        epoch=grant.epoch,
+        lease_ttl_seconds=grant.lease_ttl_seconds,
+        devices=grant.devices,
+    )
+    starting = replace(experiment, state=ExperimentState.STARTING, revision=experiment.revision + 1)
+    fields = {
+        "reservation_id": attempt.reservation_id,
+        "executor_id": grant.node_id,
+        "devices": grant.devices,
+    }
+    return Decision(
+        experiment=starting,
+        attempt=granted,
+        events=(experiment_fact(ExperimentStarting, starting, now, fields),),
+        commands=(_start(task, experiment, granted, grant),),
+    )
+
+
+def on_reservation_end(
+    experiment: Experiment,
+    attempt: Attempt,
+    end: ReservationEnd,
+    now: datetime,
+    *,
+    task_held_gpus: bool,
+) -> Decision | None:
+    """A reservation ended. After a start was sent only the executor's word ends the attempt.
+
+    `task_held_gpus`: another experiment of the task held GPUs at some time while this one waited.
+    """
+    if end.revision <= attempt.reservation_revision:
+        return None
+    ended = replace(attempt, reservation_revision=end.revision, reservation_ended=True)
+    if attempt.closed_at is not None or attempt.executor_id is not None:
+        return Decision(experiment=experiment, attempt=ended)
+    closed = replace(ended, closed_at=now)
+    # Granted and gone before we heard of it: nothing was started, so asking again is safe.
+    if end.was_granted or (end.state is ReservationState.TIMED_OUT and task_held_gpus):
+        return Decision(experiment=_pending(experiment), attempt=closed)
+    return _fail(experiment, closed, _sentence(end), now)
+
+
+def on_request_refused(
+    experiment: Experiment, attempt: Attempt, refused: Refused, now: datetime
+) -> Decision | None:
+    """The scheduler does not take the request."""
+    if attempt.closed_at is not None or attempt.executor_id is not None:
+        return None
+    closed = replace(attempt, reservation_ended=True, closed_at=now)
+    return _fail(experiment, closed, f"GPUs were refused: {refused.message}", now)
+
+
+def withdraw(experiment: Experiment, attempt: Attempt, reason: str, now: datetime) -> Decision:
+    """A waiting experiment becomes pending again; a late grant of its reservation is given back."""
+    cancel = CancelReservation(
+        command_id=command_id(attempt.reservation_id, CancelReservation),
+        reservation_id=attempt.reservation_id,
+        reason=reason,
+    )
+    return Decision(
+        experiment=_pending(experiment),
+        attempt=replace(attempt, closed_at=now),
+        commands=(cancel,),
+    )
+
+
+def cancel_unstarted(experiment: Experiment, reason: str, now: datetime) -> Decision:
+    """A pending experiment ends cancelled: nothing of it runs."""
+    cancelled = replace(
+        experiment,
+        state=ExperimentState.CANCELLED,
+        revision=experiment.revision + 1,
+        reason=reason,
+        finished_at=now,
+    )
+    fact = experiment_fact(ExperimentCancelled, cancelled, now, {"reason": reason})
+    return Decision(experiment=cancelled, events=(fact,))
+
+
+def give_back(reservation_id: UUID, epoch: int, reason: str) -> ReleaseReservation:
+    """The release of devices on which nothing was ever started."""
+    return ReleaseReservation(
+        command_id=command_id(reservation_id, ReleaseReservation),
+        reservation_id=reservation_id,
+        epoch=epoch,
+        stopped=True,
+        reason=reason,
+    )
+
+
+def _start(task: Task, experiment: Experiment, attempt: Attempt, grant: Grant) -> StartExperiment:
+    return StartExperiment(
+        command_id=command_id(attempt.attempt_id, StartExperiment),
+        executor_id=grant.node_id,
+        experiment_id=experiment.experiment_id,
+        attempt_id=attempt.attempt_id,
+        attempt_number=attempt.attempt_number,
+        task_id=task.task_id,
+        namespace=task.namespace,
+        reservation_id=attempt.reservation_id,
+        epoch=grant.epoch,
+        lease_ttl_seconds=grant.lease_ttl_seconds,
+        devices=grant.devices,
+        engine=experiment.engine,
+        benchmark=benchmark_spec(task.file),
+        timeout_seconds=task.file.optimization.timeout_per_iteration,
+    )
+
+
+def _pending(experiment: Experiment) -> Experiment:
+    return replace(experiment, state=ExperimentState.PENDING)
+
+
+def _fail(experiment: Experiment, attempt: Attempt, reason: str, now: datetime) -> Decision:
+    failed = replace(
+        experiment,
+        state=ExperimentState.FAILED,
+        revision=experiment.revision + 1,
+        reason=reason,
+        finished_at=now,
+    )
+    fact = experiment_fact(ExperimentFailed, failed, now, {"reason": reason})
+    return Decision(experiment=failed, attempt=attempt, events=(fact,))
+
+
+def _sentence(end: ReservationEnd) -> str:
+    why = "; ".join(reason.message for reason in end.reasons) or end.reason
+    how = {
+        ReservationState.REJECTED: "the GPUs asked for can never be granted",
+        ReservationState.TIMED_OUT: "no GPUs were free within the wait timeout",
+    }.get(end.state, f"the reservation was {end.state.value}")
+    return f"{how}: {why}" if why else how

@@ -1,0 +1,240 @@
+"""What other services tell, applied to its experiment. Told twice it changes nothing."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from schemas.base import Command
+from schemas.benchmark import BenchmarkMetrics
+from schemas.errors import Refused, Reply
+from schemas.executor import (
+    AttemptFinished,
+    AttemptPhaseChanged,
+    AttemptStarted,
+    ExecutorReported,
+    RunningAttempt,
+    StartExperiment,
+)
+from schemas.results import ExperimentSummarized
+from schemas.scheduler import (
+    RequestReservation,
+    ReservationCancelled,
+    ReservationEnded,
+    ReservationExpired,
+    ReservationGranted,
+    ReservationLost,
+    ReservationPreempted,
+    ReservationRejected,
+    ReservationReleased,
+    ReservationState,
+    ReservationTimedOut,
+)
+from services.orchestrator import store
+from services.orchestrator.domain import running, waiting
+from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task
+from services.orchestrator.domain.waiting import Grant, ReservationEnd
+from services.orchestrator.progress import Progress
+from shared.bus import Route, event_route
+from shared.clock import utcnow
+from shared.database import Connection, Database
+from shared.logging import log
+
+Find = Callable[[Connection], Awaitable[Attempt | None]]
+Decide = Callable[[Task, Experiment, Attempt], Awaitable[Decision | None] | Decision | None]
+
+_END_STATES: dict[type[ReservationEnded], ReservationState] = {
+    ReservationReleased: ReservationState.RELEASED,
+    ReservationRejected: ReservationState.REJECTED,
+    ReservationCancelled: ReservationState.CANCELLED,
+    ReservationTimedOut: ReservationState.TIMED_OUT,
+    ReservationExpired: ReservationState.EXPIRED,
+    ReservationPreempted: ReservationState.PREEMPTED,
+    ReservationLost: ReservationState.LOST,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One method per fact; those about reservations and attempts that are not ours do nothing."""
+
+    database: Database
+    progress: Progress
+    report_heard: Callable[[], None]
+
+    async def on_granted(self, event: ReservationGranted) -> None:
+        """GPUs for a waiting experiment."""
+        grant = Grant(
+            revision=event.revision,
+            epoch=event.epoch,
+            node_id=event.node_id,
+            devices=event.devices,
+            lease_ttl_seconds=event.lease_ttl_seconds,
+        )
+        await self.apply_grant(event.reservation_id, grant)
+
+    async def on_ended(
+        self,
+        event: ReservationReleased
+        | ReservationRejected
+        | ReservationCancelled
+        | ReservationTimedOut
+        | ReservationExpired
+        | ReservationPreempted
+        | ReservationLost,
+    ) -> None:
+        """The end of a reservation."""
+        reasons = (
+            event.reasons if isinstance(event, ReservationRejected | ReservationTimedOut) else ()
+        )
+        end = ReservationEnd(
+            revision=event.revision,
+            state=_END_STATES[type(event)],
+            was_granted=event.epoch is not None,
+            reason=event.reason,
+            reasons=reasons,
+        )
+        await self.apply_end(event.reservation_id, end)
+
+    async def on_attempt(
+        self, event: AttemptStarted | AttemptPhaseChanged | AttemptFinished
+    ) -> None:
+        """What an executor says of an attempt."""
+
+        def decide(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+            return running.on_attempt_event(task, experiment, attempt, event, utcnow())
+
+        await self._about(_by_attempt(event.attempt_id), decide)
+
+    async def on_summarized(self, event: ExperimentSummarized) -> None:
+        """The measurements are stored."""
+        await self.apply_summary(event.attempt_id, event.metrics)
+
+    async def on_reported(self, event: ExecutorReported) -> None:
+        """What an executor offers."""
+        async with self.database.transaction() as connection:
+            await store.save_offer(connection, event, utcnow())
+        self.report_heard()
+
+    async def on_reply(self, connection: Connection, command: Command, reply: Reply) -> None:
+        """The answer to a durable command, in the transaction that forgets the command."""
+        match command, reply:
+            case RequestReservation(), Refused():
+                await self._decide(
+                    connection,
+                    _by_reservation(command.reservation_id),
+                    lambda _, e, a: waiting.on_request_refused(e, a, reply, utcnow()),
+                )
+            case StartExperiment(), _:
+                await self._decide(
+                    connection,
+                    _by_attempt(command.attempt_id),
+                    lambda t, e, a: running.on_start_answered(t, e, a, reply, utcnow()),
+                )
+            case _, Refused():
+                log.info(
+                    "command_refused",
+                    command=type(command).__name__,
+                    code=reply.code,
+                    message=reply.message,
+                )
+
+    async def apply_grant(self, reservation_id: UUID, grant: Grant) -> None:
+        """A grant, told by an event or by the scheduler when asked."""
+
+        def decide(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+            return waiting.on_grant(task, experiment, attempt, grant, utcnow())
+
+        await self._about(_by_reservation(reservation_id), decide)
+
+    async def apply_end(self, reservation_id: UUID, end: ReservationEnd) -> None:
+        """The end of a reservation, told by an event or by the scheduler when asked."""
+        async with self.database.transaction() as connection:
+
+            async def decide(_: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+                held = await store.did_task_hold_gpus(connection, attempt)
+                return waiting.on_reservation_end(
+                    experiment, attempt, end, utcnow(), task_held_gpus=held
+                )
+
+            await self._decide(connection, _by_reservation(reservation_id), decide)
+
+    async def apply_running(self, found: RunningAttempt) -> None:
+        """An executor, asked, has this attempt under way."""
+
+        def decide(_: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+            if attempt.closed_at is not None:
+                return None
+            return running.on_attempt_seen(experiment, attempt, found.phase.value, None, utcnow())
+
+        await self._about(_by_attempt(found.attempt_id), decide)
+
+    async def apply_summary(self, attempt_id: UUID, metrics: BenchmarkMetrics) -> None:
+        """Measurements, told by an event or by results when asked."""
+
+        def decide(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+            return running.on_summary(task, experiment, attempt, metrics, utcnow())
+
+        await self._about(_by_attempt(attempt_id), decide)
+
+    async def _about(self, find: Find, decide: Decide) -> None:
+        async with self.database.transaction() as connection:
+            await self._decide(connection, find, decide)
+
+    async def _decide(self, connection: Connection, find: Find, decide: Decide) -> None:
+        found = await find(connection)
+        if found is None:
+            return
+        task = await store.lock_task(connection, found.task_id)
+        experiment = await store.experiment_by_id(connection, found.experiment_id)
+        # Read again: another fact may have changed it before the lock was ours.
+        attempt = await store.attempt_by_id(connection, found.attempt_id)
+        if task is None or experiment is None or attempt is None:
+            return
+        decided = decide(task, experiment, attempt)
+        decision = await decided if isinstance(decided, Awaitable) else decided
+        if decision is None:
+            return
+        await self.progress.write(connection, [decision])
+        if decision.experiment.state is not experiment.state or _closes(attempt, decision):
+            await self.progress.advance(connection, task.task_id)
+
+
+def _closes(attempt: Attempt, decision: Decision) -> bool:
+    return (
+        attempt.closed_at is None
+        and decision.attempt is not None
+        and decision.attempt.closed_at is not None
+    )
+
+
+def _by_reservation(reservation_id: UUID) -> Find:
+    async def find(connection: Connection) -> Attempt | None:
+        return await store.attempt_of_reservation(connection, reservation_id)
+
+    return find
+
+
+def _by_attempt(attempt_id: UUID) -> Find:
+    async def find(connection: Connection) -> Attempt | None:
+        return await store.attempt_by_id(connection, attempt_id)
+
+    return find
+
+
+def fact_routes(facts: Facts) -> list[Route]:
+    """The durable consumers."""
+    return [
+        event_route(facts.on_granted, ReservationGranted, durable="orchestrator_on_granted"),
+        event_route(facts.on_ended, *_END_STATES, durable="orchestrator_on_ended"),
+        event_route(
+            facts.on_attempt,
+            AttemptStarted,
+            AttemptPhaseChanged,
+            AttemptFinished,
+            durable="orchestrator_on_attempt",
+        ),
+        event_route(
+            facts.on_summarized, ExperimentSummarized, durable="orchestrator_on_summarized"
+        ),
+        event_route(facts.on_reported, ExecutorReported, durable="orchestrator_on_reported"),
+    ]

@@ -1,0 +1,266 @@
+"""Commands and queries of tasks and experiments."""
+
+import asyncio
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+from msgspec.structs import replace
+
+from schemas.errors import Accepted, ErrorCode, Reply
+from schemas.orchestrator import (
+    CancelTask,
+    ExperimentList,
+    ExperimentState,
+    ExperimentView,
+    GetExperiment,
+    GetTask,
+    ListExperiments,
+    ListTasks,
+    PauseTask,
+    ResumeTask,
+    SubmitTask,
+    TaskList,
+    TaskPlan,
+    TaskState,
+    TaskView,
+    ValidateTask,
+)
+from services.orchestrator import store, views
+from services.orchestrator.domain import running, tasks, waiting
+from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
+from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
+from services.orchestrator.node_names import with_node_ids
+from services.orchestrator.progress import Progress
+from services.orchestrator.views import experiment_view, plan_view, task_view
+from shared.bus import Route, command_route, query_route
+from shared.clock import utcnow
+from shared.commands import once
+from shared.database import Connection, Database
+from shared.errors import RefusedError
+from shared.ids import new_id
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """`first_report` is set when an executor has reported to this process."""
+
+    database: Database
+    progress: Progress
+    first_report: asyncio.Event
+    first_report_seconds: float
+
+    async def submit_task(self, command: SubmitTask) -> Reply:
+        """Store a task with its experiments and ask for the first GPUs; or store nothing."""
+        await self._await_first_report()
+
+        async def apply(connection: Connection) -> Accepted:
+            plan = make_plan(with_node_ids(command.task), await self.progress.offers(connection))
+            refuse_missing(plan)
+            await self._store(connection, command, plan)
+            task = await self.progress.advance(connection, command.task_id)
+            return Accepted(command_id=command.command_id, revision=task.revision)
+
+        return await once(self.database, command, apply)
+
+    async def cancel_task(self, command: CancelTask) -> Reply:
+        """Withdraw what waits, stop what runs; the task ends when nothing of it runs."""
+
+        async def apply(connection: Connection) -> Accepted:
+            task = await _locked(connection, command.task_id)
+            cancelling = tasks.request_cancel(task, command.reason)
+            if cancelling is None:
+                return Accepted(command_id=command.command_id, revision=task.revision)
+            await store.save_task(connection, cancelling)
+            decisions: list[Decision] = []
+            for experiment in await store.unfinished_experiments(connection, task.task_id):
+                decisions += await _cancel(connection, experiment, cancelling.cancel_reason)
+            await self.progress.write(connection, decisions)
+            task = await self.progress.advance(connection, task.task_id)
+            return Accepted(command_id=command.command_id, revision=task.revision)
+
+        return await once(self.database, command, apply)
+
+    async def pause_task(self, command: PauseTask) -> Reply:
+        """Withdraw what waits; what was granted goes on."""
+
+        async def apply(connection: Connection) -> Accepted:
+            task = await _locked(connection, command.task_id)
+            paused = tasks.pause(task, utcnow())
+            await self.progress.write_task(connection, paused)
+            decisions = [
+                waiting.withdraw(experiment, attempt, "the task was paused", utcnow())
+                for experiment in await store.unfinished_experiments(connection, task.task_id)
+                if experiment.state is ExperimentState.WAITING
+                and (attempt := await store.open_attempt(connection, experiment.experiment_id))
+            ]
+            await self.progress.write(connection, decisions)
+            return _accepted(command.command_id, task, paused)
+
+        return await once(self.database, command, apply)
+
+    async def resume_task(self, command: ResumeTask) -> Reply:
+        """Ask for GPUs again."""
+
+        async def apply(connection: Connection) -> Accepted:
+            task = await _locked(connection, command.task_id)
+            resumed = tasks.resume(task, utcnow())
+            await self.progress.write_task(connection, resumed)
+            await self.progress.advance(connection, task.task_id)
+            return _accepted(command.command_id, task, resumed)
+
+        return await once(self.database, command, apply)
+
+    async def get_task(self, query: GetTask) -> TaskView:
+        """One task with its file."""
+        async with self.database.transaction() as connection:
+            task = await store.task_by_id(connection, query.task_id)
+            if task is None:
+                raise _unknown("task", query.task_id)
+            tally = (await store.tallies(connection, [task.task_id]))[task.task_id]
+        return task_view(task, tally, with_file=True)
+
+    async def list_tasks(self, query: ListTasks) -> TaskList:
+        """Tasks without their files."""
+        async with self.database.transaction() as connection:
+            found = await store.tasks(connection, query.namespace, query.states, query.limit)
+            tallies = await store.tallies(connection, [task.task_id for task in found])
+        return views.bounded(
+            TaskList(tasks=tuple(task_view(t, tallies[t.task_id], with_file=False) for t in found))
+        )
+
+    async def get_experiment(self, query: GetExperiment) -> ExperimentView:
+        """One experiment with its attempts."""
+        async with self.database.transaction() as connection:
+            experiment = await store.experiment_by_id(connection, query.experiment_id)
+            if experiment is None:
+                raise _unknown("experiment", query.experiment_id)
+            attempts = await store.attempts_of(connection, [query.experiment_id])
+        return experiment_view(experiment, attempts[query.experiment_id], with_logs=True)
+
+    async def list_experiments(self, query: ListExperiments) -> ExperimentList:
+        """Experiments without the logs of failed attempts."""
+        async with self.database.transaction() as connection:
+            found = await store.experiments(connection, query.task_id, query.states, query.limit)
+            attempts = await store.attempts_of(connection, [e.experiment_id for e in found])
+        return views.bounded(
+            ExperimentList(
+                experiments=tuple(
+                    experiment_view(e, attempts[e.experiment_id], with_logs=False) for e in found
+                )
+            )
+        )
+
+    async def validate_task(self, query: ValidateTask) -> TaskPlan:
+        """The task's expansion, also where this installation cannot run it."""
+        await self._await_first_report()
+        async with self.database.transaction() as connection:
+            offers = await self.progress.offers(connection)
+        return plan_view(query.task, make_plan(with_node_ids(query.task), offers))
+
+    async def _await_first_report(self) -> None:
+        """Give executors that start together with us the time to say what they offer."""
+        async with self.database.transaction() as connection:
+            if await self.progress.offers(connection):
+                return
+        try:
+            async with asyncio.timeout(self.first_report_seconds):
+                await self.first_report.wait()
+        except TimeoutError:
+            return
+
+    async def _store(self, connection: Connection, command: SubmitTask, plan: Plan) -> None:
+        now = utcnow()
+        task = Task(
+            task_id=command.task_id,
+            namespace=command.namespace,
+            task_name=command.task.task_name,
+            state=TaskState.ACCEPTED,
+            mode=plan.mode,
+            file=command.task,
+            created_at=now,
+            notes=plan.notes,
+        )
+        accepted = tasks.accept(task, experiments=len(plan.experiments), cut=plan.cut, now=now)
+        try:
+            await store.insert_task(connection, accepted.task)
+        except asyncpg.UniqueViolationError as error:
+            raise _taken(command, error) from error
+        await self.progress.write_task(connection, accepted)
+        experiments = [
+            Experiment(
+                experiment_id=new_id(),
+                task_id=task.task_id,
+                namespace=task.namespace,
+                ordinal=planned.ordinal,
+                state=ExperimentState.PENDING,
+                parameters=planned.parameters,
+                engine=planned.engine,
+                request=planned.request,
+                created_at=now,
+            )
+            for planned in plan.experiments
+        ]
+        await store.save_experiments(connection, experiments)
+
+
+async def _cancel(connection: Connection, experiment: Experiment, reason: str) -> list[Decision]:
+    """What cancelling means for an unfinished experiment; a measured one awaits its summary."""
+    attempt = await store.open_attempt(connection, experiment.experiment_id)
+    if experiment.state is ExperimentState.PENDING:
+        return [waiting.cancel_unstarted(experiment, reason, utcnow())]
+    if attempt is None:
+        return []
+    if experiment.state is ExperimentState.WAITING:
+        withdrawn = waiting.withdraw(experiment, attempt, reason, utcnow())
+        ended = waiting.cancel_unstarted(withdrawn.experiment, reason, utcnow())
+        return [replace(withdrawn, experiment=ended.experiment, events=ended.events)]
+    return [running.stop(experiment, attempt, reason)]
+
+
+async def _locked(connection: Connection, task_id: UUID) -> Task:
+    task = await store.lock_task(connection, task_id)
+    if task is None:
+        raise _unknown("task", task_id)
+    return task
+
+
+def _accepted(command_id: UUID, task: Task, decision: TaskDecision | None) -> Accepted:
+    return Accepted(
+        command_id=command_id,
+        revision=decision.task.revision if decision is not None else task.revision,
+    )
+
+
+def _unknown(what: str, identifier: UUID) -> RefusedError:
+    return RefusedError(
+        ErrorCode.NOT_FOUND, f"there is no {what} {identifier}", path=f"$.{what}_id"
+    )
+
+
+def _taken(command: SubmitTask, error: asyncpg.UniqueViolationError) -> RefusedError:
+    if error.constraint_name == "task_unfinished_name":
+        return RefusedError(
+            ErrorCode.NAME_TAKEN,
+            f"expected a name that no unfinished task of namespace {command.namespace!r} has, "
+            f"got {command.task.task_name!r}",
+            path="$.task_name",
+        )
+    return RefusedError(
+        ErrorCode.CONFLICT, f"a task {command.task_id} exists already", path="$.task_id"
+    )
+
+
+def request_routes(handlers: Handlers) -> list[Route]:
+    """What the orchestrator is asked."""
+    return [
+        command_route(handlers.submit_task, SubmitTask),
+        command_route(handlers.cancel_task, CancelTask),
+        command_route(handlers.pause_task, PauseTask),
+        command_route(handlers.resume_task, ResumeTask),
+        query_route(handlers.get_task, GetTask),
+        query_route(handlers.list_tasks, ListTasks),
+        query_route(handlers.get_experiment, GetExperiment),
+        query_route(handlers.list_experiments, ListExperiments),
+        query_route(handlers.validate_task, ValidateTask),
+    ]

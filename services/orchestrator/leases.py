@@ -1,0 +1,84 @@
+"""Keeps granted leases alive until an executor has taken them over."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from schemas.errors import Refused
+from schemas.scheduler import RenewReservation
+from services.orchestrator import store
+from services.orchestrator.domain.records import Attempt
+from shared.bus import Bus
+from shared.database import Database
+from shared.errors import UnavailableError
+from shared.ids import new_id
+from shared.logging import log
+
+IDLE_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 0.5
+RENEWALS_PER_TTL: Final = 3
+REQUEST_TIMEOUT_SECONDS: Final = 2.0
+
+
+@dataclass(slots=True)
+class Leases:
+    """`wake` is set when there may be a lease to keep."""
+
+    database: Database
+    bus: Bus
+    wake: asyncio.Event
+    _next_at: dict[UUID, float] = field(default_factory=dict)
+    _lost: set[UUID] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Renew until cancelled. Raises UnavailableError when Postgres is down."""
+        while True:
+            self.wake.clear()
+            pause = await self.renew_due()
+            try:
+                async with asyncio.timeout(pause):
+                    await self.wake.wait()
+            except TimeoutError:
+                continue
+
+    async def renew_due(self) -> float:
+        """Renew what is due; the seconds until something is due again."""
+        async with self.database.transaction() as connection:
+            kept = await store.attempts_to_renew(connection)
+        ids = {attempt.reservation_id for attempt in kept}
+        self._next_at = {key: at for key, at in self._next_at.items() if key in ids}
+        self._lost &= ids
+        now = asyncio.get_running_loop().time()
+        due = [
+            attempt
+            for attempt in kept
+            if attempt.reservation_id not in self._lost
+            and self._next_at.get(attempt.reservation_id, now) <= now
+        ]
+        await asyncio.gather(*(self._renew(attempt) for attempt in due))
+        after = asyncio.get_running_loop().time()
+        return max(0.0, min([at - after for at in self._next_at.values()], default=IDLE_SECONDS))
+
+    async def _renew(self, attempt: Attempt) -> None:
+        if attempt.epoch is None or attempt.lease_ttl_seconds is None:
+            return
+        command = RenewReservation(
+            command_id=new_id(), reservation_id=attempt.reservation_id, epoch=attempt.epoch
+        )
+        pause = attempt.lease_ttl_seconds / RENEWALS_PER_TTL
+        try:
+            reply = await self.bus.request(command, timeout_seconds=REQUEST_TIMEOUT_SECONDS)
+        except UnavailableError as error:
+            log.warning("lease_not_renewed", error=str(error))
+            pause = RETRY_SECONDS
+        else:
+            if isinstance(reply, Refused) and not reply.retryable:
+                # The start goes on being sent: only the executor's word ends an attempt.
+                log.warning("lease_lost", reservation_id=str(attempt.reservation_id))
+                self._lost.add(attempt.reservation_id)
+                self._next_at.pop(attempt.reservation_id, None)
+                return
+            if isinstance(reply, Refused):
+                pause = RETRY_SECONDS
+        self._next_at[attempt.reservation_id] = asyncio.get_running_loop().time() + pause

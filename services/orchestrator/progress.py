@@ -1,0 +1,115 @@
+"""Decisions made durable: rows, events and commands in one transaction, then the task goes on."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.orchestrator import ExperimentState
+from schemas.scheduler import GpuRequest
+from services.orchestrator import store
+from services.orchestrator.domain import tasks, waiting
+from services.orchestrator.domain.plan import Offer, eligible_nodes
+from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
+from services.orchestrator.domain.scoring import best
+from services.orchestrator.node_names import with_node_ids
+from shared.clock import utcnow
+from shared.commands import send_later
+from shared.database import Connection
+from shared.ids import new_id
+from shared.outbox import stage
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`lease_wake` is set when a lease may have to be renewed by the orchestrator."""
+
+    offer_ttl: timedelta
+    lease_wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def offers(self, connection: Connection) -> list[Offer]:
+        """What the present executors offer."""
+        return await store.offers(connection, utcnow() - self.offer_ttl)
+
+    async def write(self, connection: Connection, decisions: Sequence[Decision]) -> None:
+        """Store what decisions about experiments of a locked task say."""
+        # A decision may follow from the one before it: the last word on an experiment counts.
+        newest = {d.experiment.experiment_id: d.experiment for d in decisions}
+        await store.save_experiments(connection, newest.values())
+        for decision in decisions:
+            if decision.attempt is not None:
+                await store.save_attempt(connection, decision.attempt)
+                if decision.attempt.executor_id is not None:
+                    self.lease_wake.set()
+        await stage(connection, *(event for d in decisions for event in d.events))
+        for decision in decisions:
+            for command in decision.commands:
+                await send_later(connection, command)
+
+    async def write_task(self, connection: Connection, decision: TaskDecision | None) -> None:
+        """Store what a decision about a task says; None is none."""
+        if decision is not None:
+            await store.save_task(connection, decision.task)
+            await stage(connection, *decision.events)
+
+    async def advance(self, connection: Connection, task_id: UUID) -> Task:
+        """Ask for GPUs for what may start next, and end the task if nothing is left of it."""
+        task = await self._require(connection, task_id)
+        if task.may_start_experiments and await self._ask_for_next(connection, task):
+            await self.write_task(connection, tasks.start(task, utcnow()))
+            task = await self._require(connection, task_id)
+        tally = (await store.tallies(connection, [task_id]))[task_id]
+        leader = await self._best(connection, task, tally.get(ExperimentState.SUCCEEDED, 0))
+        ending = tasks.settle(task, tally, leader, utcnow())
+        if ending is not None:
+            await self.write_task(connection, ending)
+            return ending.task
+        if leader != task.best_experiment_id:
+            task = replace(task, best_experiment_id=leader)
+            await store.save_task(connection, task)
+        return task
+
+    async def _ask_for_next(self, connection: Connection, task: Task) -> bool:
+        free = task.file.optimization.max_parallel - await store.open_attempts(
+            connection, task.task_id
+        )
+        if free <= 0:
+            return False
+        pending = await store.pending_experiments(connection, task.task_id, free)
+        if not pending:
+            return False
+        offers = await self.offers(connection)
+        now = utcnow()
+        decisions = [
+            waiting.ask(
+                experiment,
+                _request_now(task, experiment, offers),
+                now,
+                attempt_id=new_id(),
+                reservation_id=new_id(),
+            )
+            for experiment in pending
+        ]
+        await self.write(connection, decisions)
+        return True
+
+    async def _best(self, connection: Connection, task: Task, succeeded: int) -> UUID | None:
+        if not succeeded:
+            return None
+        scored = await store.succeeded_experiments(connection, task.task_id)
+        return best(task.file.optimization.objective, scored)
+
+    async def _require(self, connection: Connection, task_id: UUID) -> Task:
+        task = await store.lock_task(connection, task_id)
+        if task is None:
+            raise LookupError(f"task {task_id} has experiments but no row")
+        return task
+
+
+def _request_now(task: Task, experiment: Experiment, offers: Sequence[Offer]) -> GpuRequest:
+    """The experiment's request, for the executors that are present now if any is."""
+    nodes = eligible_nodes(with_node_ids(task.file), task.mode, experiment.engine.engine, offers)
+    return replace(experiment.request, node_ids=nodes) if nodes else experiment.request

@@ -1,0 +1,160 @@
+"""Rows as others see them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.errors import ErrorCode
+from schemas.executor import Failure
+from schemas.orchestrator import (
+    AttemptView,
+    ExperimentState,
+    ExperimentView,
+    GpuInfo,
+    GpuInfoDetail,
+    TaskPlan,
+    TaskView,
+)
+from schemas.task import TaskFile
+from services.orchestrator.domain.plan import Plan
+from services.orchestrator.domain.records import Attempt, Experiment, Task
+from shared.codec import encode
+from shared.errors import RefusedError
+
+V = TypeVar("V", bound=Struct)
+
+LARGEST_ANSWER_BYTES: Final = 1_000_000  # below the bus's 1 MiB
+SHOWN_PLANNED: Final = 500
+ALLOCATION_METHOD: Final = "scheduler"
+
+
+def task_view(task: Task, tally: Mapping[ExperimentState, int], *, with_file: bool) -> TaskView:
+    return TaskView(
+        task_id=task.task_id,
+        namespace=task.namespace,
+        task_name=task.task_name,
+        description=task.file.description,
+        state=task.state,
+        mode=task.mode,
+        objective=task.file.optimization.objective,
+        revision=task.revision,
+        created_at=task.created_at,
+        started_at=task.started_at,
+        finished_at=task.finished_at,
+        cancel_requested=task.cancel_requested,
+        experiments_total=sum(tally.values()),
+        experiments_by_state={state.value: count for state, count in tally.items()},
+        best_experiment_id=task.best_experiment_id,
+        reason=task.reason,
+        notes=task.notes,
+        task=task.file if with_file else None,
+    )
+
+
+def experiment_view(
+    experiment: Experiment, attempts: Sequence[Attempt], *, with_logs: bool
+) -> ExperimentView:
+    """`attempts` are all reservations of the experiment, oldest first; only granted ones show."""
+    granted = [attempt for attempt in attempts if attempt.executor_id is not None]
+    newest = attempts[-1] if attempts else None
+    is_scored = experiment.state is ExperimentState.SUCCEEDED
+    return ExperimentView(
+        experiment_id=experiment.experiment_id,
+        task_id=experiment.task_id,
+        namespace=experiment.namespace,
+        ordinal=experiment.ordinal,
+        state=experiment.state,
+        revision=experiment.revision,
+        parameters=experiment.parameters,
+        engine=experiment.engine,
+        request=experiment.request,
+        created_at=experiment.created_at,
+        started_at=experiment.started_at,
+        finished_at=experiment.finished_at,
+        reservation_id=newest.reservation_id if newest else None,
+        executor_id=granted[-1].executor_id if granted else None,
+        objective_score=experiment.objective_score,
+        metrics=experiment.metrics if is_scored else None,
+        gpu_info=_gpu_info(granted[-1]) if granted else None,
+        attempts=tuple(_attempt_view(attempt, with_logs=with_logs) for attempt in granted),
+        interrupted_attempts=experiment.interrupted_attempts,
+        failure=_failure(experiment.failure, with_logs=with_logs),
+        reason=experiment.reason,
+    )
+
+
+def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
+    """The plan with at most 500 of its experiments, which its notes say."""
+    shown = plan.experiments[:SHOWN_PLANNED]
+    hidden = len(plan.experiments) - len(shown)
+    notes = (f"{hidden} further experiments are not shown",) if hidden else ()
+    return bounded(
+        TaskPlan(
+            mode=plan.mode,
+            strategy=task.optimization.strategy,
+            objective=task.optimization.objective,
+            total=plan.total,
+            cut=plan.cut,
+            experiments=shown,
+            missing=tuple(missing.sentence for missing in plan.missing),
+            notes=(*plan.notes, *notes),
+        )
+    )
+
+
+def bounded(answer: V) -> V:
+    """`answer`, if the bus carries it. Raises RefusedError otherwise."""
+    size = len(encode(answer))
+    if size > LARGEST_ANSWER_BYTES:
+        raise RefusedError(
+            ErrorCode.TOO_LARGE,
+            f"expected an answer of at most {LARGEST_ANSWER_BYTES} bytes, this one has {size}; "
+            "ask with a smaller limit",
+            path="$.limit",
+        )
+    return answer
+
+
+def _attempt_view(attempt: Attempt, *, with_logs: bool) -> AttemptView:
+    return AttemptView(
+        attempt_id=attempt.attempt_id,
+        attempt_number=attempt.attempt_number,
+        reservation_id=attempt.reservation_id,
+        executor_id=attempt.executor_id,
+        outcome=attempt.outcome,
+        phase=attempt.phase,
+        failure=_failure(attempt.failure, with_logs=with_logs),
+        started_at=attempt.started_at,
+        finished_at=attempt.finished_at,
+    )
+
+
+def _failure(failure: Failure | None, *, with_logs: bool) -> Failure | None:
+    if failure is None or with_logs:
+        return failure
+    return replace(failure, log_tail=())
+
+
+def _gpu_info(attempt: Attempt) -> GpuInfo:
+    devices = attempt.devices
+    return GpuInfo(
+        model=devices[0].name if devices else "",
+        count=len(devices),
+        device_ids=tuple(device.uuid for device in devices),
+        indices=tuple(device.index for device in devices),
+        allocation_method=ALLOCATION_METHOD,
+        simulated=any(device.simulated for device in devices),
+        details=tuple(
+            GpuInfoDetail(
+                index=device.index,
+                name=device.name,
+                uuid=device.uuid,
+                node_id=device.node_id,
+                memory_total_mb=device.memory_total_mb,
+                availability_score=device.score,
+            )
+            for device in devices
+        ),
+    )
