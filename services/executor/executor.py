@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shutil
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -75,7 +77,7 @@ class Executor:
         What the kernel does not let go within 10 s is waited for beside the commands.
         """
         await self.open()
-        await self.journal.transact(store.prune)
+        await self._prune()
         endings: list[asyncio.Event] = []
         for record in await self.journal.transact(store.unfinished_attempts):
             endings.append(ended := asyncio.Event())
@@ -167,7 +169,7 @@ class Executor:
         try:
             while True:
                 await asyncio.sleep(PRUNE_INTERVAL_SECONDS)
-                await self.journal.transact(store.prune)
+                await self._prune()
         finally:
             self.journal.close_nowait()
             self._unlock()
@@ -185,6 +187,11 @@ class Executor:
         except TimeoutError:
             log.error("attempts_outlive_executor", attempts=[str(run.attempt_id) for run in runs])
         await self.outgoing.flush(self.settings.flush_timeout_seconds)
+
+    async def _prune(self) -> None:
+        await self.journal.transact(store.prune)
+        before = time.time() - store.KEEP_MEMORY_SECONDS
+        await asyncio.to_thread(_remove_older, self.settings.attempts_dir, before)
 
     async def _follow(self, run: AttemptRun) -> None:
         try:
@@ -251,6 +258,15 @@ class Executor:
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
+
+
+def _remove_older(directory: Path, before: float) -> None:
+    """Remove what has not been touched since `before`, in seconds since the epoch."""
+    if not directory.is_dir():
+        return
+    for entry in directory.iterdir():
+        if entry.stat().st_mtime < before:
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _locked(path: Path) -> int:

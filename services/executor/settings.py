@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Annotated
+from uuid import UUID
 
 from msgspec import Meta
 
@@ -35,5 +36,9 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     def model_root_paths(self) -> tuple[Path, ...]:
         return tuple(Path(root) for root in self.model_roots.split(os.pathsep) if root)
 
-    def attempt_dir(self, attempt_id: object) -> Path:
-        return self.home / "attempts" / str(attempt_id)
+    @property
+    def attempts_dir(self) -> Path:
+        return self.home / "attempts"
+
+    def attempt_dir(self, attempt_id: UUID) -> Path:
+        return self.attempts_dir / str(attempt_id)
