@@ -192,10 +192,8 @@ class AttemptPhaseChanged(
 class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_finished"):
     """The one outcome of an attempt, after confirmed teardown.
 
-    `benchmark` is there if and only if it succeeded.
-
-    `windows` are the measured runs, in order; `engine_simulated` marks an engine that only imitates
-    a model.
+    `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
+    `engine_simulated` marks an engine that only imitates a model.
     """
 
     outcome: AttemptOutcome

@@ -206,11 +206,12 @@ def durables_of(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text())
     constants = {
         target.id: node.value
-        for node in tree.body
+        for node in ast.walk(tree)
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
     }
+    named: set[str] = set()
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call):
             continue
@@ -218,6 +219,10 @@ def durables_of(path: Path) -> Iterator[str]:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "consume_samples":
             given += call.args[:1]
         for value in given:
+            if isinstance(value, ast.Name):
+                if value.id in named:
+                    continue
+                named.add(value.id)
             known = constants.get(value.id) if isinstance(value, ast.Name) else value
             assert isinstance(known, ast.Constant), (
                 f"{path}:{call.lineno}: write the durable's name"

@@ -1,0 +1,2140 @@
+// Written by `python -m schemas.export schemas/exported`; not to be edited.
+// UUIDs and times (RFC 3339, UTC) are strings. What people send may leave out fields that have a
+// default (`field?`); what the platform sends has every field, null where nothing is known.
+
+/**
+ * The command is committed. `revision` is the aggregate's after it.
+ *
+ * Renewals also tell `lease_ttl_seconds`, counted from the moment the renewal was sent, and the
+ * grant's `epoch`.
+ */
+export interface Accepted {
+  type: "accepted";
+  command_id: string;
+  revision: number;
+  lease_ttl_seconds: number | null;
+  epoch: number | null;
+}
+
+/** The ledger, node by node. */
+export interface AllocationMap {
+  type: "scheduler.allocation_map_view";
+  nodes: NodeAllocation[];
+}
+
+/**
+ * The one outcome of an attempt, after confirmed teardown.
+ *
+ * `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
+ * `engine_simulated` marks an engine that only imitates a model.
+ */
+export interface AttemptFinished {
+  type: "executor.attempt_finished";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  attempt_id: string;
+  attempt_number: number;
+  task_id: string;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  reservation_id: string;
+  epoch: number;
+  outcome: AttemptOutcome;
+  namespace: string;
+  devices: DeviceGrant[];
+  engine: EngineSpec;
+  started_at: string;
+  finished_at: string;
+  failure: Failure | null;
+  benchmark: BenchmarkResult | null;
+  windows: Window[];
+  phases: PhaseTiming[];
+  engine_simulated: boolean;
+}
+
+/**
+ * How an attempt ended.
+ *
+ * `interrupted`: cut off by a crash or a lost lease; says nothing about the experiment.
+ */
+export type AttemptOutcome = "cancelled" | "failed" | "interrupted" | "succeeded";
+
+/** An attempt's way; only `measuring` counts for the experiment's window. */
+export type AttemptPhase =
+  | "draining"
+  | "loading"
+  | "measuring"
+  | "pulling"
+  | "starting"
+  | "tearing_down"
+  | "warming_up";
+
+/** The attempt entered a phase. */
+export interface AttemptPhaseChanged {
+  type: "executor.attempt_phase_changed";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  attempt_id: string;
+  attempt_number: number;
+  task_id: string;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  reservation_id: string;
+  epoch: number;
+  phase: AttemptPhase;
+}
+
+/** How far a running benchmark is. `fraction` runs from 0 to 1 over all levels. */
+export interface AttemptProgressed {
+  type: "executor.attempt_progressed";
+  observed_at: string;
+  experiment_id: string;
+  attempt_id: string;
+  task_id: string;
+  phase: AttemptPhase;
+  fraction: number;
+  message: string;
+  completed_requests: number;
+  failed_requests: number;
+}
+
+/** Journaled, lease confirmed, the engine is about to start. */
+export interface AttemptStarted {
+  type: "executor.attempt_started";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  attempt_id: string;
+  attempt_number: number;
+  task_id: string;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  reservation_id: string;
+  epoch: number;
+  devices: DeviceGrant[];
+}
+
+/** One attempt of an experiment; outcome null while it is under way. */
+export interface AttemptView {
+  type: "orchestrator.attempt";
+  attempt_id: string;
+  attempt_number: number;
+  reservation_id: string;
+  executor_id: string | null;
+  outcome: AttemptOutcome | null;
+  phase: string | null;
+  failure: Failure | null;
+  started_at: string | null;
+  finished_at: string | null;
+}
+
+/** Whether a request would be granted now, on what, and every reason if not. */
+export interface AvailabilityView {
+  type: "scheduler.availability_view";
+  available: boolean;
+  message: string;
+  devices: DeviceGrant[];
+  reasons: Reason[];
+}
+
+/** The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts. */
+export interface BenchmarkConfig {
+  task?: string;
+  model_name?: string | null;
+  model_tokenizer?: string | null;
+  traffic_scenarios?: string[];
+  num_concurrency?: number[];
+  max_time_per_iteration?: number;
+  max_requests_per_iteration?: number;
+  warmup_requests?: number;
+  additional_params?: Record<string, unknown>;
+  tool?: BenchmarkTool;
+}
+
+/**
+ * An experiment's aggregate over its levels, as the autotuner stores it.
+ *
+ * Means of level means, extremes of extremes; null where no level completed a request.
+ */
+export interface BenchmarkMetrics {
+  mean_e2e_latency: number | null;
+  min_e2e_latency: number | null;
+  max_e2e_latency: number | null;
+  p50_e2e_latency: number | null;
+  p90_e2e_latency: number | null;
+  p99_e2e_latency: number | null;
+  mean_ttft: number | null;
+  mean_tpot: number | null;
+  mean_output_throughput: number | null;
+  max_output_throughput: number | null;
+  mean_total_throughput: number | null;
+  max_total_throughput: number | null;
+  total_requests: number;
+  total_completed_requests: number;
+  total_error_requests: number;
+  success_rate: number;
+}
+
+/**
+ * What one benchmark measured.
+ *
+ * `tool` labels who generated the load; `simulated` that the engine was a simulation.
+ */
+export interface BenchmarkResult {
+  tool: BenchmarkTool;
+  tool_version: string;
+  simulated: boolean;
+  levels: LevelResult[];
+  metrics: BenchmarkMetrics;
+  elapsed_seconds: number;
+}
+
+/** One experiment's benchmark: every scenario is run at every concurrency level. */
+export interface BenchmarkSpec {
+  task?: string;
+  model_name?: string | null;
+  model_tokenizer?: string | null;
+  traffic_scenarios?: string[];
+  num_concurrency?: number[];
+  max_time_per_level_seconds?: number;
+  max_requests_per_level?: number;
+  warmup_requests?: number;
+  additional_params?: Record<string, unknown>;
+  tool?: BenchmarkTool;
+}
+
+/**
+ * Who generates the load.
+ *
+ * `auto` takes genai-bench where it is installed, else builtin; one task never mixes tools.
+ */
+export type BenchmarkTool = "auto" | "builtin" | "genai-bench";
+
+/**
+ * Stop an attempt.
+ *
+ * Accepted means it will not be started any more and a running one is being stopped.
+ *
+ * An attempt the executor has never seen is remembered as cancelled, so that a late start is
+ * refused.
+ */
+export interface CancelExperiment {
+  type: "executor.cancel_experiment";
+  command_id: string;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  experiment_id: string;
+  attempt_id: string;
+  reason?: string;
+}
+
+/**
+ * End a reservation in whatever state it is; devices already granted are freed once their node
+ * confirmed the stop.
+ */
+export interface CancelReservation {
+  type: "scheduler.cancel_reservation";
+  command_id: string;
+  reservation_id: string;
+  reason?: string;
+}
+
+/** Stop a task: what waits is withdrawn, what runs is stopped. */
+export interface CancelTask {
+  type: "orchestrator.cancel_task";
+  command_id: string;
+  task_id: string;
+  reason?: string;
+}
+
+/** The long form of a parameter's values. */
+export interface Choice {
+  type: "choice";
+  values: (string | number | boolean | null)[];
+}
+
+/** Grant nothing new on a device (null: on the whole node). */
+export interface Cordon {
+  type: "scheduler.cordon";
+  command_id: string;
+  /** A node's name made a subject token. */
+  node_id: string;
+  device_uuid?: string | null;
+  reason?: string;
+}
+
+/** An event that a user published through the API. */
+export interface CustomEvent {
+  type: "gateway.custom";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  name: string;
+  namespace: string;
+  data: Record<string, unknown>;
+}
+
+/** Where the inference servers of a task run. */
+export type DeploymentMode = "docker" | "ome" | "process";
+
+/**
+ * One device in the allocation map.
+ *
+ * `allocated` is the held share, 0 to 1; null readings are unknown.
+ */
+export interface DeviceAllocation {
+  /** A node's name made a subject token. */
+  node_id: string;
+  uuid: string;
+  index: number;
+  name: string;
+  state: DeviceState;
+  allocated: number;
+  health: HealthState;
+  simulated: boolean;
+  memory_total_mb: number | null;
+  reservation_id: string | null;
+  namespace: string | null;
+  holder: string | null;
+}
+
+/** Taken out of service. */
+export interface DeviceCordoned {
+  type: "scheduler.device_cordoned";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  device_uuid: string;
+  reservation_id: string | null;
+  reason: string;
+}
+
+/** What does not change while a device is in its node, and its present health. */
+export interface DeviceFacts {
+  uuid: string;
+  index: number;
+  name: string;
+  memory_total_mb: number | null;
+  pci_bus_id: string | null;
+  serial: string | null;
+  compute_capability: string | null;
+  numa_node: number | null;
+  mig_enabled: boolean | null;
+  parent_uuid: string | null;
+  simulated: boolean;
+  health: HealthState;
+  health_detail: string | null;
+}
+
+/** The stop was confirmed by the node, or by an administrator. */
+export interface DeviceFreed {
+  type: "scheduler.device_freed";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  device_uuid: string;
+  reservation_id: string | null;
+  reason: string;
+}
+
+/**
+ * A device handed to a reservation.
+ *
+ * `index` is the node's at the time of the grant; `uuid` is what counts.
+ */
+export interface DeviceGrant {
+  /** A node's name made a subject token. */
+  node_id: string;
+  uuid: string;
+  index: number;
+  name: string;
+  memory_total_mb?: number | null;
+  simulated?: boolean;
+  score?: number | null;
+}
+
+/** Its last holder's stop is not confirmed; not granted until then. */
+export interface DeviceQuarantined {
+  type: "scheduler.device_quarantined";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  device_uuid: string;
+  reservation_id: string | null;
+  reason: string;
+}
+
+/** One device's history; a bucket without a known reading is absent. */
+export interface DeviceSeries {
+  /** A node's name made a subject token. */
+  node_id: string;
+  device_uuid: string;
+  index: number;
+  points: SeriesPoint[];
+}
+
+/** A device in the ledger. */
+export type DeviceState = "cordoned" | "free" | "held" | "quarantined";
+
+/** Back in service. */
+export interface DeviceUncordoned {
+  type: "scheduler.device_uncordoned";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  device_uuid: string;
+  reservation_id: string | null;
+  reason: string;
+}
+
+/** Spread of one measure over a level's completed requests; `stddev` is the population's. */
+export interface Distribution {
+  min: number;
+  max: number;
+  mean: number;
+  stddev: number;
+  sum: number;
+  p25: number;
+  p50: number;
+  p75: number;
+  p90: number;
+  p95: number;
+  p99: number;
+}
+
+/** Cordon a node and end its reservations. */
+export interface Drain {
+  type: "scheduler.drain";
+  command_id: string;
+  /** A node's name made a subject token. */
+  node_id: string;
+  reason?: string;
+}
+
+/** The ledgers disagree. */
+export interface DriftDetected {
+  type: "scheduler.drift_detected";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  drift: DriftKind;
+  device_uuid: string | null;
+  reservation_id: string | null;
+  detail: string;
+}
+
+/** How reserved, running and physically used disagree. */
+export type DriftKind =
+  | "ghost_reservation"
+  | "orphan_workload"
+  | "squatter"
+  | "stale_agent"
+  | "underuse";
+
+/** They agree again. */
+export interface DriftResolved {
+  type: "scheduler.drift_resolved";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  drift: DriftKind;
+  device_uuid: string | null;
+  reservation_id: string | null;
+  detail: string;
+}
+
+/**
+ * What to serve.
+ *
+ * `parameters` are the engine's flags with one value each; `model` an id or a path.
+ */
+export interface EngineSpec {
+  runtime: Runtime;
+  engine: string;
+  model: string;
+  parameters?: Record<string, unknown>;
+  image_tag?: string | null;
+}
+
+/**
+ * Why something was refused.
+ *
+ * HTTP status and exit code follow from `HTTP_STATUS` and `EXIT_CODE`.
+ */
+export type ErrorCode =
+  | "bad_request"
+  | "command_id_reused"
+  | "conflict"
+  | "forbidden"
+  | "internal"
+  | "lease_lost"
+  | "name_taken"
+  | "not_found"
+  | "stale_epoch"
+  | "still_running"
+  | "timeout"
+  | "too_large"
+  | "unauthenticated"
+  | "unavailable"
+  | "unsatisfiable"
+  | "unsupported";
+
+/**
+ * How many GPUs would this task configuration need? Answered by `EstimateView`.
+ *
+ * `task_config` is the free form of the requirements: `model.id_or_path`, `parameters`,
+ * `parallel_config`.
+ */
+export interface EstimateRequirements {
+  type: "scheduler.estimate";
+  task_config: Record<string, unknown>;
+}
+
+/**
+ * `world_size = tp * pp * max(dp, dcp, cp)`, of the largest combination; memory per GPU by model
+ * name.
+ */
+export interface EstimateView {
+  type: "scheduler.estimate_view";
+  gpus: number;
+  min_memory_mb: number;
+  world_size: number;
+}
+
+/**
+ * What an executor offers: at its start and every 30 s.
+ *
+ * `largest_epoch` is the largest it has ever been given.
+ */
+export interface ExecutorReported {
+  type: "executor.executor_reported";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  boot_id: string;
+  runtimes: RuntimeOffer[];
+  benchmark_tools: string[];
+  largest_epoch: number;
+}
+
+/** Withdrawn or stopped on request. */
+export interface ExperimentCancelled {
+  type: "orchestrator.experiment_cancelled";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  task_id: string;
+  namespace: string;
+  ordinal: number;
+  reason: string;
+}
+
+/** Ended without a measurement. */
+export interface ExperimentFailed {
+  type: "orchestrator.experiment_failed";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  task_id: string;
+  namespace: string;
+  ordinal: number;
+  reason: string;
+  failure: Failure | null;
+}
+
+/** Experiments, newest task first, then by ordinal. */
+export interface ExperimentList {
+  type: "orchestrator.experiments";
+  experiments: ExperimentView[];
+}
+
+/** An attempt was interrupted and will be repeated. */
+export interface ExperimentRetrying {
+  type: "orchestrator.experiment_retrying";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  task_id: string;
+  namespace: string;
+  ordinal: number;
+  attempt_number: number;
+  reason: string;
+}
+
+/** The executor started the attempt. */
+export interface ExperimentRunning {
+  type: "orchestrator.experiment_running";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  task_id: string;
+  namespace: string;
+  ordinal: number;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  attempt_id: string;
+}
+
+/** GPUs granted, the executor is being told. */
+export interface ExperimentStarting {
+  type: "orchestrator.experiment_starting";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  task_id: string;
+  namespace: string;
+  ordinal: number;
+  reservation_id: string;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  devices: DeviceGrant[];
+}
+
+/** pending -> waiting -> starting -> running -> succeeded | failed | cancelled. */
+export type ExperimentState =
+  | "cancelled"
+  | "failed"
+  | "pending"
+  | "running"
+  | "starting"
+  | "succeeded"
+  | "waiting";
+
+/**
+ * Measured and scored; smaller scores are better for minimize_*, larger for maximize_*.
+ *
+ * null: nothing to score.
+ */
+export interface ExperimentSucceeded {
+  type: "orchestrator.experiment_succeeded";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  task_id: string;
+  namespace: string;
+  ordinal: number;
+  objective_score: number | null;
+  metrics: BenchmarkMetrics;
+}
+
+/** The measurements of a succeeded attempt are stored, joined to its GPU samples. */
+export interface ExperimentSummarized {
+  type: "results.experiment_summarized";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  attempt_id: string;
+  task_id: string;
+  version: number;
+  metrics: BenchmarkMetrics;
+  gpu_monitoring: GpuMonitoring;
+}
+
+/** An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`. */
+export interface ExperimentView {
+  type: "orchestrator.experiment";
+  experiment_id: string;
+  task_id: string;
+  namespace: string;
+  ordinal: number;
+  state: ExperimentState;
+  revision: number;
+  parameters: Record<string, unknown>;
+  engine: EngineSpec;
+  request: GpuRequest;
+  created_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+  reservation_id: string | null;
+  executor_id: string | null;
+  objective_score: number | null;
+  metrics: BenchmarkMetrics | null;
+  gpu_info: GpuInfo | null;
+  gpu_monitoring: GpuMonitoring | null;
+  attempts: AttemptView[];
+  interrupted_attempts: number;
+  failure: Failure | null;
+  waiting_reasons: Reason[];
+  reason: string;
+}
+
+/** Asked for GPUs under this reservation. */
+export interface ExperimentWaiting {
+  type: "orchestrator.experiment_waiting";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  task_id: string;
+  namespace: string;
+  ordinal: number;
+  reservation_id: string;
+  attempt_number: number;
+}
+
+/** Why does it wait? Answered by `Explanation`. */
+export interface ExplainReservation {
+  type: "scheduler.explain";
+  reservation_id: string;
+}
+
+/** Every reason that blocks a request; empty if and only if it is granted or active. */
+export interface Explanation {
+  type: "scheduler.explanation";
+  reservation_id: string;
+  state: ReservationState;
+  queue_position: number | null;
+  queue_length: number;
+  reasons: Reason[];
+  summary: string;
+}
+
+/** A kind for programs, a sentence for people, and the engine's last log lines. */
+export interface Failure {
+  kind: FailureKind;
+  message: string;
+  exit_code: number | null;
+  log_tail: string[];
+}
+
+/** Why an attempt did not succeed. */
+export type FailureKind =
+  | "bad_parameter"
+  | "benchmark_failed"
+  | "cancelled"
+  | "engine_exited"
+  | "engine_missing"
+  | "executor_restarted"
+  | "internal"
+  | "lease_lost"
+  | "out_of_memory"
+  | "readiness_timeout"
+  | "timeout";
+
+/**
+ * Stop whatever runs under a reservation.
+ *
+ * Accepted means nothing labelled with it runs, and nothing will start.
+ *
+ * Refused with `still_running` while the stop is under way.
+ */
+export interface FenceReservation {
+  type: "executor.fence_reservation";
+  command_id: string;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  reservation_id: string;
+  epoch: number;
+}
+
+/** What is held on each device? Answered by `AllocationMap`. null: every node. */
+export interface GetAllocationMap {
+  type: "scheduler.allocation_map";
+  node_id?: string | null;
+}
+
+/** Could this request be granted now? Answered by `AvailabilityView`; reserves nothing. */
+export interface GetAvailability {
+  type: "scheduler.availability";
+  request?: GpuRequest;
+}
+
+/** Answered by `ExperimentView`. */
+export interface GetExperiment {
+  type: "orchestrator.get_experiment";
+  experiment_id: string;
+}
+
+/** Usage per namespace. Answered by `ReportView`. */
+export interface GetReport {
+  type: "results.report";
+  start_at: string;
+  end_at: string;
+}
+
+/** Answered by `ReservationView`. */
+export interface GetReservation {
+  type: "scheduler.get_reservation";
+  reservation_id: string;
+}
+
+/** History of a metric in at most `points` buckets per device. Answered by `SeriesView`. */
+export interface GetSeries {
+  type: "results.series";
+  metric: SeriesMetric;
+  start_at: string;
+  end_at: string;
+  node_id?: string | null;
+  device_uuid?: string | null;
+  experiment_id?: string | null;
+  points?: number;
+}
+
+/**
+ * Asks a node for a reading; answered by `GpuSampled`.
+ *
+ * `use_cache` accepts a reading up to 5 s old. `released_reservation_id`: the reading must not
+ * include load of this reservation any more; a source that models load from grants drops it first,
+ * a real source just reads.
+ */
+export interface GetSnapshot {
+  type: "telemetry.snapshot";
+  /** A node's name made a subject token. */
+  node_id: string;
+  use_cache?: boolean;
+  released_reservation_id?: string | null;
+}
+
+/**
+ * An experiment's measurements.
+ *
+ * Answered by `SummaryView`, refused with `not_found` until there are some.
+ */
+export interface GetSummary {
+  type: "results.get_summary";
+  experiment_id: string;
+}
+
+/** Answered by `TaskView`. */
+export interface GetTask {
+  type: "orchestrator.get_task";
+  task_id: string;
+}
+
+/** The GPUs of an experiment's last attempt. */
+export interface GpuInfo {
+  type: "orchestrator.gpu_info";
+  model: string;
+  count: number;
+  device_ids: string[];
+  indices: number[];
+  allocation_method: string;
+  simulated: boolean;
+  details: GpuInfoDetail[];
+}
+
+/** One granted device, with the score it was chosen by. */
+export interface GpuInfoDetail {
+  type: "orchestrator.gpu_info_detail";
+  index: number;
+  name: string;
+  uuid: string;
+  /** A node's name made a subject token. */
+  node_id: string;
+  memory_total_mb: number | null;
+  availability_score: number | null;
+}
+
+/** GPUs by node and index. */
+export interface GpuList {
+  type: "gateway.gpus";
+  gpus: GpuView[];
+}
+
+/** A node's reading, as `/ws/metrics` sends it: a slow client gets only the newest. */
+export interface GpuMetrics {
+  type: "gateway.gpu_metrics";
+  /** A node's name made a subject token. */
+  node_id: string;
+  sequence: number;
+  observed_at: string;
+  simulated: boolean;
+  gpus: GpuView[];
+}
+
+/**
+ * An experiment's GPUs over its measured runs.
+ *
+ * `sample_count` counts ticks; keys of `gpu_stats` are the device index, `node/index` when several
+ * nodes took part. `coverage_percent` is how much of the window has samples; `energy_wh` null if no
+ * device reported power.
+ */
+export interface GpuMonitoring {
+  monitoring_duration_seconds: number;
+  sample_count: number;
+  gpu_stats: Record<string, GpuStats>;
+  coverage_percent: number;
+  energy_wh: number | null;
+  phase: string;
+  simulated: boolean;
+}
+
+/**
+ * What the task file may say about its GPUs; what it does not say is estimated from model and
+ * parameters.
+ */
+export interface GpuPreferences {
+  count?: number | null;
+  min_memory_mb?: number | null;
+  models?: string[];
+  nodes?: string[];
+  priority?: number;
+}
+
+/**
+ * A process with memory on a GPU.
+ *
+ * `reservation_id` comes from `GPUSTEWARD_RESERVATION` in its environment, else from its
+ * container's label.
+ */
+export type GpuProcess = [
+  pid: number,
+  name: string | null,
+  memory_used_mb: number | null,
+  container_id: string | null,
+  reservation_id: string | null,
+];
+
+/** A process with memory on a GPU. */
+export interface GpuProcessView {
+  pid: number;
+  name: string | null;
+  memory_used_mb: number | null;
+  container_id: string | null;
+  reservation_id: string | null;
+}
+
+/** One GPU at one tick. Fields are only ever appended: the wire form is positional. */
+export type GpuReading = [
+  uuid: string,
+  index: number,
+  utilization_percent: number | null,
+  memory_total_mb: number | null,
+  memory_used_mb: number | null,
+  memory_free_mb: number | null,
+  temperature_c: number | null,
+  power_draw_w: number | null,
+  power_limit_w: number | null,
+  energy_mj: number | null,
+  sm_clock_mhz: number | null,
+  memory_clock_mhz: number | null,
+  throttle_reasons: string[] | null,
+  ecc_corrected: number | null,
+  ecc_uncorrected: number | null,
+  processes: GpuProcess[] | null,
+  name: string | null,
+];
+
+/**
+ * Whole GPUs of one node, exclusively.
+ *
+ * Empty selectors match everything. `min_memory_mb` null asks for at least half of the device's
+ * memory to be free. `lease_ttl_seconds` is how long a grant lives without renewal;
+ * `wait_timeout_seconds` how long the request may queue.
+ */
+export interface GpuRequest {
+  gpus?: number;
+  min_memory_mb?: number | null;
+  max_utilization_percent?: number;
+  node_ids?: string[];
+  device_uuids?: string[];
+  gpu_models?: string[];
+  balanced_memory?: boolean;
+  placement?: Placement;
+  priority?: number;
+  wait_timeout_seconds?: number;
+  lease_ttl_seconds?: number;
+  expected_duration_seconds?: number | null;
+  preemptible?: boolean;
+}
+
+/**
+ * All GPUs of a node at one tick, ordered by index. Identity: node, boot id, sequence.
+ *
+ * `sequence` grows by one per tick within a boot of the agent, so a gap is countable. `observed_at`
+ * is the node's clock.
+ */
+export type GpuSampled = [
+  tag: "telemetry.gpu_sampled",
+  node_id: string,
+  boot_id: string,
+  sequence: number,
+  observed_at: string,
+  interval_seconds: number,
+  source: Source,
+  gpus: GpuReading[],
+];
+
+/** One GPU over an experiment's window. */
+export interface GpuStats {
+  name: string;
+  uuid: string;
+  utilization: SampledSpread;
+  memory_used_mb: Spread;
+  memory_usage_percent: Spread;
+  temperature_c: Spread;
+  power_draw_w: Spread;
+}
+
+/**
+ * A GPU: its last reading joined to the scheduler's ledger.
+ *
+ * null is unknown, never 0. `state` and what follows it are null while the scheduler does not know
+ * the device. `availability_score` is 0.6 x free memory share + 0.4 x idle share, null if one of
+ * them is unknown.
+ */
+export interface GpuView {
+  type: "gateway.gpu";
+  /** A node's name made a subject token. */
+  node_id: string;
+  uuid: string;
+  index: number;
+  name: string;
+  source: Source;
+  simulated: boolean;
+  health: HealthState;
+  observed_at: string | null;
+  age_seconds: number | null;
+  fresh: boolean;
+  stale: boolean;
+  utilization_percent: number | null;
+  memory_total_mb: number | null;
+  memory_used_mb: number | null;
+  memory_free_mb: number | null;
+  temperature_c: number | null;
+  power_draw_w: number | null;
+  power_limit_w: number | null;
+  availability_score: number | null;
+  processes: GpuProcessView[] | null;
+  state: DeviceState | null;
+  reservation_id: string | null;
+  namespace: string | null;
+  holder: string | null;
+}
+
+/** A change of health. `device_uuid` null means the whole agent. */
+export interface HealthChanged {
+  type: "telemetry.health_changed";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  boot_id: string;
+  change: HealthKind;
+  device_uuid: string | null;
+  detail: string;
+  xid: number | null;
+}
+
+/** What happened to a device or to the agent. */
+export type HealthKind =
+  | "agent_started"
+  | "agent_stopped"
+  | "ecc_uncorrected"
+  | "gpu_lost"
+  | "gpu_recovered"
+  | "probe_hung"
+  | "probe_recovered"
+  | "source_failed"
+  | "source_recovered"
+  | "xid";
+
+/** A device's health as its agent sees it; only `ok` devices are granted. */
+export type HealthState = "failing" | "hung" | "lost" | "ok";
+
+/** The node around the GPUs. */
+export interface HostFacts {
+  hostname: string;
+  cpu_count: number | null;
+  memory_total_mb: number | null;
+  driver_version: string | null;
+  cuda_driver_version: string | null;
+  operating_system: string | null;
+}
+
+/**
+ * The full inventory and health of a node: at the agent's start, at every change, and every 30 s.
+ *
+ * `revision` grows within one boot id; another boot id replaces what came before.
+ */
+export interface InventoryReported {
+  type: "telemetry.inventory_reported";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  boot_id: string;
+  source: Source;
+  interval_seconds: number;
+  host: HostFacts;
+  devices: DeviceFacts[];
+  labels: Record<string, string>;
+}
+
+/** Bounds on end-to-end latency. */
+export interface LatencySlo {
+  p50?: SloBound | null;
+  p90?: SloBound | null;
+  p95?: SloBound | null;
+  p99?: SloBound | null;
+}
+
+/**
+ * One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
+ *
+ * A level without a completed request is kept, with empty stats. The window is the measured run,
+ * warm-up excluded.
+ */
+export interface LevelResult {
+  scenario: string;
+  num_concurrency: number;
+  started_at: string;
+  finished_at: string;
+  run_duration: number;
+  num_requests: number;
+  num_completed_requests: number;
+  num_error_requests: number;
+  error_rate: number;
+  error_codes_frequency: Record<string, number>;
+  requests_per_second: number;
+  mean_output_throughput_tokens_per_s: number;
+  mean_input_throughput_tokens_per_s: number;
+  mean_total_tokens_throughput_tokens_per_s: number;
+  tokens_estimated: boolean;
+  stats: LevelStats;
+}
+
+/**
+ * Distributions of a level.
+ *
+ * null where no request gave the measure (tpot needs two output tokens).
+ */
+export interface LevelStats {
+  ttft: Distribution | null;
+  tpot: Distribution | null;
+  e2e_latency: Distribution | null;
+  output_latency: Distribution | null;
+  output_inference_speed: Distribution | null;
+  num_input_tokens: Distribution | null;
+  num_output_tokens: Distribution | null;
+  total_tokens: Distribution | null;
+  input_throughput: Distribution | null;
+  output_throughput: Distribution | null;
+}
+
+/** Answered by `ExperimentList`, newest task first, then by ordinal. */
+export interface ListExperiments {
+  type: "orchestrator.list_experiments";
+  task_id?: string | null;
+  states?: ExperimentState[];
+  limit?: number;
+}
+
+/** Answered by `ReservationList`, newest first. Empty `states` means all. */
+export interface ListReservations {
+  type: "scheduler.list_reservations";
+  states?: ReservationState[];
+  namespace?: string | null;
+  node_id?: string | null;
+  limit?: number;
+}
+
+/** What runs on this executor? Answered by `RunningAttempts`. */
+export interface ListRunning {
+  type: "executor.list_running";
+  /** A node's name made a subject token. */
+  executor_id: string;
+}
+
+/** Answered by `TaskList`, newest first. */
+export interface ListTasks {
+  type: "orchestrator.list_tasks";
+  namespace?: string | null;
+  states?: TaskState[];
+  limit?: number;
+}
+
+/** The model to serve: a hub id, a name below the executor's model roots, or a path. */
+export interface ModelSpec {
+  id_or_path: string;
+  namespace?: string | null;
+}
+
+/** A node with its devices; `fresh` tells whether its readings are recent enough to grant on. */
+export interface NodeAllocation {
+  /** A node's name made a subject token. */
+  node_id: string;
+  source: Source;
+  fresh: boolean;
+  devices: DeviceAllocation[];
+}
+
+/** Nodes by id. */
+export interface NodeList {
+  type: "gateway.nodes";
+  nodes: NodeView[];
+}
+
+/** The chosen node; null leaves the choice to Kubernetes. */
+export interface NodeSelection {
+  type: "scheduler.node_selection";
+  node_id: string | null;
+  message: string;
+}
+
+/** A node as its agents report it. `runtimes` is empty while no executor runs there. */
+export interface NodeView {
+  type: "gateway.node";
+  /** A node's name made a subject token. */
+  node_id: string;
+  source: Source;
+  simulated: boolean;
+  fresh: boolean;
+  gpus_total: number;
+  gpus_free: number;
+  last_seen_at: string | null;
+  host: HostFacts | null;
+  labels: Record<string, string>;
+  runtimes: RuntimeOffer[];
+}
+
+/** What the best experiment is best at. */
+export type Objective =
+  | "maximize_throughput"
+  | "minimize_latency"
+  | "minimize_tpot"
+  | "minimize_ttft";
+
+/**
+ * The search. `max_parallel` bounds the reservation requests a task has outstanding at once.
+ *
+ * `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs
+ * only while the task holds no GPU. `max_attempts` counts interrupted ones.
+ */
+export interface OptimizationSpec {
+  strategy?: Strategy;
+  objective?: Objective;
+  max_iterations?: number | null;
+  timeout_per_iteration?: number;
+  max_parallel?: number;
+  wait_timeout_seconds?: number;
+  max_attempts?: number;
+}
+
+/** Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp). */
+export interface ParallelConfig {
+  preset?: string | null;
+  presets?: string[];
+  tp?: number | number[];
+  pp?: number | number[];
+  dp?: number | number[];
+  cp?: number | number[];
+  dcp?: number | number[];
+  ep?: number | number[];
+  moe_tp?: number | number[];
+  moe_ep?: number | number[];
+}
+
+/** Start no further experiment; what runs goes on. */
+export interface PauseTask {
+  type: "orchestrator.pause_task";
+  command_id: string;
+  task_id: string;
+}
+
+/** One phase of an attempt. */
+export interface PhaseTiming {
+  phase: AttemptPhase;
+  started_at: string;
+  duration_seconds: number;
+}
+
+/** `pack` fills the fullest node that fits, `spread` takes the emptiest. */
+export type Placement = "pack" | "spread";
+
+/** One configuration of the grid with the GPUs it would ask for. */
+export interface PlannedExperiment {
+  type: "orchestrator.planned_experiment";
+  ordinal: number;
+  parameters: Record<string, unknown>;
+  engine: EngineSpec;
+  request: GpuRequest;
+}
+
+/** A ClusterBaseModel or ClusterServingRuntime to create, from a preset or spelled out. */
+export interface PresetConfig {
+  preset?: string | null;
+  name?: string | null;
+  config_overrides?: Record<string, unknown>;
+}
+
+/** An error as RFC 9457 tells it, with our closed `code` and the offending field's `path`. */
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  code: string;
+  path?: string | null;
+  instance?: string | null;
+  details?: Record<string, unknown>;
+}
+
+/**
+ * Quantization to search: presets by name, or data types of the parts; one value or a list each.
+ */
+export interface QuantConfig {
+  preset?: string | null;
+  presets?: string[];
+  gemm_dtype?: string | string[] | null;
+  kvcache_dtype?: string | string[] | null;
+  attention_dtype?: string | string[] | null;
+  moe_dtype?: string | string[] | null;
+}
+
+/** One cause of waiting: a code for programs, a sentence for people, and where. */
+export interface Reason {
+  code: ReasonCode;
+  message: string;
+  node_id: string | null;
+  device_uuid: string | null;
+}
+
+/** Why a device, a node or the whole fleet does not serve a request now. */
+export type ReasonCode =
+  | "awaiting_snapshot"
+  | "behind_in_queue"
+  | "cordoned"
+  | "ended"
+  | "exceeds_largest_node"
+  | "held"
+  | "insufficient_free_memory"
+  | "insufficient_total_memory"
+  | "memory_unbalanced"
+  | "memory_unknown"
+  | "model_mismatch"
+  | "no_gpus"
+  | "no_reading"
+  | "node_mismatch"
+  | "quarantined"
+  | "stale_reading"
+  | "too_few_devices"
+  | "unhealthy"
+  | "utilization_above_limit"
+  | "utilization_unknown"
+  | "uuid_mismatch";
+
+/**
+ * Nothing was changed.
+ *
+ * `path` names the offending field as `$.a.b[0]`; null when no single field is at fault.
+ */
+export interface Refused {
+  type: "refused";
+  code: ErrorCode;
+  message: string;
+  command_id: string | null;
+  path: string | null;
+  details: Record<string, unknown>;
+}
+
+/**
+ * Give the devices back.
+ *
+ * `stopped`: nothing of it runs any more; False sends the devices into quarantine first.
+ */
+export interface ReleaseReservation {
+  type: "scheduler.release_reservation";
+  command_id: string;
+  reservation_id: string;
+  epoch: number;
+  stopped?: boolean;
+  reason?: string;
+}
+
+/**
+ * Keep a lease. `activate`: the holder is about to start; granted becomes active.
+ *
+ * Refused with `lease_lost` or `stale_epoch`, after which the holder stops.
+ */
+export interface RenewReservation {
+  type: "scheduler.renew_reservation";
+  command_id: string;
+  reservation_id: string;
+  epoch: number;
+  activate?: boolean;
+}
+
+/** Usage per namespace, largest first. */
+export interface ReportView {
+  type: "results.report_view";
+  rows: UsageRow[];
+}
+
+/**
+ * Ask for GPUs. Accepted means stored; the grant, rejection or time-out follows as an event.
+ *
+ * The requester chooses `reservation_id`. `holder` says for what, for people (`experiment/<id>`,
+ * `exec/<user>`).
+ */
+export interface RequestReservation {
+  type: "scheduler.request_reservation";
+  command_id: string;
+  reservation_id: string;
+  namespace?: string;
+  holder?: string;
+  request?: GpuRequest;
+}
+
+/** The holder confirmed that it starts. */
+export interface ReservationActivated {
+  type: "scheduler.reservation_activated";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+}
+
+/** Ended on request. */
+export interface ReservationCancelled {
+  type: "scheduler.reservation_cancelled";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number | null;
+  node_id: string | null;
+  devices: DeviceGrant[];
+  reason: string;
+}
+
+/** The lease ran out; the devices are quarantined until the node confirms the stop. */
+export interface ReservationExpired {
+  type: "scheduler.reservation_expired";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number | null;
+  node_id: string | null;
+  devices: DeviceGrant[];
+  reason: string;
+}
+
+/** Devices are held for this reservation under `epoch` until the lease ends without renewal. */
+export interface ReservationGranted {
+  type: "scheduler.reservation_granted";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  devices: DeviceGrant[];
+  lease_ttl_seconds: number;
+  waited_seconds: number;
+}
+
+/** Reservations, newest first. */
+export interface ReservationList {
+  type: "scheduler.reservations";
+  reservations: ReservationView[];
+}
+
+/** A device or its node failed. */
+export interface ReservationLost {
+  type: "scheduler.reservation_lost";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number | null;
+  node_id: string | null;
+  devices: DeviceGrant[];
+  reason: string;
+}
+
+/** Ended for another request. */
+export interface ReservationPreempted {
+  type: "scheduler.reservation_preempted";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number | null;
+  node_id: string | null;
+  devices: DeviceGrant[];
+  reason: string;
+}
+
+/** Another request will take these devices; the holder has `grace_seconds` to stop. */
+export interface ReservationPreempting {
+  type: "scheduler.reservation_preempting";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number;
+  /** A node's name made a subject token. */
+  node_id: string;
+  grace_seconds: number;
+}
+
+/** Stored and waiting. `position` counts from 1 at that moment. */
+export interface ReservationQueued {
+  type: "scheduler.reservation_queued";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  request: GpuRequest;
+  position: number;
+  wait_deadline_at: string;
+}
+
+/** Can never fit on this fleet. */
+export interface ReservationRejected {
+  type: "scheduler.reservation_rejected";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number | null;
+  node_id: string | null;
+  devices: DeviceGrant[];
+  reason: string;
+  reasons: Reason[];
+}
+
+/** Given back, stop confirmed. */
+export interface ReservationReleased {
+  type: "scheduler.reservation_released";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number | null;
+  node_id: string | null;
+  devices: DeviceGrant[];
+  reason: string;
+}
+
+/** queued -> granted -> active -> releasing -> released, or one of the other ends. */
+export type ReservationState =
+  | "active"
+  | "cancelled"
+  | "expired"
+  | "granted"
+  | "lost"
+  | "preempted"
+  | "queued"
+  | "rejected"
+  | "released"
+  | "releasing"
+  | "timed_out";
+
+/** Queued longer than its wait timeout; `reasons` are those of the last look. */
+export interface ReservationTimedOut {
+  type: "scheduler.reservation_timed_out";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  epoch: number | null;
+  node_id: string | null;
+  devices: DeviceGrant[];
+  reason: string;
+  reasons: Reason[];
+}
+
+/** A reservation as the ledger has it. `queue_position` counts from 1 while queued. */
+export interface ReservationView {
+  type: "scheduler.reservation";
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  state: ReservationState;
+  request: GpuRequest;
+  revision: number;
+  requested_at: string;
+  wait_deadline_at: string | null;
+  queue_position: number | null;
+  granted_at: string | null;
+  ended_at: string | null;
+  epoch: number | null;
+  node_id: string | null;
+  devices: DeviceGrant[];
+  lease_expires_at: string | null;
+  quarantined: boolean;
+  reasons: Reason[];
+  reason: string;
+}
+
+/** Go on with a paused task. */
+export interface ResumeTask {
+  type: "orchestrator.resume_task";
+  command_id: string;
+  task_id: string;
+}
+
+/** An attempt the executor has accepted and not finished. */
+export interface RunningAttempt {
+  experiment_id: string;
+  attempt_id: string;
+  attempt_number: number;
+  reservation_id: string;
+  epoch: number;
+  phase: AttemptPhase;
+  pids: number[];
+}
+
+/** Everything under way. */
+export interface RunningAttempts {
+  type: "executor.running_attempts";
+  /** A node's name made a subject token. */
+  executor_id: string;
+  boot_id: string;
+  attempts: RunningAttempt[];
+}
+
+/** Where the inference server runs. */
+export type Runtime = "docker" | "ome" | "process";
+
+/** A runtime of an executor, the engines it can start, and for the others what is missing. */
+export interface RuntimeOffer {
+  runtime: Runtime;
+  engines: string[];
+  missing: Record<string, string>;
+}
+
+/** A spread with the number of readings that were not unknown. */
+export interface SampledSpread {
+  min: number | null;
+  max: number | null;
+  mean: number | null;
+  samples: number;
+}
+
+/** The best node for an InferenceService. Answered by `NodeSelection`. */
+export interface SelectNode {
+  type: "scheduler.select_node";
+  required_gpus?: number;
+  utilization_threshold?: number;
+  memory_threshold?: number;
+}
+
+/** What a history query can show. */
+export type SeriesMetric =
+  | "memory_used_mb"
+  | "power_draw_w"
+  | "temperature_c"
+  | "utilization_percent";
+
+/** One bucket: its start, and min, max, mean of the known readings. */
+export type SeriesPoint = [
+  at: string,
+  min: number,
+  max: number,
+  mean: number,
+];
+
+/** History per device. */
+export interface SeriesView {
+  type: "results.series_view";
+  metric: SeriesMetric;
+  bucket_seconds: number;
+  devices: DeviceSeries[];
+}
+
+/** Sample faster for a while. */
+export interface SetBurst {
+  type: "telemetry.burst";
+  command_id: string;
+  /** A node's name made a subject token. */
+  node_id: string;
+  interval_seconds: number;
+  duration_seconds: number;
+  experiment_id?: string | null;
+}
+
+/** Cap a device's power; null restores the default. */
+export interface SetPowerLimit {
+  type: "telemetry.set_power_limit";
+  command_id: string;
+  /** A node's name made a subject token. */
+  node_id: string;
+  device_uuid: string;
+  power_limit_w: number | null;
+  reservation_id?: string | null;
+}
+
+/**
+ * A bound in seconds.
+ *
+ * `fail_ratio`: with `hard_fail`, how far above it an experiment fails (0.2 = 20 %).
+ */
+export interface SloBound {
+  threshold: number;
+  weight?: number;
+  hard_fail?: boolean;
+  fail_ratio?: number | null;
+}
+
+/** Service level objectives; `steepness` shapes the penalty above a bound. */
+export interface SloSpec {
+  latency?: LatencySlo | null;
+  ttft?: SloBound | null;
+  tpot?: SloBound | null;
+  steepness?: number;
+}
+
+/**
+ * Where readings come from.
+ *
+ * `none`: the host has no GPU that could be read; the agent reports no devices.
+ */
+export type Source = "amd" | "dcgm" | "none" | "nvidia-smi" | "nvml" | "simulated";
+
+/** Smallest, largest and mean of the known readings; all null when every reading was unknown. */
+export interface Spread {
+  min: number | null;
+  max: number | null;
+  mean: number | null;
+}
+
+/**
+ * Run one attempt on granted devices.
+ *
+ * Accepted means journaled: the lease is the executor's from then on.
+ */
+export interface StartExperiment {
+  type: "executor.start_experiment";
+  command_id: string;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  experiment_id: string;
+  attempt_id: string;
+  attempt_number: number;
+  task_id: string;
+  namespace: string;
+  reservation_id: string;
+  epoch: number;
+  lease_ttl_seconds: number;
+  devices: DeviceGrant[];
+  engine: EngineSpec;
+  benchmark: BenchmarkSpec;
+  timeout_seconds: number;
+}
+
+/** A volume claim that holds the model (Kubernetes). */
+export interface StorageSpec {
+  type: "hf" | "hostpath" | "pvc";
+  pvc_name?: string | null;
+  pvc_subpath?: string | null;
+  mount_path?: string | null;
+}
+
+/** An event in the gateway's log. `cursor` only grows; a client resumes after the last seen. */
+export interface StoredEvent {
+  cursor: number;
+  subject: string;
+  type: string;
+  message_id: string;
+  occurred_at: string;
+  event: Record<string, unknown>;
+}
+
+/** How the next configuration is chosen. */
+export type Strategy = "bayesian" | "grid_search" | "random";
+
+/** Store a task and its experiments and run them. The sender chooses `task_id`. */
+export interface SubmitTask {
+  type: "orchestrator.submit_task";
+  command_id: string;
+  task_id: string;
+  namespace?: string;
+  task: TaskFile;
+}
+
+/** The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data. */
+export interface SummaryView {
+  type: "results.summary";
+  experiment_id: string;
+  attempt_id: string;
+  task_id: string;
+  version: number;
+  metrics: BenchmarkMetrics;
+  gpu_monitoring: GpuMonitoring;
+  benchmark: Record<string, unknown>;
+}
+
+/** Stored with `experiments` experiments; `cut` were left out by `max_iterations`. */
+export interface TaskAccepted {
+  type: "orchestrator.task_accepted";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  task_id: string;
+  namespace: string;
+  task_name: string;
+  experiments: number;
+  cut: number;
+}
+
+/** Stopped on request; nothing of it runs any more. */
+export interface TaskCancelled {
+  type: "orchestrator.task_cancelled";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  task_id: string;
+  namespace: string;
+  task_name: string;
+  reason: string;
+}
+
+/** Every experiment ended and at least one succeeded. */
+export interface TaskCompleted {
+  type: "orchestrator.task_completed";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  task_id: string;
+  namespace: string;
+  task_name: string;
+  best_experiment_id: string | null;
+  succeeded: number;
+  failed: number;
+}
+
+/** Every experiment ended and none succeeded. */
+export interface TaskFailed {
+  type: "orchestrator.task_failed";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  task_id: string;
+  namespace: string;
+  task_name: string;
+  reason: string;
+}
+
+/**
+ * One tuning task as people write it.
+ *
+ * `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
+ * there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
+ * `docker`.
+ */
+export interface TaskFile {
+  task_name: string;
+  description?: string;
+  deployment_mode?: DeploymentMode | null;
+  model: ModelSpec;
+  base_runtime: string;
+  runtime_image_tag?: string | null;
+  storage?: StorageSpec | null;
+  clusterbasemodel_config?: PresetConfig | null;
+  clusterservingruntime_config?: PresetConfig | null;
+  parameters?: Record<string, (string | number | boolean | null)[] | Choice>;
+  parallel_config?: ParallelConfig | null;
+  quant_config?: QuantConfig | null;
+  slo?: SloSpec | null;
+  gpus?: GpuPreferences | null;
+  optimization?: OptimizationSpec;
+  benchmark?: BenchmarkConfig;
+}
+
+/** Tasks, newest first. */
+export interface TaskList {
+  type: "orchestrator.tasks";
+  tasks: TaskView[];
+}
+
+/** No further experiment starts. */
+export interface TaskPaused {
+  type: "orchestrator.task_paused";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  task_id: string;
+  namespace: string;
+  task_name: string;
+}
+
+/** A task's expansion. `missing` is what this installation lacks to run it; empty if nothing. */
+export interface TaskPlan {
+  type: "orchestrator.task_plan";
+  mode: DeploymentMode;
+  strategy: Strategy;
+  objective: Objective;
+  total: number;
+  cut: number;
+  experiments: PlannedExperiment[];
+  missing: string[];
+  notes: string[];
+}
+
+/** Experiments start again. */
+export interface TaskResumed {
+  type: "orchestrator.task_resumed";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  task_id: string;
+  namespace: string;
+  task_name: string;
+}
+
+/** The first experiment asked for GPUs. */
+export interface TaskStarted {
+  type: "orchestrator.task_started";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  task_id: string;
+  namespace: string;
+  task_name: string;
+}
+
+/** accepted -> running <-> paused -> completed (at least one success) | failed | cancelled. */
+export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "paused" | "running";
+
+/** A task as the orchestrator has it. `notes` say what was cut or assumed. */
+export interface TaskView {
+  type: "orchestrator.task";
+  task_id: string;
+  namespace: string;
+  task_name: string;
+  description: string;
+  state: TaskState;
+  mode: DeploymentMode;
+  objective: Objective;
+  revision: number;
+  created_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+  cancel_requested: boolean;
+  experiments_total: number;
+  experiments_by_state: Record<string, number>;
+  best_experiment_id: string | null;
+  reason: string;
+  notes: string[];
+  task: TaskFile | null;
+}
+
+/**
+ * Take a device (null: the whole node) back into service.
+ *
+ * `confirm_stopped` also frees quarantined holdings.
+ */
+export interface Uncordon {
+  type: "scheduler.uncordon";
+  command_id: string;
+  /** A node's name made a subject token. */
+  node_id: string;
+  device_uuid?: string | null;
+  confirm_stopped?: boolean;
+  reason?: string;
+}
+
+/** What one namespace's experiments used. */
+export interface UsageRow {
+  namespace: string;
+  experiments: number;
+  gpu_hours: number;
+  energy_wh: number | null;
+}
+
+/** What would this task become here? Answered by `TaskPlan`; stores nothing. */
+export interface ValidateTask {
+  type: "orchestrator.validate_task";
+  task: TaskFile;
+}
+
+/** A measured run, by the executing node's clock. */
+export interface Window {
+  started_at: string;
+  finished_at: string;
+}
+
+export type AnyCommand =
+  | SetBurst
+  | SetPowerLimit
+  | CancelReservation
+  | Cordon
+  | Drain
+  | ReleaseReservation
+  | RenewReservation
+  | RequestReservation
+  | Uncordon
+  | CancelTask
+  | PauseTask
+  | ResumeTask
+  | SubmitTask
+  | CancelExperiment
+  | FenceReservation
+  | StartExperiment;
+
+export type AnyEvent =
+  | HealthChanged
+  | InventoryReported
+  | DeviceCordoned
+  | DeviceFreed
+  | DeviceQuarantined
+  | DeviceUncordoned
+  | DriftDetected
+  | DriftResolved
+  | ReservationActivated
+  | ReservationCancelled
+  | ReservationExpired
+  | ReservationGranted
+  | ReservationLost
+  | ReservationPreempted
+  | ReservationPreempting
+  | ReservationQueued
+  | ReservationRejected
+  | ReservationReleased
+  | ReservationTimedOut
+  | ExperimentCancelled
+  | ExperimentFailed
+  | ExperimentRetrying
+  | ExperimentRunning
+  | ExperimentStarting
+  | ExperimentSucceeded
+  | ExperimentWaiting
+  | TaskAccepted
+  | TaskCancelled
+  | TaskCompleted
+  | TaskFailed
+  | TaskPaused
+  | TaskResumed
+  | TaskStarted
+  | AttemptFinished
+  | AttemptPhaseChanged
+  | AttemptStarted
+  | ExecutorReported
+  | ExperimentSummarized
+  | CustomEvent;
+
+export type AnyLive = AttemptProgressed;
+
+export type MessageType =
+  | "telemetry.snapshot"
+  | "telemetry.gpu_sampled"
+  | "telemetry.health_changed"
+  | "telemetry.inventory_reported"
+  | "telemetry.burst"
+  | "telemetry.set_power_limit"
+  | "scheduler.cancel_reservation"
+  | "scheduler.cordon"
+  | "scheduler.device_cordoned"
+  | "scheduler.device_freed"
+  | "scheduler.device_quarantined"
+  | "scheduler.device_uncordoned"
+  | "scheduler.drain"
+  | "scheduler.drift_detected"
+  | "scheduler.drift_resolved"
+  | "scheduler.estimate"
+  | "scheduler.explain"
+  | "scheduler.allocation_map"
+  | "scheduler.availability"
+  | "scheduler.get_reservation"
+  | "scheduler.list_reservations"
+  | "scheduler.release_reservation"
+  | "scheduler.renew_reservation"
+  | "scheduler.request_reservation"
+  | "scheduler.reservation_activated"
+  | "scheduler.reservation_cancelled"
+  | "scheduler.reservation_expired"
+  | "scheduler.reservation_granted"
+  | "scheduler.reservation_lost"
+  | "scheduler.reservation_preempted"
+  | "scheduler.reservation_preempting"
+  | "scheduler.reservation_queued"
+  | "scheduler.reservation_rejected"
+  | "scheduler.reservation_released"
+  | "scheduler.reservation_timed_out"
+  | "scheduler.select_node"
+  | "scheduler.uncordon"
+  | "orchestrator.cancel_task"
+  | "orchestrator.experiment_cancelled"
+  | "orchestrator.experiment_failed"
+  | "orchestrator.experiment_retrying"
+  | "orchestrator.experiment_running"
+  | "orchestrator.experiment_starting"
+  | "orchestrator.experiment_succeeded"
+  | "orchestrator.experiment_waiting"
+  | "orchestrator.get_experiment"
+  | "orchestrator.get_task"
+  | "orchestrator.list_experiments"
+  | "orchestrator.list_tasks"
+  | "orchestrator.pause_task"
+  | "orchestrator.resume_task"
+  | "orchestrator.submit_task"
+  | "orchestrator.task_accepted"
+  | "orchestrator.task_cancelled"
+  | "orchestrator.task_completed"
+  | "orchestrator.task_failed"
+  | "orchestrator.task_paused"
+  | "orchestrator.task_resumed"
+  | "orchestrator.task_started"
+  | "orchestrator.validate_task"
+  | "executor.attempt_finished"
+  | "executor.attempt_phase_changed"
+  | "executor.attempt_progressed"
+  | "executor.attempt_started"
+  | "executor.cancel_experiment"
+  | "executor.executor_reported"
+  | "executor.fence_reservation"
+  | "executor.list_running"
+  | "executor.start_experiment"
+  | "results.experiment_summarized"
+  | "results.report"
+  | "results.series"
+  | "results.get_summary"
+  | "gateway.custom";
