@@ -1,0 +1,151 @@
+"""What the layout promises: who may import whom, how a service is built, how long a file may be."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("schemas", "shared", "services")
+SERVICES = ("cli", "executor", "gateway", "orchestrator", "results", "scheduler", "telemetry")
+BUS_SERVICES = tuple(name for name in SERVICES if name != "cli")
+LONGEST_FILE_LINES = 400
+
+# Longer than that, and why.
+LONG_FILES = {
+    "schemas/scheduler.py": "one owner's messages are one module, and the scheduler has the most",
+}
+
+# Things that connect, or that gather handlers: made by `create_service`, so that two of them can
+# live in one process.
+MADE_BY_A_FACTORY = frozenset(
+    {
+        "AsgiFastStream",
+        "Bus",
+        "Database",
+        "FastStream",
+        "Litestar",
+        "NatsBroker",
+        "NatsRouter",
+        "Router",
+        "Service",
+    }
+)
+
+# Who reads the process's environment, and why it is not a setting of a service.
+ENVIRONMENT_READERS = {
+    "schemas/examples/reserve_gpu.py": "a program of its own",
+    "services/cli": "a program for people: where it runs decides what it does",
+    "services/executor/engine_process.py": "an engine inherits what its executor has",
+    "services/telemetry/nvml.py": "the probe's process inherits what its agent has",
+    "shared/client/discovery.py": "finds the platform that the user means",
+    "shared/lifecycle.py": "the supervisor tells where to say that a service is ready",
+    "shared/paths.py": "the XDG directories",
+    "shared/platform.py": "a service inherits what its supervisor has",
+    "shared/settings.py": "the settings",
+}
+
+
+def modules(*packages: str) -> Iterator[Path]:
+    for package in packages:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def called(node: ast.expr | None) -> str | None:
+    """The last name of what is called, if this is a call."""
+    if not isinstance(node, ast.Call):
+        return None
+    match node.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return None
+
+
+def test_packages_import_only_what_their_contracts_allow() -> None:
+    lint_imports = Path(sys.executable).parent / "lint-imports"
+
+    result = subprocess.run(
+        [lint_imports, "--no-logo"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_services_are_those_of_the_design() -> None:
+    found = {path.parent.name for path in (ROOT / "services").glob("*/__init__.py")}
+
+    assert found == set(SERVICES)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_says_what_it_is_for_and_starts_as_a_module(service: str) -> None:
+    package = ROOT / "services" / service
+
+    assert ast.get_docstring(ast.parse((package / "__init__.py").read_text()))
+    assert (package / "__main__.py").is_file()
+
+
+@pytest.mark.parametrize("service", BUS_SERVICES)
+def test_a_service_is_put_together_by_one_factory_without_arguments(service: str) -> None:
+    tree = ast.parse((ROOT / "services" / service / "app.py").read_text())
+
+    factories = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name == "create_service"
+    ]
+
+    assert len(factories) == 1
+    arguments = factories[0].args
+    assert len(arguments.defaults) == len(arguments.args)
+    assert None not in arguments.kw_defaults
+
+
+def test_nothing_that_connects_is_made_when_a_module_is_imported() -> None:
+    made = [
+        f"{relative(path)}:{node.lineno} makes a {called(node.value)}"
+        for path in modules(*PACKAGES)
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and called(node.value) in MADE_BY_A_FACTORY
+    ]
+
+    assert made == []
+
+
+def test_the_environment_is_read_where_settings_are_made() -> None:
+    readers = {
+        relative(path)
+        for path in modules(*PACKAGES)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv")
+        if isinstance(node.value, ast.Name) and node.value.id == "os"
+    }
+
+    allowed = {
+        reader
+        for reader in readers
+        for place in ENVIRONMENT_READERS
+        if reader == place or reader.startswith(f"{place}/")
+    }
+    assert readers - allowed == set()
+
+
+def test_files_stay_short_enough_to_be_read_in_one_go() -> None:
+    lengths = {relative(path): len(path.read_text().splitlines()) for path in modules(*PACKAGES)}
+
+    long_files = {name for name, lines in lengths.items() if lines > LONGEST_FILE_LINES}
+
+    assert long_files == set(LONG_FILES), "the list of long files names others than there are"
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    empty_names = {"base_service", "helpers", "manager", "misc", "util", "utils"}
+
+    assert [relative(path) for path in modules(*PACKAGES) if path.stem in empty_names] == []
