@@ -1,0 +1,132 @@
+"""Which source is taken, and which is never taken instead."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schemas.telemetry import Source
+from services.telemetry.choice import SourceChoice, choose
+from services.telemetry.domain.holdings import Holdings
+from services.telemetry.nothing import NoSource
+from services.telemetry.ports import GpuSource, SourceAbsentError, SourceFailedError
+from services.telemetry.settings import TelemetrySettings
+from shared.settings import SettingsError, load_settings
+
+
+class Opening(NoSource):
+    """Opens as it is told to."""
+
+    def __init__(self, outcomes: list[Exception | None]) -> None:
+        self._outcomes = outcomes
+
+    async def open(self) -> None:
+        outcome = self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
+        if outcome is not None:
+            raise outcome
+
+
+ABSENT, FAILED = SourceAbsentError("nothing there"), SourceFailedError("broken")
+
+
+def opening(kind: Source, *outcomes: Exception | None) -> tuple[Source, Callable[[], GpuSource]]:
+    told = list(outcomes)
+    return kind, lambda: Opening(told)
+
+
+@pytest.mark.parametrize(
+    ("nvml", "smi", "want"),
+    [
+        pytest.param(None, None, Source.NVML, id="NVML first"),
+        pytest.param(ABSENT, None, Source.NVIDIA_SMI, id="nvidia-smi without NVML"),
+        pytest.param(FAILED, None, Source.NVIDIA_SMI, id="nvidia-smi for a failing NVML"),
+        pytest.param(ABSENT, ABSENT, Source.SIMULATED, id="the fleet where nothing is"),
+    ],
+)
+async def test_the_first_source_that_works_is_taken(
+    nvml: Exception | None, smi: Exception | None, want: Source
+) -> None:
+    choice = SourceChoice(
+        [
+            opening(Source.NVML, nvml),
+            opening(Source.NVIDIA_SMI, smi),
+            opening(Source.SIMULATED, None),
+        ],
+        forced=False,
+    )
+
+    await choice.open()
+
+    assert choice.source is want
+
+
+async def test_a_failing_driver_is_waited_for_and_not_replaced_by_a_fleet() -> None:
+    choice = SourceChoice(
+        [
+            opening(Source.NVML, FAILED, ABSENT, None),
+            opening(Source.NVIDIA_SMI, ABSENT),
+            opening(Source.SIMULATED, None),
+        ],
+        forced=False,
+    )
+
+    for _ in range(2):
+        with pytest.raises(SourceFailedError):
+            await choice.open()
+        assert choice.source is Source.NVML
+    await choice.open()
+
+    assert choice.source is Source.NVML
+
+
+async def test_a_source_that_worked_is_never_exchanged() -> None:
+    choice = SourceChoice(
+        [opening(Source.NVML, None, ABSENT), opening(Source.NVIDIA_SMI, None)], forced=False
+    )
+    await choice.open()
+
+    with pytest.raises(SourceFailedError, match="nothing there"):
+        await choice.open()
+
+    assert choice.source is Source.NVML
+
+
+async def test_a_forced_source_that_is_absent_is_a_failure() -> None:
+    choice = SourceChoice([opening(Source.NVML, ABSENT)], forced=True)
+
+    with pytest.raises(SourceFailedError, match="nothing there"):
+        await choice.open()
+
+    assert choice.source is Source.NVML
+
+
+@pytest.mark.parametrize(
+    ("environ", "want"),
+    [
+        ({}, False),
+        ({"GPUSTEWARD_TELEMETRY_SIMULATE": "1"}, True),
+        ({"GPUSTEWARD_TELEMETRY_SIMULATE": "false"}, False),
+        ({"GPUSTEWARD_TELEMETRY_SOURCE": "simulated"}, True),
+        ({"GPUSTEWARD_TELEMETRY_SOURCE": "none"}, False),
+        ({"GPUSTEWARD_TELEMETRY_SOURCE": "nvml", "GPUSTEWARD_TELEMETRY_SIMULATE": "1"}, False),
+    ],
+)
+def test_simulation_has_to_be_asked_for(environ: dict[str, str], want: bool) -> None:
+    settings = load_settings(TelemetrySettings, "telemetry", environ)
+
+    assert choose(settings, Holdings()).may_simulate is want
+
+
+@pytest.mark.parametrize("text", [None, "devices = 3"])
+def test_a_fleet_that_cannot_be_used_stops_the_start(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "fleet.toml"
+    if text is not None:
+        path.write_text(text)
+
+    with pytest.raises(SettingsError, match=r"fleet\.toml"):
+        choose(TelemetrySettings(fleet=str(path)), Holdings())
+
+
+def test_an_unknown_source_is_refused_by_name() -> None:
+    with pytest.raises(SettingsError, match="GPUSTEWARD_TELEMETRY_SOURCE"):
+        load_settings(TelemetrySettings, "telemetry", {"GPUSTEWARD_TELEMETRY_SOURCE": "magic"})

@@ -1,0 +1,153 @@
+"""The simulated fleet's file and its load."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from schemas.telemetry import GpuReading
+from services.telemetry.choice import DEFAULT_FLEET
+from services.telemetry.domain.fleet import FleetError, LoadShape, memory_mb, parse_fleet
+from services.telemetry.domain.holdings import Holdings
+from services.telemetry.domain.load import DeviceLoad, turn, warmth_at
+from services.telemetry.simulated import SimulatedSource
+from shared.ids import new_id
+
+MOCK_ACCELERATOR = """
+slot_name = "cuda"
+devices = [
+{ mother_uuid = "c59395cd-ac91-4cd3-a1b0-3d2568aa2d01", model_name = "CUDA GPU", numa_node = 0, \
+subproc_count = 108, memory_size = "2G", is_mig_device = false },
+{ mother_uuid = "c59395cd-ac91-4cd3-a1b0-3d2568aa2d02", model_name = "CUDA GPU", numa_node = 1, \
+subproc_count = 108, memory_size = "2G", is_mig_device = false },
+]
+[attributes]
+nvidia_driver = "450.00"
+[formats]
+shares = { unit = "fGPU" }
+"""
+
+
+async def series(
+    seed: int, ticks: int, *, held_from: int | None = None, held_until: int = 1000
+) -> list[GpuReading]:
+    """Readings of the example fleet's first device, held for a while."""
+    fleet = parse_fleet(DEFAULT_FLEET.read_text())
+    fleet = msgspec.structs.replace(fleet, load=msgspec.structs.replace(fleet.load, seed=seed))
+    holdings, reservation_id = Holdings(), new_id()
+    source = SimulatedSource(fleet, holdings, interval_seconds=1.0)
+    readings = []
+    for tick in range(ticks):
+        if tick == held_from:
+            holdings.grant(reservation_id, [fleet.devices[0].uuid])
+        if tick == held_until:
+            holdings.end(reservation_id)
+        readings.append((await source.read()).gpus[0])
+    return readings
+
+
+def test_the_mock_accelerator_form_is_read() -> None:
+    fleet = parse_fleet(MOCK_ACCELERATOR)
+
+    assert [facts.uuid[-2:] for facts in fleet.devices] == ["01", "02"]
+    assert [facts.index for facts in fleet.devices] == [0, 1]
+    assert [facts.numa_node for facts in fleet.devices] == [0, 1]
+    assert {facts.memory_total_mb for facts in fleet.devices} == {2048}
+    assert all(facts.simulated and facts.name == "CUDA GPU" for facts in fleet.devices)
+    assert fleet.driver_version == "450.00"
+    assert fleet.load == LoadShape()
+
+
+def test_the_example_has_two_simulated_h200() -> None:
+    fleet = parse_fleet(DEFAULT_FLEET.read_text())
+
+    assert [facts.name for facts in fleet.devices] == ["Simulated H200"] * 2
+    assert {facts.memory_total_mb for facts in fleet.devices} == {143771}
+
+
+@pytest.mark.parametrize(
+    ("size", "want"),
+    [
+        ("2G", 2048),
+        ("2GiB", 2048),
+        ("512M", 512),
+        ("0.5T", 524288),
+        (1 << 30, 1024),
+        ("1048576", 1),
+    ],
+)
+def test_a_size_is_whole_mebibytes(size: str | int, want: int) -> None:
+    assert memory_mb(size, "$") == want
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("devices = [", "end of document", id="no TOML"),
+        pytest.param("slot_name = 'cuda'", "devices", id="no devices"),
+        pytest.param("devices = []", "devices", id="an empty fleet"),
+        pytest.param(MOCK_ACCELERATOR + "[burden]\nseed = 1", "burden", id="an unknown section"),
+        pytest.param(MOCK_ACCELERATOR + "[load]\nsede = 1", "sede", id="a misspelt setting"),
+        pytest.param(MOCK_ACCELERATOR + "[load]\nseed = 'x'", r"\$\.load\.seed", id="a wrong type"),
+        pytest.param(
+            MOCK_ACCELERATOR + "[load]\nheld_memory_percent = 101", "<= 100", id="beyond all memory"
+        ),
+        pytest.param(MOCK_ACCELERATOR.replace("2d02", "2d01"), "twice", id="one uuid twice"),
+        pytest.param(
+            MOCK_ACCELERATOR.replace('"2G"', '"two"'), r"\$\.devices\[0\]\.memory_size", id="a size"
+        ),
+    ],
+)
+def test_a_wrong_fleet_is_refused_with_the_place(text: str, complaint: str) -> None:
+    with pytest.raises(FleetError, match=complaint):
+        parse_fleet(text)
+
+
+async def test_a_seed_gives_the_same_series_every_time_and_another_seed_another() -> None:
+    one, again = await series(7, 30, held_from=5), await series(7, 30, held_from=5)
+    other = await series(8, 30, held_from=5)
+
+    assert one == again
+    assert one != other
+
+
+async def test_an_idle_device_shows_no_load() -> None:
+    readings = await series(1, 20)
+
+    assert {reading.utilization_percent for reading in readings} == {0}
+    assert {reading.memory_used_mb for reading in readings} == {620}
+    assert all(70 < (reading.power_draw_w or 0) < 85 for reading in readings)
+
+
+async def test_a_held_device_ramps_up_and_an_ended_one_is_empty_at_once() -> None:
+    readings = await series(1, 80, held_from=10, held_until=50)
+
+    used = [reading.memory_used_mb or 0 for reading in readings]
+    assert used[9] < used[12] < used[20] == used[49]
+    assert used[20] == pytest.approx(0.85 * 143771, abs=1)
+    assert used[50] == used[0]
+    busy = [reading.utilization_percent or 0 for reading in readings[20:50]]
+    assert 80 < min(busy) < max(busy) <= 100
+    assert readings[50].utilization_percent == 0
+    temperature = [reading.temperature_c or 0 for reading in readings]
+    assert temperature[0] < temperature[20] < temperature[49]
+    assert temperature[50] > temperature[79]
+
+
+async def test_energy_never_falls_and_power_stays_under_its_limit() -> None:
+    readings = await series(3, 60, held_from=5, held_until=40)
+
+    energy = [reading.energy_mj or 0 for reading in readings]
+    assert energy == sorted(energy)
+    assert energy[-1] > 35 * 500_000
+    assert all(0 < (reading.power_draw_w or 0) <= 700 for reading in readings)
+
+
+def test_warmth_goes_on_from_where_it_was() -> None:
+    shape = LoadShape(thermal_seconds=10)
+    held = turn(DeviceLoad(), shape, held=True, seconds=5)
+    idle = turn(held, shape, held=False, seconds=12)
+
+    assert warmth_at(held, shape, 12) == pytest.approx(idle.warmth)
+    assert turn(idle, shape, held=False, seconds=20) is idle
+    assert replace(idle) == idle

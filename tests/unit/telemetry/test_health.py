@@ -1,0 +1,65 @@
+"""Which changes are announced."""
+
+import pytest
+
+from schemas.telemetry import DeviceFacts, HealthKind, HealthState
+from services.telemetry.domain.health import Change, NodeHealth, changes_between, with_health
+
+WELL = NodeHealth()
+HUNG = NodeHealth(hung="no answer")
+FAILED = NodeHealth(failed="no driver")
+BOTH = NodeHealth(hung="no answer", failed="no driver")
+LOST = NodeHealth(lost={"GPU-a": "fell off"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        pytest.param(WELL, WELL, [], id="nothing happens"),
+        pytest.param(WELL, HUNG, [Change(HealthKind.PROBE_HUNG, None, "no answer")], id="hangs"),
+        pytest.param(HUNG, HUNG, [], id="still hangs"),
+        pytest.param(HUNG, WELL, [Change(HealthKind.PROBE_RECOVERED)], id="answers again"),
+        pytest.param(
+            HUNG, BOTH, [Change(HealthKind.SOURCE_FAILED, None, "no driver")], id="then fails"
+        ),
+        pytest.param(
+            BOTH,
+            WELL,
+            [Change(HealthKind.SOURCE_RECOVERED), Change(HealthKind.PROBE_RECOVERED)],
+            id="everything is well again",
+        ),
+        pytest.param(WELL, LOST, [Change(HealthKind.GPU_LOST, "GPU-a", "fell off")], id="lost"),
+        pytest.param(LOST, WELL, [Change(HealthKind.GPU_RECOVERED, "GPU-a")], id="found"),
+        pytest.param(
+            LOST,
+            NodeHealth(lost={"GPU-a": "fell off", "GPU-b": "too"}),
+            [Change(HealthKind.GPU_LOST, "GPU-b", "too")],
+            id="a second one is lost",
+        ),
+    ],
+)
+def test_a_change_is_told_once(before: NodeHealth, after: NodeHealth, want: list[Change]) -> None:
+    assert changes_between(before, after) == want
+
+
+@pytest.mark.parametrize(
+    ("health", "want"),
+    [
+        (WELL, (HealthState.OK, None)),
+        (LOST, (HealthState.LOST, "fell off")),
+        (HUNG, (HealthState.HUNG, "no answer")),
+        (FAILED, (HealthState.LOST, "no driver")),
+    ],
+)
+def test_a_device_is_ok_only_when_it_and_its_source_are(
+    health: NodeHealth, want: tuple[HealthState, str | None]
+) -> None:
+    facts = with_health(DeviceFacts(uuid="GPU-a", index=0, name="H100"), health)
+
+    assert (facts.health, facts.health_detail) == want
+
+
+def test_a_lost_device_leaves_its_neighbour_ok() -> None:
+    facts = with_health(DeviceFacts(uuid="GPU-b", index=1, name="H100"), LOST)
+
+    assert facts.health is HealthState.OK

@@ -1,0 +1,67 @@
+"""What is held, whatever order it is heard in."""
+
+from services.telemetry.domain.holdings import ENDED_KEPT, Holdings
+from shared.ids import new_id
+
+
+def test_a_grant_holds_its_devices_until_it_ends() -> None:
+    holdings, first, second = Holdings(), new_id(), new_id()
+    holdings.grant(first, ["a", "b"])
+    holdings.grant(second, ["c"])
+    assert holdings.devices == {"a", "b", "c"}
+
+    holdings.end(first)
+    assert holdings.devices == {"c"}
+
+
+def test_a_grant_heard_after_its_end_holds_nothing() -> None:
+    holdings, reservation_id = Holdings(), new_id()
+    holdings.end(reservation_id)
+    holdings.grant(reservation_id, ["a"])
+
+    assert holdings.devices == frozenset()
+
+
+def test_the_same_grant_or_end_twice_changes_nothing() -> None:
+    holdings, reservation_id = Holdings(), new_id()
+    holdings.grant(reservation_id, ["a"])
+    holdings.grant(reservation_id, ["a"])
+    assert holdings.devices == {"a"}
+
+    holdings.end(reservation_id)
+    holdings.end(reservation_id)
+    assert holdings.devices == frozenset()
+
+
+def test_the_owner_corrects_what_was_missed_and_not_what_came_since() -> None:
+    holdings, missed_end, missed_grant, kept, newer = Holdings(), *(new_id() for _ in range(4))
+    holdings.grant(missed_end, ["a"])
+    holdings.grant(kept, ["b"])
+    asked_about = holdings.reservations
+    holdings.grant(newer, ["c"])
+
+    holdings.reconcile({kept: ["b"], missed_grant: ["d"]}, asked_about)
+
+    assert holdings.devices == {"b", "c", "d"}
+
+
+def test_an_end_heard_while_the_owner_was_asked_stands() -> None:
+    holdings, reservation_id = Holdings(), new_id()
+    holdings.grant(reservation_id, ["a"])
+    asked_about = holdings.reservations
+    holdings.end(reservation_id)
+
+    holdings.reconcile({reservation_id: ["a"]}, asked_about)
+
+    assert holdings.devices == frozenset()
+
+
+def test_ends_are_not_remembered_for_ever() -> None:
+    holdings, oldest = Holdings(), new_id()
+    holdings.end(oldest)
+    for _ in range(ENDED_KEPT):
+        holdings.end(new_id())
+
+    holdings.grant(oldest, ["a"])
+
+    assert holdings.devices == {"a"}

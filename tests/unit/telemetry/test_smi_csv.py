@@ -1,0 +1,154 @@
+"""nvidia-smi's CSV: what cannot be read is unknown, and hides nothing else."""
+
+from itertools import product
+
+import pytest
+
+from services.telemetry.domain.smi_csv import (
+    NEEDED_FIELDS,
+    QUERY_FIELDS,
+    parse_report,
+    refused_field,
+    reports_no_devices,
+)
+
+VALUES = {
+    "index": "0",
+    "uuid": "GPU-8d1f0a7e-0000-1111-2222-333344445555",
+    "name": "NVIDIA H100 80GB HBM3",
+    "utilization.gpu": "37",
+    "memory.total": "81559",
+    "memory.used": "70312",
+    "memory.free": "10730",
+    "temperature.gpu": "61",
+    "power.draw": "412.37",
+    "enforced.power.limit": "700.00",
+    "clocks.sm": "1980",
+    "clocks.mem": "2619",
+    "clocks_throttle_reasons.active": "0x0000000000000044",
+    "ecc.errors.corrected.volatile.total": "2",
+    "ecc.errors.uncorrected.volatile.total": "0",
+    "pci.bus_id": "00000000:18:00.0",
+    "serial": "1652223001234",
+    "compute_cap": "9.0",
+    "mig.mode.current": "Disabled",
+    "driver_version": "550.54.15",
+}
+OPTIONAL = [name for name in QUERY_FIELDS if name not in NEEDED_FIELDS]
+UNREADABLE = ["[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "ERR!", ""]
+
+
+def make_line(**changed: str) -> str:
+    return ", ".join({**VALUES, **{k.replace("__", "."): v for k, v in changed.items()}}.values())
+
+
+def make_line_with(field: str, text: str) -> str:
+    return ", ".join({**VALUES, field: text}.values())
+
+
+def test_every_field_is_read() -> None:
+    (gpu,) = parse_report(make_line()).gpus
+
+    reading = gpu.reading
+    assert (reading.uuid, reading.index) == (VALUES["uuid"], 0)
+    assert (reading.utilization_percent, reading.temperature_c) == (37, 61)
+    assert (reading.memory_total_mb, reading.memory_used_mb, reading.memory_free_mb) == (
+        81559,
+        70312,
+        10730,
+    )
+    assert (reading.power_draw_w, reading.power_limit_w) == (412.37, 700)
+    assert (reading.sm_clock_mhz, reading.memory_clock_mhz) == (1980, 2619)
+    assert reading.throttle_reasons == ("sw_power_cap", "hw_thermal_slowdown")
+    assert (reading.ecc_corrected, reading.ecc_uncorrected) == (2, 0)
+    assert gpu.facts.name == reading.name == "NVIDIA H100 80GB HBM3"
+    assert (gpu.facts.pci_bus_id, gpu.facts.serial) == ("00000000:18:00.0", "1652223001234")
+    assert (gpu.facts.compute_capability, gpu.facts.mig_enabled) == ("9.0", False)
+    assert gpu.driver_version == "550.54.15"
+
+
+@pytest.mark.parametrize(("field", "text"), list(product(OPTIONAL, UNREADABLE)))
+def test_an_unreadable_field_is_unknown_and_the_others_stay(field: str, text: str) -> None:
+    spoilt, whole = parse_report(f"{make_line_with(field, text)}\n").gpus, parse_report(make_line())
+
+    assert len(spoilt) == 1
+    before, after = whole.gpus[0].reading, spoilt[0].reading
+    changed = {
+        name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name)
+    }
+    assert all(getattr(after, name) is None for name in changed)
+    assert len(changed) <= 1
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-5", "[GPU requires reset]", "twelve", "0x1G"])
+@pytest.mark.parametrize("field", ["utilization.gpu", "memory.used", "power.draw", "clocks.sm"])
+def test_a_value_that_makes_no_sense_is_unknown(field: str, text: str) -> None:
+    (gpu,) = parse_report(make_line_with(field, text)).gpus
+
+    whole = parse_report(make_line()).gpus[0].reading
+    assert gpu.reading != whole
+    assert gpu.reading.memory_total_mb == 81559
+
+
+def test_a_zero_is_a_value_and_not_unknown() -> None:
+    (gpu,) = parse_report(make_line(utilization__gpu="0", memory__used="0")).gpus
+
+    assert gpu.reading.utilization_percent == 0
+    assert gpu.reading.memory_used_mb == 0
+
+
+def test_units_after_a_number_are_accepted() -> None:
+    (gpu,) = parse_report(make_line(memory__used="70312 MiB", power__draw="412.37 W")).gpus
+
+    assert (gpu.reading.memory_used_mb, gpu.reading.power_draw_w) == (70312, 412.37)
+
+
+def test_a_broken_line_leaves_the_other_gpus() -> None:
+    lost = "Unable to determine the device handle for GPU0: 0000:18:00.0: GPU is lost."
+    output = "\n".join([lost, make_line(index="1", uuid="GPU-b"), "2, GPU-c, torn", "\x00\xff", ""])
+
+    report = parse_report(output)
+
+    assert [gpu.reading.uuid for gpu in report.gpus] == ["GPU-b"]
+    assert report.problems == (lost, "2, GPU-c, torn", "\x00\xff")
+
+
+@pytest.mark.parametrize("index", ["[N/A]", "-1", "zero"])
+def test_a_line_that_does_not_say_which_gpu_it_is_about_is_a_problem(index: str) -> None:
+    report = parse_report("\n".join([make_line(index=index), make_line(uuid="[Unknown Error]")]))
+
+    assert report.gpus == ()
+    assert len(report.problems) == 2
+
+
+def test_gpus_are_ordered_by_index_and_named_once() -> None:
+    lines = [make_line(index=i, uuid=f"GPU-{u}") for i, u in (("2", "c"), ("0", "a"), ("2", "c"))]
+
+    assert [gpu.reading.uuid for gpu in parse_report("\n".join(lines)).gpus] == ["GPU-a", "GPU-c"]
+
+
+@pytest.mark.parametrize("output", ["", "\n\n", "Failed to initialize NVML: Driver mismatch"])
+def test_output_without_a_gpu_gives_none(output: str) -> None:
+    assert parse_report(output).gpus == ()
+
+
+def test_a_query_with_fewer_fields_leaves_them_unknown() -> None:
+    fields = [name for name in QUERY_FIELDS if name != "power.draw"]
+    line = ", ".join(VALUES[name] for name in fields)
+
+    (gpu,) = parse_report(line, fields).gpus
+
+    assert gpu.reading.power_draw_w is None
+    assert gpu.reading.power_limit_w == 700
+
+
+def test_the_field_that_an_old_version_refuses_is_found() -> None:
+    output = 'Field "mig.mode.current" is not a valid field to query.\n'
+
+    assert refused_field(output) == "mig.mode.current"
+    assert refused_field(make_line()) is None
+
+
+def test_no_devices_is_told_from_a_failure() -> None:
+    assert reports_no_devices("No devices were found\n")
+    assert not reports_no_devices("NVIDIA-SMI has failed")
