@@ -32,6 +32,7 @@ class Background:
                 try:
                     yield
                 finally:
+                    self._group = None
                     for task in tuple(self._tasks):
                         task.cancel()
         except BaseExceptionGroup as errors:

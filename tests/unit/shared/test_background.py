@@ -1,0 +1,91 @@
+"""Loops that belong to the process."""
+
+import asyncio
+
+import pytest
+
+from shared import background
+from shared.background import Background
+from shared.errors import UnavailableError
+
+
+async def test_a_loop_that_fails_ends_its_owner_with_its_own_error() -> None:
+    stopped = asyncio.Event()
+
+    async def steady() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async def failing() -> None:
+        raise ZeroDivisionError("broken")
+
+    async def own_both() -> None:
+        loops = Background()
+        async with loops.owned():
+            loops.start("steady", steady)
+            loops.start("failing", failing)
+            await asyncio.Event().wait()
+
+    with pytest.raises(ZeroDivisionError, match="broken"):
+        await own_both()
+
+    assert stopped.is_set()
+
+
+async def test_a_loop_starts_anew_when_the_outside_was_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "FIRST_RETRY_SECONDS", 0.001)
+    runs = 0
+    ended = asyncio.Event()
+
+    async def loop() -> None:
+        nonlocal runs
+        runs += 1
+        if runs < 4:
+            raise UnavailableError("postgres is away")
+        ended.set()
+
+    loops = Background()
+    async with loops.owned(), asyncio.timeout(5):
+        loops.start("loop", loop)
+        await ended.wait()
+
+    assert runs == 4
+
+
+async def test_at_the_end_loops_are_cancelled_and_waited_for() -> None:
+    cleaned_up = False
+    running = asyncio.Event()
+
+    async def loop() -> None:
+        nonlocal cleaned_up
+        try:
+            running.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned_up = True
+
+    loops = Background()
+    async with loops.owned(), asyncio.timeout(5):
+        loops.start("loop", loop)
+        await running.wait()
+        await loops.stop()
+        assert cleaned_up
+
+
+async def test_a_loop_without_an_owner_is_refused() -> None:
+    async def loop() -> None:
+        pass
+
+    with pytest.raises(RuntimeError, match="only while the process owns them"):
+        Background().start("loop", loop)
+
+    loops = Background()
+    async with loops.owned():
+        pass
+    with pytest.raises(RuntimeError):
+        loops.start("late", loop)

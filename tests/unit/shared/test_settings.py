@@ -1,0 +1,79 @@
+"""Settings from the environment."""
+
+import pytest
+
+from shared.ids import node_token
+from shared.settings import CommonSettings, SettingsError, load_settings
+
+
+class SamplingSettings(CommonSettings, frozen=True, kw_only=True):
+    """Stands for a service's own settings."""
+
+    interval_seconds: float = 1.0
+    batch: int = 10
+    sources: tuple[str, ...] = ()
+    simulate: bool = False
+
+
+def load(**environ: str) -> SamplingSettings:
+    return load_settings(SamplingSettings, "sampling", environ)
+
+
+def test_without_variables_every_setting_has_its_default() -> None:
+    settings = load()
+
+    assert (settings.interval_seconds, settings.batch) == (1.0, 10)
+    assert settings.nats_url == "nats://127.0.0.1:4222"
+    assert settings.node_id == node_token(settings.node_id)
+
+
+def test_common_settings_are_shared_and_own_ones_carry_the_service_name() -> None:
+    settings = load(
+        GPUSTEWARD_NATS_URL="nats://bus:4222",
+        GPUSTEWARD_NODE_ID="a100-3",
+        GPUSTEWARD_SAMPLING_INTERVAL_SECONDS="0.25",
+        GPUSTEWARD_SAMPLING_SIMULATE="true",
+        GPUSTEWARD_SCHEDULER_QUANTUM="of another service",
+        PATH="/usr/bin",
+    )
+
+    assert (settings.nats_url, settings.node_id) == ("nats://bus:4222", "a100-3")
+    assert (settings.interval_seconds, settings.simulate) == (0.25, True)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        pytest.param("GPUSTEWARD_SAMPLING_INTERVAL_SECONDS", "soon", "float", id="float"),
+        pytest.param("GPUSTEWARD_SAMPLING_BATCH", "1.5", "int", id="int"),
+        pytest.param("GPUSTEWARD_SAMPLING_SIMULATE", "perhaps", "bool", id="bool"),
+    ],
+)
+def test_a_value_of_the_wrong_type_names_its_variable(
+    variable: str, value: str, expected: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"Expected `{expected}`.*{variable}"):
+        load(**{variable: value})
+
+
+def test_an_unknown_variable_under_the_prefix_is_refused_with_those_there_are() -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(GPUSTEWARD_SAMPLING_INTERVALL_SECONDS="1")
+
+    assert "unknown setting GPUSTEWARD_SAMPLING_INTERVALL_SECONDS" in str(refused.value)
+    assert "GPUSTEWARD_SAMPLING_INTERVAL_SECONDS" in str(refused.value).split("known:")[1]
+
+
+def test_an_empty_variable_counts_as_absent() -> None:
+    assert load(GPUSTEWARD_POSTGRES_DSN="", GPUSTEWARD_SAMPLING_BATCH="").postgres_dsn is None
+
+
+def test_no_password_is_in_what_is_printed() -> None:
+    settings = load(
+        GPUSTEWARD_NATS_URL="nats://user:bus-secret@bus:4222",
+        GPUSTEWARD_POSTGRES_DSN="postgresql://user:store-secret@db/steward",
+    )
+
+    for text in (repr(settings), str(settings), f"{settings}", f"{settings!r}"):
+        assert "secret" not in text
+        assert "interval_seconds=1.0" in text
