@@ -90,7 +90,7 @@ async def _until_finished(
 async def _refresh(client: StewardClient, task_id: UUID, progress: TaskProgress) -> None:
     # The task first: experiments read after its end are then as final as it is.
     progress.task = await client.task(task_id)
-    progress.experiments = await client.experiments(task_id)
+    progress.experiments = await client.experiments(task_id, monitoring=False)
     waiting = [e for e in progress.experiments if e.state is ExperimentState.WAITING]
     positions: dict[UUID, int] = {}
     for each in waiting[:POSITIONS_SHOWN]:
@@ -108,17 +108,13 @@ async def _with_summaries(client: StewardClient, task_id: UUID) -> tuple[Experim
     deadline = asyncio.get_running_loop().time() + SUMMARY_TIMEOUT_SECONDS
     while True:
         views = await client.experiments(task_id)
-        full = [
-            await client.experiment(each.experiment_id) if each.gpu_monitoring is None else each
-            for each in views
-        ]
         missing = [
             each
-            for each in full
+            for each in views
             if each.state is ExperimentState.SUCCEEDED and each.gpu_monitoring is None
         ]
         if not missing or asyncio.get_running_loop().time() >= deadline:
-            return tuple(full)
+            return views
         await asyncio.sleep(RECONNECT_SECONDS)
 
 

@@ -89,7 +89,7 @@ async def _known(client: "StewardClient", wanted: Iterable[Sort]) -> list[Named]
                 tasks = await client.tasks(limit=LIST_LIMIT)
                 known += [Named(sort, task.task_id) for task in tasks]
             case Sort.EXPERIMENT:
-                experiments = await client.experiments(limit=LIST_LIMIT)
+                experiments = await client.experiments(limit=LIST_LIMIT, monitoring=False)
                 known += [Named(sort, each.experiment_id) for each in experiments]
             case Sort.RESERVATION:
                 reservations = await client.reservations(limit=LIST_LIMIT)

@@ -107,17 +107,18 @@ def show(target: Target, identifier: str) -> None:
     ID is a whole id, or its beginning or end if only one has it.
     """
 
-    async def ask(client: "StewardClient") -> tuple[Found, tuple[ExperimentView, ...]]:
+    async def ask(client: "StewardClient") -> None:
         found = await find(client, identifier)
-        if isinstance(found, TaskView) and not target.as_json:
-            return found, await client.experiments(found.task_id)
-        return found, (found,) if isinstance(found, ExperimentView) else ()
+        if isinstance(found, ExperimentView) and target.as_json:
+            print_json(await client.experiment_document(found.experiment_id))
+        elif target.as_json:
+            print_json(found)
+        elif isinstance(found, TaskView):
+            _print_found(found, await client.experiments(found.task_id))
+        else:
+            _print_found(found, (found,) if isinstance(found, ExperimentView) else ())
 
-    found, of_it = target.ask(ask)
-    if target.as_json:
-        print_json(found)
-    else:
-        _print_found(found, of_it)
+    target.ask(ask)
 
 
 @click.command()

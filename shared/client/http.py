@@ -127,16 +127,23 @@ class StewardClient:
         await self._send("POST", f"/tasks/{task_id}/cancel", body)
 
     async def experiments(
-        self, task_id: UUID | None = None, *, limit: int = 500
+        self, task_id: UUID | None = None, *, limit: int = 500, monitoring: bool = True
     ) -> tuple[ExperimentView, ...]:
-        """Experiments of a task, or of the newest tasks."""
+        """Experiments of a task, or of the newest tasks; without `monitoring` answered faster."""
+        parameters = {"monitoring": str(monitoring).lower()}
         if task_id is None:
-            return (await self._get("/experiments", ExperimentList, {"limit": limit})).experiments
-        return (await self._get(f"/tasks/{task_id}/experiments", ExperimentList)).experiments
+            listed = await self._get("/experiments", ExperimentList, {"limit": limit, **parameters})
+        else:
+            listed = await self._get(f"/tasks/{task_id}/experiments", ExperimentList, parameters)
+        return listed.experiments
 
     async def experiment(self, experiment_id: UUID) -> ExperimentView:
         """One experiment with its measurements."""
         return await self._get(f"/experiments/{experiment_id}", ExperimentView)
+
+    async def experiment_document(self, experiment_id: UUID) -> dict[str, Any]:
+        """One experiment as plain data, with everything that the gateway joins to it."""
+        return await self._get(f"/experiments/{experiment_id}", dict[str, Any])
 
     async def gpus(self, *, use_cache: bool = True) -> GpuList:
         """Every GPU with its last reading; `use_cache=False` has the nodes read anew."""
@@ -329,7 +336,7 @@ class StewardClient:
         try:
             return msgspec.json.decode(content, type=reply)
         except msgspec.DecodeError as error:
-            raise self._unreadable(reply.__name__, str(error)) from error
+            raise self._unreadable(getattr(reply, "__name__", "JSON"), str(error)) from error
 
     def _unreadable(self, what: str, why: str) -> ApiError:
         detail = f"{self.address.url} does not answer as a GPU Steward gateway ({what}: {why})"

@@ -1,0 +1,59 @@
+"""How commands fail: exit code, sentence, problem JSON."""
+
+import msgspec
+import pytest
+
+from schemas.errors import EXIT_CODE, HTTP_STATUS, ErrorCode
+from schemas.gateway import Problem
+from services.cli.failures import CommandFailed, report, wants_json
+from shared.client.errors import ApiError, PlatformUnreachable
+
+
+def make_problem(code: ErrorCode, **changes: str) -> Problem:
+    given = {"type": "about:blank", "title": code.value, "detail": "it is so", "code": code.value}
+    return msgspec.convert({"status": HTTP_STATUS[code], **given, **changes}, Problem)
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_the_exit_code_of_a_refusal_is_that_of_the_table(
+    code: ErrorCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(ApiError(make_problem(code)), ["tasks"]) == EXIT_CODE[code]
+    assert capsys.readouterr().err.startswith("gpusteward: it is so")
+
+
+def test_the_offending_field_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = make_problem(ErrorCode.BAD_REQUEST, path="$.model.id_or_path")
+
+    report(ApiError(problem), ["submit", "x.json"])
+
+    assert capsys.readouterr().err == "gpusteward: it is so (at $.model.id_or_path)\n"
+
+
+def test_an_unreachable_platform_is_one_sentence_with_the_next_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = report(PlatformUnreachable("nothing answers at http://x"), ["gpus"])
+
+    assert code == EXIT_CODE[ErrorCode.UNAVAILABLE]
+    assert capsys.readouterr().err == (
+        "gpusteward: nothing answers at http://x; start it with `gpusteward up`\n"
+    )
+
+
+def test_with_json_the_error_is_a_problem_document(capsys: pytest.CaptureFixture[str]) -> None:
+    report(CommandFailed(ErrorCode.NOT_FOUND, "no such task"), ["show", "x", "--json"])
+
+    problem = msgspec.json.decode(capsys.readouterr().err, type=Problem)
+    assert (problem.code, problem.status, problem.detail) == ("not_found", 404, "no such task")
+
+
+def test_a_code_of_a_newer_gateway_is_an_internal_error() -> None:
+    problem = msgspec.structs.replace(make_problem(ErrorCode.CONFLICT), code="brand_new")
+
+    assert report(ApiError(problem), []) == EXIT_CODE[ErrorCode.INTERNAL]
+
+
+def test_json_behind_two_dashes_belongs_to_the_command_run() -> None:
+    assert not wants_json(["exec", "--gpus", "1", "--", "tool", "--json"])
+    assert wants_json(["tasks", "--json"])

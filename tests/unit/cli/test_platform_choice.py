@@ -1,0 +1,53 @@
+"""What a platform is started with when nobody says."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import ErrorCode
+from services.cli.failures import CommandFailed
+from services.cli.platform_choice import free_port_like, has_gpu_devices, host_and_port
+
+
+def test_a_free_port_is_taken_and_a_busy_one_replaced() -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+
+        other = free_port_like(port)
+
+    assert other != port
+    assert free_port_like(other) == other
+
+
+@pytest.mark.parametrize(
+    ("names", "want"),
+    [
+        pytest.param(["nvidia0", "nvidiactl"], True, id="a device node of a GPU"),
+        pytest.param(["nvidiactl", "nvidia-uvm", "null"], False, id="the driver without a GPU"),
+        pytest.param([], False, id="nothing"),
+    ],
+)
+def test_gpus_are_found_by_their_device_nodes(tmp_path: Path, names: list[str], want: bool) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+
+    assert has_gpu_devices(tmp_path) is want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("10.0.0.1:4222", ("10.0.0.1", 4222)), ("[::1]:4222", ("::1", 4222))],
+)
+def test_host_and_port_are_parted(text: str, want: tuple[str, int]) -> None:
+    assert host_and_port(text) == want
+
+
+@pytest.mark.parametrize("text", ["4222", "host:", ":4222", "host:0", "host:x", "host:70000"])
+def test_an_address_without_host_or_port_is_refused(text: str) -> None:
+    with pytest.raises(CommandFailed) as seen:
+        host_and_port(text)
+
+    assert seen.value.code is ErrorCode.BAD_REQUEST

@@ -1,0 +1,89 @@
+"""The result tables: rank, units, unknown values and the mark of simulation."""
+
+import pytest
+
+from schemas.executor import Failure, FailureKind
+from schemas.orchestrator import ExperimentState
+from schemas.task import Objective
+from services.cli.output import plain_text
+from services.cli.results import gpu_result_table, ranked, result_table, varied
+from services.cli.tables import attempts_text, why_waiting
+from tests.cli_views import make_attempt, make_experiment, make_metrics, make_monitoring
+
+
+@pytest.mark.parametrize(
+    ("objective", "want"),
+    [
+        pytest.param(Objective.MINIMIZE_LATENCY, [3, 1, 2, 4], id="latency: the smallest first"),
+        pytest.param(Objective.MAXIMIZE_THROUGHPUT, [2, 1, 3, 4], id="throughput: the largest"),
+    ],
+)
+def test_experiments_are_ranked_by_the_objective_and_those_without_score_come_last(
+    objective: Objective, want: list[int]
+) -> None:
+    scores = [(1, 2.0), (2, 9.0), (3, 1.0), (4, None)]
+    experiments = [make_experiment(n, objective_score=score) for n, score in scores]
+
+    assert [each.ordinal for each in ranked(experiments, objective)] == want
+
+
+def test_a_failed_experiment_has_no_rank_and_no_invented_numbers() -> None:
+    failed = make_experiment(2, state=ExperimentState.FAILED)
+
+    table = result_table([failed], Objective.MINIMIZE_LATENCY)
+
+    assert list(table.rows[0])[:3] == ["-", "2", "failed"]
+    assert set(list(table.rows[0])[4:-1]) == {"-"}
+
+
+def test_metrics_are_shown_in_the_units_of_their_headings() -> None:
+    experiment = make_experiment(objective_score=1.25, metrics=make_metrics())
+
+    table = result_table([experiment], Objective.MINIMIZE_LATENCY)
+    row = dict(zip(table.headings, table.rows[0], strict=True))
+
+    assert row["ttft ms"] == "50.0"
+    assert row["tpot ms"] == "12.0"
+    assert row["e2e s"] == "1.250"
+    assert row["output tok/s"] == "80.0"
+    assert row["requests"] == "10/10"
+
+
+def test_only_parameters_that_differ_are_shown() -> None:
+    experiments = [make_experiment(1), make_experiment(2)]
+
+    assert varied(experiments) == ["threads"]
+    assert varied(experiments[:1]) == ["threads", "parallel"]
+
+
+def test_gpu_rows_show_spread_coverage_and_that_they_are_simulated() -> None:
+    table = gpu_result_table([make_experiment(gpu_monitoring=make_monitoring())])
+
+    assert table is not None
+    row = dict(zip(table.headings, table.rows[0], strict=True))
+    assert row["util %"] == "10/55/90"
+    assert row["temp C"] == "-/-/-"
+    assert row["coverage %"] == "98"
+    assert row["samples"] == "12"
+    assert row["source"] == "simulated"
+
+
+def test_measured_gpus_are_not_called_simulated() -> None:
+    table = gpu_result_table([make_experiment(gpu_monitoring=make_monitoring(simulated=False))])
+
+    assert table is not None
+    assert "simulated" not in plain_text(table)
+
+
+def test_interrupted_attempts_are_counted_in_words() -> None:
+    experiment = make_experiment(
+        attempts=(make_attempt(), make_attempt(attempt_number=2)), interrupted_attempts=1
+    )
+
+    assert attempts_text(experiment) == "2 (1 interrupted)"
+
+
+def test_a_failure_is_told_with_its_kind() -> None:
+    failure = Failure(kind=FailureKind.ENGINE_EXITED, message="exit 1")
+
+    assert why_waiting(make_experiment(failure=failure)) == "engine_exited: exit 1"
