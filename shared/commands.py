@@ -27,6 +27,7 @@ LAST_BACKOFF_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 0.5
 BATCH: Final = 100
 REQUEST_TIMEOUT_SECONDS: Final = 5.0
+OWNER_DOWN: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT})
 
 _TYPES: Final = {tag_of(command): command for command in COMMANDS}
 _reply_decoder = msgspec.msgpack.Decoder(Accepted | Refused)
@@ -129,30 +130,35 @@ class Sender:
     async def _send_due(self) -> None:
         async with self.database.transaction() as connection:
             rows = await connection.fetch(
-                "SELECT id, lane, tag, body, attempts FROM outgoing WHERE next_attempt_at <= now()"
+                "SELECT id, tag, body, attempts, lane FROM outgoing due"
+                " WHERE next_attempt_at <= now() AND NOT EXISTS (SELECT 1 FROM outgoing earlier"
+                " WHERE earlier.lane = due.lane AND earlier.id < due.id AND earlier.holds_lane"
+                " AND earlier.next_attempt_at > now())"
                 " ORDER BY lane, id LIMIT $1",
                 BATCH,
             )
         lanes = [
-            self._send_lane([tuple(row) for row in lane])
+            self._send_lane([tuple(row)[:4] for row in lane])
             for _, lane in groupby(rows, key=lambda row: row["lane"])
         ]
         for result in await asyncio.gather(*lanes, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
 
-    async def _send_lane(self, rows: list[tuple[int, str, str, bytes, int]]) -> None:
-        for row_id, lane, tag, body, attempts in rows:
+    async def _send_lane(self, rows: list[tuple[int, str, bytes, int]]) -> None:
+        for row_id, tag, body, attempts in rows:
             command = msgspec.msgpack.decode(body, type=_TYPES[tag])
             try:
                 reply = await self.bus.request(command, timeout_seconds=REQUEST_TIMEOUT_SECONDS)
             except UnavailableError:
                 # The whole lane waits, or a cancel could overtake the request that it is about.
-                await self._postpone("lane = $1", lane, attempts)
+                await self._postpone(row_id, attempts, holds_lane=True)
                 return
             if isinstance(reply, Refused) and reply.retryable:
                 log.info("command_refused_for_now", tag=tag, code=reply.code, message=reply.message)
-                await self._postpone("id = $1", row_id, attempts)
+                await self._postpone(row_id, attempts, holds_lane=reply.code in OWNER_DOWN)
+                if reply.code in OWNER_DOWN:
+                    return
                 continue
             await self._finish(row_id, command, reply)
 
@@ -164,12 +170,13 @@ class Sender:
             if deleted:
                 await self.on_reply(connection, command, reply)
 
-    async def _postpone(self, rows: str, value: int | str, attempts: int) -> None:
+    async def _postpone(self, row_id: int, attempts: int, *, holds_lane: bool) -> None:
         pause = min(FIRST_BACKOFF_SECONDS * 2 ** min(attempts, 10), LAST_BACKOFF_SECONDS)
         async with self.database.transaction() as connection:
             await connection.execute(
-                "UPDATE outgoing SET attempts = attempts + 1,"
-                f" next_attempt_at = now() + $2 * interval '1 second' WHERE {rows}",
-                value,
+                "UPDATE outgoing SET attempts = attempts + 1, holds_lane = $3,"
+                " next_attempt_at = now() + $2 * interval '1 second' WHERE id = $1",
+                row_id,
                 pause,
+                holds_lane,
             )

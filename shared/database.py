@@ -53,6 +53,7 @@ CREATE TABLE IF NOT EXISTS outgoing (
     lane text NOT NULL, tag text NOT NULL, body bytea NOT NULL, attempts int NOT NULL DEFAULT 0,
     next_attempt_at timestamptz NOT NULL DEFAULT now(),
     created_at timestamptz NOT NULL DEFAULT now());
+ALTER TABLE outgoing ADD COLUMN IF NOT EXISTS holds_lane boolean NOT NULL DEFAULT false;
 CREATE TABLE IF NOT EXISTS dead_letter (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, subject text NOT NULL, body bytea NOT NULL,
     error text NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
