@@ -10,6 +10,18 @@ from shared.logging import log
 
 FIRST_RETRY_SECONDS: Final = 0.1
 LAST_RETRY_SECONDS: Final = 3.0
+CANCEL_AGAIN_SECONDS: Final = 3.0
+
+
+def heed_cancellation() -> None:
+    """Raise CancelledError if this task was cancelled and something it awaited forgot to say so.
+
+    asyncio.wait_for does, which nats-py is full of, when its result comes together with the
+    cancellation. Drop with Python 3.11.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 class Background:
@@ -52,10 +64,11 @@ class Background:
 
     async def stop(self) -> None:
         """Cancel every loop and wait for its end, while the bus is still connected."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        running = set(self._tasks)
+        while running:
+            for task in running:
+                task.cancel()
+            _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_SECONDS)
 
     async def _run(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import Event, subject_for
+from shared.background import heed_cancellation
 from shared.bus import Bus
 from shared.codec import encode
 from shared.database import Connection, Database, note_staged
@@ -94,6 +95,7 @@ class Relay:
                 message_id: UUID = row["message_id"]
                 await self.bus.publish_stored(row["subject"], row["body"], message_id)
                 published.append(row["id"])
+                heed_cancellation()
         finally:
             await self._mark(published)
         return len(rows)
