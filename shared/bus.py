@@ -136,6 +136,8 @@ class Bus:
         """Wait until the server knows of every subscription made so far; not while it is away."""
         if self.is_connected:
             with contextlib.suppress(nats.errors.Error, OSError):
+                # nats-py's PING overtakes what is still buffered; the second one comes after it.
+                await self.nats.flush()
                 await self.nats.flush()
 
     async def close(self) -> None:

@@ -248,6 +248,7 @@ async def scheduling(
 
         await bus.listen(AttemptProgressed, note_progress)
         await bus.listen(ExecutorReported, note_report)
+        await bus.settle()
         yield scheduler
 
 
