@@ -24,10 +24,10 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     database = Database(settings.postgres_dsn, "orchestrator", MIGRATIONS)
     bus = Bus.from_settings("orchestrator", settings)
     progress = Progress(timedelta(seconds=settings.offer_ttl_seconds))
-    first_report = asyncio.Event()
-    facts = Facts(database, progress, first_report.set)
+    first_report, lease_wake = asyncio.Event(), asyncio.Event()
+    facts = Facts(database, progress, lease_wake, first_report)
     handlers = Handlers(database, progress, first_report, settings.first_report_seconds)
-    leases = Leases(database, bus, progress.lease_wake)
+    leases = Leases(database, bus, lease_wake)
     repair = Repair(
         database,
         bus,

@@ -1,5 +1,6 @@
 """What other services tell, applied to its experiment. Told twice it changes nothing."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
@@ -55,11 +56,15 @@ _END_STATES: dict[type[ReservationEnded], ReservationState] = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One method per fact; those about reservations and attempts that are not ours do nothing."""
+    """One method per fact; those about reservations and attempts that are not ours do nothing.
+
+    `lease_wake` is set when a grant has been stored whose lease is ours to keep.
+    """
 
     database: Database
     progress: Progress
-    report_heard: Callable[[], None]
+    lease_wake: asyncio.Event
+    first_report: asyncio.Event
 
     async def on_granted(self, event: ReservationGranted) -> None:
         """GPUs for a waiting experiment."""
@@ -113,7 +118,7 @@ class Facts:
         """What an executor offers."""
         async with self.database.transaction() as connection:
             await store.save_offer(connection, event, utcnow())
-        self.report_heard()
+        self.first_report.set()
 
     async def on_reply(self, connection: Connection, command: Command, reply: Reply) -> None:
         """The answer to a durable command, in the transaction that forgets the command."""
@@ -145,6 +150,7 @@ class Facts:
             return waiting.on_grant(task, experiment, attempt, grant, utcnow())
 
         await self._about(_by_reservation(reservation_id), decide)
+        self.lease_wake.set()
 
     async def apply_end(self, reservation_id: UUID, end: ReservationEnd) -> None:
         """The end of a reservation, told by an event or by the scheduler when asked."""

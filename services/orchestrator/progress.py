@@ -1,8 +1,7 @@
 """Decisions made durable: rows, events and commands in one transaction, then the task goes on."""
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -25,10 +24,9 @@ from shared.outbox import stage
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`lease_wake` is set when a lease may have to be renewed by the orchestrator."""
+    """`offer_ttl` is how long an executor counts as present after its last report."""
 
     offer_ttl: timedelta
-    lease_wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def offers(self, connection: Connection) -> list[Offer]:
         """What the present executors offer."""
@@ -42,8 +40,6 @@ class Progress:
         for decision in decisions:
             if decision.attempt is not None:
                 await store.save_attempt(connection, decision.attempt)
-                if decision.attempt.executor_id is not None:
-                    self.lease_wake.set()
         await stage(connection, *(event for d in decisions for event in d.events))
         for decision in decisions:
             for command in decision.commands:

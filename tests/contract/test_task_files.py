@@ -1,0 +1,173 @@
+"""Task files: the autotuner's own are accepted unchanged, bad ones are refused by path."""
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.task import DeploymentMode, TaskFile
+from services.orchestrator.domain.plan import Plan, make_plan
+from shared.problems import explain_validation_error
+from tests.orchestrator_records import OFFERS
+
+EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
+
+# The autotuner's files by name: how many experiments each becomes, and in which mode.
+AUTOTUNER = {
+    "docker_task.json": (2, DeploymentMode.DOCKER),
+    "docker_task_advanced.json": (12, DeploymentMode.DOCKER),
+    "docker_task_minimal_slo.json": (4, DeploymentMode.DOCKER),
+    "docker_task_with_slo.json": (6, DeploymentMode.DOCKER),
+    "ome_with_presets_task.json": (1, DeploymentMode.OME),
+    "parallel_config_test.json": (2, DeploymentMode.DOCKER),
+    "pvc_task.json": (1, DeploymentMode.OME),
+    "quant_custom_task.json": (2, DeploymentMode.DOCKER),
+    "quant_preset_task.json": (4, DeploymentMode.DOCKER),
+    "simple_task.json": (1, DeploymentMode.OME),
+    "tuning_task.json": (18, DeploymentMode.OME),
+}
+
+# One file with every block that the autotuner's files use, written for this test.
+EVERY_BLOCK: dict[str, Any] = {
+    "task_name": "every-block",
+    "description": "all blocks at once",
+    "model": {"id_or_path": "an-8b-model", "namespace": "team"},
+    "storage": {"type": "pvc", "pvc_name": "models", "pvc_subpath": "a/b", "mount_path": "/m"},
+    "base_runtime": "sglang",
+    "runtime_image_tag": "v1",
+    "clusterbasemodel_config": {"preset": "a-model"},
+    "clusterservingruntime_config": {"preset": "a-runtime"},
+    "parameters": {
+        "tp_size": {"type": "choice", "values": [1, 2]},
+        "mem-fraction-static": [0.8, 0.9],
+        "schedule-policy": ["lpm", "fcfs"],
+    },
+    "parallel_config": {"dp": [1, 2]},
+    "quant_config": {"gemm_dtype": "fp8", "kvcache_dtype": ["auto", "fp8_e5m2"]},
+    "slo": {
+        "latency": {
+            "p50": {"threshold": 2.0, "weight": 1.0, "hard_fail": False},
+            "p99": {"threshold": 10.0, "weight": 3.0, "hard_fail": True, "fail_ratio": 0.5},
+        },
+        "ttft": {"threshold": 1.0},
+        "tpot": {"threshold": 0.05},
+        "steepness": 0.1,
+    },
+    "optimization": {
+        "strategy": "grid_search",
+        "objective": "maximize_throughput",
+        "max_iterations": 20,
+        "timeout_per_iteration": 900,
+    },
+    "benchmark": {
+        "task": "text-to-text",
+        "model_name": "a-model",
+        "model_tokenizer": "org/a-model",
+        "traffic_scenarios": ["D(100,100)", "N(480,240)/(300,150)"],
+        "num_concurrency": [1, 4],
+        "max_time_per_iteration": 10,
+        "max_requests_per_iteration": 50,
+        "additional_params": {"temperature": "0.0", "nested": {"free": [1, None]}},
+    },
+}
+
+
+def planned(text: bytes | str) -> Plan:
+    return make_plan(msgspec.json.decode(text, type=TaskFile), OFFERS)
+
+
+@pytest.mark.parametrize("name", AUTOTUNER)
+def test_the_autotuners_own_file_is_accepted_unchanged(name: str) -> None:
+    folder = os.environ.get("GPUSTEWARD_TEST_DATA")
+    path = Path(folder or "") / "tasks" / name
+    if folder is None or not path.is_file():
+        pytest.skip("needs the autotuner's task files: set GPUSTEWARD_TEST_DATA to their folder")
+
+    plan = planned(path.read_bytes())
+
+    count, mode = AUTOTUNER[name]
+    assert (len(plan.experiments), plan.mode) == (count, mode)
+
+
+def test_a_file_with_every_block_is_accepted() -> None:
+    plan = planned(json.dumps(EVERY_BLOCK))
+
+    assert (len(plan.experiments), plan.total, plan.cut) == (20, 32, 12)
+    assert plan.mode is DeploymentMode.OME
+    first, last = plan.experiments[0], plan.experiments[-1]
+    assert first.parameters == {
+        "quant_config.gemm_dtype": "fp8",
+        "quant_config.kvcache_dtype": "auto",
+        "parallel_config.dp": 1,
+        "tp_size": 1,
+        "mem-fraction-static": 0.8,
+        "schedule-policy": "lpm",
+    }
+    assert (first.request.gpus, last.request.gpus) == (1, 1)
+    assert max(e.request.gpus for e in plan.experiments) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "experiments", "mode"),
+    [
+        ("smollm2-cpu.json", 4, DeploymentMode.PROCESS),
+        ("simulated-quick.json", 4, DeploymentMode.PROCESS),
+        ("llama-docker.json", 4, DeploymentMode.DOCKER),
+    ],
+)
+def test_our_examples_are_task_files(name: str, experiments: int, mode: DeploymentMode) -> None:
+    plan = planned((EXAMPLES / name).read_bytes())
+
+    assert (len(plan.experiments), plan.mode) == (experiments, mode)
+    if mode is DeploymentMode.PROCESS:
+        assert plan.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "path", "says"),
+    [
+        (["optimization", "strategy"], "guess", "$.optimization.strategy", "grid_search"),
+        (["optimization", "objective"], "best", "$.optimization.objective", "minimize_ttft"),
+        (["optimization", "max_iterations"], 0, "$.optimization.max_iterations", ">= 1"),
+        (["optimization", "max_iterations"], "3", "$.optimization.max_iterations", "`int"),
+        (["optimization", "timeout"], 3, "$.optimization.timeout", "unknown field"),
+        (["deployment_mode"], "k8s", "$.deployment_mode", "process"),
+        (["base_runtime"], 3, "$.base_runtime", "`str`"),
+        (["task_name"], "../../etc/passwd", "$.task_name", "regex"),
+        (["task_name"], "", "$.task_name", "regex"),
+        (["model"], None, "$.model", "`object`"),
+        (["model", "id_or_path"], "", "$.model.id_or_path", "length >= 1"),
+        (["modell"], {}, "$.modell", "unknown field"),
+        (["parameters", "tp_size"], 1, "$.parameters", "got `int`"),
+        (["parameters", "tp_size"], [], "$.parameters", "length >= 1"),
+        (["parameters", "a b"], [1], "$.parameters", "as a key"),
+        (["parallel_config", "tp"], [1, "2"], "$.parallel_config.tp[1]", "got `str`"),
+        (["quant_config", "gemm"], "fp8", "$.quant_config.gemm", "unknown field"),
+        (["slo", "ttft", "threshold"], 0, "$.slo.ttft.threshold", "> 0"),
+        (["slo", "latency", "p42"], {}, "$.slo.latency.p42", "unknown field"),
+        (["storage", "type"], "nfs", "$.storage.type", "pvc"),
+        (["benchmark", "num_concurrency"], [0], "$.benchmark.num_concurrency[0]", ">= 1"),
+        (["benchmark", "traffic_scenarios"], ["X"], "$.benchmark.traffic_scenarios[0]", "regex"),
+        (["benchmark", "tool"], "wrk", "$.benchmark.tool", "genai-bench"),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_refused_by_path(
+    place: list[str], value: object, path: str, says: str
+) -> None:
+    content = copy.deepcopy(EVERY_BLOCK)
+    holder = content
+    for step in place[:-1]:
+        holder = holder[step]
+    holder[place[-1]] = value
+
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.json.decode(json.dumps(content), type=TaskFile)
+
+    found, sentence = explain_validation_error(caught.value, TaskFile)
+    assert found is not None
+    assert found.startswith(path)
+    assert says in sentence

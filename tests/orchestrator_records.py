@@ -1,0 +1,100 @@
+"""Valid tasks, experiments and attempts for tests of the orchestrator's decisions."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from schemas.executor import EngineSpec, Runtime, RuntimeOffer
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.scheduler import DeviceGrant, GpuRequest
+from schemas.task import DeploymentMode, TaskFile
+from services.orchestrator.domain.plan import Offer
+from services.orchestrator.domain.records import Attempt, Experiment, Task
+from services.orchestrator.domain.waiting import Grant
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+TASK_ID, EXPERIMENT_ID, ATTEMPT_ID, RESERVATION_ID = (UUID(int=n) for n in range(1, 5))
+DEVICE = DeviceGrant(node_id="n1", uuid="GPU-0", index=0, name="H100", memory_total_mb=80_000)
+OFFERS = (
+    Offer(
+        executor_id="n1",
+        runtimes=(
+            RuntimeOffer(runtime=Runtime.PROCESS, engines=("simulated", "llamacpp")),
+            RuntimeOffer(runtime=Runtime.DOCKER, engines=(), missing={"docker": "no Docker here"}),
+        ),
+        benchmark_tools=("builtin",),
+    ),
+)
+
+
+def make_file(**overrides: Any) -> TaskFile:
+    content: dict[str, Any] = {
+        "task_name": "a-task",
+        "deployment_mode": "process",
+        "model": {"id_or_path": "a-model"},
+        "base_runtime": "simulated",
+    }
+    return msgspec.convert({**content, **overrides}, TaskFile)
+
+
+def make_task(file: TaskFile | None = None, **overrides: Any) -> Task:
+    task = Task(
+        task_id=TASK_ID,
+        namespace="default",
+        task_name="a-task",
+        state=TaskState.RUNNING,
+        mode=DeploymentMode.PROCESS,
+        file=file or make_file(),
+        created_at=NOW,
+        revision=2,
+    )
+    return msgspec.structs.replace(task, **overrides)
+
+
+def make_experiment(state: ExperimentState, **overrides: Any) -> Experiment:
+    experiment = Experiment(
+        experiment_id=EXPERIMENT_ID,
+        task_id=TASK_ID,
+        namespace="default",
+        ordinal=1,
+        state=state,
+        parameters={"slots": 1},
+        engine=EngineSpec(runtime=Runtime.PROCESS, engine="simulated", model="a-model"),
+        request=GpuRequest(),
+        created_at=NOW,
+        revision=1,
+    )
+    return msgspec.structs.replace(experiment, **overrides)
+
+
+def make_attempt(**overrides: Any) -> Attempt:
+    """One that waits for its grant."""
+    attempt = Attempt(
+        attempt_id=ATTEMPT_ID,
+        experiment_id=EXPERIMENT_ID,
+        task_id=TASK_ID,
+        attempt_number=1,
+        reservation_id=RESERVATION_ID,
+        requested_at=NOW,
+    )
+    return msgspec.structs.replace(attempt, **overrides)
+
+
+def make_granted(**overrides: Any) -> Attempt:
+    """One whose start has been sent."""
+    granted: dict[str, Any] = {
+        "reservation_revision": 2,
+        "executor_id": "n1",
+        "epoch": 7,
+        "lease_ttl_seconds": 30.0,
+        "devices": (DEVICE,),
+    }
+    return make_attempt(**{**granted, **overrides})
+
+
+def make_grant(revision: int = 2) -> Grant:
+    return Grant(
+        revision=revision, epoch=7, node_id="n1", devices=(DEVICE,), lease_ttl_seconds=30.0
+    )

@@ -1,0 +1,366 @@
+"""What follows for an experiment from each fact, in every state that the fact can find it in."""
+
+import msgspec
+import pytest
+
+from schemas.base import tag_of
+from schemas.benchmark import BenchmarkMetrics
+from schemas.errors import Accepted, ErrorCode, Refused
+from schemas.executor import (
+    AttemptFinished,
+    AttemptOutcome,
+    AttemptPhase,
+    AttemptPhaseChanged,
+    AttemptStarted,
+    CancelExperiment,
+    StartExperiment,
+)
+from schemas.orchestrator import ExperimentState as State
+from schemas.scheduler import (
+    CancelReservation,
+    Reason,
+    ReasonCode,
+    ReleaseReservation,
+    ReservationState,
+)
+from services.orchestrator.domain import running, waiting
+from services.orchestrator.domain.records import Decision
+from services.orchestrator.domain.waiting import ReservationEnd
+from tests.orchestrator_records import (
+    ATTEMPT_ID,
+    DEVICE,
+    EXPERIMENT_ID,
+    NOW,
+    RESERVATION_ID,
+    TASK_ID,
+    make_attempt,
+    make_experiment,
+    make_file,
+    make_grant,
+    make_granted,
+    make_task,
+)
+
+ABOUT = {
+    "message_id": ATTEMPT_ID,
+    "occurred_at": NOW,
+    "experiment_id": EXPERIMENT_ID,
+    "attempt_id": ATTEMPT_ID,
+    "attempt_number": 1,
+    "task_id": TASK_ID,
+    "executor_id": "n1",
+    "reservation_id": RESERVATION_ID,
+    "epoch": 7,
+}
+
+
+def told(decision: Decision) -> list[str]:
+    return [tag_of(type(event)).partition("experiment_")[2] for event in decision.events]
+
+
+def sent(decision: Decision) -> list[type]:
+    return [type(command) for command in decision.commands]
+
+
+def finished(outcome: AttemptOutcome, revision: int = 9) -> AttemptFinished:
+    experiment = make_experiment(State.RUNNING)
+    return msgspec.convert(
+        {
+            **ABOUT,
+            "type": "executor.attempt_finished",
+            "revision": revision,
+            "outcome": outcome.value,
+            "namespace": "default",
+            "devices": (msgspec.to_builtins(DEVICE),),
+            "engine": msgspec.to_builtins(experiment.engine),
+            "started_at": NOW,
+            "finished_at": NOW,
+        },
+        AttemptFinished,
+    )
+
+
+def end(state: ReservationState, *, was_granted: bool = False, revision: int = 3) -> ReservationEnd:
+    reason = Reason(code=ReasonCode.NO_GPUS, message="there are none")
+    return ReservationEnd(
+        revision=revision, state=state, was_granted=was_granted, reasons=(reason,)
+    )
+
+
+def test_a_grant_starts_a_waiting_experiment() -> None:
+    decision = waiting.on_grant(
+        make_task(), make_experiment(State.WAITING), make_attempt(), make_grant(), NOW
+    )
+
+    assert decision is not None
+    assert decision.experiment.state is State.STARTING
+    assert (told(decision), sent(decision)) == (["starting"], [StartExperiment])
+    assert decision.attempt == make_granted()
+
+
+def test_the_same_grant_again_changes_nothing() -> None:
+    experiment, attempt = make_experiment(State.STARTING), make_granted()
+
+    assert waiting.on_grant(make_task(), experiment, attempt, make_grant(), NOW) is None
+
+
+@pytest.mark.parametrize("state", [State.CANCELLED, State.PENDING, State.WAITING])
+def test_a_grant_of_a_withdrawn_reservation_is_given_back(state: State) -> None:
+    decision = waiting.on_grant(
+        make_task(), make_experiment(state), make_attempt(closed_at=NOW), make_grant(), NOW
+    )
+
+    assert decision is not None
+    assert decision.experiment.state is state
+    [release] = decision.commands
+    assert isinstance(release, ReleaseReservation)
+    assert (release.epoch, release.stopped) == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "was_granted", "task_held_gpus", "want"),
+    [
+        pytest.param(ReservationState.REJECTED, False, False, State.FAILED, id="can never fit"),
+        pytest.param(ReservationState.TIMED_OUT, False, False, State.FAILED, id="waited in vain"),
+        pytest.param(ReservationState.TIMED_OUT, False, True, State.PENDING, id="behind its own"),
+        pytest.param(ReservationState.REJECTED, False, True, State.FAILED, id="never fits still"),
+        pytest.param(
+            ReservationState.CANCELLED, False, False, State.FAILED, id="withdrawn by hand"
+        ),
+        pytest.param(ReservationState.EXPIRED, True, False, State.PENDING, id="gone unseen"),
+        pytest.param(ReservationState.CANCELLED, True, False, State.PENDING, id="drained unseen"),
+    ],
+)
+def test_the_end_of_a_reservation_that_nothing_was_started_under(
+    state: ReservationState, was_granted: bool, task_held_gpus: bool, want: State
+) -> None:
+    decision = waiting.on_reservation_end(
+        make_experiment(State.WAITING),
+        make_attempt(),
+        end(state, was_granted=was_granted),
+        NOW,
+        task_held_gpus=task_held_gpus,
+    )
+
+    assert decision is not None
+    assert decision.experiment.state is want
+    assert decision.attempt is not None
+    assert decision.attempt.closed_at == NOW
+    if want is State.FAILED:
+        assert told(decision) == ["failed"]
+        assert "there are none" in decision.experiment.reason
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+@pytest.mark.parametrize("how", [ReservationState.EXPIRED, ReservationState.LOST])
+def test_after_a_start_was_sent_no_reservation_ends_the_attempt(
+    state: State, how: ReservationState
+) -> None:
+    decision = waiting.on_reservation_end(
+        make_experiment(state),
+        make_granted(),
+        end(how, was_granted=True),
+        NOW,
+        task_held_gpus=False,
+    )
+
+    assert decision is not None
+    assert decision.experiment == make_experiment(state)
+    assert decision.attempt == make_granted(reservation_revision=3, reservation_ended=True)
+    assert (decision.events, decision.commands) == ((), ())
+
+
+def test_withdrawing_makes_a_waiting_experiment_pending() -> None:
+    decision = waiting.withdraw(make_experiment(State.WAITING), make_attempt(), "paused", NOW)
+
+    assert decision.experiment.state is State.PENDING
+    assert sent(decision) == [CancelReservation]
+
+
+def test_an_accepted_start_hands_the_lease_over() -> None:
+    decision = running.on_start_answered(
+        make_task(),
+        make_experiment(State.STARTING),
+        make_granted(),
+        Accepted(command_id=ATTEMPT_ID),
+        NOW,
+    )
+
+    assert decision == Decision(
+        experiment=make_experiment(State.STARTING), attempt=make_granted(is_accepted=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "cancel_requested", "want", "outcome"),
+    [
+        (ErrorCode.LEASE_LOST, False, State.PENDING, AttemptOutcome.INTERRUPTED),
+        (ErrorCode.STALE_EPOCH, False, State.PENDING, AttemptOutcome.INTERRUPTED),
+        (ErrorCode.LEASE_LOST, True, State.CANCELLED, AttemptOutcome.INTERRUPTED),
+        (ErrorCode.CONFLICT, True, State.CANCELLED, AttemptOutcome.CANCELLED),
+        (ErrorCode.CONFLICT, False, State.FAILED, AttemptOutcome.FAILED),
+        (ErrorCode.BAD_REQUEST, False, State.FAILED, AttemptOutcome.FAILED),
+        (ErrorCode.UNSUPPORTED, False, State.FAILED, AttemptOutcome.FAILED),
+    ],
+)
+def test_a_refused_start_ends_the_attempt_and_releases(
+    code: ErrorCode, cancel_requested: bool, want: State, outcome: AttemptOutcome
+) -> None:
+    decision = running.on_start_answered(
+        make_task(cancel_requested=cancel_requested),
+        make_experiment(State.STARTING),
+        make_granted(),
+        Refused(code=code, message="no"),
+        NOW,
+    )
+
+    assert decision is not None
+    assert decision.experiment.state is want
+    assert decision.attempt is not None
+    assert decision.attempt.outcome is outcome
+    assert sent(decision) == [ReleaseReservation]
+
+
+def test_an_answer_to_the_start_of_a_closed_attempt_changes_nothing() -> None:
+    closed = make_granted(closed_at=NOW, outcome=AttemptOutcome.SUCCEEDED)
+
+    for reply in (
+        Accepted(command_id=ATTEMPT_ID),
+        Refused(code=ErrorCode.CONFLICT, message="no"),
+    ):
+        assert (
+            running.on_start_answered(
+                make_task(), make_experiment(State.RUNNING), closed, reply, NOW
+            )
+            is None
+        )
+
+
+def test_a_phase_that_overtakes_the_start_says_that_it_runs() -> None:
+    event = AttemptPhaseChanged(**ABOUT, revision=2, phase=AttemptPhase.LOADING)  # type: ignore[arg-type]  # a mapping of many types
+
+    decision = running.on_attempt_event(
+        make_task(), make_experiment(State.STARTING), make_granted(), event, NOW
+    )
+
+    assert decision is not None
+    assert decision.experiment.state is State.RUNNING
+    assert told(decision) == ["running"]
+    assert decision.attempt is not None
+    assert decision.attempt.phase == "loading"
+
+
+def test_an_older_fact_of_an_attempt_changes_nothing() -> None:
+    event = AttemptStarted(**ABOUT, revision=1, devices=(DEVICE,))  # type: ignore[arg-type]  # as above
+    attempt = make_granted(attempt_revision=2)
+
+    assert (
+        running.on_attempt_event(make_task(), make_experiment(State.RUNNING), attempt, event, NOW)
+        is None
+    )
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+@pytest.mark.parametrize(
+    ("outcome", "cancel_requested", "want", "events"),
+    [
+        (AttemptOutcome.SUCCEEDED, False, State.RUNNING, []),
+        (AttemptOutcome.SUCCEEDED, True, State.RUNNING, []),
+        (AttemptOutcome.FAILED, False, State.FAILED, ["failed"]),
+        (AttemptOutcome.FAILED, True, State.FAILED, ["failed"]),
+        (AttemptOutcome.CANCELLED, True, State.CANCELLED, ["cancelled"]),
+        (AttemptOutcome.CANCELLED, False, State.CANCELLED, ["cancelled"]),
+        (AttemptOutcome.INTERRUPTED, False, State.PENDING, ["retrying"]),
+        (AttemptOutcome.INTERRUPTED, True, State.CANCELLED, ["cancelled"]),
+    ],
+)
+def test_each_outcome_of_an_attempt(
+    state: State, outcome: AttemptOutcome, cancel_requested: bool, want: State, events: list[str]
+) -> None:
+    decision = running.on_attempt_event(
+        make_task(cancel_requested=cancel_requested),
+        make_experiment(state),
+        make_granted(),
+        finished(outcome),
+        NOW,
+    )
+
+    assert decision is not None
+    assert decision.experiment.state is want
+    assert told(decision) == [*(["running"] if state is State.STARTING else []), *events]
+    assert decision.attempt is not None
+    assert (decision.attempt.outcome, decision.attempt.closed_at) == (outcome, NOW)
+    revisions = [event.revision for event in decision.events]
+    assert revisions == list(range(2, 2 + len(revisions)))
+
+
+def test_the_last_allowed_interruption_fails_the_experiment() -> None:
+    task = make_task(make_file(optimization={"max_attempts": 3}))
+    experiment = make_experiment(State.RUNNING, interrupted_attempts=2)
+
+    decision = running.on_attempt_event(
+        task, experiment, make_granted(), finished(AttemptOutcome.INTERRUPTED), NOW
+    )
+
+    assert decision is not None
+    assert decision.experiment.state is State.FAILED
+    assert decision.experiment.interrupted_attempts == 3
+
+
+@pytest.mark.parametrize("outcome", AttemptOutcome)
+def test_an_attempt_keeps_its_first_outcome(outcome: AttemptOutcome) -> None:
+    closed = make_granted(closed_at=NOW, outcome=AttemptOutcome.INTERRUPTED, attempt_revision=3)
+
+    assert (
+        running.on_attempt_event(
+            make_task(), make_experiment(State.PENDING), closed, finished(outcome), NOW
+        )
+        is None
+    )
+
+
+METRICS = BenchmarkMetrics(mean_e2e_latency=0.5)
+
+
+def test_a_measured_experiment_succeeds_when_it_is_summarized() -> None:
+    attempt = make_granted(closed_at=NOW, outcome=AttemptOutcome.SUCCEEDED)
+
+    decision = running.on_summary(
+        make_task(), make_experiment(State.RUNNING), attempt, METRICS, NOW
+    )
+
+    assert decision is not None
+    assert (decision.experiment.state, decision.experiment.objective_score) == (
+        State.SUCCEEDED,
+        0.5,
+    )
+    assert told(decision) == ["succeeded"]
+
+
+def test_a_summary_that_comes_first_waits_for_the_end() -> None:
+    early = running.on_summary(
+        make_task(), make_experiment(State.RUNNING), make_granted(), METRICS, NOW
+    )
+
+    assert early is not None
+    assert early.events == ()
+    decision = running.on_attempt_event(
+        make_task(), early.experiment, make_granted(), finished(AttemptOutcome.SUCCEEDED), NOW
+    )
+    assert decision is not None
+    assert (decision.experiment.state, decision.experiment.metrics) == (State.SUCCEEDED, METRICS)
+
+
+def test_a_second_summary_changes_nothing() -> None:
+    attempt = make_granted(closed_at=NOW, outcome=AttemptOutcome.SUCCEEDED)
+    done = make_experiment(State.SUCCEEDED, summary_attempt_id=ATTEMPT_ID)
+
+    assert running.on_summary(make_task(), done, attempt, METRICS, NOW) is None
+
+
+def test_only_an_open_granted_attempt_is_told_to_stop() -> None:
+    experiment = make_experiment(State.RUNNING)
+
+    assert sent(running.stop(experiment, make_granted(), "x")) == [CancelExperiment]
+    assert sent(running.stop(experiment, make_granted(closed_at=NOW), "x")) == []
+    assert sent(running.stop(experiment, make_attempt(), "x")) == []

@@ -1,0 +1,97 @@
+from typing import Any
+
+import pytest
+
+from schemas.errors import ErrorCode
+from services.orchestrator.domain.expansion import expand
+from shared.errors import RefusedError
+from tests.orchestrator_records import make_file
+
+
+def shown(**overrides: Any) -> list[dict[str, Any]]:
+    return [point.shown() for point in expand(make_file(**overrides)).points]
+
+
+def test_the_last_parameter_varies_fastest() -> None:
+    assert shown(parameters={"a": [1, 2], "b": ["x", "y"]}) == [
+        {"a": 1, "b": "x"},
+        {"a": 1, "b": "y"},
+        {"a": 2, "b": "x"},
+        {"a": 2, "b": "y"},
+    ]
+
+
+def test_quantization_varies_slowest_then_parallelism_then_parameters() -> None:
+    points = shown(
+        parameters={"p": [1, 2]},
+        parallel_config={"tp": [1, 2]},
+        quant_config={"gemm_dtype": ["fp8", "auto"]},
+    )
+
+    order = [(p["quant_config.gemm_dtype"], p["parallel_config.tp"], p["p"]) for p in points]
+    assert order == [(q, tp, p) for q in ("fp8", "auto") for tp in (1, 2) for p in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "want"),
+    [
+        pytest.param({}, [{}], id="nothing varies"),
+        pytest.param(
+            {"parameters": {"tp": {"type": "choice", "values": [1, 2]}}},
+            [{"tp": 1}, {"tp": 2}],
+            id="the long form",
+        ),
+        pytest.param(
+            {"parallel_config": {"tp": 2, "dp": 1}},
+            [{"parallel_config.tp": 2}],
+            id="one value without a list",
+        ),
+        pytest.param(
+            {"quant_config": {"preset": "a", "presets": ["b", "a"]}},
+            [{"quant_config.preset": "a"}, {"quant_config.preset": "b"}],
+            id="presets, each once",
+        ),
+        pytest.param(
+            {"parameters": {"x": [None, True, 0.5]}},
+            [{"x": None}, {"x": True}, {"x": 0.5}],
+            id="all kinds of values",
+        ),
+    ],
+)
+def test_a_task_becomes_its_configurations(
+    overrides: dict[str, Any], want: list[dict[str, Any]]
+) -> None:
+    assert shown(**overrides) == want
+
+
+@pytest.mark.parametrize(
+    ("max_iterations", "kept", "cut"), [(None, 6, 0), (4, 4, 2), (6, 6, 0), (100, 6, 0)]
+)
+def test_max_iterations_cuts_the_grid(max_iterations: int | None, kept: int, cut: int) -> None:
+    grid = expand(
+        make_file(
+            parameters={"a": [1, 2, 3], "b": [1, 2]},
+            optimization={"max_iterations": max_iterations},
+        )
+    )
+
+    assert (len(grid.points), grid.total, grid.cut) == (kept, 6, cut)
+
+
+def test_a_grid_beyond_all_measure_is_refused_without_being_made() -> None:
+    parameters = {f"p{number}": list(range(1000)) for number in range(60)}
+
+    with pytest.raises(RefusedError) as refused:
+        expand(make_file(parameters=parameters))
+
+    assert refused.value.code is ErrorCode.BAD_REQUEST
+    assert refused.value.path == "$.optimization.max_iterations"
+
+
+def test_a_huge_grid_that_is_cut_is_expanded_only_so_far() -> None:
+    parameters = {f"p{number}": list(range(1000)) for number in range(60)}
+
+    grid = expand(make_file(parameters=parameters, optimization={"max_iterations": 3}))
+
+    assert [point.parameters["p59"] for point in grid.points] == [0, 1, 2]
+    assert grid.total == 1000**60

@@ -1,0 +1,198 @@
+from typing import Any
+
+import pytest
+
+from schemas.errors import ErrorCode
+from schemas.task import DeploymentMode
+from services.orchestrator.domain.engines import mode_of
+from services.orchestrator.domain.plan import Plan, benchmark_spec, make_plan, refuse_missing
+from shared.errors import RefusedError
+from tests.orchestrator_records import OFFERS, make_file
+
+
+def plan(**overrides: Any) -> Plan:
+    return make_plan(make_file(**overrides), OFFERS)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "want"),
+    [
+        pytest.param({"base_runtime": "sglang"}, DeploymentMode.DOCKER, id="a known engine"),
+        pytest.param({"base_runtime": "vLLM"}, DeploymentMode.DOCKER, id="in any case"),
+        pytest.param({"base_runtime": "my-runtime"}, DeploymentMode.OME, id="a cluster runtime"),
+        pytest.param(
+            {"base_runtime": "sglang", "clusterbasemodel_config": {"preset": "x"}},
+            DeploymentMode.OME,
+            id="a cluster model",
+        ),
+        pytest.param(
+            {"base_runtime": "sglang", "clusterservingruntime_config": {"preset": "x"}},
+            DeploymentMode.OME,
+            id="a serving runtime",
+        ),
+        pytest.param(
+            {"base_runtime": "sglang", "storage": {"type": "pvc", "pvc_name": "x"}},
+            DeploymentMode.OME,
+            id="a volume claim",
+        ),
+        pytest.param(
+            {"base_runtime": "sglang", "storage": {"type": "hostpath"}},
+            DeploymentMode.DOCKER,
+            id="a path of the host",
+        ),
+        pytest.param(
+            {"base_runtime": "simulated", "deployment_mode": "process"},
+            DeploymentMode.PROCESS,
+            id="said",
+        ),
+    ],
+)
+def test_the_mode_follows_from_the_task(overrides: dict[str, Any], want: DeploymentMode) -> None:
+    assert mode_of(make_file(**{"deployment_mode": None, **overrides})) is want
+
+
+def test_a_task_that_can_run_here_lacks_nothing() -> None:
+    planned = plan(parameters={"slots": [1, 2]})
+
+    assert planned.missing == ()
+    assert [e.engine.parameters for e in planned.experiments] == [{"slots": 1}, {"slots": 2}]
+    assert {e.request.node_ids for e in planned.experiments} == {("n1",)}
+    refuse_missing(planned)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "path", "says"),
+    [
+        pytest.param(
+            {"deployment_mode": "docker", "base_runtime": "sglang"},
+            "$.deployment_mode",
+            "no executor runs mode 'docker' (n1: no Docker here)",
+            id="a mode",
+        ),
+        pytest.param(
+            {"deployment_mode": None, "base_runtime": "my-runtime"},
+            "$.base_runtime",
+            "counts as a ClusterServingRuntime",
+            id="a runtime nobody knows",
+        ),
+        pytest.param(
+            {"base_runtime": "sglang"},
+            "$.base_runtime",
+            "no executor runs engine 'sglang' in mode 'process'",
+            id="an engine",
+        ),
+        pytest.param(
+            {"optimization": {"strategy": "random"}},
+            "$.optimization.strategy",
+            "not by 'random'",
+            id="a strategy",
+        ),
+        pytest.param(
+            {"quant_config": {"preset": "kv-cache-fp8"}},
+            "$.quant_config.preset",
+            "presets of quant_config",
+            id="a preset",
+        ),
+        pytest.param(
+            {"base_runtime": "llamacpp", "parallel_config": {"tp": [1, 2]}},
+            "$.parallel_config.tp",
+            "engine 'llamacpp' has no flag for parallel_config.tp",
+            id="a flag",
+        ),
+        pytest.param(
+            {"benchmark": {"tool": "genai-bench"}},
+            "$.benchmark.tool",
+            "'genai-bench'",
+            id="a tool",
+        ),
+        pytest.param({"gpus": {"nodes": ["n2"]}}, "$.gpus.nodes", "these do: n1", id="a node"),
+    ],
+)
+def test_what_is_missing_is_said_by_field(overrides: dict[str, Any], path: str, says: str) -> None:
+    planned = plan(**overrides)
+
+    with pytest.raises(RefusedError) as refused:
+        refuse_missing(planned)
+
+    assert (refused.value.code, refused.value.path) == (ErrorCode.UNSUPPORTED, path)
+    assert says in refused.value.message
+    assert refused.value.details == {"missing": [m.sentence for m in planned.missing]}
+
+
+def test_without_any_executor_that_is_what_is_missing() -> None:
+    planned = make_plan(make_file(), ())
+
+    assert [m.sentence for m in planned.missing] == ["no executor of this installation is present"]
+
+
+def test_an_unknown_engine_is_refused_where_the_mode_needs_one() -> None:
+    with pytest.raises(RefusedError) as refused:
+        plan(base_runtime="sglan")
+
+    assert (refused.value.code, refused.value.path) == (ErrorCode.BAD_REQUEST, "$.base_runtime")
+    assert "llamacpp, sglang, simulated, vllm" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("engine", "overrides", "want"),
+    [
+        pytest.param(
+            "sglang",
+            {"parallel_config": {"tp": 2, "ep": 4}, "quant_config": {"kvcache_dtype": "fp8_e5m2"}},
+            {"kv-cache-dtype": "fp8_e5m2", "tp-size": 2, "ep-size": 4},
+            id="sglang",
+        ),
+        pytest.param(
+            "vllm",
+            {"parallel_config": {"tp": 2, "dcp": 2}, "quant_config": {"gemm_dtype": "fp8"}},
+            {
+                "quantization": "fp8",
+                "tensor-parallel-size": 2,
+                "decode-context-parallel-size": 2,
+            },
+            id="vllm",
+        ),
+        pytest.param(
+            "sglang",
+            {"quant_config": {"moe_dtype": "auto"}, "parameters": {"x": [1]}},
+            {"x": 1},
+            id="auto needs no flag",
+        ),
+    ],
+)
+def test_typed_blocks_become_the_engines_flags(
+    engine: str, overrides: dict[str, Any], want: dict[str, Any]
+) -> None:
+    planned = plan(deployment_mode="docker", base_runtime=engine, **overrides)
+
+    assert planned.experiments[0].engine.parameters == want
+    assert [m.path for m in planned.missing] == ["$.deployment_mode"]
+
+
+def test_a_flag_given_twice_is_refused() -> None:
+    with pytest.raises(RefusedError) as refused:
+        plan(parallel_config={"tp": 2}, parameters={"tensor_parallel_size": [2]})
+
+    assert refused.value.path == "$.parameters.tensor_parallel_size"
+
+
+def test_notes_say_what_was_cut_and_assumed() -> None:
+    planned = plan(
+        deployment_mode=None,
+        base_runtime="sglang",
+        parameters={"a": [1, 2, 3]},
+        optimization={"max_iterations": 2},
+        slo={"ttft": {"threshold": 1.0}},
+    )
+
+    assert planned.notes == (
+        "deployment_mode is not given; 'docker' follows from the rest of the task",
+        "max_iterations cuts the grid: 2 of 3 configurations are run",
+        "slo is kept with the task; experiments are ranked by the objective alone",
+    )
+
+
+def test_minutes_of_the_task_file_become_seconds() -> None:
+    spec = benchmark_spec(make_file(benchmark={"max_time_per_iteration": 10}))
+
+    assert spec.max_time_per_level_seconds == 600

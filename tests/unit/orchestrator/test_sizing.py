@@ -1,0 +1,93 @@
+from typing import Any
+
+import pytest
+
+from services.orchestrator.domain.expansion import Point
+from services.orchestrator.domain.sizing import memory_per_gpu_mb, request_for, world_size
+from shared.errors import RefusedError
+from tests.orchestrator_records import make_file
+
+
+def point(parameters: dict[str, Any], parallel: dict[str, Any] | None = None) -> Point:
+    return Point(quant={}, parallel=parallel or {}, parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    "name", ["tp", "tp-size", "tp_size", "tensor-parallel-size", "--tp-size", "TP_SIZE"]
+)
+def test_every_spelling_of_tensor_parallelism_counts(name: str) -> None:
+    assert world_size(point({name: 4})) == 4
+
+
+@pytest.mark.parametrize("kind", ["dp", "cp", "dcp"])
+@pytest.mark.parametrize("form", ["{}", "{}-size", "{}_size"])
+def test_every_further_degree_counts_in_every_spelling(kind: str, form: str) -> None:
+    assert world_size(point({form.format(kind): 3, "tp": 2, "pp-size": 2})) == 12
+
+
+@pytest.mark.parametrize(
+    ("parameters", "parallel", "want"),
+    [
+        pytest.param({}, {}, 1, id="nothing said"),
+        pytest.param({"tp": 2, "pp": 3}, {}, 6, id="tp times pp"),
+        pytest.param({"dp": 2, "cp": 4, "dcp": 3}, {}, 4, id="the largest of dp, cp, dcp"),
+        pytest.param({}, {"tp": 2, "dp": 2, "ep": 8}, 4, id="experts need no GPU of their own"),
+        pytest.param({"tp": "2"}, {}, 2, id="a number as text"),
+        pytest.param({"tp": None}, {}, 1, id="left to the engine"),
+        pytest.param({"tpx": 8}, {}, 1, id="another parameter"),
+        pytest.param({"data-parallel-size": 2}, {"tp": 4}, 8, id="both blocks"),
+    ],
+)
+def test_the_world_size_follows_from_the_degrees(
+    parameters: dict[str, Any], parallel: dict[str, Any], want: int
+) -> None:
+    assert world_size(point(parameters, parallel)) == want
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "two", 5000])
+def test_a_degree_that_is_no_positive_whole_number_is_refused_by_path(value: object) -> None:
+    with pytest.raises(RefusedError) as refused:
+        world_size(point({"tp-size": value}))
+
+    assert refused.value.path == "$.parameters.tp-size"
+
+
+def test_more_gpus_than_any_group_has_are_refused() -> None:
+    with pytest.raises(RefusedError, match="at most 4096 GPUs"):
+        world_size(point({"tp": 4096, "pp": 2}))
+
+
+@pytest.mark.parametrize(
+    ("model", "want"),
+    [
+        ("llama-3-70b", 20_000),
+        ("huggyllama/llama-65B", 20_000),
+        ("llama-2-13b-chat", 12_000),
+        ("Qwen2.5-7B-Instruct", 12_000),
+        ("llama-3-2-1b-instruct", 8_000),
+        ("smollm2-135m", 8_000),
+        ("gpt-270b", 8_000),
+        ("opt-6.7b", 8_000),
+    ],
+)
+def test_memory_follows_from_the_models_name(model: str, want: int) -> None:
+    assert memory_per_gpu_mb(model) == want
+
+
+def test_the_gpus_block_goes_before_the_estimate() -> None:
+    task = make_file(
+        model={"id_or_path": "llama-3-70b"},
+        gpus={"count": 3, "min_memory_mb": 0, "models": ["H100"], "priority": 5},
+        optimization={"wait_timeout_seconds": 9},
+    )
+
+    request = request_for(task, point({"tp": 8}), ("n1",))
+
+    assert (request.gpus, request.min_memory_mb, request.priority) == (3, 0, 5)
+    assert (request.gpu_models, request.node_ids) == (("H100",), ("n1",))
+    assert request.wait_timeout_seconds == 9
+
+
+@pytest.mark.parametrize(("tp", "balanced"), [(1, False), (2, True)])
+def test_a_group_of_gpus_needs_balanced_memory(tp: int, balanced: bool) -> None:
+    assert request_for(make_file(), point({"tp": tp}), ()).balanced_memory is balanced

@@ -1,0 +1,89 @@
+from uuid import UUID
+
+import pytest
+
+from schemas.base import tag_of
+from schemas.errors import ErrorCode
+from schemas.orchestrator import ExperimentState as State
+from schemas.orchestrator import TaskState
+from services.orchestrator.domain import tasks
+from services.orchestrator.domain.tasks import Tally
+from shared.errors import RefusedError
+from tests.orchestrator_records import NOW, make_task
+
+BEST = UUID(int=9)
+
+
+@pytest.mark.parametrize(
+    ("tally", "cancel_requested", "want"),
+    [
+        pytest.param({State.SUCCEEDED: 1, State.FAILED: 3}, False, TaskState.COMPLETED, id="one"),
+        pytest.param({State.FAILED: 4}, False, TaskState.FAILED, id="none succeeded"),
+        pytest.param({State.CANCELLED: 4}, False, TaskState.FAILED, id="all stopped elsewhere"),
+        pytest.param({State.SUCCEEDED: 4}, True, TaskState.CANCELLED, id="too late to complete"),
+        pytest.param({State.CANCELLED: 4}, True, TaskState.CANCELLED, id="cancelled"),
+    ],
+)
+def test_a_task_ends_when_all_its_experiments_have(
+    tally: Tally, cancel_requested: bool, want: TaskState
+) -> None:
+    task = make_task(cancel_requested=cancel_requested)
+
+    decision = tasks.settle(task, tally, BEST, NOW)
+
+    assert decision is not None
+    assert (decision.task.state, decision.task.finished_at) == (want, NOW)
+    [event] = decision.events
+    assert tag_of(type(event)) == f"orchestrator.task_{want.value}"
+    assert event.revision == decision.task.revision == task.revision + 1
+
+
+@pytest.mark.parametrize(
+    "open_state", [State.PENDING, State.WAITING, State.STARTING, State.RUNNING]
+)
+@pytest.mark.parametrize("cancel_requested", [True, False])
+def test_a_task_with_an_unfinished_experiment_goes_on(
+    open_state: State, cancel_requested: bool
+) -> None:
+    task = make_task(cancel_requested=cancel_requested)
+
+    assert tasks.settle(task, {State.SUCCEEDED: 3, open_state: 1}, BEST, NOW) is None
+
+
+def test_a_finished_task_ends_only_once() -> None:
+    assert (
+        tasks.settle(make_task(state=TaskState.COMPLETED), {State.SUCCEEDED: 1}, BEST, NOW) is None
+    )
+
+
+@pytest.mark.parametrize("state", [TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED])
+def test_a_finished_task_is_neither_paused_nor_resumed(state: TaskState) -> None:
+    for change in (tasks.pause, tasks.resume):
+        with pytest.raises(RefusedError) as refused:
+            change(make_task(state=state), NOW)
+        assert refused.value.code is ErrorCode.CONFLICT
+
+
+def test_pausing_and_resuming_twice_changes_nothing() -> None:
+    paused = tasks.pause(make_task(), NOW)
+
+    assert paused is not None
+    assert not paused.task.may_start_experiments
+    assert tasks.pause(paused.task, NOW) is None
+    resumed = tasks.resume(paused.task, NOW)
+    assert resumed is not None
+    assert resumed.task.may_start_experiments
+    assert tasks.resume(resumed.task, NOW) is None
+
+
+def test_cancelling_stops_further_experiments_and_counts_once() -> None:
+    cancelling = tasks.request_cancel(make_task(), "enough")
+
+    assert cancelling is not None
+    assert (cancelling.cancel_reason, cancelling.may_start_experiments) == ("enough", False)
+    assert tasks.request_cancel(cancelling, "again") is None
+
+
+def test_a_completed_task_is_not_cancelled() -> None:
+    with pytest.raises(RefusedError, match="is completed"):
+        tasks.request_cancel(make_task(state=TaskState.COMPLETED), "")
