@@ -4,24 +4,26 @@
 `/ws/events` sends `StoredEvent`.
 """
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from schemas.base import (
     Count,
     DeviceUuid,
+    Epoch,
     Event,
     Mebibytes,
     Namespace,
     NodeId,
+    Seconds,
     Token,
     UtcDatetime,
     View,
 )
 from schemas.executor import RuntimeOffer
-from schemas.scheduler import DeviceState
+from schemas.scheduler import DeviceState, GpuRequest, NodeAllocation
 from schemas.telemetry import HealthState, HostFacts, Source
 
 
@@ -84,7 +86,9 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     simulated: bool
     health: HealthState = HealthState.OK
     observed_at: UtcDatetime | None = None
+    age_seconds: Seconds | None = None
     fresh: bool = False
+    stale: bool = True
     utilization_percent: float | None = None
     memory_total_mb: Mebibytes | None = None
     memory_used_mb: Mebibytes | None = None
@@ -135,3 +139,60 @@ class GpuMetrics(View, frozen=True, kw_only=True, tag="gateway.gpu_metrics"):
     observed_at: UtcDatetime
     simulated: bool
     gpus: tuple[GpuView, ...]
+
+
+class GpuAllocMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_map_view"):
+    """A node's part of the allocation map, and the held share of each device, "0.00" to "1.00"."""
+
+    nodes: tuple[NodeAllocation, ...]
+    gpu_alloc_map: dict[str, str]
+
+
+class ReservationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Asks for GPUs. `namespace` absent is the caller's own; `holder` says for what, for people."""
+
+    reservation_id: UUID | None = None
+    namespace: Namespace | None = None
+    holder: Annotated[str, Meta(max_length=200)] = ""
+    request: GpuRequest = GpuRequest()
+
+
+class LeaseRenewal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keeps a lease; `activate` before anything starts on the devices."""
+
+    epoch: Epoch
+    activate: bool = False
+
+
+class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why somebody does something, for people."""
+
+    reason: Annotated[str, Meta(max_length=1000)] = ""
+
+
+class CustomEventRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An event to publish."""
+
+    name: Token
+    namespace: Namespace | None = None
+    data: dict[str, Any] = {}
+
+
+class EventList(View, frozen=True, kw_only=True, tag="gateway.events"):
+    """Events in the order of their cursors. `cursor` is the last looked at: ask after it next."""
+
+    events: tuple[StoredEvent, ...]
+    cursor: Count
+
+
+class Published(View, frozen=True, kw_only=True, tag="gateway.published"):
+    """A stored event of a user; its cursor follows once it has passed the bus."""
+
+    message_id: UUID
+
+
+class Health(View, frozen=True, kw_only=True, tag="gateway.health"):
+    """What answers. `missing` names what does not."""
+
+    ready: bool
+    missing: tuple[str, ...] = ()

@@ -1,0 +1,124 @@
+"""Who may ask: tokens, roles, and the names under which the gateway may be reached."""
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
+
+from schemas.base import Namespace
+from schemas.errors import ErrorCode
+from shared.errors import RefusedError
+
+DEFAULT_NAMESPACE: Final = "default"
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Role(StrEnum):
+    """viewer reads; submitter also changes things of its namespace; admin changes everything."""
+
+    VIEWER = "viewer"
+    SUBMITTER = "submitter"
+    ADMIN = "admin"
+
+
+class Token(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose token has this SHA-256, in hexadecimal digits; the token itself is not kept."""
+
+    token_sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    role: Role
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """On whose behalf a request acts."""
+
+    role: Role
+    namespace: str = DEFAULT_NAMESPACE
+
+    def namespace_for(self, asked: str | None) -> str:
+        """The namespace that a change may be made in. Raises RefusedError."""
+        namespace = asked or self.namespace
+        self.require(namespace)
+        return namespace
+
+    def require(self, namespace: str) -> None:
+        """Raises RefusedError unless something of this namespace may be changed."""
+        if self.role is Role.VIEWER:
+            raise RefusedError(ErrorCode.FORBIDDEN, "expected a submitter, found a viewer's token")
+        if self.role is not Role.ADMIN and namespace != self.namespace:
+            raise RefusedError(
+                ErrorCode.FORBIDDEN,
+                f"expected something of namespace {self.namespace}, found {namespace}",
+                path="$.namespace",
+            )
+
+
+EVERYTHING: Final = Identity(role=Role.ADMIN)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def identify(tokens: Sequence[Token], presented: str | None) -> Identity:
+    """Whose token this is. Raises RefusedError."""
+    if presented is None:
+        raise RefusedError(ErrorCode.UNAUTHENTICATED, "expected a token, found none")
+    digest = hashlib.sha256(presented.encode()).hexdigest()
+    for token in tokens:
+        if hmac.compare_digest(token.token_sha256, digest):
+            return Identity(role=token.role, namespace=token.namespace)
+    raise RefusedError(ErrorCode.UNAUTHENTICATED, "expected a known token, found an unknown one")
+
+
+def host_names(bound_host: str, further: Iterable[str]) -> frozenset[str]:
+    """The names that a Host header may carry."""
+    return LOOPBACK_NAMES | {bound_host.strip("[]").lower()} | {name.lower() for name in further}
+
+
+def check_host(header: str | None, names: frozenset[str], *, any_host: bool) -> None:
+    """Refuse a foreign Host: a page whose name was rebound to this machine sends its own.
+
+    `any_host`: bound to every address, where the token alone protects.
+    """
+    if any_host:
+        return
+    found = _host_of(f"//{header}") if header else None
+    if found not in names:
+        raise RefusedError(
+            ErrorCode.FORBIDDEN, f"expected a Host of this gateway, found {header or 'none'}"
+        )
+
+
+def check_origin(origin: str | None, host_header: str | None) -> None:
+    """Refuse what a foreign web page sends; programs send no Origin."""
+    if origin is None:
+        return
+    if _authority_of(origin) != (host_header or "").lower():
+        raise RefusedError(ErrorCode.FORBIDDEN, f"expected no foreign Origin, found {origin}")
+
+
+def _host_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _authority_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return None

@@ -1,0 +1,190 @@
+"""Readings, inventory and ledger of the GPUs as one view."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.executor import ExecutorReported
+from schemas.gateway import GpuProcessView, GpuView, NodeView
+from schemas.scheduler import AllocationMap, DeviceAllocation, DeviceState
+from schemas.telemetry import (
+    DeviceFacts,
+    GpuReading,
+    GpuSampled,
+    HealthState,
+    InventoryReported,
+    Source,
+)
+
+MEMORY_WEIGHT: Final = 0.6
+IDLE_WEIGHT: Final = 0.4
+STALE_INTERVALS: Final = 3.0
+DeviceKey = tuple[str, str]
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """A node's last sample and how long ago it came, by a clock that only goes forward."""
+
+    sample: GpuSampled
+    age_seconds: float
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether later ones should have come."""
+        return self.age_seconds > STALE_INTERVALS * self.sample.interval_seconds
+
+
+def availability_score(reading: GpuReading) -> float | None:
+    """0.6 x free share of memory + 0.4 x idle share; None if either is unknown."""
+    if (
+        reading.utilization_percent is None
+        or reading.memory_free_mb is None
+        or not reading.memory_total_mb
+    ):
+        return None
+    free = reading.memory_free_mb / reading.memory_total_mb
+    idle = (100.0 - reading.utilization_percent) / 100.0
+    return MEMORY_WEIGHT * free + IDLE_WEIGHT * idle
+
+
+def gpu_views(
+    heard: Mapping[str, Heard],
+    inventories: Mapping[str, InventoryReported],
+    ledger: AllocationMap | None,
+) -> list[GpuView]:
+    """Every device that anybody knows of, by node and index."""
+    readings = {
+        (node_id, gpu.uuid): (found, gpu)
+        for node_id, found in heard.items()
+        for gpu in found.sample.gpus
+    }
+    facts = {
+        (node_id, device.uuid): (inventory, device)
+        for node_id, inventory in inventories.items()
+        for device in inventory.devices
+    }
+    allocations = {
+        (device.node_id, device.uuid): device
+        for node in (ledger.nodes if ledger is not None else ())
+        for device in node.devices
+    }
+    views = [
+        _gpu_view(key, readings.get(key), facts.get(key), allocations.get(key))
+        for key in {*readings, *facts, *allocations}
+    ]
+    return sorted(views, key=lambda view: (view.node_id, view.index, view.uuid))
+
+
+def _gpu_view(
+    key: DeviceKey,
+    reading: tuple[Heard, GpuReading] | None,
+    known: tuple[InventoryReported, DeviceFacts] | None,
+    held: DeviceAllocation | None,
+) -> GpuView:
+    heard, gpu = reading or (None, GpuReading(uuid=key[1], index=0))
+    inventory, facts = known or (None, None)
+    source = heard.sample.source if heard else inventory.source if inventory else Source.NONE
+    named = gpu.name or (facts.name if facts else None) or (held.name if held else None)
+    index = gpu.index if heard else facts.index if facts else held.index if held else 0
+    total_mb = gpu.memory_total_mb
+    if total_mb is None and facts is not None:
+        total_mb = facts.memory_total_mb
+    return GpuView(
+        node_id=key[0],
+        uuid=key[1],
+        index=index,
+        name=named or "unknown",
+        source=source,
+        simulated=source is Source.SIMULATED or bool(held and held.simulated),
+        health=facts.health if facts else held.health if held else HealthState.OK,
+        observed_at=heard.sample.observed_at if heard else None,
+        age_seconds=round(heard.age_seconds, 3) if heard else None,
+        fresh=heard is not None and not heard.is_stale,
+        stale=heard is None or heard.is_stale,
+        utilization_percent=gpu.utilization_percent,
+        memory_total_mb=total_mb,
+        memory_used_mb=gpu.memory_used_mb,
+        memory_free_mb=gpu.memory_free_mb,
+        temperature_c=gpu.temperature_c,
+        power_draw_w=gpu.power_draw_w,
+        power_limit_w=gpu.power_limit_w,
+        availability_score=availability_score(gpu),
+        processes=_processes(gpu),
+        state=held.state if held else None,
+        reservation_id=held.reservation_id if held else None,
+        namespace=held.namespace if held else None,
+        holder=held.holder if held else None,
+    )
+
+
+def reading_views(sample: GpuSampled) -> tuple[GpuView, ...]:
+    """A sample's devices as they are told while they pass: without the ledger."""
+    heard = {sample.node_id: Heard(sample=sample, age_seconds=0.0)}
+    return tuple(gpu_views(heard, {}, None))
+
+
+def _processes(gpu: GpuReading) -> tuple[GpuProcessView, ...] | None:
+    if gpu.processes is None:
+        return None
+    return tuple(
+        GpuProcessView(
+            pid=process.pid,
+            name=process.name,
+            memory_used_mb=process.memory_used_mb,
+            container_id=process.container_id,
+            reservation_id=process.reservation_id,
+        )
+        for process in gpu.processes
+    )
+
+
+def node_views(
+    heard: Mapping[str, Heard],
+    inventories: Mapping[str, InventoryReported],
+    executors: Mapping[str, ExecutorReported],
+    ledger: AllocationMap | None,
+) -> list[NodeView]:
+    """Every node that anybody knows of, by id."""
+    gpus = gpu_views(heard, inventories, ledger)
+    ledger_nodes = {node.node_id for node in ledger.nodes} if ledger is not None else set()
+    return [
+        _node_view(
+            node_id,
+            [gpu for gpu in gpus if gpu.node_id == node_id],
+            heard.get(node_id),
+            inventories.get(node_id),
+            executors.get(node_id),
+        )
+        for node_id in sorted({*heard, *inventories, *executors, *ledger_nodes})
+    ]
+
+
+def _node_view(
+    node_id: str,
+    gpus: Sequence[GpuView],
+    heard: Heard | None,
+    inventory: InventoryReported | None,
+    executor: ExecutorReported | None,
+) -> NodeView:
+    source = heard.sample.source if heard else inventory.source if inventory else Source.NONE
+    seen = [fact.occurred_at for fact in (inventory, executor) if fact is not None]
+    if heard is not None:
+        seen.append(heard.sample.observed_at)
+    return NodeView(
+        node_id=node_id,
+        source=source,
+        simulated=source is Source.SIMULATED or any(gpu.simulated for gpu in gpus),
+        fresh=heard is not None and not heard.is_stale,
+        gpus_total=len(gpus),
+        gpus_free=sum(gpu.state is DeviceState.FREE for gpu in gpus),
+        last_seen_at=max(seen, default=None),
+        host=inventory.host if inventory else None,
+        labels=inventory.labels if inventory else {},
+        runtimes=executor.runtimes if executor else (),
+    )
+
+
+def allocation_shares(devices: Sequence[DeviceAllocation]) -> dict[str, str]:
+    """The held share of each device, "0.00" to "1.00"."""
+    return {device.uuid: f"{device.allocated:.2f}" for device in devices}

@@ -1,0 +1,161 @@
+"""What passes on the bus, kept as it is now: newest readings, inventories, progress, changes."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from schemas.base import tag_of
+from schemas.catalog import EVENTS
+from schemas.executor import AttemptProgressed, ExecutorReported
+from schemas.gateway import GpuMetrics
+from schemas.scheduler import ReservationEvent
+from schemas.telemetry import GpuSampled, InventoryReported
+from services.gateway.domain.fleet import Heard, reading_views
+from services.gateway.eventlog import EventLog
+from shared.bus import Bus
+
+FORGET_SECONDS: Final = 600.0
+PROGRESS_KEPT: Final = 64
+RESERVATION_EVENTS: Final = tuple(e for e in EVENTS if issubclass(e, ReservationEvent))
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """One client of live data. What it has not taken yet is replaced by what is newer."""
+
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    progressed: asyncio.Event = field(default_factory=asyncio.Event)
+    metrics: dict[str, GpuMetrics] = field(default_factory=dict)
+    progress: deque[AttemptProgressed] = field(
+        default_factory=lambda: deque[AttemptProgressed](maxlen=PROGRESS_KEPT)
+    )
+
+    def take(self) -> tuple[list[GpuMetrics], list[AttemptProgressed]]:
+        """Everything that came since the last time."""
+        taken = (list(self.metrics.values()), list(self.progress))
+        self.metrics.clear()
+        self.progress.clear()
+        self.wake.clear()
+        self.progressed.clear()
+        return taken
+
+
+@dataclass(slots=True)
+class Live:
+    """The present state of the fleet as heard, and who waits for what."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    inventories: dict[str, InventoryReported] = field(default_factory=dict)
+    executors: dict[str, ExecutorReported] = field(default_factory=dict)
+    watchers: set[Watcher] = field(default_factory=set)
+    samples_heard: int = 0
+    _samples: dict[str, tuple[GpuSampled, float]] = field(default_factory=dict)
+    _changes: dict[UUID, set[asyncio.Event]] = field(default_factory=dict)
+
+    async def listen(self, bus: Bus) -> None:
+        """Subscribe; nothing that passed before is heard."""
+        await bus.listen(GpuSampled, self.hear_sample)
+        await bus.listen(InventoryReported, self.hear_inventory)
+        await bus.listen(ExecutorReported, self.hear_executor)
+        await bus.listen(AttemptProgressed, self.hear_progress)
+        for event in RESERVATION_EVENTS:
+            await bus.listen(event, self.hear_reservation)
+
+    async def remember(self, log: EventLog) -> None:
+        """What nodes said before this process started."""
+        for body in await log.last_of_each(tag_of(InventoryReported)):
+            await self.hear_inventory(msgspec.convert(body, InventoryReported))
+        for body in await log.last_of_each(tag_of(ExecutorReported)):
+            await self.hear_executor(msgspec.convert(body, ExecutorReported))
+
+    def heard(self) -> dict[str, Heard]:
+        """The newest sample of each node; a node silent for ten minutes is forgotten."""
+        now = self.monotonic()
+        for node_id, (_, at) in list(self._samples.items()):
+            if now - at > FORGET_SECONDS:
+                del self._samples[node_id]
+        return {
+            node_id: Heard(sample=sample, age_seconds=now - at)
+            for node_id, (sample, at) in self._samples.items()
+        }
+
+    async def hear_sample(self, sample: GpuSampled) -> None:
+        before = self._samples.get(sample.node_id)
+        if before is not None and not _is_newer(sample, before[0]):
+            return
+        self._samples[sample.node_id] = (sample, self.monotonic())
+        self.samples_heard += 1
+        if not self.watchers:
+            return
+        metrics = metrics_of(sample)
+        for watcher in self.watchers:
+            watcher.metrics[sample.node_id] = metrics
+            watcher.wake.set()
+
+    async def hear_inventory(self, inventory: InventoryReported) -> None:
+        before = self.inventories.get(inventory.node_id)
+        if before is None or before.occurred_at <= inventory.occurred_at:
+            self.inventories[inventory.node_id] = inventory
+
+    async def hear_executor(self, report: ExecutorReported) -> None:
+        before = self.executors.get(report.executor_id)
+        if before is None or before.occurred_at <= report.occurred_at:
+            self.executors[report.executor_id] = report
+
+    async def hear_progress(self, progress: AttemptProgressed) -> None:
+        for watcher in self.watchers:
+            watcher.progress.append(progress)
+            watcher.progressed.set()
+            watcher.wake.set()
+
+    async def hear_reservation(self, event: ReservationEvent) -> None:
+        for changed in self._changes.get(event.reservation_id, ()):
+            changed.set()
+
+    @contextmanager
+    def watching(self) -> Iterator[Watcher]:
+        """A watcher that starts with the newest reading of every node."""
+        watcher = Watcher()
+        for node_id, (sample, _) in self._samples.items():
+            watcher.metrics[node_id] = metrics_of(sample)
+        watcher.wake.set()
+        self.watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self.watchers.discard(watcher)
+
+    @contextmanager
+    def changes_of(self, reservation_id: UUID) -> Iterator[asyncio.Event]:
+        """Set whenever something happens to a reservation."""
+        changed = asyncio.Event()
+        self._changes.setdefault(reservation_id, set()).add(changed)
+        try:
+            yield changed
+        finally:
+            waiting = self._changes[reservation_id]
+            waiting.discard(changed)
+            if not waiting:
+                del self._changes[reservation_id]
+
+
+def _is_newer(sample: GpuSampled, before: GpuSampled) -> bool:
+    return sample.boot_id != before.boot_id or sample.sequence > before.sequence
+
+
+def metrics_of(sample: GpuSampled) -> GpuMetrics:
+    """A sample as clients see it."""
+    return GpuMetrics(
+        node_id=sample.node_id,
+        sequence=sample.sequence,
+        observed_at=sample.observed_at,
+        simulated=sample.simulated,
+        gpus=reading_views(sample),
+    )

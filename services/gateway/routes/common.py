@@ -1,0 +1,99 @@
+"""What routes have in common: their parameters, dependencies and documented errors."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Any, Final, TypeVar
+from uuid import UUID, uuid5
+
+import litestar
+from litestar import Request
+from litestar.di import NamedDependency
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import HeaderParameter, QueryParameter, SkipValidation
+
+from schemas.base import TOKEN_PATTERN
+from schemas.errors import ErrorCode
+from schemas.gateway import Problem
+from services.gateway.domain.access import Identity
+from services.gateway.gateway import Gateway
+from services.gateway.problems import PROBLEM_JSON
+from shared.errors import RefusedError
+from shared.ids import new_id
+
+E = TypeVar("E", bound=StrEnum)
+
+TheGateway = NamedDependency[SkipValidation[Gateway]]
+Caller = NamedDependency[SkipValidation[Identity]]
+IdempotencyKey = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Idempotency-Key",
+        max_length=200,
+        description="The same key with the same body changes nothing a second time.",
+    ),
+]
+
+InNamespace = Annotated[str | None, QueryParameter(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+InStates = Annotated[
+    str | None, QueryParameter(name="state", description="A comma-separated list of states.")
+]
+OnNode = Annotated[str | None, QueryParameter(pattern=TOKEN_PATTERN)]
+
+COMMAND_NAMESPACE: Final = UUID("5d0c53d1-6dd4-4f0a-9d8f-5a7f1f1b6a01")
+PROBLEMS: Final[Mapping[int, ResponseSpec]] = {
+    status: ResponseSpec(
+        Problem, generate_examples=False, description=text, media_type=PROBLEM_JSON
+    )
+    for status, text in {
+        400: "A field or parameter is wrong; `path` names it",
+        401: "No token, or an unknown one",
+        403: "Not with this token, or not from there",
+        404: "Unknown",
+        409: "Its present state does not allow this",
+        413: "Body too large",
+        422: "This installation cannot do it",
+        503: "An owner does not answer; try again",
+    }.items()
+}
+
+get = partial(litestar.get, responses=PROBLEMS)
+post = partial(litestar.post, responses=PROBLEMS)
+delete = partial(litestar.delete, responses=PROBLEMS)
+
+
+def provide_identity(request: Request[Any, Any, Any]) -> Identity:
+    """Whom the guard admitted."""
+    identity: Identity = request.scope["state"]["identity"]
+    return identity
+
+
+def command_id_of(idempotency_key: str | None) -> UUID:
+    """The command's id: the key itself where it is one, else one that follows from it."""
+    if idempotency_key is None:
+        return new_id()
+    try:
+        return UUID(idempotency_key)
+    except ValueError:
+        return uuid5(COMMAND_NAMESPACE, idempotency_key)
+
+
+def id_for(idempotency_key: str | None) -> UUID:
+    """The id of what a command creates: the same again for the same key."""
+    if idempotency_key is None:
+        return new_id()
+    return uuid5(command_id_of(idempotency_key), "created")
+
+
+def listed(text: str | None, choices: type[E], name: str) -> tuple[E, ...]:
+    """A comma-separated parameter. Raises RefusedError naming the choices."""
+    if not text:
+        return ()
+    try:
+        return tuple(choices(part.strip()) for part in text.split(","))
+    except ValueError as error:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected some of {', '.join(choices)}, found {text!r}",
+            path=f"query.{name}",
+        ) from error

@@ -1,0 +1,111 @@
+"""GPUs and nodes: readings as heard, joined to the scheduler's ledger."""
+
+import asyncio
+from typing import Annotated
+
+from litestar.params import FromQuery, PathParameter, QueryParameter
+
+from schemas.base import TOKEN_PATTERN
+from schemas.errors import ErrorCode
+from schemas.gateway import GpuAllocMap, GpuList, NodeList, NodeView
+from schemas.scheduler import (
+    AllocationMap,
+    GetAllocationMap,
+    NodeSelection,
+    SelectNode,
+)
+from schemas.telemetry import GetSnapshot, GpuSampled
+from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
+from services.gateway.gateway import Gateway
+from services.gateway.routes.common import OnNode, TheGateway, get
+from shared.errors import RefusedError, UnavailableError
+from shared.logging import log
+
+Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
+
+
+@get("/gpus")
+async def list_gpus(
+    gateway: TheGateway, node_id: OnNode = None, use_cache: FromQuery[bool] = True
+) -> GpuList:
+    """Every GPU with its newest reading; `use_cache=false` has the nodes read anew first."""
+    if not use_cache:
+        await _read_anew(gateway)
+    live = gateway.live
+    gpus = gpu_views(live.heard(), live.inventories, await _ledger(gateway))
+    return GpuList(gpus=tuple(gpu for gpu in gpus if node_id in {None, gpu.node_id}))
+
+
+@get("/nodes")
+async def list_nodes(gateway: TheGateway) -> NodeList:
+    """Every node with what its agents report."""
+    live = gateway.live
+    ledger = await _ledger(gateway)
+    return NodeList(nodes=tuple(node_views(live.heard(), live.inventories, live.executors, ledger)))
+
+
+@get("/nodes/{node_id:str}")
+async def get_node(node_id: Node, gateway: TheGateway) -> NodeView:
+    """One node."""
+    for node in (await list_nodes.fn(gateway)).nodes:
+        if node.node_id == node_id:
+            view: NodeView = node
+            return view
+    raise _unknown_node(node_id)
+
+
+@get("/nodes/{node_id:str}/gpu-alloc-map")
+async def get_gpu_alloc_map(node_id: Node, gateway: TheGateway) -> GpuAllocMap:
+    """The held share of each of a node's devices, "0.00" to "1.00", and the ledger behind it."""
+    found = await gateway.ask(GetAllocationMap(node_id=node_id), AllocationMap)
+    nodes = tuple(node for node in found.nodes if node.node_id == node_id)
+    if not nodes:
+        raise _unknown_node(node_id)
+    devices = [device for node in nodes for device in node.devices]
+    return GpuAllocMap(nodes=nodes, gpu_alloc_map=allocation_shares(devices))
+
+
+@get("/select-node")
+async def select_node(
+    gateway: TheGateway,
+    required_gpus: Annotated[int, QueryParameter(ge=1, le=4096)] = 1,
+    utilization_threshold: Annotated[float, QueryParameter(ge=0, le=100)] = 30.0,
+    memory_threshold: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
+) -> NodeSelection:
+    """The best node for an InferenceService."""
+    query = SelectNode(
+        required_gpus=required_gpus,
+        utilization_threshold=utilization_threshold,
+        memory_threshold=memory_threshold,
+    )
+    return await gateway.ask(query, NodeSelection)
+
+
+def _unknown_node(node_id: str) -> RefusedError:
+    return RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="path.node_id")
+
+
+async def _ledger(gateway: Gateway) -> AllocationMap | None:
+    """None while the scheduler is away: readings are told without it."""
+    try:
+        return await gateway.ask(GetAllocationMap(), AllocationMap, timeout_seconds=2.0)
+    except UnavailableError as error:
+        log.info("ledger_unavailable", error=str(error))
+        return None
+
+
+async def _read_anew(gateway: Gateway) -> None:
+    """Ask every node that was heard of; one that does not answer keeps its old reading."""
+
+    async def read(node_id: str) -> None:
+        try:
+            sample = await gateway.ask(GetSnapshot(node_id=node_id), GpuSampled)
+        except (UnavailableError, RefusedError) as error:
+            log.info("snapshot_unavailable", node_id=node_id, error=str(error))
+            return
+        await gateway.live.hear_sample(sample)
+
+    await asyncio.gather(*(read(node) for node in {*gateway.live.heard()}))
+
+
+ROUTES = [list_gpus, list_nodes, get_node, get_gpu_alloc_map, select_node]

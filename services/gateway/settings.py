@@ -1,0 +1,22 @@
+"""What the gateway is told."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shared.platform import DEFAULT_HTTP_PORT
+from shared.settings import CommonSettings
+
+
+class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
+    """`port` 0 takes any free one. `tokens_file`: a JSON list of `access.Token`.
+
+    `allowed_hosts` are further host names under which browsers may reach a gateway that is bound to
+    them; `event_retention_days` is how far back clients may resume.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = DEFAULT_HTTP_PORT
+    tokens_file: str | None = None
+    allowed_hosts: str = ""
+    event_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 30
