@@ -1,6 +1,7 @@
 """The agent of one node: reads on a schedule, tells what it saw, and what became of its devices."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ from shared.logging import log
 
 CACHE_SECONDS: Final = 5.0
 MAX_REOPEN_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Agent:
         self._cadence = cadence
         self._release = release
         self._reading = asyncio.Lock()
+        self._looked = asyncio.Event()
         self._source: GpuSource | None = None
         self._health = NodeHealth()
         self._known: dict[str, DeviceFacts] = {}
@@ -66,11 +69,13 @@ class Agent:
         self._latest: tuple[float, GpuSampled] | None = None
 
     async def start(self) -> None:
-        """Open the source and tell what is there; a source that fails is told as well."""
+        """Say that there is an agent."""
         self._announcer.announce_change(Change(HealthKind.AGENT_STARTED))
-        async with self._reading:
-            if not await self._is_open():
-                self._tell_inventory()
+
+    async def settle(self) -> None:
+        """Wait for the first look at the devices, but not for long: a driver may hang at once."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._looked.wait(), SETTLE_SECONDS)
 
     async def stop(self) -> None:
         """Say that the stop is meant, and let go of the driver."""
@@ -118,6 +123,7 @@ class Agent:
         async with self._reading:
             self._sequence += 1
             reading = await self._read()
+            self._looked.set()
             if reading is None:
                 return None
             sample = self._sample(reading)

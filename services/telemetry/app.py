@@ -48,5 +48,6 @@ def create_service(settings: TelemetrySettings | None = None) -> Service:
         routes=build_routes(Handlers(agent), settings.node_id),
         loops=loops,
         start=start,
+        ready=agent.settle,
         stop=agent.stop,
     )

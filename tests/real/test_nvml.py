@@ -17,6 +17,7 @@ from services.telemetry.app import create_service
 from services.telemetry.nvml import NvmlSource
 from services.telemetry.ports import ProbeHungError, SourceAbsentError, SourceFailedError
 from services.telemetry.settings import TelemetrySettings
+from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.testing import eventually
 from tests.fake_nvml import DRIVER_NOT_LOADED, MEBIBYTE, NOT_SUPPORTED, UNKNOWN, FakeNvml
@@ -237,6 +238,21 @@ async def test_an_agent_outlives_a_hung_driver_and_notices_when_it_works_again(
     assert len({sample.boot_id for sample in watcher.samples}) == 1
     assert watcher.changes[0] == HealthKind.AGENT_STARTED
     assert watcher.changes[-1] == HealthKind.AGENT_STOPPED
+    assert children() == set()
+
+
+async def test_a_driver_that_hangs_from_the_start_does_not_keep_the_agent_from_starting(
+    nats_url: str, fake_driver: FakeNvml
+) -> None:
+    fake_driver.rule("nvmlInitWithFlags", latency_seconds=60)
+    settings = TelemetrySettings(
+        nats_url=nats_url, node_id=NODE, source="nvml", open_deadline_seconds=7
+    )
+    async with watching(nats_url) as watcher, create_service(settings).running():
+        with pytest.raises(RefusedError, match="it is being opened"):
+            await watcher.snapshot()
+        await _until(watcher, HealthKind.PROBE_HUNG)
+
     assert children() == set()
 
 
