@@ -1,0 +1,123 @@
+"""Every reason for which one device does not serve a request."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.scheduler import GpuRequest, ReasonCode
+from schemas.telemetry import HealthState
+from services.scheduler.domain.eligibility import (
+    blocks,
+    can_ever_serve,
+    matches_model,
+    reason_for,
+)
+from services.scheduler.domain.fleet import ReadingState
+from tests.unit.scheduler.builders import make_device
+
+
+@pytest.mark.parametrize(
+    ("device", "request_", "want"),
+    [
+        pytest.param({}, {}, set(), id="idle and free"),
+        pytest.param({"used": 50.0}, {}, set(), id="at the limit"),
+        pytest.param({"used": 51.0}, {}, {ReasonCode.UTILIZATION_ABOVE_LIMIT}, id="busy"),
+        pytest.param({"free_mb": 40_000}, {}, set(), id="half of the memory free"),
+        pytest.param(
+            {"free_mb": 39_999}, {}, {ReasonCode.INSUFFICIENT_FREE_MEMORY}, id="less than half"
+        ),
+        pytest.param({"free_mb": 39_999}, {"min_memory_mb": 8_000}, set(), id="enough as asked"),
+        pytest.param({"free_mb": 0}, {}, {ReasonCode.INSUFFICIENT_FREE_MEMORY}, id="idle but full"),
+        pytest.param(
+            {"used": None}, {}, {ReasonCode.UTILIZATION_UNKNOWN}, id="utilization unknown"
+        ),
+        pytest.param({"free_mb": None}, {}, {ReasonCode.MEMORY_UNKNOWN}, id="memory unknown"),
+        pytest.param(
+            {"used": None, "free_mb": None},
+            {"max_utilization_percent": 100.0, "min_memory_mb": 0},
+            {ReasonCode.UTILIZATION_UNKNOWN, ReasonCode.MEMORY_UNKNOWN},
+            id="unknown is not free however little is asked",
+        ),
+        pytest.param(
+            {"reading_state": ReadingState.STALE}, {}, {ReasonCode.STALE_READING}, id="stale"
+        ),
+        pytest.param(
+            {"reading_state": ReadingState.ABSENT, "reading": None},
+            {},
+            {ReasonCode.NO_READING},
+            id="never read",
+        ),
+        pytest.param(
+            {"reading_state": ReadingState.AWAITING},
+            {},
+            {ReasonCode.AWAITING_SNAPSHOT},
+            id="just released",
+        ),
+        pytest.param(
+            {"holder": UUID(int=1), "used": 100.0, "free_mb": 0},
+            {},
+            {ReasonCode.HELD},
+            id="a holder's use is no foreign use",
+        ),
+        pytest.param(
+            {"holder": UUID(int=1), "quarantined": True},
+            {},
+            {ReasonCode.QUARANTINED},
+            id="quarantined",
+        ),
+        pytest.param(
+            {"cordoned": True, "health": HealthState.HUNG},
+            {},
+            {ReasonCode.CORDONED, ReasonCode.UNHEALTHY},
+            id="cordoned and hung",
+        ),
+        pytest.param({}, {"node_ids": ("beta",)}, {ReasonCode.NODE_MISMATCH}, id="other node"),
+        pytest.param(
+            {}, {"device_uuids": ("GPU-9",)}, {ReasonCode.UUID_MISMATCH}, id="other device"
+        ),
+        pytest.param(
+            {"free_mb": 10_000},
+            {"min_memory_mb": 81_000, "gpu_models": ("A100",)},
+            {
+                ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
+                ReasonCode.INSUFFICIENT_FREE_MEMORY,
+                ReasonCode.MODEL_MISMATCH,
+            },
+            id="several at once",
+        ),
+    ],
+)
+def test_a_device_is_blocked_for_exactly_these_reasons(
+    device: dict[str, Any], request_: dict[str, Any], want: set[ReasonCode]
+) -> None:
+    made, request = make_device(**device), GpuRequest(**request_)
+
+    codes = list(blocks(made, request))
+
+    assert set(codes) == want
+    assert len(codes) == len(want)
+    for code in codes:
+        reason = reason_for(code, made, request)
+        assert reason.device_uuid == made.uuid
+        assert reason.message.startswith("GPU 1 on alpha ")
+
+
+@pytest.mark.parametrize(
+    ("models", "want"),
+    [
+        pytest.param((), True, id="no selector"),
+        pytest.param(("h100",), True, id="part of the name, any case"),
+        pytest.param(("NVIDIA H100-80GB_HBM3",), True, id="any separator"),
+        pytest.param(("A100", "H100"), True, id="one of several"),
+        pytest.param(("H200",), False, id="another"),
+    ],
+)
+def test_models_match_by_part_of_the_name(models: tuple[str, ...], want: bool) -> None:
+    assert matches_model("NVIDIA H100 80GB HBM3", models) is want
+
+
+def test_a_device_of_unknown_size_may_still_serve_a_large_request_some_day() -> None:
+    device = make_device(memory_total_mb=None, reading=None)
+
+    assert can_ever_serve(device, GpuRequest(min_memory_mb=100_000))
