@@ -242,11 +242,12 @@ async def test_an_agent_outlives_a_hung_driver_and_notices_when_it_works_again(
 
 
 async def test_a_driver_that_hangs_from_the_start_does_not_keep_the_agent_from_starting(
-    nats_url: str, fake_driver: FakeNvml
+    nats_url: str, fake_driver: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("services.telemetry.agent.SETTLE_SECONDS", 0.1)
     fake_driver.rule("nvmlInitWithFlags", latency_seconds=60)
     settings = TelemetrySettings(
-        nats_url=nats_url, node_id=NODE, source="nvml", open_deadline_seconds=7
+        nats_url=nats_url, node_id=NODE, source="nvml", open_deadline_seconds=1.5
     )
     async with watching(nats_url) as watcher, create_service(settings).running():
         with pytest.raises(RefusedError, match="it is being opened"):
