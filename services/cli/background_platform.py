@@ -23,6 +23,7 @@ from shared.client.http import StewardClient
 from shared.paths import DataDirectory
 from shared.supervisor import State, read_states
 
+PREFIX: Final = "gpusteward: "
 POLL_SECONDS: Final = 0.1
 START_TIMEOUT_SECONDS: Final = 120.0
 STOP_TIMEOUT_SECONDS: Final = 75.0
@@ -157,7 +158,8 @@ def _is_of(pid: int | None, parent_pid: int) -> bool:
 
 
 def _not_started(directory: DataDirectory) -> CommandFailed:
-    tail = last_lines(_log_path(directory), 5)
-    return CommandFailed(
-        ErrorCode.UNAVAILABLE, f"the platform did not start; {_log_path(directory)} ends:\n{tail}"
-    )
+    """With what the platform's process said last."""
+    path = _log_path(directory)
+    said = [line for line in last_lines(path, 50).splitlines() if line.startswith(PREFIX)]
+    why = said[-1].removeprefix(PREFIX) if said else f"see {path}"
+    return CommandFailed(ErrorCode.UNAVAILABLE, f"the platform did not start: {why}")

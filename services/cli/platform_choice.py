@@ -1,5 +1,6 @@
 """Choices about a platform to be started: its port, its fleet, its addresses."""
 
+import json
 import re
 import socket
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Final
 import schemas
 from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
+from shared.child_process import last_lines
 
 EXAMPLES: Final = Path(schemas.__file__).parent / "examples"
 _DEVICES: Final = Path("/dev")
@@ -33,15 +35,47 @@ def host_and_port(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def free_port_like(preferred: int, host: str = "127.0.0.1") -> int:
-    """The preferred port if nobody listens on it, else one that the system chooses."""
-    for port in (preferred, 0):
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            with socket.socket(found[0], socket.SOCK_STREAM) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(found[4])
-                return int(probe.getsockname()[1])
-        except OSError:
+def claim_port(preferred: int, host: str = "127.0.0.1") -> tuple[int, socket.socket | None]:
+    """The preferred port if it is free and no starting platform has claimed it, else another one.
+
+    The gateway listens seconds later, so the claim, a socket in Linux's abstract namespace, has to
+    be kept open as long as the platform runs.
+    """
+    for port in (preferred, 0, 0, 0):
+        if (found := _free_port(port, host)) is None:
             continue
-    return preferred
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0gpusteward-port-{found}")
+        except FileNotFoundError:
+            claim.close()
+            return found, None  # no abstract namespace here
+        except OSError:
+            claim.close()
+            continue
+        return found, claim
+    return preferred, None
+
+
+def _free_port(port: int, host: str) -> int | None:
+    try:
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(address[0], socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address[4])
+            return int(probe.getsockname()[1])
+    except OSError:
+        return None
+
+
+def cause_of(log_path: Path | None) -> str:
+    """The last thing that a log says, an exception by its last line."""
+    lines = last_lines(log_path).splitlines() if log_path is not None else []
+    if not lines:
+        return ""
+    try:
+        entry = json.loads(lines[-1])
+        said = str(entry.get("exception") or entry.get("event") or "").splitlines()
+    except (ValueError, AttributeError):
+        said = lines
+    return said[-1] if said else ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
 from services.cli.options import data_dir_option
 from services.cli.platform_choice import (
+    cause_of,
+    claim_port,
     default_fleet,
-    free_port_like,
     has_gpu_devices,
     host_and_port,
 )
@@ -56,21 +58,25 @@ def up(
     nats_host, nats_port = host_and_port(nats_listen) if nats_listen else ("127.0.0.1", None)
     if simulate and fleet is None and not has_gpu_devices():
         fleet = default_fleet()
-    run_until_stopped(
-        PlatformOptions(
-            data_dir=data_dir or default_data_dir(),
-            nats_url=nats_url,
-            nats_credentials_path=nats_credentials,
-            nats_host=nats_host,
-            nats_port=nats_port,
-            postgres_dsn=postgres_dsn,
-            http_host=host,
-            http_port=port or free_port_like(DEFAULT_HTTP_PORT, host),
-            node_id=node_id,
-            fleet=fleet,
-            simulate=fleet is not None,
+    claim = None
+    if port is None:
+        port, claim = claim_port(DEFAULT_HTTP_PORT, host)
+    with claim or nullcontext():
+        run_until_stopped(
+            PlatformOptions(
+                data_dir=data_dir or default_data_dir(),
+                nats_url=nats_url,
+                nats_credentials_path=nats_credentials,
+                nats_host=nats_host,
+                nats_port=nats_port,
+                postgres_dsn=postgres_dsn,
+                http_host=host,
+                http_port=port,
+                node_id=node_id,
+                fleet=fleet,
+                simulate=fleet is not None,
+            )
         )
-    )
 
 
 @click.command()
@@ -113,7 +119,11 @@ def run_until_stopped(options: "PlatformOptions") -> None:
         asyncio.run(run_platform(options, on_change=lines.on_change, on_started=lines.on_started))
     except DataDirectoryBusy as error:
         raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
-    except (NotReady, PostgresUnavailable) as error:
+    except NotReady as error:
+        why = cause_of(error.log_path)
+        told = f"{error.name} {error.reason}{f': {why}' if why else ''}; see {error.log_path}"
+        raise CommandFailed(ErrorCode.INTERNAL, told) from error
+    except PostgresUnavailable as error:
         raise CommandFailed(ErrorCode.INTERNAL, str(error)) from error
 
 

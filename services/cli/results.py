@@ -12,6 +12,7 @@ from schemas.task import Objective
 from services.cli.output import UNKNOWN, Table, number, print_table, settings_text, span
 from services.cli.tables import attempts_text, why_waiting
 
+SIMULATED_ENGINE: Final = "simulated"
 MEASURES: Final[dict[Objective, str]] = {
     Objective.MINIMIZE_LATENCY: "mean_e2e_latency",
     Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput",
@@ -124,6 +125,8 @@ def print_results(experiments: Sequence[ExperimentView], objective: Objective | 
     if not experiments:
         return
     print_table(result_table(experiments, objective))
+    if any(each.engine.engine == SIMULATED_ENGINE for each in experiments):
+        click.echo("the engine is simulated: these latencies and rates are made up")
     gpu_results = gpu_result_table(ranked(experiments, objective))
     if gpu_results is not None:
         click.echo()

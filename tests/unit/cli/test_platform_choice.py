@@ -7,7 +7,7 @@ import pytest
 
 from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
-from services.cli.platform_choice import free_port_like, has_gpu_devices, host_and_port
+from services.cli.platform_choice import cause_of, claim_port, has_gpu_devices, host_and_port
 
 
 def test_a_free_port_is_taken_and_a_busy_one_replaced() -> None:
@@ -16,10 +16,48 @@ def test_a_free_port_is_taken_and_a_busy_one_replaced() -> None:
         busy.listen()
         port = busy.getsockname()[1]
 
-        other = free_port_like(port)
+        other, claim = claim_port(port)
 
-    assert other != port
-    assert free_port_like(other) == other
+    assert claim is not None
+    with claim:
+        assert other != port
+
+
+def test_two_platforms_that_start_at_once_get_two_ports() -> None:
+    """Neither listens yet when the other asks."""
+    first_port, first = claim_port(0)
+    assert first is not None
+
+    with first:
+        second_port, second = claim_port(first_port)
+    assert second is not None
+    with second:
+        assert first_port != second_port
+        third_port, third = claim_port(first_port)
+        assert third is not None
+        third.close()
+
+    assert third_port == first_port
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        pytest.param(
+            '{"event": "x"}\n{"exception": "Trace\\nOSError: in use"}\n', "OSError: in use"
+        ),
+        pytest.param('{"event": "loop_failed"}\n', "loop_failed"),
+        pytest.param("FATAL: no space left\n", "FATAL: no space left"),
+        pytest.param("", ""),
+    ],
+)
+def test_the_cause_is_the_last_thing_that_a_log_says(
+    tmp_path: Path, content: str, want: str
+) -> None:
+    (tmp_path / "log").write_text(content)
+
+    assert cause_of(tmp_path / "log") == want
+    assert cause_of(None) == ""
 
 
 @pytest.mark.parametrize(
