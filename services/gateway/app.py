@@ -18,7 +18,7 @@ from services.gateway.migrations import MIGRATIONS
 from services.gateway.openapi import StructSchemas, openapi_config
 from services.gateway.problems import EXCEPTION_HANDLERS
 from services.gateway.routes import gpus, history, reservations, system, tasks
-from services.gateway.routes.common import provide_identity
+from services.gateway.routes.common import provide_identity, refuse_unknown_parameters
 from services.gateway.server import HttpServer
 from services.gateway.settings import GatewaySettings
 from shared.bus import Bus
@@ -32,9 +32,10 @@ API_ROUTES: Final = (tasks.ROUTES, gpus.ROUTES, reservations.ROUTES, history.ROU
 
 
 class GatewayService(Service):
-    """The gateway's lifecycle; `http` tells the port it really has."""
+    """The gateway's lifecycle; `http` tells the port it really has, `live` what it has heard."""
 
     http: HttpServer
+    live: Live
 
 
 def create_app(gateway: Gateway) -> Litestar:
@@ -47,7 +48,7 @@ def create_app(gateway: Gateway) -> Litestar:
     }
     return Litestar(
         route_handlers=[
-            Router(API, route_handlers=routes),
+            Router(API, route_handlers=routes, before_request=refuse_unknown_parameters),
             *system.ROUTES,
             *sockets.ROUTES,
         ],
@@ -92,7 +93,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         loops={"http": server.run, "follow_events": log.follow, "trim_events": log.trim},
         ready=server.started,
     )
-    service.http = server
+    service.http, service.live = server, live
     return service
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -107,7 +107,7 @@ def _occurred_at(plain: dict[str, Any]) -> datetime:
 class EventLog:
     """The log and its newest part in memory, which most readers read from.
 
-    `tail` has every event after `floor`.
+    `tail` has every event after `floor`. `followers` hear each event that is new to the tail.
     """
 
     database: Database
@@ -116,6 +116,7 @@ class EventLog:
     stored_events: int = 0
     floor: int = 0
     tail: deque[StoredEvent] = field(default_factory=deque)
+    followers: list[Callable[[StoredEvent], Awaitable[None]]] = field(default_factory=list)
     _grown: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -211,6 +212,9 @@ class EventLog:
         async with self.database.transaction() as connection:
             events = await _select(connection, self.cursor, EventFilter(), PAGE)
         self.tail.extend(events)
+        for event in events:
+            for follower in self.followers:
+                await follower(event)
         while len(self.tail) > TAIL_EVENTS:
             self.floor = self.tail.popleft().cursor
         if events:

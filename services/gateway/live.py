@@ -14,7 +14,7 @@ import msgspec
 from schemas.base import tag_of
 from schemas.catalog import EVENTS
 from schemas.executor import AttemptProgressed, ExecutorReported
-from schemas.gateway import GpuMetrics
+from schemas.gateway import GpuMetrics, StoredEvent
 from schemas.scheduler import ReservationEvent
 from schemas.telemetry import GpuSampled, InventoryReported
 from services.gateway.domain.fleet import Heard, reading_views
@@ -62,14 +62,17 @@ class Live:
     async def listen(self, bus: Bus) -> None:
         """Subscribe; nothing that passed before is heard."""
         await bus.listen(GpuSampled, self.hear_sample)
-        await bus.listen(InventoryReported, self.hear_inventory)
-        await bus.listen(ExecutorReported, self.hear_executor)
         await bus.listen(AttemptProgressed, self.hear_progress)
         for event in RESERVATION_EVENTS:
             await bus.listen(event, self.hear_reservation)
 
     async def remember(self, log: EventLog) -> None:
-        """What nodes said before this process started."""
+        """What nodes said before this process started, and what the log is told from now on.
+
+        A node that reported a moment before this process listened is in the stream, so it comes
+        through the log.
+        """
+        log.followers.append(self.note)
         for body in await log.last_of_each(tag_of(InventoryReported)):
             await self.hear_inventory(msgspec.convert(body, InventoryReported))
         for body in await log.last_of_each(tag_of(ExecutorReported)):
@@ -98,6 +101,13 @@ class Live:
         for watcher in self.watchers:
             watcher.metrics[sample.node_id] = metrics
             watcher.wake.set()
+
+    async def note(self, event: StoredEvent) -> None:
+        """Take a report of a node from the event log."""
+        if event.type == tag_of(InventoryReported):
+            await self.hear_inventory(msgspec.convert(event.event, InventoryReported))
+        elif event.type == tag_of(ExecutorReported):
+            await self.hear_executor(msgspec.convert(event.event, ExecutorReported))
 
     async def hear_inventory(self, inventory: InventoryReported) -> None:
         before = self.inventories.get(inventory.node_id)

@@ -1,5 +1,6 @@
 """Every error as RFC 9457 tells it, from one table."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -30,15 +31,20 @@ _CODE_OF_STATUS: Final = {
 }
 
 
-def problem_of(error: Exception, instance: str | None = None) -> Problem:
-    """What an error is to a client; of one that nobody foresaw only that it happened."""
+def problem_of(
+    error: Exception, instance: str | None = None, names: Mapping[str, str] | None = None
+) -> Problem:
+    """What an error is to a client; of one that nobody foresaw only that it happened.
+
+    `names`: how parameters are called outside, where that is not their name inside.
+    """
     match error:
         case RefusedError():
             return _problem(error.code, error.message, error.path, instance, error.details)
         case UnavailableError():
             return _problem(ErrorCode.UNAVAILABLE, str(error), None, instance)
         case ValidationException():
-            path, message = _first_fault(error.extra)
+            path, message = _first_fault(error.extra, names or {})
             return _problem(ErrorCode.BAD_REQUEST, message, path, instance)
         case NotFoundException():
             return _problem(ErrorCode.NOT_FOUND, "no such route", None, instance)
@@ -86,14 +92,14 @@ def _problem(
     )
 
 
-def _first_fault(extra: Any) -> tuple[str | None, str]:
+def _first_fault(extra: Any, names: Mapping[str, str]) -> tuple[str | None, str]:
     """Of the parameters that Litestar found wrong, the first."""
     faults = extra if isinstance(extra, list) else []
     if not faults:
         return None, "a parameter is missing or wrong"
     fault = faults[0]
     source = getattr(fault.get("source"), "value", fault.get("source")) or "query"
-    key = fault.get("key")
+    key = names.get(fault.get("key"), fault.get("key"))
     return f"{source}.{key}" if key else None, str(fault.get("message", ""))
 
 
@@ -111,7 +117,9 @@ def headers_of(problem: Problem, error: Exception) -> dict[str, str]:
 
 def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Litestar's exception handler for everything."""
-    problem = problem_of(error, request.url.path)
+    handler = request.scope.get("route_handler") if isinstance(error, ValidationException) else None
+    names = wire_names(handler) if handler is not None else {}
+    problem = problem_of(error, request.url.path, names)
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("request_failed", path=request.url.path, exc_info=error)
     return Response(
@@ -120,6 +128,15 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
         media_type=PROBLEM_JSON,
         headers=headers_of(problem, error),
     )
+
+
+def wire_names(handler: Any) -> dict[str, str]:
+    """How a route's parameters are called outside, by their names inside."""
+    parameters = handler.parsed_fn_signature.parameters
+    return {
+        inside: getattr(field.kwarg_definition, "name", None) or inside
+        for inside, field in parameters.items()
+    }
 
 
 EXCEPTION_HANDLERS: Final[dict[int | type[Exception], Any]] = {

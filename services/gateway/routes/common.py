@@ -17,7 +17,7 @@ from schemas.errors import ErrorCode
 from schemas.gateway import Problem
 from services.gateway.domain.access import Identity
 from services.gateway.gateway import Gateway
-from services.gateway.problems import PROBLEM_JSON
+from services.gateway.problems import PROBLEM_JSON, wire_names
 from shared.errors import RefusedError
 from shared.ids import new_id
 
@@ -66,6 +66,16 @@ def provide_identity(request: Request[Any, Any, Any]) -> Identity:
     """Whom the guard admitted."""
     identity: Identity = request.scope["state"]["identity"]
     return identity
+
+
+def refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
+    """A misspelt filter would show everything. Raises RefusedError."""
+    known = set(wire_names(request.route_handler).values())
+    for name in request.query_params:
+        if name not in known:
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST, "this route has no such parameter", path=f"query.{name}"
+            )
 
 
 def command_id_of(idempotency_key: str | None) -> UUID:

@@ -1,0 +1,66 @@
+"""The gateway as a process of its own: how it starts and ends."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import aiohttp
+
+from services.gateway.server import listening_socket
+from shared.paths import is_process_alive
+from shared.testing import eventually
+
+
+async def start(nats_url: str, dsn: str, directory: Path, port: int) -> asyncio.subprocess.Process:
+    environment = {
+        **os.environ,
+        "GPUSTEWARD_NATS_URL": nats_url,
+        "GPUSTEWARD_POSTGRES_DSN": dsn,
+        "GPUSTEWARD_DATA_DIR": str(directory),
+        "GPUSTEWARD_READY_FILE": str(directory / "ready"),
+        "GPUSTEWARD_GATEWAY_PORT": str(port),
+    }
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "services.gateway", env=environment, stderr=asyncio.subprocess.DEVNULL
+    )
+
+
+def free_port() -> int:
+    with listening_socket("127.0.0.1", 0) as listening:
+        port: int = listening.getsockname()[1]
+    return port
+
+
+async def test_sigterm_ends_it_cleanly_with_a_client_connected(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    port = free_port()
+    process = await start(nats_url, postgres_dsn, tmp_path, port)
+    await eventually((tmp_path / "ready").exists, within_seconds=30, what="readiness")
+
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"http://127.0.0.1:{port}/ws/events") as socket,
+    ):
+        process.send_signal(signal.SIGTERM)
+        message = await socket.receive(timeout=10)
+        async with asyncio.timeout(10):
+            status = await process.wait()
+
+    assert message.type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
+    assert status == 0
+    assert not is_process_alive(process.pid)
+
+
+async def test_a_taken_address_ends_it_with_a_failure(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    with listening_socket("127.0.0.1", 0) as taken:
+        process = await start(nats_url, postgres_dsn, tmp_path, taken.getsockname()[1])
+        async with asyncio.timeout(30):
+            status = await process.wait()
+
+    assert status == 1
+    assert not (tmp_path / "ready").exists()

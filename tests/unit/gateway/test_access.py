@@ -1,0 +1,92 @@
+"""Who may reach the gateway, and as whom."""
+
+import hashlib
+
+import pytest
+
+from schemas.errors import ErrorCode
+from services.gateway.domain.access import (
+    Identity,
+    Role,
+    Token,
+    check_host,
+    check_origin,
+    host_names,
+    identify,
+    is_loopback,
+)
+from shared.errors import RefusedError
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),  # noqa: S104  # compared, not bound
+        ("::", False),
+        ("192.0.2.1", False),
+        ("localhost.evil.example", False),
+    ],
+)
+def test_only_loopback_addresses_are_safe_without_tokens(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize("header", ["gpu.example:8470", "GPU.example", "localhost", "[::1]:8470"])
+def test_the_names_that_were_allowed_are_accepted(header: str) -> None:
+    check_host(header, host_names("192.0.2.1", ["gpu.example"]), any_host=False)
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "evil.example", "localhost.evil.example", "[::1", "127.0.0.1@evil.example"]
+)
+def test_other_names_are_refused(header: str | None) -> None:
+    with pytest.raises(RefusedError) as refused:
+        check_host(header, host_names("127.0.0.1", []), any_host=False)
+
+    assert refused.value.code is ErrorCode.FORBIDDEN
+
+
+def test_a_page_of_this_gateway_may_call_it_and_another_may_not() -> None:
+    check_origin("http://localhost:8470", "localhost:8470")
+    check_origin(None, "localhost:8470")
+
+    for origin in ("http://localhost:9999", "https://evil.example", "null"):
+        with pytest.raises(RefusedError):
+            check_origin(origin, "localhost:8470")
+
+
+def test_a_token_is_known_by_its_digest() -> None:
+    digest = hashlib.sha256(b"secret").hexdigest()
+    tokens = [
+        Token(token_sha256="0" * 64, role=Role.ADMIN),
+        Token(token_sha256=digest, role=Role.SUBMITTER, namespace="team-a"),
+    ]
+
+    assert identify(tokens, "secret") == Identity(role=Role.SUBMITTER, namespace="team-a")
+    for presented in (None, "", digest, "Secret"):
+        with pytest.raises(RefusedError) as refused:
+            identify(tokens, presented)
+        assert refused.value.code is ErrorCode.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize(
+    ("role", "own", "other"),
+    [(Role.VIEWER, False, False), (Role.SUBMITTER, True, False), (Role.ADMIN, True, True)],
+)
+def test_roles_decide_what_may_be_changed(role: Role, own: bool, other: bool) -> None:
+    identity = Identity(role=role, namespace="team-a")
+
+    assert may(identity, "team-a") is own
+    assert may(identity, "team-b") is other
+
+
+def may(identity: Identity, namespace: str) -> bool:
+    try:
+        identity.require(namespace)
+    except RefusedError:
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""Readings, inventory and ledger joined."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.scheduler import AllocationMap, DeviceAllocation, DeviceState, NodeAllocation
+from schemas.telemetry import (
+    DeviceFacts,
+    GpuReading,
+    GpuSampled,
+    HealthState,
+    HostFacts,
+    InventoryReported,
+    Source,
+)
+from services.gateway.domain.fleet import (
+    Heard,
+    allocation_shares,
+    availability_score,
+    gpu_views,
+    node_views,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def make_heard(*gpus: GpuReading, age_seconds: float = 0.5, source: Source = Source.NVML) -> Heard:
+    sample = GpuSampled(
+        node_id="a",
+        boot_id=UUID(int=1),
+        sequence=1,
+        observed_at=NOW,
+        interval_seconds=1.0,
+        source=source,
+        gpus=gpus,
+    )
+    return Heard(sample=sample, age_seconds=age_seconds)
+
+
+def make_allocation(uuid: str, index: int, **overrides: Any) -> DeviceAllocation:
+    fields: dict[str, Any] = {
+        "node_id": "a",
+        "uuid": uuid,
+        "index": index,
+        "name": "A100",
+        "state": DeviceState.FREE,
+        "allocated": 0.0,
+        "health": HealthState.OK,
+        "simulated": False,
+    }
+    return DeviceAllocation(**{**fields, **overrides})
+
+
+def make_ledger(*devices: DeviceAllocation) -> AllocationMap:
+    node = NodeAllocation(node_id="a", source=Source.NVML, fresh=True, devices=devices)
+    return AllocationMap(nodes=(node,))
+
+
+def make_inventory(*devices: DeviceFacts) -> InventoryReported:
+    return InventoryReported(
+        message_id=UUID(int=2),
+        occurred_at=NOW,
+        revision=1,
+        node_id="a",
+        boot_id=UUID(int=1),
+        source=Source.NVML,
+        interval_seconds=1.0,
+        host=HostFacts(hostname="a"),
+        devices=devices,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reading", "score"),
+    [
+        pytest.param({"utilization_percent": 0, "memory_free_mb": 100}, 1.0, id="idle and empty"),
+        pytest.param({"utilization_percent": 100, "memory_free_mb": 0}, 0.0, id="busy and full"),
+        pytest.param({"utilization_percent": 50, "memory_free_mb": 50}, 0.5, id="half"),
+        pytest.param({"utilization_percent": 0, "memory_free_mb": 0}, 0.4, id="idle but full"),
+        pytest.param({"memory_free_mb": 100}, None, id="utilization unknown"),
+        pytest.param({"utilization_percent": 0}, None, id="memory unknown"),
+    ],
+)
+def test_the_score_weighs_memory_and_idleness(reading: dict[str, Any], score: float | None) -> None:
+    gpu = GpuReading(uuid="g", index=0, memory_total_mb=100, **reading)
+
+    assert availability_score(gpu) == (pytest.approx(score) if score is not None else None)
+
+
+def test_a_device_is_shown_whoever_knows_of_it() -> None:
+    views = gpu_views(
+        {"a": make_heard(GpuReading(uuid="read", index=0, utilization_percent=5.0))},
+        {"a": make_inventory(DeviceFacts(uuid="listed", index=1, name="H100"))},
+        make_ledger(make_allocation("held", 2, state=DeviceState.HELD, allocated=1.0)),
+    )
+
+    assert [(view.uuid, view.index, view.fresh, view.state) for view in views] == [
+        ("read", 0, True, None),
+        ("listed", 1, False, None),
+        ("held", 2, False, DeviceState.HELD),
+    ]
+    assert views[0].utilization_percent == 5.0
+    assert views[1].utilization_percent is None
+
+
+def test_health_comes_from_the_agent_before_the_ledger() -> None:
+    lost = DeviceFacts(uuid="g", index=0, name="A100", health=HealthState.LOST)
+
+    (view,) = gpu_views({}, {"a": make_inventory(lost)}, make_ledger(make_allocation("g", 0)))
+
+    assert view.health is HealthState.LOST
+
+
+@pytest.mark.parametrize(("age_seconds", "stale"), [(2.9, False), (3.1, True)])
+def test_a_reading_is_stale_after_three_intervals(age_seconds: float, stale: bool) -> None:
+    heard = {"a": make_heard(GpuReading(uuid="g", index=0), age_seconds=age_seconds)}
+
+    (view,) = gpu_views(heard, {}, None)
+    (node,) = node_views(heard, {}, {}, None)
+
+    assert (view.stale, view.fresh, node.fresh) == (stale, not stale, not stale)
+
+
+def test_what_is_simulated_says_so_everywhere() -> None:
+    heard = {"a": make_heard(GpuReading(uuid="g", index=0), source=Source.SIMULATED)}
+
+    assert gpu_views(heard, {}, None)[0].simulated
+    assert node_views(heard, {}, {}, None)[0].simulated
+    assert gpu_views({}, {}, make_ledger(make_allocation("g", 0, simulated=True)))[0].simulated
+
+
+def test_shares_are_told_with_two_digits() -> None:
+    devices = [make_allocation("x", 0, allocated=0.6), make_allocation("y", 1, allocated=1.0)]
+
+    assert allocation_shares(devices) == {"x": "0.60", "y": "1.00"}
