@@ -95,7 +95,12 @@ class Commands:
     async def _once(
         self, command: Command, apply: Callable[[Connection], Awaitable[Accepted]]
     ) -> Reply:
-        reply = await once(self.database, command, apply)
+        async def apply_checked(connection: Connection) -> Accepted:
+            for name in ("reason", "device_uuid"):
+                _check_texts(getattr(command, name, None) or "", f"$.{name}")
+            return await apply(connection)
+
+        reply = await once(self.database, command, apply_checked)
         self.decider.wake()
         return reply
 

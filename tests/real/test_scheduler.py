@@ -92,6 +92,21 @@ async def test_the_third_of_three_requests_on_two_gpus_is_granted_at_the_first_r
     assert node.snapshots[-1].released_reservation_id == first
 
 
+async def test_a_node_that_answers_no_snapshot_is_read_by_its_later_samples(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 1, snapshots=False, interval_seconds=0.2)
+    first = await steward.granted(await steward.request())
+    second = await steward.request()
+    await steward.waiting(second, ReasonCode.HELD)
+
+    began = asyncio.get_running_loop().time()
+    accepted(await steward.release(first))
+    granted = await steward.granted(second)
+
+    assert steward.heard_at(granted) - began >= 0.4
+
+
 async def test_postgres_itself_refuses_two_holdings_of_one_device(
     steward: World, postgres_dsn: str
 ) -> None:

@@ -4,11 +4,13 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.base import Event
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import FenceReservation
 from schemas.scheduler import (
+    CancelReservation,
     Cordon,
     DeviceFreed,
     DeviceQuarantined,
@@ -172,7 +174,11 @@ async def test_cancelling_what_has_ended_changes_nothing_and_unknown_is_refused(
 
     accepted(await steward.cancel(granted.reservation_id))
     unknown = refused(await steward.cancel(new_id()))
+    unstorable = CancelReservation(
+        command_id=new_id(), reservation_id=granted.reservation_id, reason="a\x00"
+    )
 
+    assert refused(await steward.bus.request(unstorable)).path == "$.reason"
     assert await steward.view(granted.reservation_id) == before
     assert unknown.code is ErrorCode.NOT_FOUND
 
@@ -262,6 +268,4 @@ def _aggregate(event: Event) -> object:
 
 
 def _like(granted: ReservationGranted, **changes: object) -> ReservationGranted:
-    from msgspec.structs import replace
-
     return replace(granted, **changes)

@@ -89,22 +89,29 @@ def claims(fleet: Fleet, request: GpuRequest) -> frozenset[int]:
 
 
 def _outcomes(look: Look, queue: list[QueuedRequest], now: datetime) -> Iterator[Outcome]:
+    impossible: dict[GpuRequest, tuple[Reason, ...]] = {}
+    stuck: set[GpuRequest] = set()
     waiting = 0
     for entry in queue:
         request, reservation_id = entry.request, entry.reservation_id
-        if reasons := impossible_reasons(look.fleet, request):
+        if request not in impossible:
+            impossible[request] = impossible_reasons(look.fleet, request)
+        if reasons := impossible[request]:
             yield Rejection(reservation_id=reservation_id, reasons=reasons)
-        elif entry.wait_deadline_at <= now:
+            continue
+        if entry.wait_deadline_at <= now:
             yield TimeOut(reservation_id=reservation_id, reasons=blocking_reasons(look, request))
-        elif placed := place(look, request):
+            continue
+        # During a pass devices are only taken: what found no place before finds none now.
+        placed = place(look, request) if request not in stuck else None
+        if placed is not None:
             yield Grant(reservation_id=reservation_id, placed=placed)
-            look = Look(
-                fleet=look.fleet.holding(placed.numbers, placed.node_id, reservation_id),
-                claimed=look.claimed,
-                weights=look.weights,
-            )
-        else:
-            waiting += 1
-            yield Wait(reservation_id=reservation_id, request=request, position=waiting, look=look)
+            fleet = look.fleet.holding(placed.numbers, placed.node_id, reservation_id)
+            look = Look(fleet=fleet, claimed=look.claimed, weights=look.weights)
+            continue
+        waiting += 1
+        yield Wait(reservation_id=reservation_id, request=request, position=waiting, look=look)
+        if request not in stuck:
+            stuck.add(request)
             claimed = {**dict.fromkeys(claims(look.fleet, request), reservation_id), **look.claimed}
             look = Look(fleet=look.fleet, claimed=claimed, weights=look.weights)
