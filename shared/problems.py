@@ -10,13 +10,18 @@ from msgspec import inspect
 _PLACE: Final = re.compile(r" - at (?:`key` in )?`(?P<path>\$.*)`$", re.DOTALL)
 _NAMED_FIELD: Final = re.compile(r"(?:missing required|contains unknown) field `(?P<name>[^`]*)`")
 _STEP: Final = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+|\.\.\.)\]")
+_ANY_KEY: Final = "[...]"
+_KEYS_TRIED: Final = 1000
 
 
-def explain_validation_error(error: msgspec.DecodeError, type_: Any) -> tuple[str | None, str]:
+def explain_validation_error(
+    error: msgspec.DecodeError, type_: Any, text_decoded: bytes | str | None = None
+) -> tuple[str | None, str]:
     """The path of the offending field and a sentence with what was expected there.
 
     `type_` is what was decoded into. The path is None where the input as a whole cannot be read; a
-    missing or unknown field is named by its own path, a value of a mapping as `[...]`.
+    missing or unknown field is named by its own path. A value of a mapping is named by its key if
+    the JSON is given as `text_decoded`, else as `[...]`.
     """
     text = str(error)
     if not isinstance(error, msgspec.ValidationError):
@@ -28,10 +33,43 @@ def explain_validation_error(error: msgspec.DecodeError, type_: Any) -> tuple[st
         sentence += ", as a key"
     if field := _NAMED_FIELD.search(sentence):
         known = _fields_at(type_, path) if "unknown" in sentence else []
-        return f"{path}.{field['name']}", sentence + _listed("known", known)
-    if sentence.startswith("Invalid enum value"):
+        sentence += _listed("known", known)
+        path = f"{path}.{field['name']}"
+    elif sentence.startswith("Invalid enum value"):
         sentence += _listed("expected one of", _choices_at(type_, path))
+    if _ANY_KEY in path and text_decoded is not None:
+        path = _with_key(path, text, type_, text_decoded)
     return path, sentence
+
+
+def _with_key(path: str, text: str, type_: Any, text_decoded: bytes | str) -> str:
+    """The path with the first `[...]` replaced by the key whose value gives this error."""
+    try:
+        data = msgspec.json.decode(text_decoded)
+    except (msgspec.DecodeError, RecursionError):  # malformed behind the offending field
+        return path
+    before, _, after = path.partition(_ANY_KEY)
+    steps = [step["name"] or int(step["index"]) for step in _STEP.finditer(before)]
+    mapping = data
+    for step in steps:
+        mapping = mapping[step]
+    for key in list(mapping)[:_KEYS_TRIED]:
+        alone = {key: mapping[key]}
+        try:
+            msgspec.convert(_replaced(data, steps, alone), type_)
+        except msgspec.ValidationError as error:
+            if str(error) == text:
+                return f"{before}.{key}{after}"
+    return path
+
+
+def _replaced(data: Any, steps: list[Any], value: Any) -> Any:
+    """A copy of `data` with another value at the end of `steps`."""
+    if not steps:
+        return value
+    copy = list(data) if isinstance(data, list) else dict(data)
+    copy[steps[0]] = _replaced(copy[steps[0]], steps[1:], value)
+    return copy
 
 
 def _listed(heading: str, names: list[str]) -> str:

@@ -25,7 +25,7 @@ def decode_strictly(body: bytes, type_: type[T]) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if not isinstance(error, msgspec.DecodeError):
             raise RefusedError(ErrorCode.BAD_REQUEST, f"unreadable JSON: {error}") from error
-        path, message = explain_validation_error(error, type_)
+        path, message = explain_validation_error(error, type_, body)
         raise RefusedError(ErrorCode.BAD_REQUEST, message, path=path) from error
     require_encodable(decoded)
     return decoded

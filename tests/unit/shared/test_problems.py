@@ -57,3 +57,33 @@ def test_the_offending_field_and_its_expectation_are_named(
 
     assert found_path == path
     assert says in sentence
+
+
+@pytest.mark.parametrize(
+    ("parameters", "path"),
+    [
+        pytest.param('{"dp": [1], "tp-size": [[1]]}', "$.parameters.tp-size[0]", id="in a list"),
+        pytest.param('{"dp": [1], "tp": 3}', "$.parameters.tp", id="the value itself"),
+        pytest.param(
+            '{"dp": [1], "tp": {"type": "choice", "valus": []}}',
+            "$.parameters.tp.valus",
+            id="a misspelt field",
+        ),
+    ],
+)
+def test_with_the_text_a_value_of_a_mapping_is_named_by_its_key(parameters: str, path: str) -> None:
+    text = START + f', "parameters": {parameters}}}'
+    with pytest.raises(msgspec.DecodeError) as caught:
+        msgspec.json.decode(text, type=TaskFile)
+
+    found_path, _ = explain_validation_error(caught.value, TaskFile, text)
+
+    assert found_path == path
+
+
+def test_a_value_of_a_mapping_keeps_its_dots_where_the_text_is_cut_off_behind_it() -> None:
+    text = START + ', "parameters": {"tp": 3}, "description'
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.json.decode(text, type=TaskFile)
+
+    assert explain_validation_error(caught.value, TaskFile, text)[0] == "$.parameters[...]"
