@@ -258,7 +258,12 @@ class Bus:
                 subscription = await self.jetstream.pull_subscribe_bind(
                     durable, stream=str(SAMPLES.name)
                 )
-                await self._pull(subscription, decode, handler, batch, linger_seconds)
+                try:
+                    await self._pull(subscription, decode, handler, batch, linger_seconds)
+                finally:
+                    # A fetch cut off leaves messages unread, and a drain would wait for them.
+                    with contextlib.suppress(nats.errors.Error):
+                        await subscription.unsubscribe()
             except (nats.errors.Error, OSError) as error:
                 log.info("samples_interrupted", error=repr(error))
                 await asyncio.sleep(linger_seconds)

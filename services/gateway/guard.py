@@ -18,7 +18,7 @@ from services.gateway.domain.access import (
     identify,
 )
 from services.gateway.problems import PROBLEM_JSON, headers_of, problem_of
-from shared.errors import RefusedError
+from shared.errors import RefusedError, StewardError
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -32,6 +32,10 @@ LARGEST_BODY_BYTES: Final = 1 << 20
 LARGEST_DRAINED_BYTES: Final = 64 << 20
 OPEN_PATHS: Final = frozenset({"/healthz"})
 POLICY_VIOLATION: Final = 1008
+
+
+class ClientGone(StewardError):
+    """The client left before its request was complete; a part of it must not be acted on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class Guard:
             scope.setdefault("state", {})["identity"] = self._admit(scope)
             if scope["type"] == "http":
                 body = await _within_limit(receive)
+        except ClientGone:
+            return
         except RefusedError as error:
             await _refuse(scope, receive, send, error)
             return
@@ -82,14 +88,14 @@ def _presented(scope: Scope, headers: dict[bytes, str]) -> str | None:
 
 
 async def _within_limit(receive: Receive) -> Receive:
-    """The whole body, read ahead. Raises RefusedError if it is too large."""
+    """The whole body, read ahead. Raises RefusedError if it is too large, ClientGone if cut off."""
     chunks: list[bytes] = []
     size = 0
     more = True
     while more and size <= LARGEST_DRAINED_BYTES:
         message = await receive()
         if message["type"] != "http.request":
-            break
+            raise ClientGone
         size += len(message.get("body", b""))
         if size <= LARGEST_BODY_BYTES:
             chunks.append(message.get("body", b""))

@@ -3,6 +3,7 @@
 import io
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -84,6 +85,35 @@ BAD_REQUESTS: dict[str, tuple[str, str, Any, int, str | None]] = {
     "range": ("GET", "/api/v1/series?range=9y", None, 400, "query.range"),
     "no such route": ("GET", "/api/v1/nothing", None, 404, None),
     "no such method": ("PUT", "/api/v1/tasks", None, 405, None),
+    "huge epoch": (
+        "DELETE",
+        f"/api/v1/reservations/{UUID(int=1)}?epoch=1{'0' * 30}",
+        None,
+        400,
+        "query.epoch",
+    ),
+    "huge epoch in a body": (
+        "POST",
+        f"/api/v1/reservations/{UUID(int=1)}/renew",
+        {"epoch": 10**30},
+        400,
+        "$.epoch",
+    ),
+    "no time at all": (
+        "GET",
+        f"/api/v1/reservations/{UUID(int=1)}?wait_seconds=nan",
+        None,
+        400,
+        "query.wait_seconds",
+    ),
+    "before time": (
+        "GET",
+        "/api/v1/series?end_at=0001-01-01T00:00:00Z",
+        None,
+        400,
+        "query.end_at",
+    ),
+    "zero byte": ("GET", "/api/v1/nodes/a%00b", None, 400, "path.node_id"),
     "misspelt parameter": ("GET", "/api/v1/tasks?limt=5", None, 400, "query.limt"),
 }
 

@@ -137,17 +137,29 @@ class World:
         )
         return found
 
-    async def summarized(self, event: AttemptFinished, *, version: int = 1) -> SummaryView:
+    async def summarized(self, event: AttemptFinished) -> SummaryView:
         found: list[SummaryView] = []
 
         async def is_there() -> bool:
             match await self.summary(event):
-                case SummaryView() as view if view.version >= version:
+                case SummaryView() as view:
                     found.append(view)
             return bool(found)
 
-        await eventually(is_there, what=f"version {version} of the summary")
+        await eventually(is_there, what="the summary")
         return found[-1]
+
+    async def complete(self, event: AttemptFinished, *, ticks: int) -> SummaryView:
+        """The summary once it covers so many ticks; samples arrive in several batches."""
+        view = await self.summarized(event)
+
+        async def is_complete() -> bool:
+            nonlocal view
+            view = await self.summarized(event)
+            return view.gpu_monitoring.sample_count == ticks
+
+        await eventually(is_complete, what=f"a summary of {ticks} ticks")
+        return view
 
     async def count(self, table: str) -> int:
         connection = await asyncpg.connect(self.dsn)
@@ -162,6 +174,21 @@ class World:
             return await self.count("sample") >= rows
 
         await eventually(are_there, what=f"{rows} stored readings")
+
+    async def told(self, view: SummaryView) -> ExperimentSummarized:
+        """The event that told of a summary."""
+        found: list[ExperimentSummarized] = []
+
+        async def is_told() -> bool:
+            found[:] = [
+                told
+                for told in await self.told_summaries()
+                if (told.experiment_id, told.version) == (view.experiment_id, view.version)
+            ]
+            return bool(found)
+
+        await eventually(is_told, what="the event of the summary")
+        return found[0]
 
     async def told_summaries(self) -> list[ExperimentSummarized]:
         """Every `experiment_summarized` in the stream."""
@@ -191,7 +218,8 @@ async def test_an_attempt_is_joined_to_its_samples_and_told(world: World) -> Non
 
     async with world.results():
         await world.publish(*every_second(start, 12), event)
-        view = await world.summarized(event)
+        view = await world.complete(event, ticks=5)
+        told = await world.told(view)
 
     assert view.gpu_monitoring.sample_count == 5
     assert view.gpu_monitoring.coverage_percent == pytest.approx(100.0)
@@ -200,9 +228,9 @@ async def test_an_attempt_is_joined_to_its_samples_and_told(world: World) -> Non
     assert set(view.gpu_monitoring.gpu_stats) == {"0"}
     assert view.metrics.mean_ttft == 0.25
     assert view.benchmark["tool_version"] == "1"
-    told = await world.told_summaries()
-    assert [(t.experiment_id, t.version) for t in told] == [(event.experiment_id, 1)]
-    assert told[0].gpu_monitoring == view.gpu_monitoring
+    assert (told.attempt_id, told.task_id) == (event.attempt_id, event.task_id)
+    assert told.gpu_monitoring == view.gpu_monitoring
+    assert told.metrics == view.metrics
 
 
 async def test_duplicates_and_disorder_change_nothing(world: World) -> None:
@@ -215,12 +243,7 @@ async def test_duplicates_and_disorder_change_nothing(world: World) -> None:
         await world.stored(24)
         await world.summarized(event)
         await world.publish(*samples, event)
-
-        async def is_complete() -> bool:
-            view = await world.summary(event)
-            return isinstance(view, SummaryView) and view.gpu_monitoring.sample_count == 7
-
-        await eventually(is_complete, what="a summary of all samples")
+        await world.complete(event, ticks=7)
         assert await world.count("sample") == 24
         assert await world.count("attempt") == 1
     versions = [told.version for told in await world.told_summaries()]
@@ -236,11 +259,11 @@ async def test_samples_that_come_after_the_summary_make_a_new_version(world: Wor
         await world.publish(*samples[:4], *samples[8:], event)
         first = await world.summarized(event)
         await world.publish(*samples[4:8])
-        second = await world.summarized(event, version=2)
+        second = await world.complete(event, ticks=7)
 
     assert first.gpu_monitoring.sample_count == 3
     assert first.gpu_monitoring.coverage_percent < 60
-    assert second.gpu_monitoring.sample_count == 7
+    assert second.version > first.version
     assert second.gpu_monitoring.coverage_percent == pytest.approx(100.0)
 
 
@@ -287,7 +310,7 @@ async def test_unknown_readings_stay_unknown_through_the_database(world: World) 
 
     async with world.results():
         await world.publish(*samples, event)
-        view = await world.summarized(event)
+        view = await world.complete(event, ticks=7)
 
     stats = view.gpu_monitoring.gpu_stats["0"]
     assert stats.power_draw_w.mean is None
@@ -306,7 +329,7 @@ async def test_two_instances_store_and_summarize_everything_once(world: World) -
     async with world.results(), world.results():
         await world.publish(*samples, *samples, *events)
         for event in events:
-            await world.summarized(event)
+            await world.told(await world.summarized(event))
 
         async def all_complete() -> bool:
             return await world.count("summary WHERE NOT pending") == 20
@@ -443,7 +466,7 @@ async def test_a_deleted_bus_store_loses_no_stored_result(
 
     async with world.results():
         await world.publish(*every_second(start, 12), event)
-        before = await world.summarized(event)
+        before = await world.complete(event, ticks=7)
         await server.crash_and_lose_store()
         await server.start()
         await eventually(lambda: client.is_connected, what="the client's reconnection")
@@ -455,8 +478,7 @@ async def test_a_deleted_bus_store_loses_no_stored_result(
         await eventually(streams_are_back, what="the streams")
         assert await world.summary(event) == before
         await eventually_published(world, later)
-        after = await world.summarized(later)
-        assert after.gpu_monitoring.sample_count == 7
+        await world.complete(later, ticks=7)
         await eventually(lambda: told_again(world, event), what="the event in the new stream")
     await client.close()
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
+from schemas.errors import ErrorCode
 from schemas.gateway import CustomEvent, CustomEventRequest, EventList, Published
 from schemas.results import GetReport, GetSeries, ReportView, SeriesMetric, SeriesView
 from services.gateway.bodies import StrictBody
@@ -21,6 +22,7 @@ from services.gateway.routes.common import (
     post,
 )
 from shared.clock import utcnow
+from shared.errors import RefusedError
 from shared.outbox import stage
 
 
@@ -69,7 +71,7 @@ async def get_series(
     length = LENGTHS[last or (Range.WEEK if experiment_id else Range.HOUR)]
     query = GetSeries(
         metric=metric,
-        start_at=start_at or end - length,
+        start_at=start_at or _before(end, length),
         end_at=end,
         node_id=node_id,
         device_uuid=device_uuid,
@@ -87,7 +89,7 @@ async def get_usage(
 ) -> ReportView:
     """GPU hours and energy per namespace; of the last week by default."""
     end = end_at or utcnow()
-    query = GetReport(start_at=start_at or end - LENGTHS[Range.WEEK], end_at=end)
+    query = GetReport(start_at=start_at or _before(end, LENGTHS[Range.WEEK]), end_at=end)
     return await gateway.ask(query, ReportView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
 
 
@@ -126,6 +128,15 @@ async def publish_event(
     async with gateway.database.transaction() as connection:
         await stage(connection, event)
     return Published(message_id=message_id)
+
+
+def _before(end: datetime, length: timedelta) -> datetime:
+    try:
+        return end - length
+    except OverflowError as error:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST, "expected a time that others precede", path="query.end_at"
+        ) from error
 
 
 def event_filter(

@@ -48,6 +48,7 @@ from services.gateway.routes.common import (
 )
 
 LONGEST_WAIT_SECONDS: Final = 60.0
+LARGEST_INTEGER: Final = 2**63 - 1
 LOOK_SECONDS: Final = 2.0  # an event may be lost with the bus
 
 
@@ -117,7 +118,7 @@ async def end_reservation(
     reservation_id: FromPath[UUID],
     gateway: TheGateway,
     identity: Caller,
-    epoch: Annotated[int | None, QueryParameter(ge=1)] = None,
+    epoch: Annotated[int | None, QueryParameter(ge=1, le=LARGEST_INTEGER)] = None,
     stopped: FromQuery[bool] = True,
     reason: Annotated[str, QueryParameter(max_length=1000)] = "",
     idempotency_key: IdempotencyKey = None,
@@ -190,7 +191,7 @@ async def check_availability(data: JSONBody[GpuRequest], gateway: TheGateway) ->
 async def get_availability(
     gateway: TheGateway,
     gpus: Annotated[int, QueryParameter(ge=1, le=4096)] = 1,
-    min_memory_mb: Annotated[int | None, QueryParameter(ge=0)] = None,
+    min_memory_mb: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
     max_utilization_percent: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
 ) -> AvailabilityView:
     """The same for a request that a query can express."""
