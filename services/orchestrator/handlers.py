@@ -206,9 +206,9 @@ class Handlers:
 
 async def _cancel(connection: Connection, experiment: Experiment, reason: str) -> list[Decision]:
     """What cancelling means for an unfinished experiment; a measured one awaits its summary."""
-    attempt = await store.open_attempt(connection, experiment.experiment_id)
     if experiment.state is ExperimentState.PENDING:
         return [waiting.cancel_unstarted(experiment, reason, utcnow())]
+    attempt = await store.open_attempt(connection, experiment.experiment_id)
     if attempt is None:
         return []
     if experiment.state is ExperimentState.WAITING:

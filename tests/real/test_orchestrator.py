@@ -17,10 +17,12 @@ from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import AttemptOutcome, AttemptPhase, StartExperiment
 from schemas.orchestrator import (
     CancelTask,
+    ExperimentList,
     ExperimentState,
     ExperimentView,
     GetExperiment,
     GetTask,
+    ListExperiments,
     ListTasks,
     PauseTask,
     ResumeTask,
@@ -751,3 +753,20 @@ async def test_unknown_ids_are_refused_by_name(world: World, service: Service) -
         await world.bus.query(GetTask(task_id=new_id()), TaskView)
     with pytest.raises(RefusedError, match="there is no experiment"):
         await world.bus.query(GetExperiment(experiment_id=new_id()), ExperimentView)
+
+
+async def test_the_largest_task_is_stored_and_cancelled_within_a_request(
+    world: World, service: Service
+) -> None:
+    world.auto_grant = False
+    parameters = {"slots": list(range(1, 51)), "seed": list(range(100))}
+
+    task_id = await world.submit(task_file(parameters=parameters))
+    await cancel(world, task_id)
+
+    view = await world.until(task_id, TaskState.CANCELLED)
+    assert view.experiments_by_state == {"cancelled": 5000}
+    with pytest.raises(RefusedError, match="ask with a smaller limit"):
+        await world.bus.query(ListExperiments(task_id=task_id, limit=5000), ExperimentList)
+    page = await world.bus.query(ListExperiments(task_id=task_id), ExperimentList)
+    assert [e.ordinal for e in page.experiments] == list(range(1, 501))
