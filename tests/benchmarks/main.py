@@ -1,0 +1,153 @@
+"""The whole platform: request to grant over the bus, memory when idle, and the demo's wall time.
+
+`make bench NAME=main`. It reports and never fails a test. The last line is one JSON object:
+`grant_p99_ms` (request published to grant received, free GPUs, one after another), `idle_rss_mb`
+(proportional set size of all our processes, the two servers not counted) and `demo_warm_s`
+(`gpusteward demo` from start to end, everything installed).
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from schemas.scheduler import (
+    GpuRequest,
+    ReleaseReservation,
+    RequestReservation,
+    ReservationGranted,
+)
+from shared.bus import Bus
+from shared.ids import new_id
+from shared.testing import short_directory
+from tests.platform_process import PlatformProcess, marked_processes
+
+GRANTS: Final = 200
+WARM_UP: Final = 20
+SETTLE_SECONDS: Final = 5.0
+SERVERS: Final = ("nats-server", "postgres")
+
+
+async def grant_latencies_ms(bus: Bus) -> list[float]:
+    """Request a GPU, wait for its grant, release it; one after another."""
+    granted: dict[UUID, asyncio.Future[ReservationGranted]] = {}
+
+    async def on_granted(event: ReservationGranted) -> None:
+        if waiting := granted.get(event.reservation_id):
+            waiting.set_result(event)
+
+    await bus.listen(ReservationGranted, on_granted)
+    latencies = []
+    for _ in range(WARM_UP + GRANTS):
+        reservation = new_id()
+        granted[reservation] = asyncio.get_running_loop().create_future()
+        began = time.perf_counter()
+        await bus.request(
+            RequestReservation(
+                command_id=new_id(),
+                reservation_id=reservation,
+                holder="benchmark",
+                request=GpuRequest(gpus=1),
+            )
+        )
+        event = await asyncio.wait_for(granted.pop(reservation), 30)
+        latencies.append((time.perf_counter() - began) * 1000)
+        await bus.request(
+            ReleaseReservation(command_id=new_id(), reservation_id=reservation, epoch=event.epoch)
+        )
+    return latencies[WARM_UP:]
+
+
+def proportional_set_size_mb(process: psutil.Process) -> float:
+    """Memory of a process, shared pages divided among those who share them; MiB."""
+    return float(process.memory_full_info().pss) / 2**20
+
+
+def label(process: psutil.Process) -> str:
+    """A process's role, from its command line."""
+    line = process.cmdline()
+    for word in reversed(line):
+        if word.startswith("services."):
+            return word
+    return Path(line[0]).name if line else process.name()
+
+
+async def measure_platform() -> tuple[list[float], dict[str, float]]:
+    """Grant latencies and the idle memory of each process."""
+    with short_directory() as directory:
+        platform = PlatformProcess(directory / "data")
+        await platform.start()
+        try:
+            endpoint = platform.directory.read_endpoint()
+            assert endpoint is not None
+            assert endpoint.nats_url is not None
+            async with Bus.connected(
+                endpoint.nats_url, endpoint.nats_credentials_path, "benchmark"
+            ) as bus:
+                latencies = await grant_latencies_ms(bus)
+            await asyncio.sleep(SETTLE_SECONDS)
+            processes = marked_processes(str(platform.directory.installation_id()))
+            assert platform.process is not None
+            processes.append(psutil.Process(platform.process.pid))
+            memory: dict[str, float] = {}
+            for process in {p.pid: p for p in processes}.values():
+                if not process.name().startswith(SERVERS):
+                    name = f"{label(process)} ({process.pid})"
+                    memory[name] = proportional_set_size_mb(process)
+            return latencies, memory
+        finally:
+            await platform.stop()
+
+
+def measure_demo() -> float:
+    """Wall time of a whole demo in a data directory that exists already, in seconds."""
+    with short_directory() as directory:
+        environment = {**os.environ, "GPUSTEWARD_DATA_DIR": str(directory / "data")}
+        began = 0.0
+        for _ in range(2):
+            began = time.perf_counter()
+            subprocess.run(
+                [sys.executable, "-m", "services.cli", "demo", "--exit"],
+                check=True,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+            )
+        return time.perf_counter() - began
+
+
+def main() -> None:
+    """Measure, print the tables, print the JSON line."""
+    latencies, memory = asyncio.run(measure_platform())
+    demo_seconds = measure_demo()
+    quantiles = statistics.quantiles(latencies, n=100)
+    console = Console()
+    grants = Table("request to grant", "ms", title=f"{GRANTS} grants, free GPUs, one in flight")
+    for name, value in (("p50", quantiles[49]), ("p90", quantiles[89]), ("p99", quantiles[98])):
+        grants.add_row(name, f"{value:.1f}")
+    console.print(grants)
+    sizes = Table("process", "PSS MiB", title="idle memory")
+    for name, value in sorted(memory.items(), key=lambda item: -item[1]):
+        sizes.add_row(name, f"{value:.0f}")
+    sizes.add_row("all", f"{sum(memory.values()):.0f}")
+    console.print(sizes)
+    result = {
+        "grant_p99_ms": round(quantiles[98], 1),
+        "idle_rss_mb": round(sum(memory.values())),
+        "demo_warm_s": round(demo_seconds, 1),
+    }
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()

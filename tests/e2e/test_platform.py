@@ -1,0 +1,191 @@
+"""User stories over the whole platform: every service a process, every seam crossed."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from shared.testing import eventually, run_apart, short_directory
+from tests.platform_process import (
+    PlatformProcess,
+    assert_sound,
+    marked_processes,
+    quick_task,
+)
+
+SERVICES = ("telemetry", "scheduler", "orchestrator", "executor", "results", "gateway")
+
+
+@pytest.fixture(scope="module")
+def running_platform() -> Iterator[PlatformProcess]:
+    """One platform on a simulated fleet for all tests; nothing of it is left afterwards."""
+    with short_directory() as directory:
+        running = PlatformProcess(directory / "data")
+        try:
+            run_apart(running.start())
+            installation = str(running.directory.installation_id())
+            yield running
+        finally:
+            run_apart(running.stop())
+        assert marked_processes(installation) == []
+
+
+@pytest.fixture
+async def platform(running_platform: PlatformProcess) -> PlatformProcess:
+    """The platform, whole again after what an earlier test did to it."""
+    await eventually(running_platform.is_ready, within_seconds=60, what="a whole platform")
+    return running_platform
+
+
+async def test_a_task_runs_from_submission_to_measured_results(platform: PlatformProcess) -> None:
+    task = quick_task("first")
+    task["benchmark"]["max_requests_per_iteration"] = 150  # windows longer than a sampling interval
+    task_id = await platform.submit(task)
+
+    view = await platform.until_finished(task_id)
+
+    assert view["state"] == "completed"
+    experiments = await platform.experiments(task_id)
+    assert [e["state"] for e in experiments] == ["succeeded"] * 4
+    for experiment in experiments:
+        monitoring = experiment["gpu_monitoring"]
+        assert monitoring["simulated"] is True
+        assert monitoring["sample_count"] >= 1
+        assert set(monitoring["gpu_stats"]) == {str(i) for i in experiment["gpu_info"]["indices"]}
+        assert experiment["metrics"]["total_completed_requests"] >= 150
+    scores = {e["experiment_id"]: e["objective_score"] for e in experiments}
+    assert view["best_experiment_id"] == min(scores, key=lambda key: scores[key])
+    await assert_sound(platform, task_id)
+
+
+@pytest.mark.parametrize("victim", SERVICES)
+async def test_a_task_completes_although_a_service_is_killed(
+    platform: PlatformProcess, victim: str
+) -> None:
+    task_id = await platform.submit(quick_task("victim"))
+
+    async def is_measuring() -> bool:
+        view = await platform.task(task_id)
+        return bool(view.get("experiments_by_state", {}).get("running"))
+
+    await eventually(is_measuring, within_seconds=20)
+    platform.kill(victim)
+
+    view = await platform.until_finished(task_id)
+    assert view["state"] == "completed"
+    await assert_sound(platform, task_id)
+
+
+async def test_a_task_completes_although_the_bus_loses_its_whole_store(
+    platform: PlatformProcess,
+) -> None:
+    task_id = await platform.submit(quick_task("store"))
+    await asyncio.sleep(1.0)  # anywhere in the middle
+
+    pid = platform.pid_of("nats")
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    store = platform.directory.nats / "jetstream"
+    assert store.is_dir(), list(platform.directory.nats.iterdir())
+    remove_tree(store)
+    os.kill(pid, signal.SIGKILL)
+
+    view = await platform.until_finished(task_id)
+    assert view["state"] == "completed"
+    await assert_sound(platform, task_id)
+
+
+async def test_a_task_completes_although_postgres_is_restarted(platform: PlatformProcess) -> None:
+    task_id = await platform.submit(quick_task("postgres"))
+    await asyncio.sleep(1.0)  # anywhere in the middle
+
+    platform.kill("postgres", signal.SIGINT)
+
+    view = await platform.until_finished(task_id)
+    assert view["state"] == "completed"
+    await assert_sound(platform, task_id)
+
+
+async def test_cancel_stops_a_running_experiment_and_frees_its_gpu_within_5_s(
+    platform: PlatformProcess,
+) -> None:
+    task = quick_task("to-cancel")
+    task["benchmark"] |= {"max_requests_per_iteration": 100_000, "max_time_per_iteration": 1}
+    task["parameters"] = {"ignore-sigterm": [True]}
+    task_id = await platform.submit(task)
+
+    async def is_running() -> bool:
+        view = await platform.task(task_id)
+        return bool(view.get("experiments_by_state", {}).get("running"))
+
+    await eventually(is_running, within_seconds=20)
+    engines = [
+        p for p in marked_processes(str(platform.directory.installation_id())) if is_engine(p)
+    ]
+    assert engines
+
+    status, _ = await platform.request("POST", f"/api/v1/tasks/{task_id}/cancel", {})
+    assert status in {200, 202}
+
+    async def all_free() -> bool:
+        _, body = await platform.request("GET", "/api/v1/gpus")
+        return all(gpu["state"] == "free" for gpu in body["gpus"])
+
+    await eventually(lambda: not any(p.is_running() for p in engines), within_seconds=5)
+    await eventually(all_free, within_seconds=5)
+    view = await platform.until_finished(task_id, within_seconds=10)
+    assert view["state"] == "cancelled"
+    assert {e["state"] for e in await platform.experiments(task_id)} == {"cancelled"}
+
+
+async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: PlatformProcess) -> None:
+    second = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "services.cli", "up", "--data-dir", str(platform.data_dir),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+
+    output, _ = await asyncio.wait_for(second.communicate(), 20)
+
+    assert second.returncode == 6
+    assert platform.process is not None
+    assert str(platform.process.pid) in output.decode()
+
+
+async def test_killing_the_supervisor_leaves_nothing_behind(tmp_path: Path) -> None:
+    with short_directory() as directory:
+        platform = PlatformProcess(directory / "data")
+        await platform.start()
+        installation = str(platform.directory.installation_id())
+        task = quick_task("orphans")
+        task["benchmark"] |= {"max_requests_per_iteration": 100_000, "max_time_per_iteration": 1}
+        await platform.submit(task)
+        await eventually(
+            lambda: any(is_engine(p) for p in marked_processes(installation)), within_seconds=20
+        )
+
+        assert platform.process is not None
+        platform.process.kill()
+
+        platform.process.wait()
+        await eventually(lambda: marked_processes(installation) == [], within_seconds=10)
+
+
+def is_engine(process: psutil.Process) -> bool:
+    """Whether this is an inference server of an experiment."""
+    try:
+        return "services.executor.engines" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def remove_tree(path: Any) -> None:
+    """Delete a directory that a living process may still be writing."""
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
