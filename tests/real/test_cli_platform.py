@@ -126,6 +126,7 @@ async def test_a_killed_run_takes_its_platform_with_it(
 async def test_one_story_over_the_commands(platform: Installation, tmp_path: Path) -> None:
     """One platform for all of it, because starting one takes seconds."""
     await _a_second_platform_is_refused(platform)
+    await _a_second_machine_joins(platform)
     await _a_task_is_validated_but_not_stored(platform)
     await _a_bad_task_is_refused_with_its_field(platform, tmp_path)
     await _a_task_is_submitted_shown_and_cancelled(platform, tmp_path)
@@ -140,6 +141,28 @@ async def _a_second_platform_is_refused(platform: Installation) -> None:
     assert code == EXIT_CODE[ErrorCode.CONFLICT]
     assert f"{platform.directory.root} is held by process" in err
     assert "Traceback" not in err
+
+
+async def _a_second_machine_joins(platform: Installation) -> None:
+    """In another data directory, because it is another machine's."""
+    endpoint = platform.directory.read_endpoint()
+    assert endpoint is not None
+    with short_directory() as directory:
+        agent = await platform.start(
+            *("agent", "--data-dir", str(directory / "data"), "--node-id", "beta"),
+            *("--nats", str(endpoint.nats_url)),
+            *("--credentials", str(endpoint.nats_credentials_path)),
+        )
+
+        async def has_joined() -> bool:
+            nodes = (await platform.answers("nodes"))["nodes"]
+            return any(node["node_id"] == "beta" and node["runtimes"] for node in nodes)
+
+        await eventually(has_joined, within_seconds=START_SECONDS, every_seconds=0.3)
+        agent.terminate()
+        out, _ = await agent.communicate()
+
+    assert f"this machine has joined {endpoint.nats_url}" in out.decode()
 
 
 async def _a_task_is_validated_but_not_stored(platform: Installation) -> None:
