@@ -130,11 +130,13 @@ class World:
         return Accepted(command_id=command.command_id)
 
     async def cancel_reservation(self, command: CancelReservation) -> Reply:
-        self.cancelled.append(command.reservation_id)
+        if command.reservation_id not in self.cancelled:
+            self.cancelled.append(command.reservation_id)
         return Accepted(command_id=command.command_id)
 
     async def release(self, command: ReleaseReservation) -> Reply:
-        self.released.append(command)
+        if command not in self.released:
+            self.released.append(command)
         return Accepted(command_id=command.command_id)
 
     async def renew(self, command: RenewReservation) -> Reply:
@@ -150,6 +152,8 @@ class World:
         if self.refuse_start:
             code = self.refuse_start.pop(0)
             return Refused(code=code, message="as scripted", command_id=command.command_id)
+        if command in self.starts:  # a repetition: its answer was lost with its sender
+            return Accepted(command_id=command.command_id)
         self.starts.append(command)
         self.running[command.attempt_id] = command
         if self.auto_run:
@@ -158,7 +162,8 @@ class World:
         return Accepted(command_id=command.command_id)
 
     async def stop(self, command: CancelExperiment) -> Reply:
-        self.stops.append(command)
+        if command not in self.stops:
+            self.stops.append(command)
         return Accepted(command_id=command.command_id)
 
     async def list_running(self, query: ListRunning) -> RunningAttempts:

@@ -141,7 +141,7 @@ def test_our_examples_are_task_files(name: str, experiments: int, mode: Deployme
         (["task_name"], "", "$.task_name", "regex"),
         (["model"], None, "$.model", "`object`"),
         (["model", "id_or_path"], "", "$.model.id_or_path", "length >= 1"),
-        (["modell"], {}, "$.modell", "unknown field"),
+        (["modl"], {}, "$.modl", "unknown field"),
         (["parameters", "tp_size"], 1, "$.parameters.tp_size", "got `int`"),
         (["parameters", "tp_size"], [], "$.parameters.tp_size", "length >= 1"),
         (["parameters", "a b"], [1], "$.parameters", "as a key"),
