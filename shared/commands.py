@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
@@ -116,34 +116,49 @@ class Sender:
     database: Database
     bus: Bus
     on_reply: OnReply
+    _busy: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
         """Send until cancelled. Raises UnavailableError when Postgres is down."""
-        while True:
-            self.database.outgoing_wake.clear()
-            await self._send_due()
-            # Not wait_for: until Python 3.12 it forgets a cancellation that meets the wake-up.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(IDLE_SECONDS):
-                    await self.database.outgoing_wake.wait()
+        try:
+            async with asyncio.TaskGroup() as lanes:
+                while True:
+                    self.database.outgoing_wake.clear()
+                    await self._start_due(lanes)
+                    # Not wait_for: until Python 3.12 it forgets a cancellation that meets the
+                    # wake-up.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(IDLE_SECONDS):
+                            await self.database.outgoing_wake.wait()
+        except BaseExceptionGroup as errors:
+            # Only the loop itself raises UnavailableError, and then it is the only error.
+            raise errors.exceptions[0] from None
 
-    async def _send_due(self) -> None:
+    async def _start_due(self, lanes: asyncio.TaskGroup) -> None:
+        """Start the lanes that have something due and are not under way already."""
         async with self.database.transaction() as connection:
             rows = await connection.fetch(
                 "SELECT id, tag, body, attempts, lane FROM outgoing due"
-                " WHERE next_attempt_at <= now() AND NOT EXISTS (SELECT 1 FROM outgoing earlier"
+                " WHERE next_attempt_at <= now() AND lane <> ALL ($2)"
+                " AND NOT EXISTS (SELECT 1 FROM outgoing earlier"
                 " WHERE earlier.lane = due.lane AND earlier.id < due.id AND earlier.holds_lane"
                 " AND earlier.next_attempt_at > now())"
                 " ORDER BY lane, id LIMIT $1",
                 BATCH,
+                list(self._busy),
             )
-        lanes = [
-            self._send_lane([tuple(row)[:4] for row in lane])
-            for _, lane in groupby(rows, key=lambda row: row["lane"])
-        ]
-        for result in await asyncio.gather(*lanes, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+        for lane, due in groupby(rows, key=lambda row: str(row["lane"])):
+            self._busy.add(lane)
+            lanes.create_task(self._serve(lane, [tuple(row)[:4] for row in due]))
+
+    async def _serve(self, lane: str, rows: list[tuple[int, str, bytes, int]]) -> None:
+        try:
+            await self._send_lane(rows)
+        except UnavailableError as error:
+            log.warning("lane_interrupted", lane=lane, error=str(error))
+        finally:
+            self._busy.discard(lane)
+        self.database.outgoing_wake.set()
 
     async def _send_lane(self, rows: list[tuple[int, str, bytes, int]]) -> None:
         for row_id, tag, body, attempts in rows:
