@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
-from litestar._openapi.schema_generation import SchemaCreator
 from litestar.dto import AbstractDTO, DTOFieldDefinition
 from litestar.openapi.spec import Reference, Schema
 from litestar.typing import FieldDefinition
@@ -44,9 +43,10 @@ class StrictBody(AbstractDTO[T]):
     @classmethod
     @override
     def create_openapi_schema(
-        cls, field_definition: FieldDefinition, handler_id: str, schema_creator: SchemaCreator
+        cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any
     ) -> Reference | Schema:
-        return schema_creator.for_field_definition(field_definition)
+        schema: Reference | Schema = schema_creator.for_field_definition(field_definition)
+        return schema
 
     @override
     def decode_bytes(self, value: bytes) -> Any:

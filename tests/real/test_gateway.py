@@ -217,6 +217,8 @@ async def test_gpus_join_readings_and_ledger_and_say_what_is_unknown(api: Api) -
     await eventually(is_heard, what="the reading")
     _, after = await api.get("/api/v1/gpus")
     _, nodes = await api.get("/api/v1/nodes")
+    _, node = await api.get(f"/api/v1/nodes/{NODE}")
+    unknown, _ = await api.get("/api/v1/nodes/nowhere")
     _, shares = await api.get(f"/api/v1/nodes/{NODE}/gpu-alloc-map")
 
     assert [(gpu["stale"], gpu["observed_at"]) for gpu in before["gpus"]] == [(True, None)] * 2
@@ -226,6 +228,8 @@ async def test_gpus_join_readings_and_ledger_and_say_what_is_unknown(api: Api) -
     assert first["availability_score"] == pytest.approx(0.6 * 0.75 + 0.4 * 0.75)
     assert first["age_seconds"] < 5
     assert (nodes["nodes"][0]["gpus_total"], nodes["nodes"][0]["gpus_free"]) == (2, 1)
+    assert node == nodes["nodes"][0]
+    assert unknown == 404
     assert shares["gpu_alloc_map"] == {"GPU-0": "1.00", "GPU-1": "0.00"}
 
 

@@ -114,7 +114,7 @@ BAD_REQUESTS: dict[str, tuple[str, str, Any, int, str | None]] = {
         "query.end_at",
     ),
     "zero byte": ("GET", "/api/v1/nodes/a%00b", None, 400, "path.node_id"),
-    "misspelt parameter": ("GET", "/api/v1/tasks?limt=5", None, 400, "query.limt"),
+    "misspelt parameter": ("GET", "/api/v1/tasks?limits=5", None, 400, "query.limits"),
 }
 
 

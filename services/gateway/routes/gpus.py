@@ -39,18 +39,15 @@ async def list_gpus(
 @get("/nodes")
 async def list_nodes(gateway: TheGateway) -> NodeList:
     """Every node with what its agents report."""
-    live = gateway.live
-    ledger = await _ledger(gateway)
-    return NodeList(nodes=tuple(node_views(live.heard(), live.inventories, live.executors, ledger)))
+    return NodeList(nodes=tuple(await _nodes(gateway)))
 
 
 @get("/nodes/{node_id:str}")
 async def get_node(node_id: Node, gateway: TheGateway) -> NodeView:
     """One node."""
-    for node in (await list_nodes.fn(gateway)).nodes:
+    for node in await _nodes(gateway):
         if node.node_id == node_id:
-            view: NodeView = node
-            return view
+            return node
     raise _unknown_node(node_id)
 
 
@@ -79,6 +76,11 @@ async def select_node(
         memory_threshold=memory_threshold,
     )
     return await gateway.ask(query, NodeSelection)
+
+
+async def _nodes(gateway: Gateway) -> list[NodeView]:
+    live = gateway.live
+    return node_views(live.heard(), live.inventories, live.executors, await _ledger(gateway))
 
 
 def _unknown_node(node_id: str) -> RefusedError:
