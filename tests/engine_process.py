@@ -55,7 +55,7 @@ def running_engine(
                 process.stdout.close()
 
 
-def _address(process: subprocess.Popen[str], errors: Any) -> str:  # noqa: ANN401  # any text file
+def _address(process: subprocess.Popen[str], errors: Any) -> str:  # any text file
     line = process.stdout.readline() if process.stdout is not None else ""
     match = re.fullmatch(r"listening on (http://\S+)\n", line)
     if match is None:

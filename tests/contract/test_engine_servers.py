@@ -37,7 +37,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield opened
 
 
-def chat(**overrides: Any) -> dict[str, Any]:  # noqa: ANN401  # a free-form body
+def chat(**overrides: Any) -> dict[str, Any]:  # a free-form body
     body = {
         "model": MODEL,
         "messages": [{"role": "user", "content": "name one fruit"}],

@@ -28,12 +28,12 @@ MODEL = "m"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def simulated(**behaviour: Any) -> AbstractAsyncContextManager[str]:  # noqa: ANN401  # any field
+def simulated(**behaviour: Any) -> AbstractAsyncContextManager[str]:  # any field
     fast: dict[str, Any] = {"model": MODEL, "ttft_seconds": 0.002, "tpot_seconds": 0.0, "slots": 64}
     return serving(SimulatedEngine(Behaviour(**fast | behaviour)).app())
 
 
-def make_spec(**overrides: Any) -> BenchmarkSpec:  # noqa: ANN401  # any field
+def make_spec(**overrides: Any) -> BenchmarkSpec:  # any field
     few: dict[str, Any] = {
         "traffic_scenarios": ("D(8,4)",),
         "max_requests_per_level": 6,
@@ -42,7 +42,9 @@ def make_spec(**overrides: Any) -> BenchmarkSpec:  # noqa: ANN401  # any field
     return BenchmarkSpec(**few | overrides)
 
 
-async def measure(base_url: str, spec: BenchmarkSpec, **options: Any) -> BenchmarkResult:  # noqa: ANN401  # passed on
+async def measure(
+    base_url: str, spec: BenchmarkSpec, **options: Any
+) -> BenchmarkResult:  # passed on
     return await run_benchmark(spec, base_url=base_url, model_name=MODEL, **options)
 
 

@@ -18,7 +18,7 @@ from tests.http_server import serving
 FAST: dict[str, Any] = {"ttft_seconds": 0.001, "tpot_seconds": 0.0}
 
 
-def simulated(**behaviour: Any) -> AbstractAsyncContextManager[str]:  # noqa: ANN401  # any field
+def simulated(**behaviour: Any) -> AbstractAsyncContextManager[str]:  # any field
     return serving(SimulatedEngine(Behaviour(**FAST | behaviour)).app())
 
 
@@ -31,7 +31,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 async def complete(
     session: aiohttp.ClientSession,
     base_url: str,
-    **fields: Any,  # noqa: ANN401  # a free-form body
+    **fields: Any,  # a free-form body
 ) -> dict[str, Any]:
     body = {"messages": [{"role": "user", "content": "one two three"}], "max_tokens": 3} | fields
     url = f"{base_url}/v1/chat/completions"
