@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
+# Most tests wait for processes; two files at once halve the time on two cores.
+WORKERS ?= 2
 
 UV_INSTALL = "$(BIN)/uv" pip install --quiet --python "$(BIN)/python"
 COMPILE = "$(BIN)/uv" pip compile --quiet --universal --generate-hashes --python-version 3.11 \
@@ -21,7 +23,7 @@ demo: $(STAMPS)/runtime $(STAMPS)/demo ## Start the platform, tune a real model 
 	@"$(BIN)/gpusteward" demo
 
 test: install ## Run the tests that need no special hardware (ARGS="-k word" adds pytest options)
-	@"$(BIN)/python" -m pytest -m "not long" $(ARGS)
+	@"$(BIN)/python" -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 test-long: install ## Run the long property and fault tests
 	@"$(BIN)/python" -m pytest -m long $(ARGS)

@@ -159,10 +159,15 @@ async def _a_second_machine_joins(platform: Installation) -> None:
             return any(node["node_id"] == "beta" and node["runtimes"] for node in nodes)
 
         await eventually(has_joined, within_seconds=START_SECONDS, every_seconds=0.3)
+        assert agent.stdout is not None
+        said = b""
+        async with asyncio.timeout(START_SECONDS):
+            while b"this machine has joined" not in said:
+                said += await agent.stdout.readline()
         agent.terminate()
-        out, _ = await agent.communicate()
+        await agent.communicate()
 
-    assert f"this machine has joined {endpoint.nats_url}" in out.decode()
+    assert f"this machine has joined {endpoint.nats_url}" in said.decode()
 
 
 async def _a_task_is_validated_but_not_stored(platform: Installation) -> None:
