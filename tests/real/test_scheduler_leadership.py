@@ -2,12 +2,12 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 
 from schemas.scheduler import ReasonCode, ReservationGranted
 from services.scheduler.leadership import Leadership
+from services.scheduler.migrations import MIGRATIONS
 from shared.database import Connection, Database
 from tests.scheduler_world import accepted, ledger, scheduler, world
 
@@ -129,17 +129,17 @@ async def test_a_restarted_scheduler_goes_on_where_the_last_one_stopped(
 
 
 @pytest.mark.parametrize("expires", ["-infinity", "infinity"], ids=["expired", "another's"])
-async def test_the_row_is_taken_only_when_nobody_holds_it(
-    nats_url: str, postgres_dsn: str, expires: str
-) -> None:
-    async with scheduler(nats_url, postgres_dsn) as service:
-        database: Any = service.database
-        other = Leadership(database, 3.0)
+async def test_the_row_is_taken_only_when_nobody_holds_it(postgres_dsn: str, expires: str) -> None:
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    await database.open()
+    try:
         async with ledger(postgres_dsn) as connection:
             await connection.execute(
                 "UPDATE leader SET expires_at = $1::text::timestamptz", expires
             )
 
-            leads = await other.hold()
+        leads = await Leadership(database, 3.0).hold()
 
         assert leads is (expires == "-infinity")
+    finally:
+        await database.close()

@@ -363,3 +363,34 @@ async def test_a_service_waits_for_postgres_and_lives_through_its_restart(
             return isinstance(await service.bus.request(cancel()), Accepted)
 
         await eventually(accepted)
+
+
+async def test_an_event_that_no_server_would_carry_holds_up_none_behind_it(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    heard = Heard()
+    async with (
+        owner_service(nats_url, postgres_dsn) as service,
+        listener_service(nats_url, postgres_dsn, heard),
+    ):
+        assert service.database is not None
+        huge = msgspec.structs.replace(make_released(), reason="x" * (1 << 20))
+        behind = make_released()
+
+        async with service.database.transaction() as connection:
+            await stage(connection, huge, behind)
+
+        await eventually(lambda: heard.events == [behind.reservation_id])
+        bodies = await service.database.pool.fetch("SELECT body FROM dead_letter")
+        assert [row["body"] for row in bodies] == [encode(huge)]
+
+
+async def test_a_command_that_no_server_would_carry_is_refused(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        reply = await service.bus.request(cancel("x" * (1 << 20)))
+
+        assert isinstance(reply, Refused)
+        assert reply.code is ErrorCode.TOO_LARGE
+        assert isinstance(await service.bus.request(cancel()), Accepted)
