@@ -29,7 +29,7 @@ from nats.js.errors import APIError, NotFoundError
 from schemas.base import Command, Event, Live, Message, Query, pattern_for, subject_for
 from schemas.errors import Accepted, Refused, Reply
 from schemas.telemetry import GpuSampled
-from shared.codec import TypedCodec, encode
+from shared.codec import TypedCodec, check_size, encode
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.routes import (
@@ -51,6 +51,7 @@ __all__ = ["Bus", "DurableRoute", "Route", "command_route", "event_route", "quer
 
 WATCH_SECONDS: Final = 1.0
 PUBLISH_TIMEOUT_SECONDS: Final = 5.0
+HEADERS_BYTES: Final = 256  # they count as part of a stored message
 
 _reply_decoder = msgspec.msgpack.Decoder(Accepted | Refused)
 
@@ -166,9 +167,11 @@ class Bus:
 
     async def request(self, command: Command, *, timeout_seconds: float = 5.0) -> Reply:
         """Send a command and wait for its owner's answer. Raises UnavailableError without one."""
-        data = await self._ask(command, timeout_seconds)
         try:
+            data = await self._ask(command, timeout_seconds)
             reply: Reply = _reply_decoder.decode(data)
+        except RefusedError as error:
+            return error.refused(command.command_id)
         except msgspec.MsgspecError as error:
             raise UnavailableError(f"{subject_for(command)}: unreadable answer: {error}") from error
         return reply
@@ -190,13 +193,14 @@ class Bus:
         await self._publish(subject_for(sample), encode(sample))
 
     async def publish_event(self, event: Event) -> None:
-        """Publish an event into its stream and wait until it is stored. Raises UnavailableError."""
+        """Publish an event into its stream; raises as `publish_stored`."""
         await self.publish_stored(subject_for(event), encode(event), event.message_id)
 
     async def publish_stored(self, subject: str, body: bytes, message_id: UUID) -> None:
-        """Publish bytes into the EVENTS stream, once per message id. Raises UnavailableError."""
+        """Store bytes in EVENTS, once per id. Raises UnavailableError, RefusedError (too large)."""
         if not self.is_connected:
             raise UnavailableError("the bus is not connected")
+        check_size(subject, body, self.nats.max_payload - HEADERS_BYTES)
         try:
             await self.jetstream.publish(
                 subject,
@@ -364,11 +368,12 @@ class Bus:
         return info.created
 
     async def _ask(self, message: Message, timeout_seconds: float) -> bytes:
-        subject = subject_for(message)
+        subject, body = subject_for(message), encode(message)
         if not self.is_connected:
             raise UnavailableError("the bus is not connected")
+        check_size(subject, body, self.nats.max_payload)
         try:
-            reply = await self.nats.request(subject, encode(message), timeout=timeout_seconds)
+            reply = await self.nats.request(subject, body, timeout=timeout_seconds)
         except nats.errors.NoRespondersError as error:
             raise UnavailableError(f"nobody answers {subject}") from error
         except (nats.errors.Error, OSError, TimeoutError) as error:

@@ -4,6 +4,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from schemas.errors import ErrorCode
+from shared.errors import RefusedError
+
 T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -11,6 +14,15 @@ _encode = msgspec.msgpack.Encoder().encode
 def encode(message: object) -> bytes:
     """A message's wire form; equal messages give equal bytes."""
     return _encode(message)
+
+
+def check_size(subject: str, body: bytes, limit_bytes: int) -> None:
+    """Raises RefusedError for what no server would carry, however often it is sent."""
+    if len(body) > limit_bytes:
+        raise RefusedError(
+            ErrorCode.TOO_LARGE,
+            f"{subject}: expected at most {limit_bytes} bytes, got {len(body)}",
+        )
 
 
 class TypedCodec:

@@ -12,7 +12,7 @@ from shared.background import heed_cancellation
 from shared.bus import Bus
 from shared.codec import encode
 from shared.database import Connection, Database, note_staged
-from shared.errors import UnavailableError
+from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 
 KEPT_HOURS: Final = 24
@@ -93,7 +93,11 @@ class Relay:
         try:
             for row in rows:
                 message_id: UUID = row["message_id"]
-                await self.bus.publish_stored(row["subject"], row["body"], message_id)
+                try:
+                    await self.bus.publish_stored(row["subject"], row["body"], message_id)
+                except RefusedError as error:
+                    # Left where it is it would hold up everything behind it.
+                    await self.bus.dead_letter(row["subject"], row["body"], error.message)
                 published.append(row["id"])
                 heed_cancellation()
         finally:

@@ -10,7 +10,7 @@ from schemas.scheduler import ReleaseReservation
 from services.executor import store
 from services.executor.journal import Journal
 from shared.bus import Bus
-from shared.errors import UnavailableError
+from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.streams import EVENTS
 
@@ -78,7 +78,11 @@ class Outgoing:
                 lambda connection: store.unsent_events(connection, BATCH)
             ):
                 for number, event in events:
-                    await self.bus.publish_event(event)
+                    try:
+                        await self.bus.publish_event(event)
+                    except RefusedError as error:
+                        # Left where it is it would hold up everything behind it.
+                        log.error("event_unsendable", error=error.message)
                     await self._mark_sent(number)
 
     async def _mark_sent(self, number: int) -> None:
