@@ -92,9 +92,10 @@ def refuse_start(
             f"has not ended",
         )
     if remembered.unfinished >= engine_slots:
+        # Not `unavailable`: that would hold back the cancel by which a slot may become free.
         return _refused(
             command,
-            ErrorCode.UNAVAILABLE,
+            ErrorCode.STILL_RUNNING,
             f"all {engine_slots} engine slots of this node are taken",
         )
     return None

@@ -14,6 +14,7 @@ from services.executor.domain.admission import Remembered, refuse_start
 from services.executor.domain.lease import Lease
 from services.executor.domain.progress import overall_fraction
 from services.executor.domain.verdict import engine_exit, is_port_taken, judge, log_tail
+from shared.commands import OWNER_DOWN
 from tests.executor_node import make_start
 
 
@@ -33,7 +34,7 @@ from tests.executor_node import make_start
         pytest.param(
             Remembered(blocking_attempts=(uuid4(),)), ErrorCode.STILL_RUNNING, id="device in use"
         ),
-        pytest.param(Remembered(unfinished=2), ErrorCode.UNAVAILABLE, id="no slot left"),
+        pytest.param(Remembered(unfinished=2), ErrorCode.STILL_RUNNING, id="no slot left"),
     ],
 )
 def test_a_start_is_refused_for_what_the_node_remembers(
@@ -42,6 +43,7 @@ def test_a_start_is_refused_for_what_the_node_remembers(
     refusal = refuse_start(make_start(), remembered, engine_slots=2)
 
     assert (refusal.code if refusal is not None else None) is want
+    assert want not in OWNER_DOWN, "it would hold back every cancel and fence of this node"
 
 
 @given(ttl=st.floats(min_value=3, max_value=3600), wanted=st.floats(min_value=0, max_value=60))
