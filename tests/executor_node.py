@@ -252,14 +252,15 @@ async def scheduling(
         yield scheduler
 
 
-def labelled_process(reservation_id: UUID, installation_id: str) -> subprocess.Popen[bytes]:
+def labelled_process(reservation_id: UUID, installation_id: str | None) -> subprocess.Popen[bytes]:
     """A process that carries the labels of a workload and does nothing."""
+    installation = {} if installation_id is None else {"GPUSTEWARD_INSTALLATION": installation_id}
     return subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(60)"],
         env={
             **os.environ,
             "GPUSTEWARD_RESERVATION": str(reservation_id),
-            "GPUSTEWARD_INSTALLATION": installation_id,
+            **installation,
         },
         start_new_session=True,
     )

@@ -63,13 +63,20 @@ class WorkloadLabel:
         }
 
     def is_on(self, pid: int) -> bool:
-        """Whether this process carries it. False where the environment cannot be read."""
+        """Whether this process carries it. False where the environment cannot be read.
+
+        A reservation's id is nobody else's, so a process that names no installation is ours too:
+        `gpusteward exec` knows of none on a host that only joined.
+        """
         try:
             found = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
         except OSError:
             return False
-        wanted = (f"{name}={value}" for name, value in self.environment.items())
-        return all(os.fsencode(variable) in found for variable in wanted)
+        if os.fsencode(f"{RESERVATION_VARIABLE}={self.reservation_id}") not in found:
+            return False
+        installation = os.fsencode(f"{INSTALLATION_VARIABLE}=")
+        named = {variable for variable in found if variable.startswith(installation)}
+        return named <= {installation + os.fsencode(self.installation_id)}
 
 
 def kernel_boot_id() -> str:

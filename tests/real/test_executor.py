@@ -396,18 +396,20 @@ async def test_a_fence_ends_what_a_dead_holder_left_and_nothing_else(
             labelled_process(theirs, installation),
         )
         foreign = labelled_process(ours, "another installation")
+        unnamed = labelled_process(ours, None)  # `exec` on a host that only joined
+        processes = (leftover, unnamed, other, foreign)
         try:
             reply = await scheduler.ask(make_fence(ours))
             while isinstance(reply, Refused):
                 reply = await scheduler.ask(make_fence(ours))
-            ended = [process.poll() for process in (leftover, other, foreign)]
+            ended = [process.poll() for process in processes]
         finally:
-            for process in (leftover, other, foreign):
+            for process in processes:
                 process.kill()
                 process.wait()
 
     assert isinstance(reply, Accepted)
-    assert ended == [-15, None, None]
+    assert ended == [-15, -15, None, None]
 
 
 async def test_a_fence_of_what_never_ran_is_accepted_at_once(nats_url: str, tmp_path: Path) -> None:
