@@ -4,11 +4,14 @@ Times are seconds, rates per second.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
 from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds, UtcDatetime
+
+LARGEST_LEVELS: Final = 256  # the outcome tells of all of them in one message of at most 1 MiB
+LARGEST_CONCURRENCY: Final = 4096
 
 TrafficScenario = Annotated[
     str,

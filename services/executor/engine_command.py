@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from schemas.benchmark import BenchmarkTool
+from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkTool
 from schemas.errors import ErrorCode
 from schemas.executor import StartExperiment
 from services.executor.domain.traffic import UnsupportedTraffic, parse_scenario, request_parameters
@@ -62,6 +62,14 @@ def _check_benchmark(command: StartExperiment) -> None:
             ErrorCode.BAD_REQUEST,
             "expected at least one traffic scenario and one concurrency",
             path="$.benchmark",
+        )
+    levels = len(benchmark.traffic_scenarios) * len(benchmark.num_concurrency)
+    if levels > LARGEST_LEVELS or max(benchmark.num_concurrency) > LARGEST_CONCURRENCY:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected at most {LARGEST_LEVELS} levels of at most {LARGEST_CONCURRENCY} requests "
+            "at once",
+            path="$.benchmark.num_concurrency",
         )
     if benchmark.task != "text-to-text":
         raise RefusedError(

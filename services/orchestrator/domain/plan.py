@@ -5,11 +5,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool
+from schemas.benchmark import (
+    LARGEST_CONCURRENCY,
+    LARGEST_LEVELS,
+    BenchmarkSpec,
+    BenchmarkTool,
+)
 from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime, RuntimeOffer
 from schemas.orchestrator import PlannedExperiment
-from schemas.task import DeploymentMode, Strategy, TaskFile
+from schemas.task import BenchmarkConfig, DeploymentMode, Strategy, TaskFile
 from services.orchestrator.domain.engines import (
     KNOWN_ENGINES,
     degree_named,
@@ -51,6 +56,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     """Expand the task. Raises RefusedError for what no installation could run."""
+    _refuse_excessive(task.benchmark)
     mode = mode_of(task)
     engine = _engine(task, mode)
     grid = expand(task)
@@ -130,6 +136,24 @@ def benchmark_spec(task: TaskFile) -> BenchmarkSpec:
         additional_params=config.additional_params,
         tool=config.tool,
     )
+
+
+def _refuse_excessive(config: BenchmarkConfig) -> None:
+    levels = len(config.traffic_scenarios) * len(config.num_concurrency)
+    if levels > LARGEST_LEVELS:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected at most {LARGEST_LEVELS} pairs of a traffic scenario and a concurrency, "
+            f"got {levels}",
+            path="$.benchmark.num_concurrency",
+        )
+    for place, concurrency in enumerate(config.num_concurrency):
+        if concurrency > LARGEST_CONCURRENCY:
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST,
+                f"expected at most {LARGEST_CONCURRENCY} requests at once, got {concurrency}",
+                path=f"$.benchmark.num_concurrency[{place}]",
+            )
 
 
 def _engine(task: TaskFile, mode: DeploymentMode) -> str:

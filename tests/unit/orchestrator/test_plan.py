@@ -176,6 +176,28 @@ def test_a_flag_given_twice_is_refused() -> None:
     assert refused.value.path == "$.parameters.tensor_parallel_size"
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "want"),
+    [
+        pytest.param(
+            {"traffic_scenarios": ["D(1,1)"] * 64, "num_concurrency": [1] * 5},
+            "$.benchmark.num_concurrency",
+            id="more levels than the outcome's message holds",
+        ),
+        pytest.param(
+            {"num_concurrency": [1, 10**9]},
+            "$.benchmark.num_concurrency[1]",
+            id="more requests at once than a host bears",
+        ),
+    ],
+)
+def test_a_benchmark_beyond_all_measure_is_refused(benchmark: dict[str, Any], want: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        plan(benchmark=benchmark)
+
+    assert (refused.value.code, refused.value.path) == (ErrorCode.BAD_REQUEST, want)
+
+
 def test_notes_say_what_was_cut_and_assumed() -> None:
     planned = plan(
         deployment_mode=None,
