@@ -162,20 +162,31 @@ class Sender:
 
     async def _send_lane(self, rows: list[tuple[int, str, bytes, int]]) -> None:
         for row_id, tag, body, attempts in rows:
-            command = msgspec.msgpack.decode(body, type=_TYPES[tag])
             try:
-                reply = await self.bus.request(command, timeout_seconds=REQUEST_TIMEOUT_SECONDS)
+                is_answered, holds_lane = await self._send(row_id, tag, body)
             except UnavailableError:
-                # The whole lane waits, or a cancel could overtake the request that it is about.
-                await self._postpone(row_id, attempts, holds_lane=True)
+                raise
+            except Exception:  # noqa: BLE001  # a message never ends its process
+                log.exception("kept_command_failed", tag=tag)
+                is_answered, holds_lane = False, False
+            if not is_answered:
+                await self._postpone(row_id, attempts, holds_lane=holds_lane)
+            if holds_lane:
                 return
-            if isinstance(reply, Refused) and reply.retryable:
-                log.info("command_refused_for_now", tag=tag, code=reply.code, message=reply.message)
-                await self._postpone(row_id, attempts, holds_lane=reply.code in OWNER_DOWN)
-                if reply.code in OWNER_DOWN:
-                    return
-                continue
-            await self._finish(row_id, command, reply)
+
+    async def _send(self, row_id: int, tag: str, body: bytes) -> tuple[bool, bool]:
+        """Whether it was answered for good, and else whether what comes after has to wait."""
+        command = msgspec.msgpack.decode(body, type=_TYPES[tag])
+        try:
+            reply = await self.bus.request(command, timeout_seconds=REQUEST_TIMEOUT_SECONDS)
+        except UnavailableError:
+            # The whole lane waits, or a cancel could overtake the request that it is about.
+            return False, True
+        if isinstance(reply, Refused) and reply.retryable:
+            log.info("command_refused_for_now", tag=tag, code=reply.code, message=reply.message)
+            return False, reply.code in OWNER_DOWN
+        await self._finish(row_id, command, reply)
+        return True, False
 
     async def _finish(self, row_id: int, command: Command, reply: Reply) -> None:
         async with self.database.transaction() as connection:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from schemas.base import Command
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
@@ -40,6 +41,7 @@ class Sender:
 
     service: Service
     replies: list[Reply] = field(default_factory=list)
+    unanswerable: set[UUID] = field(default_factory=set)
 
     async def keep(self, *commands: Command) -> None:
         assert self.service.database is not None
@@ -51,8 +53,11 @@ class Sender:
 @asynccontextmanager
 async def sending(nats_url: str, dsn: str) -> AsyncIterator[Sender]:
     replies: list[Reply] = []
+    unanswerable: set[UUID] = set()
 
-    async def on_reply(_: Connection, __: Command, reply: Reply) -> None:
+    async def on_reply(_: Connection, command: Command, reply: Reply) -> None:
+        if command.command_id in unanswerable:
+            raise ZeroDivisionError
         replies.append(reply)
 
     service = Service(
@@ -62,7 +67,7 @@ async def sending(nats_url: str, dsn: str) -> AsyncIterator[Sender]:
         on_reply=on_reply,
     )
     async with service.running():
-        yield Sender(service, replies)
+        yield Sender(service, replies, unanswerable)
 
 
 @asynccontextmanager
@@ -124,6 +129,21 @@ async def test_an_owner_whose_database_is_down_holds_up_what_comes_after(
 
     assert owner.taken == ["earlier", "later"]
     assert owner.tried == ["earlier", "earlier", "later"]
+
+
+async def test_an_answer_that_cannot_be_taken_in_is_asked_for_again_and_holds_up_nothing(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    owner = Owner()
+    async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
+        broken = cancel("broken")
+        sender.unanswerable.add(broken.command_id)
+        await sender.keep(broken, cancel("later"))
+        await eventually(lambda: len(sender.replies) == 1)
+        assert owner.taken[:2] == ["broken", "later"]
+
+        sender.unanswerable.clear()
+        await eventually(lambda: len(sender.replies) == 2)
 
 
 async def test_a_stop_under_way_holds_up_nothing(nats_url: str, postgres_dsn: str) -> None:
