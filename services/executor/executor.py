@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from schemas.executor import ExecutorReported, RunningAttempt, RunningAttempts, StartExperiment
+from schemas.executor import (
+    ExecutorReported,
+    ListRunning,
+    RunningAttempt,
+    RunningAttempts,
+    StartExperiment,
+)
 from services.executor import facts, store
 from services.executor.attempt import AttemptRun
 from services.executor.domain.verdict import cancelled, executor_restarted, lease_lost
@@ -26,7 +32,7 @@ from services.executor.settings import ExecutorSettings
 from services.executor.store import AttemptRecord
 from shared.bus import Bus
 from shared.clock import utcnow
-from shared.errors import UnavailableError
+from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id
 from shared.logging import log
 from shared.paths import make_directory
@@ -34,13 +40,14 @@ from shared.paths import make_directory
 FENCE_WAIT_SECONDS: Final = 1.0
 RECOVERY_WAIT_SECONDS: Final = 10.0
 STOP_WAIT_SECONDS: Final = 15.0
+TWIN_WAIT_SECONDS: Final = 1.0
 PRUNE_INTERVAL_SECONDS: Final = 3600.0
 
 StartLoop = Callable[[str, Callable[[], Awaitable[None]]], object]
 
 
 class ExecutorBusy(Exception):
-    """Another executor runs on this data directory; two would end each other's attempts."""
+    """Another executor runs on this data directory or in this node's name."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,8 +81,10 @@ class Executor:
     async def recover(self) -> None:
         """End what an earlier life left behind; before any command is accepted.
 
-        What the kernel does not let go within 10 s is waited for beside the commands.
+        What the kernel does not let go within 10 s is waited for beside the commands. Raises
+        ExecutorBusy.
         """
+        await self._refuse_twin()
         await self.open()
         await self._prune()
         endings: list[asyncio.Event] = []
@@ -187,6 +196,18 @@ class Executor:
         except TimeoutError:
             log.error("attempts_outlive_executor", attempts=[str(run.attempt_id) for run in runs])
         await self.outgoing.flush(self.settings.flush_timeout_seconds)
+
+    async def _refuse_twin(self) -> None:
+        """Two that share a node's commands would confirm stops of what the other one runs."""
+        query = ListRunning(executor_id=self.settings.node_id)
+        try:
+            twin = await self.bus.query(query, RunningAttempts, timeout_seconds=TWIN_WAIT_SECONDS)
+        except (UnavailableError, RefusedError):
+            return
+        raise ExecutorBusy(
+            f"another executor (boot {twin.boot_id}) answers for node {twin.executor_id}; "
+            "stop it, or set another GPUSTEWARD_NODE_ID here"
+        )
 
     async def _prune(self) -> None:
         await self.journal.transact(store.prune)

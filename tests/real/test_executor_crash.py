@@ -209,3 +209,16 @@ async def test_a_second_executor_on_one_data_directory_does_not_start(
     assert returncode == 1
     assert "another executor holds" in (tmp_path / "executor.log").read_text()
     assert running.attempts == ()
+
+
+async def test_a_second_executor_in_the_name_of_one_node_does_not_start(
+    nats_url: str, tmp_path: Path
+) -> None:
+    first, second = (make_settings(nats_url, tmp_path / name) for name in ("first", "second"))
+    async with create_service(first).running():
+        with executor_process(second) as twin:
+            returncode = await asyncio.to_thread(twin.wait, 20)
+
+    assert returncode == 1
+    said = (tmp_path / "second" / "executor.log").read_text()
+    assert "set another GPUSTEWARD_NODE_ID here" in said
