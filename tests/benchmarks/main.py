@@ -60,7 +60,7 @@ async def grant_latencies_ms(bus: Bus) -> list[float]:
                 request=GpuRequest(gpus=1),
             )
         )
-        event = await asyncio.wait_for(granted.pop(reservation), 30)
+        event = await asyncio.wait_for(granted[reservation], 30)
         latencies.append((time.perf_counter() - began) * 1000)
         await bus.request(
             ReleaseReservation(command_id=new_id(), reservation_id=reservation, epoch=event.epoch)
