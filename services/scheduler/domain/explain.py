@@ -9,7 +9,10 @@ from services.scheduler.domain.eligibility import NEVER, blocks, can_ever_serve,
 from services.scheduler.domain.fleet import Device, Fleet
 from services.scheduler.domain.placement import BALANCED_SHARE, Look, choose, eligible, place
 
-NO_GPUS = Reason(code=ReasonCode.NO_GPUS, message="no node of this installation reports a GPU")
+NO_GPUS = Reason(
+    code=ReasonCode.NO_GPUS,
+    message="no node of this installation reports a GPU; `--simulate` makes up a fleet to try on",
+)
 
 
 def impossible_reasons(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
