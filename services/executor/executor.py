@@ -116,6 +116,11 @@ class Executor:
         if run is not None:
             run.stop(cancelled(reason))
 
+    async def tell_end_again(self, attempt_id: UUID) -> None:
+        """Who asks about an attempt that has ended has missed its end."""
+        await self.journal.transact(lambda connection: store.tell_end_again(connection, attempt_id))
+        self.outgoing.wake()
+
     async def is_stopped(self, reservation_id: UUID) -> bool:
         """Whether nothing runs under a fenced reservation; if anything does, it is being ended."""
         for run in self._runs_of(reservation_id):

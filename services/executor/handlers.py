@@ -31,7 +31,10 @@ class Handlers:
     executor: Executor
 
     async def start_experiment(self, command: StartExperiment) -> Reply:
-        """Accepted once it is journaled; the attempt runs from then on."""
+        """Accepted once it is journaled; the attempt runs from then on.
+
+        A repetition is answered as before, and the attempt's end, if it has ended, told again.
+        """
         refusal = self._refuse_unrunnable(command)
         is_admitted = False
 
@@ -50,6 +53,8 @@ class Handlers:
         )
         if is_admitted:
             self.executor.start_attempt(command)
+        elif isinstance(reply, Accepted):
+            await self.executor.tell_end_again(command.attempt_id)
         return reply
 
     async def cancel_experiment(self, command: CancelExperiment) -> Reply:

@@ -270,6 +270,18 @@ def mark_sent(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
     )
 
 
+def tell_end_again(connection: sqlite3.Connection, attempt_id: UUID) -> None:
+    """Have the end of an attempt published once more; nothing if it has not ended."""
+    record = attempt(connection, attempt_id)
+    if record is None or record.outcome is None:
+        return
+    connection.execute(
+        "UPDATE event SET sent_at = NULL WHERE event_no ="
+        " (SELECT max(event_no) FROM event WHERE instr(body, ?) > 0)",
+        (str(attempt_id).encode(),),
+    )
+
+
 def is_new_stream(connection: sqlite3.Connection, created_at: str) -> bool:
     """Whether the stream is another than last time; what is kept then counts as unsent."""
     row = connection.execute("SELECT stream_created_at FROM node").fetchone()

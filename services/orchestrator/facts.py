@@ -174,6 +174,10 @@ class Facts:
 
         await self._about(_by_attempt(found.attempt_id), decide)
 
+    async def apply_missing(self, attempt_id: UUID) -> None:
+        """An executor, asked, has nothing of this attempt under way."""
+        await self._about(_by_attempt(attempt_id), running.on_attempt_missing)
+
     async def apply_summary(self, attempt_id: UUID, metrics: BenchmarkMetrics) -> None:
         """Measurements, told by an event or by results when asked."""
 

@@ -97,7 +97,8 @@ class Repair:
             found = running.get(attempt.attempt_id)
             if found is not None:
                 await self.facts.apply_running(found)
-            # One that it does not run has ended: its journal keeps the outcome until it is told.
+            else:
+                await self.facts.apply_missing(attempt.attempt_id)
 
     async def _ask_results(self, attempt: Attempt) -> None:
         query = GetSummary(experiment_id=attempt.experiment_id)

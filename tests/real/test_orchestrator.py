@@ -618,6 +618,26 @@ async def test_what_events_did_not_tell_is_learnt_by_asking(
         await world.until(task_id, TaskState.COMPLETED)
 
 
+async def test_a_start_is_repeated_to_an_executor_that_knows_nothing_of_it_any_more(
+    world: World, nats_url: str, postgres_dsn: str
+) -> None:
+    world.auto_run = False
+    async with orchestrator(nats_url, postgres_dsn, repair_seconds=0.2):
+        task_id = await world.submit(task_file(parameters={"slots": [1]}))
+        start = await until_started(world)
+        await until_state(world, task_id, ExperimentState.RUNNING)
+
+        world.running.clear()
+        world.starts.clear()  # its journal is gone
+        again = await until_started(world)
+        await world.finish(again, AttemptOutcome.INTERRUPTED)
+        await eventually(lambda: len(world.starts) == 2)
+        await world.finish(world.starts[-1])
+        await world.until(task_id, TaskState.COMPLETED)
+
+    assert again == start
+
+
 async def test_a_task_completes_although_the_bus_loses_its_store(
     nats_server_factory: Callable[[], Awaitable[NatsServer]], postgres_dsn: str
 ) -> None:

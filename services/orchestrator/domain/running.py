@@ -36,7 +36,7 @@ from services.orchestrator.domain.records import (
     experiment_fact,
 )
 from services.orchestrator.domain.scoring import score
-from services.orchestrator.domain.waiting import give_back
+from services.orchestrator.domain.waiting import give_back, repeat_start
 
 _REFUSED_FOR_GOOD = "the executor refused to start it"
 
@@ -49,6 +49,8 @@ def on_start_answered(
         return None
     if isinstance(reply, Accepted):
         return Decision(experiment=experiment, attempt=replace(attempt, is_accepted=True))
+    if attempt.is_accepted and reply.code is ErrorCode.COMMAND_ID_REUSED:
+        return None  # repeated by another release than the first: the executor knows the attempt
     refused = replace(
         attempt,
         outcome=_outcome_of_refusal(task, reply),
@@ -80,6 +82,20 @@ def on_attempt_seen(
         return Decision(experiment=experiment, attempt=seen)
     running, fact = _running(experiment, seen, now)
     return Decision(experiment=running, attempt=seen, events=(fact,))
+
+
+def on_attempt_missing(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+    """The executor, asked, has nothing of an accepted attempt under way.
+
+    It has ended, and the repeated start has its end told again; an executor that lost its journal
+    takes the start for a new one and finds the lease gone.
+    """
+    start = repeat_start(task, experiment, attempt)
+    if attempt.closed_at is not None or not attempt.is_accepted or start is None:
+        return None
+    # In this order, lest a journal that is new starts what was to stop.
+    stops = stop(experiment, attempt, task.cancel_reason).commands if task.cancel_requested else ()
+    return Decision(experiment=experiment, attempt=attempt, commands=(*stops, start))
 
 
 def on_attempt_event(

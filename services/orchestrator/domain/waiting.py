@@ -200,6 +200,20 @@ def give_back(reservation_id: UUID, epoch: int, reason: str) -> ReleaseReservati
     )
 
 
+def repeat_start(task: Task, experiment: Experiment, attempt: Attempt) -> StartExperiment | None:
+    """The start that was sent for a granted attempt; None before its grant."""
+    if attempt.executor_id is None or attempt.epoch is None or attempt.lease_ttl_seconds is None:
+        return None
+    grant = Grant(
+        revision=attempt.reservation_revision,
+        epoch=attempt.epoch,
+        node_id=attempt.executor_id,
+        devices=attempt.devices,
+        lease_ttl_seconds=attempt.lease_ttl_seconds,
+    )
+    return _start(task, experiment, attempt, grant)
+
+
 def _start(task: Task, experiment: Experiment, attempt: Attempt, grant: Grant) -> StartExperiment:
     return StartExperiment(
         command_id=command_id(attempt.attempt_id, StartExperiment),

@@ -4,6 +4,7 @@ import sqlite3
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -218,6 +219,28 @@ async def test_events_stay_until_they_are_sent_and_come_back_with_a_new_stream(
     assert (first_stream, same_stream, new_stream) == (True, False, True)
     assert (len(both), after_one, after_all) == (2, both[1:], [])
     assert await unsent() == both
+
+
+async def test_the_end_of_an_attempt_is_told_again_once_it_has_ended(journal: Journal) -> None:
+    start, other = make_start(), make_start()
+    for one in (start, other):
+        each = one.attempt_id
+        await insert(journal, one)
+        await journal.transact(partial(facts.record_start, attempt_id=each, now=NOW))
+        await journal.transact(partial(store.tell_end_again, attempt_id=each))
+        await journal.transact(
+            partial(facts.record_finish, attempt_id=each, verdict=RESTARTED, now=NOW)
+        )
+    staged = await journal.transact(lambda c: store.unsent_events(c, 10))
+    await journal.transact(lambda c: store.mark_sent(c, [number for number, _ in staged]))
+
+    await journal.transact(lambda c: store.tell_end_again(c, start.attempt_id))
+    await journal.transact(lambda c: store.tell_end_again(c, uuid4()))
+
+    [(number, event)] = await journal.transact(lambda c: store.unsent_events(c, 10))
+    assert (number, event) in staged
+    assert isinstance(event, AttemptFinished)
+    assert event.attempt_id == start.attempt_id
 
 
 async def test_reports_are_counted_across_restarts(tmp_path: Path) -> None:

@@ -236,6 +236,36 @@ def test_an_answer_to_the_start_of_a_closed_attempt_changes_nothing() -> None:
         )
 
 
+def test_a_start_repeated_by_another_release_does_not_end_what_runs() -> None:
+    reused = Refused(code=ErrorCode.COMMAND_ID_REUSED, message="another body")
+
+    decision = running.on_start_answered(
+        make_task(), make_experiment(State.RUNNING), make_granted(is_accepted=True), reused, NOW
+    )
+
+    assert decision is None
+
+
+@pytest.mark.parametrize(
+    ("cancel_requested", "is_accepted", "want"),
+    [
+        (False, True, [StartExperiment]),
+        (True, True, [CancelExperiment, StartExperiment]),
+        (False, False, None),
+    ],
+)
+def test_what_an_executor_does_not_run_any_more_is_asked_for_by_its_start(
+    cancel_requested: bool, is_accepted: bool, want: list[type] | None
+) -> None:
+    decision = running.on_attempt_missing(
+        make_task(cancel_requested=cancel_requested),
+        make_experiment(State.RUNNING),
+        make_granted(is_accepted=is_accepted, lease_ttl_seconds=30.0),
+    )
+
+    assert (sent(decision) if decision is not None else None) == want
+
+
 def test_a_phase_that_overtakes_the_start_says_that_it_runs() -> None:
     event = AttemptPhaseChanged(**ABOUT, revision=2, phase=AttemptPhase.LOADING)  # type: ignore[arg-type]  # a mapping of many types
 
