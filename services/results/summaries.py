@@ -13,11 +13,13 @@ from services.results.domain.monitoring import summarize
 from services.results.domain.reading import union_of
 from shared.clock import utcnow
 from shared.database import Connection, Database
+from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.logging import log
 from shared.outbox import stage
 
 LOOK_SECONDS: Final = 0.5
+RETRY_SECONDS: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -26,6 +28,7 @@ class Summarizer:
 
     database: Database
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _failed: dict[UUID, float] = field(default_factory=dict)  # and when to try again
 
     async def run(self) -> None:
         """Summarize until cancelled. Raises UnavailableError when Postgres is down."""
@@ -39,14 +42,26 @@ class Summarizer:
 
     async def summarize_ready(self) -> None:
         """Summarize every attempt whose samples are complete or whose time has come."""
-        looked_at: set[UUID] = set()
+        now = asyncio.get_running_loop().time()
+        self._failed = {key: at for key, at in self._failed.items() if at > now}
+        looked_at = set(self._failed)
         while True:
-            async with self.database.transaction() as connection:
-                pending = await attempts.next_pending(connection, looked_at, utcnow())
+            pending: Pending | None = None
+            try:
+                async with self.database.transaction() as connection:
+                    pending = await attempts.next_pending(connection, looked_at, utcnow())
+                    if pending is None:
+                        return
+                    looked_at.add(pending.event.attempt_id)
+                    await _summarize_if_ready(connection, pending)
+            except UnavailableError:
+                raise
+            except Exception:
                 if pending is None:
-                    return
-                looked_at.add(pending.event.attempt_id)
-                await _summarize_if_ready(connection, pending)
+                    raise
+                # One attempt that cannot be summarized keeps no other from it.
+                self._failed[pending.event.attempt_id] = now + RETRY_SECONDS
+                log.exception("summary_failed", attempt_id=str(pending.event.attempt_id))
 
 
 async def _summarize_if_ready(connection: Connection, pending: Pending) -> None:

@@ -493,3 +493,17 @@ async def eventually_published(world: World, event: AttemptFinished) -> None:
 
 async def told_again(world: World, event: AttemptFinished) -> bool:
     return event.experiment_id in {t.experiment_id for t in await world.told_summaries()}
+
+
+async def test_an_attempt_that_cannot_be_summarized_keeps_no_other_from_it(world: World) -> None:
+    start = utcnow() - timedelta(minutes=1)
+    window = (start, start + timedelta(seconds=2))
+    device = DeviceGrant(node_id=NODE, uuid="GPU-\0", index=0, name="no name Postgres stores")
+    poison, sound = make_finished([window], devices=(device,)), make_finished([window])
+
+    async with world.results(summary_grace_seconds=0.1):
+        await world.publish(poison, *every_second(start, 5), sound)
+
+        view = await world.summarized(sound)
+        assert view.attempt_id == sound.attempt_id
+        assert isinstance(await world.summary(poison), Refused)
