@@ -41,6 +41,7 @@ CREATE TABLE IF NOT EXISTS migration (
 CREATE TABLE IF NOT EXISTS command (
     command_id uuid PRIMARY KEY, body_hash bytea NOT NULL, reply bytea,
     created_at timestamptz NOT NULL DEFAULT now());
+CREATE INDEX IF NOT EXISTS command_created ON command (created_at);
 CREATE TABLE IF NOT EXISTS outbox (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, message_id uuid NOT NULL UNIQUE,
     subject text NOT NULL, body bytea NOT NULL,

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from shared.testing import eventually, run_apart, short_directory
+from shared.testing import NatsServer, eventually, run_apart, short_directory
 from tests.platform_process import (
     PlatformProcess,
     assert_sound,
@@ -155,6 +155,26 @@ async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: Platf
     assert second.returncode == 6
     assert platform.process is not None
     assert str(platform.process.pid) in output.decode()
+
+
+async def test_servers_that_exist_are_used_instead_of_embedded_ones(
+    nats_server: NatsServer, nats_url: str, postgres_dsn: str
+) -> None:
+    assert nats_url
+    servers = ("--nats", nats_server.url, "--nats-credentials", str(nats_server.credentials_path))
+    with short_directory() as directory:
+        platform = PlatformProcess(
+            directory / "data", arguments=("--simulate", *servers, "--postgres", postgres_dsn)
+        )
+        try:
+            await platform.start()
+            task = quick_task("elsewhere", parameters={"slots": [2]})
+            view = await platform.until_finished(await platform.submit(task))
+
+            assert view["state"] == "completed"
+            assert not {"nats", "postgres"} & set(platform.states())
+        finally:
+            await platform.stop()
 
 
 async def test_killing_the_supervisor_leaves_nothing_behind(tmp_path: Path) -> None:
