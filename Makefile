@@ -74,7 +74,7 @@ $(STAMPS)/runtime: requirements.lock pyproject.toml $(STAMPS)/bootstrap
 
 $(STAMPS)/dev: requirements-dev.lock $(STAMPS)/runtime
 	@echo "installing the development tools"
-	@$(UV_INSTALL) --require-hashes --no-build-isolation-package forbiddenfruit -r $<
+	@$(UV_INSTALL) --require-hashes -r $<
 	@touch "$@"
 
 $(STAMPS)/demo: requirements-demo.lock $(STAMPS)/bootstrap
