@@ -9,15 +9,6 @@ from schemas.task import DeploymentMode, TaskFile
 
 KNOWN_ENGINES: Final = ("llamacpp", "sglang", "simulated", "vllm")
 
-# Every spelling by which people name a degree of parallelism in `parameters`, hyphens for all.
-SPELLINGS: Final[Mapping[str, frozenset[str]]] = {
-    "tp": frozenset({"tensor-parallel-size", "tp-size", "tp"}),
-    "pp": frozenset({"pipeline-parallel-size", "pp-size", "pp"}),
-    "dp": frozenset({"data-parallel-size", "dp-size", "dp"}),
-    "cp": frozenset({"context-parallel-size", "cp-size", "cp"}),
-    "dcp": frozenset({"decode-context-parallel-size", "dcp-size", "dcp"}),
-}
-
 _FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
     "sglang": {
         "tp": "tp-size",
@@ -64,17 +55,6 @@ def mode_of(task: TaskFile) -> DeploymentMode:
     if has_cluster_block or engine_of(task.base_runtime) is None:
         return DeploymentMode.OME
     return DeploymentMode.DOCKER
-
-
-def hyphenated(name: str) -> str:
-    """A parameter's name as flags spell it."""
-    return name.lower().lstrip("-").replace("_", "-")
-
-
-def degree_named(name: str) -> str | None:
-    """The degree of parallelism (`tp`, `pp`, ...) that a parameter's name means."""
-    spelled = hyphenated(name)
-    return next((kind for kind, known in SPELLINGS.items() if spelled in known), None)
 
 
 def flags_of(engine: str, block: str, fields: Mapping[str, Any]) -> Flags:

@@ -17,15 +17,14 @@ from schemas.orchestrator import PlannedExperiment
 from schemas.task import BenchmarkConfig, DeploymentMode, Strategy, TaskFile
 from services.orchestrator.domain.engines import (
     KNOWN_ENGINES,
-    degree_named,
     engine_of,
     flags_of,
-    hyphenated,
     mode_of,
 )
 from services.orchestrator.domain.expansion import Point, expand
 from services.orchestrator.domain.sizing import request_for
 from shared.errors import RefusedError
+from shared.sizing import degree_named, hyphenated
 
 
 class Offer(Struct, frozen=True, kw_only=True):

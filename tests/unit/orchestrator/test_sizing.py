@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 
 from services.orchestrator.domain.expansion import Point
-from services.orchestrator.domain.sizing import memory_per_gpu_mb, request_for, world_size
+from services.orchestrator.domain.sizing import request_for, world_size
 from shared.errors import RefusedError
+from shared.sizing import memory_per_gpu_mb
 from tests.orchestrator_records import make_file
 
 
@@ -33,6 +34,7 @@ def test_every_further_degree_counts_in_every_spelling(kind: str, form: str) -> 
         pytest.param({"dp": 2, "cp": 4, "dcp": 3}, {}, 4, id="the largest of dp, cp, dcp"),
         pytest.param({}, {"tp": 2, "dp": 2, "ep": 8}, 4, id="experts need no GPU of their own"),
         pytest.param({"tp": "2"}, {}, 2, id="a number as text"),
+        pytest.param({"tpsize": 4}, {}, 4, id="without a hyphen"),
         pytest.param({"tp": None}, {}, 1, id="left to the engine"),
         pytest.param({"tpx": 8}, {}, 1, id="another parameter"),
         pytest.param({"data-parallel-size": 2}, {"tp": 4}, 8, id="both blocks"),
