@@ -83,7 +83,6 @@ class Bus:
     on_stream_seen: list[Callable[[str, datetime], Awaitable[None]]] = field(default_factory=list)
     _durable_routes: list[DurableRoute] = field(default_factory=list)
     _seen: dict[str, datetime] = field(default_factory=dict)
-    _closing: bool = False
 
     def __post_init__(self) -> None:
         self.broker = NatsBroker(
@@ -143,7 +142,6 @@ class Bus:
 
     async def close(self) -> None:
         """Unsubscribe, let running handlers end within 5 s, disconnect."""
-        self._closing = True
         await self.broker.stop()
 
     @property

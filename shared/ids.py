@@ -1,6 +1,7 @@
 """Identifiers: time-ordered UUIDs and node names that can stand in a subject."""
 
 import hashlib
+import os
 import re
 from uuid import UUID
 
@@ -25,3 +26,8 @@ def node_token(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{replaced[: _TOKEN_CHARACTERS - 9]}-{digest}"
+
+
+def host_node_id() -> str:
+    """The id of this machine as a node, from its host name."""
+    return node_token(os.uname().nodename)

@@ -1,7 +1,6 @@
 """The platform on one machine: which processes it is made of and what each is told."""
 
 import os
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from shared.embedded import EmbeddedNats, EmbeddedPostgres
-from shared.ids import node_token
+from shared.ids import host_node_id
 from shared.lifecycle import DataDirectoryLock
 from shared.paths import DATA_DIR_VARIABLE, DataDirectory, Endpoint
 from shared.supervisor import Child, ChildSpec, ChildState, Supervisor
@@ -110,7 +109,7 @@ class Platform:
             "GPUSTEWARD_NATS_URL": self._nats_url(),
             "GPUSTEWARD_NATS_CREDENTIALS": _text(self._credentials_path()),
             "GPUSTEWARD_POSTGRES_DSN": self._postgres_dsn(),
-            "GPUSTEWARD_NODE_ID": self.options.node_id or node_token(socket.gethostname()),
+            "GPUSTEWARD_NODE_ID": self.options.node_id or host_node_id(),
             "GPUSTEWARD_INSTALLATION_ID": str(self.directory.installation_id()),
         }
         return {

@@ -7,16 +7,12 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from shared.ids import node_token
+from shared.ids import host_node_id
 from shared.paths import default_data_dir
 
 PREFIX = "GPUSTEWARD_"
 _COMMON = ("nats_url", "nats_credentials", "postgres_dsn", "data_dir", "node_id", "installation_id")
 _SECRET = frozenset({"nats_url", "postgres_dsn"})
-
-
-def _host_node_id() -> str:
-    return node_token(os.uname().nodename)
 
 
 class CommonSettings(Struct, frozen=True, kw_only=True):
@@ -30,7 +26,7 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     nats_credentials: str | None = None
     postgres_dsn: str | None = None
     data_dir: str = msgspec.field(default_factory=lambda: str(default_data_dir()))
-    node_id: str = msgspec.field(default_factory=_host_node_id)
+    node_id: str = msgspec.field(default_factory=host_node_id)
     installation_id: str = "standalone"
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ from services.cli.reservation_commands import (
     user_name,
 )
 from shared.errors import RefusedError, UnavailableError
-from shared.ids import new_id, node_token
+from shared.ids import host_node_id, new_id
 
 if TYPE_CHECKING:
     from services.cli.held_lease import HeldLease
@@ -92,7 +92,7 @@ def exec_command(
         min_memory_mb=min_memory_mb,
         gpu_models=gpu_models,
         priority=priority,
-        node_ids=(node_id or node_token(os.uname().nodename),),
+        node_ids=(node_id or host_node_id(),),
         wait_timeout_seconds=wait_seconds,
         lease_ttl_seconds=ttl,
     )

@@ -2,6 +2,7 @@
 
 import sqlite3
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from schemas.executor import (
@@ -25,21 +26,11 @@ def record_start(connection: sqlite3.Connection, attempt_id: UUID, now: datetime
     if record is None or record.started_at is not None:
         return
     store.mark_started(connection, attempt_id, now)
-    command = record.command
     store.stage_event(
         connection,
         AttemptStarted(
-            message_id=new_id(),
-            occurred_at=now,
-            revision=store.next_revision(connection, attempt_id),
-            experiment_id=command.experiment_id,
-            attempt_id=attempt_id,
-            attempt_number=command.attempt_number,
-            task_id=command.task_id,
-            executor_id=command.executor_id,
-            reservation_id=command.reservation_id,
-            epoch=command.epoch,
-            devices=command.devices,
+            **_about(record, store.next_revision(connection, attempt_id), now),
+            devices=record.command.devices,
         ),
     )
 
@@ -52,20 +43,10 @@ def record_phase(
     if record is None or record.phase is phase:
         return
     store.change_phase(connection, record, phase, now)
-    command = record.command
     store.stage_event(
         connection,
         AttemptPhaseChanged(
-            message_id=new_id(),
-            occurred_at=now,
-            revision=store.next_revision(connection, attempt_id),
-            experiment_id=command.experiment_id,
-            attempt_id=attempt_id,
-            attempt_number=command.attempt_number,
-            task_id=command.task_id,
-            executor_id=command.executor_id,
-            reservation_id=command.reservation_id,
-            epoch=command.epoch,
+            **_about(record, store.next_revision(connection, attempt_id), now),
             phase=phase,
         ),
     )
@@ -108,16 +89,7 @@ def _finished_event(
     engine = ENGINES.get(command.engine.engine.lower())
     benchmark = verdict.benchmark
     return AttemptFinished(
-        message_id=new_id(),
-        occurred_at=now,
-        revision=revision,
-        experiment_id=command.experiment_id,
-        attempt_id=command.attempt_id,
-        attempt_number=command.attempt_number,
-        task_id=command.task_id,
-        executor_id=command.executor_id,
-        reservation_id=command.reservation_id,
-        epoch=command.epoch,
+        **_about(record, revision, now),
         outcome=verdict.outcome,
         namespace=command.namespace,
         devices=command.devices,
@@ -131,6 +103,23 @@ def _finished_event(
         engine_simulated=(engine is not None and engine.simulated)
         or (benchmark is not None and benchmark.simulated),
     )
+
+
+def _about(record: AttemptRecord, revision: int, now: datetime) -> dict[str, Any]:
+    """The fields that every attempt event has."""
+    command = record.command
+    return {
+        "message_id": new_id(),
+        "occurred_at": now,
+        "revision": revision,
+        "experiment_id": command.experiment_id,
+        "attempt_id": command.attempt_id,
+        "attempt_number": command.attempt_number,
+        "task_id": command.task_id,
+        "executor_id": command.executor_id,
+        "reservation_id": command.reservation_id,
+        "epoch": command.epoch,
+    }
 
 
 def _unfinished(connection: sqlite3.Connection, attempt_id: UUID) -> AttemptRecord | None:

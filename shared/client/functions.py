@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from socket import gethostname
 from typing import Any, Final, TypeVar
 
 from schemas.executor import AttemptProgressed
@@ -22,7 +21,7 @@ from shared.client.discovery import find_address
 from shared.client.errors import PlatformUnreachable
 from shared.client.http import StewardClient
 from shared.errors import StewardError
-from shared.ids import node_token
+from shared.ids import host_node_id
 
 T = TypeVar("T")
 DEFAULT_MIN_MEMORY_MB: Final = 8000
@@ -198,7 +197,7 @@ def of_one_node(views: Sequence[GpuView], node_id: str | None) -> list[GpuView]:
 
 def node_of_indices(nodes: Sequence[str]) -> str | None:
     """This host, else the only node; None if there is none. Raises ValueError if it is unclear."""
-    here = node_token(gethostname())
+    here = host_node_id()
     if here in nodes:
         return here
     if len(nodes) > 1:
