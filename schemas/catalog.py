@@ -4,20 +4,48 @@ from types import ModuleType
 
 from msgspec import Struct
 
-from schemas import executor, gateway, orchestrator, results, scheduler, telemetry
+from schemas import (
+    executor,
+    gateway,
+    monitoring,
+    orchestrator,
+    results,
+    scheduler,
+    scheduler_views,
+    telemetry,
+)
 from schemas.base import Command, Event, Live, Message, Query
 
-MODULES: tuple[ModuleType, ...] = (telemetry, scheduler, orchestrator, executor, results, gateway)
+MODULES: tuple[ModuleType, ...] = (
+    telemetry,
+    monitoring,
+    scheduler,
+    scheduler_views,
+    orchestrator,
+    executor,
+    results,
+    gateway,
+)
 
 REPLIES: dict[type[Query], type[Struct]] = {
     telemetry.GetSnapshot: telemetry.GpuSampled,
-    scheduler.GetReservation: scheduler.ReservationView,
-    scheduler.ListReservations: scheduler.ReservationList,
-    scheduler.ExplainReservation: scheduler.Explanation,
-    scheduler.GetAvailability: scheduler.AvailabilityView,
-    scheduler.EstimateRequirements: scheduler.EstimateView,
-    scheduler.GetAllocationMap: scheduler.AllocationMap,
-    scheduler.SelectNode: scheduler.NodeSelection,
+    monitoring.GetAgent: monitoring.AgentView,
+    monitoring.ListAvailableGpus: monitoring.AvailableGpus,
+    monitoring.GetGpu: monitoring.GpuDetail,
+    monitoring.StartMonitoring: monitoring.MonitoringView,
+    monitoring.StopMonitoring: monitoring.MonitoringView,
+    scheduler_views.WhatIf: scheduler_views.AvailabilityView,
+    scheduler_views.ListDrifts: scheduler_views.DriftList,
+    scheduler_views.ListDecisions: scheduler_views.DecisionList,
+    scheduler_views.GetClusterStatus: scheduler_views.ClusterStatus,
+    scheduler_views.GetNodeSummaries: scheduler_views.NodeSummaries,
+    scheduler_views.GetReservation: scheduler_views.ReservationView,
+    scheduler_views.ListReservations: scheduler_views.ReservationList,
+    scheduler_views.ExplainReservation: scheduler_views.Explanation,
+    scheduler_views.GetAvailability: scheduler_views.AvailabilityView,
+    scheduler_views.EstimateRequirements: scheduler_views.EstimateView,
+    scheduler_views.GetAllocationMap: scheduler_views.AllocationMap,
+    scheduler_views.SelectNode: scheduler_views.NodeSelection,
     orchestrator.GetTask: orchestrator.TaskView,
     orchestrator.ListTasks: orchestrator.TaskList,
     orchestrator.GetExperiment: orchestrator.ExperimentView,

@@ -22,7 +22,7 @@ from schemas.base import (
     View,
 )
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
-from schemas.scheduler import DeviceGrant, LeaseTtlSeconds
+from schemas.gpu_request import DeviceGrant, LeaseTtlSeconds
 
 
 class Runtime(StrEnum):

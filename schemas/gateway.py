@@ -23,7 +23,9 @@ from schemas.base import (
     View,
 )
 from schemas.executor import RuntimeOffer
-from schemas.scheduler import DeviceState, GpuRequest, NodeAllocation
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler import DeviceState
+from schemas.scheduler_views import NodeAllocation
 from schemas.telemetry import HealthState, HostFacts, Source
 
 

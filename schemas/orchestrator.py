@@ -19,8 +19,8 @@ from schemas.base import (
 )
 from schemas.benchmark import BenchmarkMetrics
 from schemas.executor import AttemptOutcome, EngineSpec, Failure
+from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
 from schemas.results import GpuMonitoring
-from schemas.scheduler import DeviceGrant, GpuRequest, Reason
 from schemas.task import DeploymentMode, Objective, Strategy, TaskFile
 
 

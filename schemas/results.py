@@ -19,35 +19,7 @@ from schemas.base import (
     View,
 )
 from schemas.benchmark import BenchmarkMetrics
-
-
-class Spread(Struct, frozen=True, kw_only=True):
-    """Smallest, largest and mean of the known readings; all None when every reading was unknown."""
-
-    min: float | None = None
-    max: float | None = None
-    mean: float | None = None
-
-
-class SampledSpread(Struct, frozen=True, kw_only=True):
-    """A spread with the number of readings that were not unknown."""
-
-    min: float | None = None
-    max: float | None = None
-    mean: float | None = None
-    samples: Count = 0
-
-
-class GpuStats(Struct, frozen=True, kw_only=True):
-    """One GPU over an experiment's window."""
-
-    name: str
-    uuid: DeviceUuid
-    utilization: SampledSpread
-    memory_used_mb: Spread
-    memory_usage_percent: Spread
-    temperature_c: Spread
-    power_draw_w: Spread
+from schemas.monitoring import GpuStats
 
 
 class GpuMonitoring(Struct, frozen=True, kw_only=True):

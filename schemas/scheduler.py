@@ -3,32 +3,23 @@ wait.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from schemas.base import (
     Command,
-    Count,
     DeviceUuid,
     Epoch,
     Event,
-    Mebibytes,
     Namespace,
     NodeId,
-    Percent,
     PositiveInt,
-    PositiveSeconds,
-    Query,
     Seconds,
     UtcDatetime,
-    View,
 )
-from schemas.telemetry import HealthState, Source
-
-GpuCount = Annotated[int, Meta(ge=1, le=4096)]
-LeaseTtlSeconds = Annotated[float, Meta(ge=3, le=3600)]
+from schemas.gpu_request import DeviceGrant, GpuRequest, LeaseTtlSeconds, Reason
 
 
 class ReservationState(StrEnum):
@@ -60,88 +51,6 @@ class DeviceState(StrEnum):
     HELD = "held"
     QUARANTINED = "quarantined"  # its last holder's stop is not confirmed
     CORDONED = "cordoned"
-
-
-class ReasonCode(StrEnum):
-    """Why a device, a node or the whole fleet does not serve a request now."""
-
-    HELD = "held"
-    QUARANTINED = "quarantined"
-    CORDONED = "cordoned"
-    UNHEALTHY = "unhealthy"
-    NO_READING = "no_reading"
-    STALE_READING = "stale_reading"
-    AWAITING_SNAPSHOT = (
-        "awaiting_snapshot"  # just released; the first reading after it is under way
-    )
-    UTILIZATION_UNKNOWN = "utilization_unknown"
-    MEMORY_UNKNOWN = "memory_unknown"
-    UTILIZATION_ABOVE_LIMIT = "utilization_above_limit"
-    INSUFFICIENT_FREE_MEMORY = "insufficient_free_memory"
-    INSUFFICIENT_TOTAL_MEMORY = "insufficient_total_memory"
-    NODE_MISMATCH = "node_mismatch"
-    MODEL_MISMATCH = "model_mismatch"
-    UUID_MISMATCH = "uuid_mismatch"
-    TOO_FEW_DEVICES = "too_few_devices"
-    MEMORY_UNBALANCED = "memory_unbalanced"
-    BEHIND_IN_QUEUE = "behind_in_queue"
-    NO_GPUS = "no_gpus"  # no node of this installation reports a GPU
-    EXCEEDS_LARGEST_NODE = "exceeds_largest_node"
-    ENDED = "ended"  # the reservation is over and waits for nothing any more
-
-
-class Placement(StrEnum):
-    """`pack` fills the fullest node that fits, `spread` takes the emptiest."""
-
-    PACK = "pack"
-    SPREAD = "spread"
-
-
-class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whole GPUs of one node, exclusively.
-
-    Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's
-    memory to be free. `lease_ttl_seconds` is how long a grant lives without renewal;
-    `wait_timeout_seconds` how long the request may queue.
-    """
-
-    gpus: GpuCount = 1
-    min_memory_mb: Mebibytes | None = None
-    max_utilization_percent: Percent = 50.0
-    node_ids: tuple[NodeId, ...] = ()
-    device_uuids: tuple[DeviceUuid, ...] = ()
-    gpu_models: tuple[str, ...] = ()
-    balanced_memory: bool = False
-    placement: Placement = Placement.PACK
-    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
-    wait_timeout_seconds: PositiveSeconds = 300.0
-    lease_ttl_seconds: LeaseTtlSeconds = 30.0
-    expected_duration_seconds: PositiveSeconds | None = None
-    preemptible: bool = False
-
-
-class DeviceGrant(Struct, frozen=True, kw_only=True):
-    """A device handed to a reservation.
-
-    `index` is the node's at the time of the grant; `uuid` is what counts.
-    """
-
-    node_id: NodeId
-    uuid: DeviceUuid
-    index: Count
-    name: str
-    memory_total_mb: Mebibytes | None = None
-    simulated: bool = False
-    score: float | None = None
-
-
-class Reason(Struct, frozen=True, kw_only=True):
-    """One cause of waiting: a code for programs, a sentence for people, and where."""
-
-    code: ReasonCode
-    message: str
-    node_id: NodeId | None = None
-    device_uuid: DeviceUuid | None = None
 
 
 class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.request_reservation"):
@@ -238,13 +147,17 @@ class ReservationQueued(
 class ReservationGranted(
     ReservationEvent, frozen=True, kw_only=True, tag="scheduler.reservation_granted"
 ):
-    """Devices are held for this reservation under `epoch` until the lease ends without renewal."""
+    """Devices are held for this reservation under `epoch` until the lease ends without renewal.
+
+    `node_id` is the first of `node_ids`; more than one is a gang.
+    """
 
     epoch: Epoch
     node_id: NodeId
     devices: tuple[DeviceGrant, ...]
     lease_ttl_seconds: LeaseTtlSeconds
     waited_seconds: Seconds
+    node_ids: tuple[NodeId, ...] = ()
 
 
 class ReservationActivated(
@@ -357,8 +270,18 @@ class DriftKind(StrEnum):
     STALE_AGENT = "stale_agent"
 
 
+class DriftAction(StrEnum):
+    """What the scheduler does about a drift by itself."""
+
+    NONE = "none"  # told, and left to people
+    RELEASE = "release"  # the reservation is ended: nobody runs under it
+    FENCE = "fence"  # its executor is asked to stop what runs without a grant
+    AVOID = "avoid"  # what is used there counts as used in placement
+    STOP_GRANTING = "stop_granting"  # nothing new until the node is heard again
+
+
 class DriftEvent(Event, frozen=True, kw_only=True):
-    """What drift facts carry."""
+    """What drift facts carry. `since_at` is when it was first seen, so its age is countable."""
 
     key_field: ClassVar[str | None] = "node_id"
     node_id: NodeId
@@ -366,6 +289,10 @@ class DriftEvent(Event, frozen=True, kw_only=True):
     device_uuid: DeviceUuid | None = None
     reservation_id: UUID | None = None
     detail: str = ""
+    drift_id: UUID | None = None
+    since_at: UtcDatetime | None = None
+    action: DriftAction = DriftAction.NONE
+    pids: tuple[int, ...] = ()
 
 
 class DriftDetected(DriftEvent, frozen=True, kw_only=True, tag="scheduler.drift_detected"):
@@ -374,155 +301,3 @@ class DriftDetected(DriftEvent, frozen=True, kw_only=True, tag="scheduler.drift_
 
 class DriftResolved(DriftEvent, frozen=True, kw_only=True, tag="scheduler.drift_resolved"):
     """They agree again."""
-
-
-class GetReservation(Query, frozen=True, kw_only=True, tag="scheduler.get_reservation"):
-    """Answered by `ReservationView`."""
-
-    reservation_id: UUID
-
-
-class ListReservations(Query, frozen=True, kw_only=True, tag="scheduler.list_reservations"):
-    """Answered by `ReservationList`, newest first. Empty `states` means all."""
-
-    states: tuple[ReservationState, ...] = ()
-    namespace: Namespace | None = None
-    node_id: NodeId | None = None
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
-
-
-class ExplainReservation(Query, frozen=True, kw_only=True, tag="scheduler.explain"):
-    """Why does it wait? Answered by `Explanation`."""
-
-    reservation_id: UUID
-
-
-class GetAvailability(Query, frozen=True, kw_only=True, tag="scheduler.availability"):
-    """Could this request be granted now? Answered by `AvailabilityView`; reserves nothing."""
-
-    request: GpuRequest = GpuRequest()
-
-
-class EstimateRequirements(Query, frozen=True, kw_only=True, tag="scheduler.estimate"):
-    """How many GPUs would this task configuration need? Answered by `EstimateView`.
-
-    `task_config` is the free form of the requirements: `model.id_or_path`, `parameters`,
-    `parallel_config`.
-    """
-
-    task_config: dict[str, Any]
-
-
-class GetAllocationMap(Query, frozen=True, kw_only=True, tag="scheduler.allocation_map"):
-    """What is held on each device? Answered by `AllocationMap`. None: every node."""
-
-    node_id: NodeId | None = None
-
-
-class SelectNode(Query, frozen=True, kw_only=True, tag="scheduler.select_node"):
-    """The best node for an InferenceService. Answered by `NodeSelection`."""
-
-    required_gpus: GpuCount = 1
-    utilization_threshold: Percent = 30.0
-    memory_threshold: Percent = 50.0
-
-
-class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservation"):
-    """A reservation as the ledger has it. `queue_position` counts from 1 while queued."""
-
-    reservation_id: UUID
-    namespace: Namespace
-    holder: str
-    state: ReservationState
-    request: GpuRequest
-    revision: Count
-    requested_at: UtcDatetime
-    wait_deadline_at: UtcDatetime | None = None
-    queue_position: PositiveInt | None = None
-    granted_at: UtcDatetime | None = None
-    ended_at: UtcDatetime | None = None
-    epoch: Epoch | None = None
-    node_id: NodeId | None = None
-    devices: tuple[DeviceGrant, ...] = ()
-    lease_expires_at: UtcDatetime | None = None
-    quarantined: bool = False
-    reasons: tuple[Reason, ...] = ()
-    reason: str = ""
-
-
-class ReservationList(View, frozen=True, kw_only=True, tag="scheduler.reservations"):
-    """Reservations, newest first."""
-
-    reservations: tuple[ReservationView, ...]
-
-
-class Explanation(View, frozen=True, kw_only=True, tag="scheduler.explanation"):
-    """Every reason that blocks a request; empty if and only if it is granted or active."""
-
-    reservation_id: UUID
-    state: ReservationState
-    queue_position: PositiveInt | None
-    queue_length: Count
-    reasons: tuple[Reason, ...]
-    summary: str
-
-
-class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availability_view"):
-    """Whether a request would be granted now, on what, and every reason if not."""
-
-    available: bool
-    message: str
-    devices: tuple[DeviceGrant, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-
-
-class EstimateView(View, frozen=True, kw_only=True, tag="scheduler.estimate_view"):
-    """`world_size = tp * pp * max(dp, dcp, cp)`, of the largest combination; memory per GPU by
-    model name.
-    """
-
-    gpus: PositiveInt
-    min_memory_mb: Mebibytes
-    world_size: PositiveInt
-
-
-class DeviceAllocation(Struct, frozen=True, kw_only=True):
-    """One device in the allocation map.
-
-    `allocated` is the held share, 0 to 1; None readings are unknown.
-    """
-
-    node_id: NodeId
-    uuid: DeviceUuid
-    index: Count
-    name: str
-    state: DeviceState
-    allocated: float
-    health: HealthState
-    simulated: bool
-    memory_total_mb: Mebibytes | None = None
-    reservation_id: UUID | None = None
-    namespace: Namespace | None = None
-    holder: str | None = None
-
-
-class NodeAllocation(Struct, frozen=True, kw_only=True):
-    """A node with its devices; `fresh` tells whether its readings are recent enough to grant on."""
-
-    node_id: NodeId
-    source: Source
-    fresh: bool
-    devices: tuple[DeviceAllocation, ...]
-
-
-class AllocationMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_map_view"):
-    """The ledger, node by node."""
-
-    nodes: tuple[NodeAllocation, ...]
-
-
-class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):
-    """The chosen node; None leaves the choice to Kubernetes."""
-
-    node_id: NodeId | None
-    message: str = ""

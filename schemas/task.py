@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from schemas.base import Name, PositiveInt, PositiveSeconds
 from schemas.benchmark import BenchmarkTool, TrafficScenario
-from schemas.scheduler import GpuCount
+from schemas.gpu_request import GpuCount
 
 Scalar = str | int | float | bool | None
 Text = Annotated[str, Meta(min_length=1, max_length=512)]

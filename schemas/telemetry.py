@@ -4,10 +4,10 @@ A field that could not be read is None, never 0.
 """
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from schemas.base import (
     Command,
@@ -20,9 +20,10 @@ from schemas.base import (
     NodeId,
     PositiveSeconds,
     Query,
-    Seconds,
     UtcDatetime,
 )
+
+BurstSeconds = Annotated[float, Meta(ge=0.1, le=60)]
 
 
 class Source(StrEnum):
@@ -48,6 +49,38 @@ class HealthState(StrEnum):
     FAILING = "failing"  # uncorrectable errors, or an XID whose action is drain or reset
 
 
+class HealthAction(StrEnum):
+    """What an operator does about a fault; `drain` and `reset` take the device out of service."""
+
+    IGNORE = "ignore"
+    RESTART_APPLICATION = "restart_application"
+    DRAIN = "drain"
+    RESET = "reset"
+
+
+class BufferedMetric(StrEnum):
+    """What the driver samples by itself between two ticks."""
+
+    UTILIZATION_PERCENT = "utilization_percent"
+    POWER_DRAW_W = "power_draw_w"
+
+
+class Buffered(Struct, frozen=True, array_like=True, gc=False):
+    """The driver's own samples of one metric since the last tick, in brief.
+
+    `first_at_us` and `last_at_us` are the driver's timestamps: microseconds since the epoch, by its
+    clock.
+    """
+
+    metric: BufferedMetric
+    count: Count
+    minimum: float
+    maximum: float
+    mean: float
+    first_at_us: Count
+    last_at_us: Count
+
+
 class GpuProcess(Struct, frozen=True, array_like=True, gc=False):
     """A process with memory on a GPU.
 
@@ -63,7 +96,12 @@ class GpuProcess(Struct, frozen=True, array_like=True, gc=False):
 
 
 class GpuReading(Struct, frozen=True, array_like=True, gc=False):
-    """One GPU at one tick. Fields are only ever appended: the wire form is positional."""
+    """One GPU at one tick. Fields are only ever appended: the wire form is positional.
+
+    `ecc_*` count since the driver was loaded. `nvlinks_up` tells link by link, by the link's
+    number. `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the share of
+    time in which memory was read or written, `buffered` what the driver saw between ticks.
+    """
 
     uuid: DeviceUuid
     index: Count
@@ -82,6 +120,21 @@ class GpuReading(Struct, frozen=True, array_like=True, gc=False):
     ecc_uncorrected: Count | None = None
     processes: tuple[GpuProcess, ...] | None = None
     name: str | None = None
+    performance_state: Count | None = None
+    fan_percent: float | None = None
+    memory_utilization_percent: float | None = None
+    encoder_percent: float | None = None
+    decoder_percent: float | None = None
+    pcie_generation: Count | None = None
+    pcie_width: Count | None = None
+    retired_pages: Count | None = None
+    retired_pages_pending: bool | None = None
+    remapped_rows_corrected: Count | None = None
+    remapped_rows_uncorrected: Count | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    nvlinks_up: tuple[bool, ...] | None = None
+    buffered: tuple[Buffered, ...] | None = None
 
 
 class GpuSampled(Message, frozen=True, kw_only=True, array_like=True, tag="telemetry.gpu_sampled"):
@@ -107,8 +160,28 @@ class GpuSampled(Message, frozen=True, kw_only=True, array_like=True, tag="telem
         return self.source is Source.SIMULATED
 
 
+class FaultSeen(Struct, frozen=True, kw_only=True):
+    """A fault of a device that an agent told as an event, repeated for whoever missed it.
+
+    `event_id` is the `message_id` of that event.
+    """
+
+    event_id: UUID
+    occurred_at: UtcDatetime
+    change: "HealthKind"
+    action: HealthAction
+    xid: int | None = None
+    detail: str = ""
+
+
 class DeviceFacts(Struct, frozen=True, kw_only=True):
-    """What does not change while a device is in its node, and its present health."""
+    """What does not change while a device is in its node, and its present health.
+
+    `index` is unique in the node; MIG instances are numbered after the whole GPUs, and
+    `parent_uuid`, `mig_profile` (`1g.10gb`) and the instance ids tell what they are. A GPU in MIG
+    mode is listed beside its instances. Power limits are what the device allows, not what is set.
+    `recent_faults` are the newest eight of this boot of the agent, oldest first.
+    """
 
     uuid: DeviceUuid
     index: Count
@@ -123,6 +196,36 @@ class DeviceFacts(Struct, frozen=True, kw_only=True):
     simulated: bool = False
     health: HealthState = HealthState.OK
     health_detail: str | None = None
+    mig_profile: str | None = None
+    gpu_instance_id: Count | None = None
+    compute_instance_id: Count | None = None
+    power_limit_default_w: float | None = None
+    power_limit_min_w: float | None = None
+    power_limit_max_w: float | None = None
+    pcie_generation_max: Count | None = None
+    pcie_width_max: Count | None = None
+    recent_faults: tuple[FaultSeen, ...] = ()
+
+
+class LinkKind(StrEnum):
+    """How two GPUs are connected, nearest first; the words of `nvidia-smi topo -m`."""
+
+    NVLINK = "nvlink"
+    INTERNAL = "internal"  # on one board
+    PIX = "pix"  # one PCIe switch
+    PXB = "pxb"  # several PCIe switches
+    PHB = "phb"  # one PCIe host bridge
+    NODE = "node"  # one NUMA node
+    SYS = "sys"  # across NUMA nodes
+
+
+class GpuLink(Struct, frozen=True, kw_only=True):
+    """The connection of two GPUs, told once per pair. `nvlinks` counts direct NVLinks."""
+
+    first_uuid: DeviceUuid
+    second_uuid: DeviceUuid
+    kind: LinkKind
+    nvlinks: Count = 0
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):
@@ -151,6 +254,7 @@ class InventoryReported(Event, frozen=True, kw_only=True, tag="telemetry.invento
     host: HostFacts
     devices: tuple[DeviceFacts, ...]
     labels: dict[str, str] = {}
+    links: tuple[GpuLink, ...] = ()
 
 
 class HealthKind(StrEnum):
@@ -166,10 +270,20 @@ class HealthKind(StrEnum):
     SOURCE_RECOVERED = "source_recovered"
     XID = "xid"
     ECC_UNCORRECTED = "ecc_uncorrected"
+    ECC_STORM = "ecc_storm"  # corrected errors grow faster than the agent's limit
+    ROW_REMAP_PENDING = "row_remap_pending"
+    ROW_REMAP_FAILED = "row_remap_failed"
+    MIG_CHANGED = "mig_changed"
+    POWER_LIMIT_CHANGED = "power_limit_changed"
+    POWER_LIMIT_RESTORED = "power_limit_restored"
 
 
 class HealthChanged(Event, frozen=True, kw_only=True, tag="telemetry.health_changed"):
-    """A change of health. `device_uuid` None means the whole agent."""
+    """A change of health. `device_uuid` None means the whole agent.
+
+    `action` is what to do about it and `action_source` where that advice comes from. The power
+    limit changes carry the new limit and the reservation it was asked for.
+    """
 
     key_field: ClassVar[str | None] = "node_id"
     node_id: NodeId
@@ -178,6 +292,10 @@ class HealthChanged(Event, frozen=True, kw_only=True, tag="telemetry.health_chan
     device_uuid: DeviceUuid | None = None
     detail: str = ""
     xid: int | None = None
+    action: HealthAction | None = None
+    action_source: str | None = None
+    reservation_id: UUID | None = None
+    power_limit_w: float | None = None
 
 
 class GetSnapshot(Query, frozen=True, kw_only=True, tag="telemetry.snapshot"):
@@ -195,20 +313,24 @@ class GetSnapshot(Query, frozen=True, kw_only=True, tag="telemetry.snapshot"):
 
 
 class SetBurst(Command, frozen=True, kw_only=True, tag="telemetry.burst"):
-    """Sample faster for a while."""
+    """Sample faster for a while. The fastest of several bursts counts until it ends."""
 
     key_field: ClassVar[str | None] = "node_id"
     node_id: NodeId
-    interval_seconds: PositiveSeconds
-    duration_seconds: Seconds
+    interval_seconds: BurstSeconds
+    duration_seconds: Annotated[float, Meta(gt=0, le=86_400)]
     experiment_id: UUID | None = None
 
 
 class SetPowerLimit(Command, frozen=True, kw_only=True, tag="telemetry.set_power_limit"):
-    """Cap a device's power; None restores the default."""
+    """Cap a device's power; None restores what was set before the first cap.
+
+    With `reservation_id` it is restored when that reservation ends; every cap is when the agent
+    stops. Refused with what the device allows, or with what the agent may not do.
+    """
 
     key_field: ClassVar[str | None] = "node_id"
     node_id: NodeId
     device_uuid: DeviceUuid
-    power_limit_w: float | None
+    power_limit_w: Annotated[float, Meta(gt=0)] | None
     reservation_id: UUID | None = None

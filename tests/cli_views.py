@@ -7,6 +7,8 @@ from uuid import UUID
 from schemas.benchmark import BenchmarkMetrics
 from schemas.executor import AttemptPhase, AttemptProgressed, EngineSpec, Runtime
 from schemas.gateway import GpuView
+from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.monitoring import GpuStats, SampledSpread, Spread
 from schemas.orchestrator import (
     AttemptView,
     ExperimentState,
@@ -16,14 +18,9 @@ from schemas.orchestrator import (
     TaskState,
     TaskView,
 )
-from schemas.results import GpuMonitoring, GpuStats, SampledSpread, Spread
-from schemas.scheduler import (
-    DeviceGrant,
-    DeviceState,
-    GpuRequest,
-    ReservationState,
-    ReservationView,
-)
+from schemas.results import GpuMonitoring
+from schemas.scheduler import DeviceState, ReservationState
+from schemas.scheduler_views import ReservationView
 from schemas.task import DeploymentMode, Objective
 from schemas.telemetry import Source
 from shared.ids import new_id

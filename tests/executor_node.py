@@ -32,7 +32,8 @@ from schemas.executor import (
     Runtime,
     StartExperiment,
 )
-from schemas.scheduler import DeviceGrant, ReleaseReservation, RenewReservation
+from schemas.gpu_request import DeviceGrant
+from schemas.scheduler import ReleaseReservation, RenewReservation
 from services.executor.processes import WorkloadLabel, running_workload
 from services.executor.settings import ExecutorSettings
 from shared.bus import Bus, command_route

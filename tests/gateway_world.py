@@ -20,6 +20,7 @@ from schemas.executor import (
     EngineSpec,
     Runtime,
 )
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import (
     ExperimentState,
     ExperimentView,
@@ -27,15 +28,8 @@ from schemas.orchestrator import (
     TaskState,
     TaskView,
 )
-from schemas.scheduler import (
-    AllocationMap,
-    DeviceAllocation,
-    DeviceState,
-    GpuRequest,
-    NodeAllocation,
-    ReservationState,
-    ReservationView,
-)
+from schemas.scheduler import DeviceState, ReservationState
+from schemas.scheduler_views import AllocationMap, DeviceAllocation, NodeAllocation, ReservationView
 from schemas.task import DeploymentMode, Objective
 from schemas.telemetry import (
     GpuReading,

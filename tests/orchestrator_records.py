@@ -7,8 +7,8 @@ from uuid import UUID
 import msgspec
 
 from schemas.executor import EngineSpec, Runtime, RuntimeOffer
+from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.orchestrator import ExperimentState, TaskState
-from schemas.scheduler import DeviceGrant, GpuRequest
 from schemas.task import DeploymentMode, TaskFile
 from services.orchestrator.domain.plan import Offer
 from services.orchestrator.domain.records import Attempt, Experiment, Task

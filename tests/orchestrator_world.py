@@ -31,6 +31,7 @@ from schemas.executor import (
     RuntimeOffer,
     StartExperiment,
 )
+from schemas.gpu_request import DeviceGrant
 from schemas.orchestrator import (
     ExperimentList,
     ExperimentView,
@@ -43,8 +44,6 @@ from schemas.orchestrator import (
 from schemas.results import ExperimentSummarized, GetSummary, GpuMonitoring, SummaryView
 from schemas.scheduler import (
     CancelReservation,
-    DeviceGrant,
-    GetReservation,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
@@ -52,8 +51,8 @@ from schemas.scheduler import (
     ReservationGranted,
     ReservationState,
     ReservationTimedOut,
-    ReservationView,
 )
+from schemas.scheduler_views import GetReservation, ReservationView
 from schemas.task import TaskFile
 from shared.bus import Bus, command_route, query_route
 from shared.clock import utcnow

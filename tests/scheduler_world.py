@@ -15,23 +15,20 @@ import asyncpg
 import msgspec
 from nats.aio.msg import Msg
 
-from schemas import scheduler as messages
-from schemas.base import PREFIX, Event, pattern_for
+from schemas.base import PREFIX, Event, pattern_for, tag_of
 from schemas.catalog import EVENTS
 from schemas.errors import Accepted, Refused, Reply
 from schemas.executor import FenceReservation
+from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import (
-    AllocationMap,
     CancelReservation,
-    GetAllocationMap,
-    GetReservation,
-    GpuRequest,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
     ReservationGranted,
-    ReservationView,
+    ReservationState,
 )
+from schemas.scheduler_views import AllocationMap, GetAllocationMap, GetReservation, ReservationView
 from schemas.telemetry import (
     DeviceFacts,
     GetSnapshot,
@@ -53,7 +50,7 @@ from shared.testing import eventually
 
 E = TypeVar("E", bound=Event)
 TOTAL_MB = 80_000
-_SCHEDULER_EVENTS = tuple(event for event in EVENTS if event.__module__ == messages.__name__)
+_SCHEDULER_EVENTS = tuple(event for event in EVENTS if tag_of(event).startswith("scheduler."))
 
 
 @dataclass(slots=True)
@@ -294,7 +291,7 @@ class World:
     async def granted(self, reservation_id: UUID) -> ReservationGranted:
         return await self.event(ReservationGranted, reservation_id)
 
-    async def waiting(self, reservation_id: UUID, *codes: messages.ReasonCode) -> ReservationView:
+    async def waiting(self, reservation_id: UUID, *codes: ReasonCode) -> ReservationView:
         """The reservation, once it waits for all of these reasons."""
         found: list[ReservationView] = []
 
@@ -302,7 +299,7 @@ class World:
             view = await self.view(reservation_id)
             found[:] = [view]
             has = {reason.code for reason in view.reasons}
-            return view.state is messages.ReservationState.QUEUED and has >= set(codes)
+            return view.state is ReservationState.QUEUED and has >= set(codes)
 
         await eventually(waits, what=f"{reservation_id} to wait for {codes}")
         return found[0]

@@ -14,14 +14,14 @@ from aiohttp import WSMsgType, web
 
 from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
 from schemas.gateway import GpuList, GpuView, Problem, StoredEvent
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskView
-from schemas.scheduler import (
+from schemas.scheduler import ReservationState
+from schemas.scheduler_views import (
     AvailabilityView,
     EstimateView,
     Explanation,
-    GpuRequest,
     ReservationList,
-    ReservationState,
     ReservationView,
 )
 from shared.ids import new_id

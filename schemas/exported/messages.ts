@@ -16,6 +16,25 @@ export interface Accepted {
   epoch: number | null;
 }
 
+/**
+ * An agent. `available`: a source is open and the newest reading succeeded.
+ *
+ * `interval_seconds` is the present one, shorter than the configured while a burst or a monitoring
+ * asks for it.
+ */
+export interface AgentView {
+  type: "telemetry.agent_view";
+  /** A node's name made a subject token. */
+  node_id: string;
+  boot_id: string;
+  source: Source;
+  available: boolean;
+  message: string;
+  gpu_count: number;
+  sequence: number;
+  interval_seconds: number;
+}
+
 /** The ledger, node by node. */
 export interface AllocationMap {
   type: "scheduler.allocation_map_view";
@@ -140,6 +159,16 @@ export interface AvailabilityView {
   message: string;
   devices: DeviceGrant[];
   reasons: Reason[];
+  expected_start_at: string | null;
+  suggestion: Suggestion | null;
+}
+
+/** Best score first. A GPU whose memory or utilization is unknown is not among them. */
+export interface AvailableGpus {
+  type: "telemetry.available_gpus_view";
+  /** A node's name made a subject token. */
+  node_id: string;
+  gpus: ScoredGpu[];
 }
 
 /** The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts. */
@@ -216,6 +245,25 @@ export interface BenchmarkSpec {
 export type BenchmarkTool = "auto" | "builtin" | "genai-bench";
 
 /**
+ * The driver's own samples of one metric since the last tick, in brief.
+ *
+ * `first_at_us` and `last_at_us` are the driver's timestamps: microseconds since the epoch, by its
+ * clock.
+ */
+export type Buffered = [
+  metric: BufferedMetric,
+  count: number,
+  minimum: number,
+  maximum: number,
+  mean: number,
+  first_at_us: number,
+  last_at_us: number,
+];
+
+/** What the driver samples by itself between two ticks. */
+export type BufferedMetric = "power_draw_w" | "utilization_percent";
+
+/**
  * Stop an attempt.
  *
  * Accepted means it will not be started any more and a running one is being stopped.
@@ -252,10 +300,44 @@ export interface CancelTask {
   reason?: string;
 }
 
+/** A part of a request that can give way; the closed set of what an explanation suggests. */
+export type ChangeKind =
+  | "drop_selector"
+  | "fewer_gpus"
+  | "fewer_nodes"
+  | "higher_priority"
+  | "higher_utilization_limit"
+  | "less_cpu"
+  | "less_host_memory"
+  | "less_memory"
+  | "shorter_duration"
+  | "unbalanced_memory";
+
 /** The long form of a parameter's values. */
 export interface Choice {
   type: "choice";
   values: (string | number | boolean | null)[];
+}
+
+/** A GPU of the cluster; null readings are unknown, and count as idle for node selection. */
+export interface ClusterGpu {
+  node_name: string;
+  gpu_index: number;
+  gpu_uuid: string;
+  gpu_model: string;
+  allocatable: boolean;
+  memory_total_mb: number | null;
+  memory_used_mb: number | null;
+  memory_usage_percent: number | null;
+  utilization_percent: number | null;
+  temperature_c: number | null;
+  has_metrics: boolean;
+}
+
+/** GPUs by node and index. */
+export interface ClusterStatus {
+  type: "scheduler.cluster_status_view";
+  gpus: ClusterGpu[];
 }
 
 /** Grant nothing new on a device (null: on the whole node). */
@@ -277,6 +359,27 @@ export interface CustomEvent {
   name: string;
   namespace: string;
   data: Record<string, unknown>;
+}
+
+/** Decisions, oldest first. */
+export interface DecisionList {
+  type: "scheduler.decisions_view";
+  decisions: DecisionRecord[];
+}
+
+/**
+ * One recorded turn of the decision engine: what was put in, and what came out.
+ *
+ * `inputs` and `outcomes` are the engine's own JSON; `keyframe` marks a record whose inputs are the
+ * whole state, from which a replay can begin.
+ */
+export interface DecisionRecord {
+  decision_id: number;
+  term: number;
+  decided_at: string;
+  keyframe: boolean;
+  inputs: unknown;
+  outcomes: unknown;
 }
 
 /** Where the inference servers of a task run. */
@@ -316,7 +419,14 @@ export interface DeviceCordoned {
   reason: string;
 }
 
-/** What does not change while a device is in its node, and its present health. */
+/**
+ * What does not change while a device is in its node, and its present health.
+ *
+ * `index` is unique in the node; MIG instances are numbered after the whole GPUs, and
+ * `parent_uuid`, `mig_profile` (`1g.10gb`) and the instance ids tell what they are. A GPU in MIG
+ * mode is listed beside its instances. Power limits are what the device allows, not what is set.
+ * `recent_faults` are the newest eight of this boot of the agent, oldest first.
+ */
 export interface DeviceFacts {
   uuid: string;
   index: number;
@@ -331,6 +441,15 @@ export interface DeviceFacts {
   simulated: boolean;
   health: HealthState;
   health_detail: string | null;
+  mig_profile: string | null;
+  gpu_instance_id: number | null;
+  compute_instance_id: number | null;
+  power_limit_default_w: number | null;
+  power_limit_min_w: number | null;
+  power_limit_max_w: number | null;
+  pcie_generation_max: number | null;
+  pcie_width_max: number | null;
+  recent_faults: FaultSeen[];
 }
 
 /** The stop was confirmed by the node, or by an administrator. */
@@ -424,6 +543,25 @@ export interface Drain {
   reason?: string;
 }
 
+/** A disagreement of the three ledgers; `ended_at` null while it lasts. */
+export interface Drift {
+  drift_id: string;
+  drift: DriftKind;
+  /** A node's name made a subject token. */
+  node_id: string;
+  since_at: string;
+  age_seconds: number;
+  action: DriftAction;
+  detail: string;
+  device_uuid: string | null;
+  reservation_id: string | null;
+  pids: number[];
+  ended_at: string | null;
+}
+
+/** What the scheduler does about a drift by itself. */
+export type DriftAction = "avoid" | "fence" | "none" | "release" | "stop_granting";
+
 /** The ledgers disagree. */
 export interface DriftDetected {
   type: "scheduler.drift_detected";
@@ -436,6 +574,10 @@ export interface DriftDetected {
   device_uuid: string | null;
   reservation_id: string | null;
   detail: string;
+  drift_id: string | null;
+  since_at: string | null;
+  action: DriftAction;
+  pids: number[];
 }
 
 /** How reserved, running and physically used disagree. */
@@ -445,6 +587,12 @@ export type DriftKind =
   | "squatter"
   | "stale_agent"
   | "underuse";
+
+/** Drifts, oldest first. */
+export interface DriftList {
+  type: "scheduler.drifts_view";
+  drifts: Drift[];
+}
 
 /** They agree again. */
 export interface DriftResolved {
@@ -458,6 +606,10 @@ export interface DriftResolved {
   device_uuid: string | null;
   reservation_id: string | null;
   detail: string;
+  drift_id: string | null;
+  since_at: string | null;
+  action: DriftAction;
+  pids: number[];
 }
 
 /**
@@ -704,7 +856,12 @@ export interface ExplainReservation {
   reservation_id: string;
 }
 
-/** Every reason that blocks a request; empty if and only if it is granted or active. */
+/**
+ * Every reason that blocks a request; empty if and only if it is granted or active.
+ *
+ * `expected_start_at` is worked out from leases and expected durations; null if one that matters is
+ * unknown. `suggestion` is null if no single change would help.
+ */
 export interface Explanation {
   type: "scheduler.explanation";
   reservation_id: string;
@@ -713,6 +870,8 @@ export interface Explanation {
   queue_length: number;
   reasons: Reason[];
   summary: string;
+  expected_start_at: string | null;
+  suggestion: Suggestion | null;
 }
 
 /** A kind for programs, a sentence for people, and the engine's last log lines. */
@@ -738,6 +897,20 @@ export type FailureKind =
   | "timeout";
 
 /**
+ * A fault of a device that an agent told as an event, repeated for whoever missed it.
+ *
+ * `event_id` is the `message_id` of that event.
+ */
+export interface FaultSeen {
+  event_id: string;
+  occurred_at: string;
+  change: HealthKind;
+  action: HealthAction;
+  xid: number | null;
+  detail: string;
+}
+
+/**
  * Stop whatever runs under a reservation.
  *
  * Accepted means nothing labelled with it runs, and nothing will start.
@@ -753,6 +926,13 @@ export interface FenceReservation {
   epoch: number;
 }
 
+/** Whether a node's GPUs can be read, and how. Answered by `AgentView`. */
+export interface GetAgent {
+  type: "telemetry.agent";
+  /** A node's name made a subject token. */
+  node_id: string;
+}
+
 /** What is held on each device? Answered by `AllocationMap`. null: every node. */
 export interface GetAllocationMap {
   type: "scheduler.allocation_map";
@@ -765,10 +945,31 @@ export interface GetAvailability {
   request?: GpuRequest;
 }
 
+/** Every GPU as node selection sees it. Answered by `ClusterStatus`. */
+export interface GetClusterStatus {
+  type: "scheduler.cluster_status";
+}
+
 /** Answered by `ExperimentView`. */
 export interface GetExperiment {
   type: "orchestrator.get_experiment";
   experiment_id: string;
+}
+
+/** One GPU by its index in its node. Answered by `GpuDetail`; refused with not_found. */
+export interface GetGpu {
+  type: "telemetry.gpu_info";
+  /** A node's name made a subject token. */
+  node_id: string;
+  index: number;
+  use_cache?: boolean;
+}
+
+/** GPUs summed up by node. Answered by `NodeSummaries`. Thresholds are honoured strictly (<). */
+export interface GetNodeSummaries {
+  type: "scheduler.node_summaries";
+  utilization_threshold?: number;
+  memory_threshold?: number;
 }
 
 /** Usage per namespace. Answered by `ReportView`. */
@@ -827,6 +1028,16 @@ export interface GetTask {
   task_id: string;
 }
 
+/** Facts and newest reading; `reading` null if the GPU does not answer. */
+export interface GpuDetail {
+  type: "telemetry.gpu_detail";
+  /** A node's name made a subject token. */
+  node_id: string;
+  observed_at: string;
+  facts: DeviceFacts;
+  reading: GpuReading | null;
+}
+
 /** The GPUs of an experiment's last attempt. */
 export interface GpuInfo {
   type: "orchestrator.gpu_info";
@@ -849,6 +1060,14 @@ export interface GpuInfoDetail {
   node_id: string;
   memory_total_mb: number | null;
   availability_score: number | null;
+}
+
+/** The connection of two GPUs, told once per pair. `nvlinks` counts direct NVLinks. */
+export interface GpuLink {
+  first_uuid: string;
+  second_uuid: string;
+  kind: LinkKind;
+  nvlinks: number;
 }
 
 /** GPUs by node and index. */
@@ -920,7 +1139,13 @@ export interface GpuProcessView {
   reservation_id: string | null;
 }
 
-/** One GPU at one tick. Fields are only ever appended: the wire form is positional. */
+/**
+ * One GPU at one tick. Fields are only ever appended: the wire form is positional.
+ *
+ * `ecc_*` count since the driver was loaded. `nvlinks_up` tells link by link, by the link's number.
+ * `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the share of time in
+ * which memory was read or written, `buffered` what the driver saw between ticks.
+ */
 export type GpuReading = [
   uuid: string,
   index: number,
@@ -939,14 +1164,32 @@ export type GpuReading = [
   ecc_uncorrected: number | null,
   processes: GpuProcess[] | null,
   name: string | null,
+  performance_state: number | null,
+  fan_percent: number | null,
+  memory_utilization_percent: number | null,
+  encoder_percent: number | null,
+  decoder_percent: number | null,
+  pcie_generation: number | null,
+  pcie_width: number | null,
+  retired_pages: number | null,
+  retired_pages_pending: boolean | null,
+  remapped_rows_corrected: number | null,
+  remapped_rows_uncorrected: number | null,
+  remap_pending: boolean | null,
+  remap_failed: boolean | null,
+  nvlinks_up: boolean[] | null,
+  buffered: Buffered[] | null,
 ];
 
 /**
- * Whole GPUs of one node, exclusively.
+ * Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none.
  *
  * Empty selectors match everything. `min_memory_mb` null asks for at least half of the device's
- * memory to be free. `lease_ttl_seconds` is how long a grant lives without renewal;
- * `wait_timeout_seconds` how long the request may queue.
+ * memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; null
+ * holds none. `require` has to match, `prefer` ranks. `lease_ttl_seconds` is how long a grant lives
+ * without renewal; `wait_timeout_seconds` how long the request may queue. With
+ * `expected_duration_seconds` it may start early in a gap that it will have left in time.
+ * `preemptible` lets a request of higher priority end it, after notice.
  */
 export interface GpuRequest {
   gpus?: number;
@@ -962,6 +1205,11 @@ export interface GpuRequest {
   lease_ttl_seconds?: number;
   expected_duration_seconds?: number | null;
   preemptible?: boolean;
+  nodes?: number;
+  cpu_count?: number | null;
+  host_memory_mb?: number | null;
+  require?: Selector[];
+  prefer?: Preference[];
 }
 
 /**
@@ -981,7 +1229,7 @@ export type GpuSampled = [
   gpus: GpuReading[],
 ];
 
-/** One GPU over an experiment's window. */
+/** One GPU over a window. `power_limit_w` shows whether its power was capped meanwhile. */
 export interface GpuStats {
   name: string;
   uuid: string;
@@ -990,6 +1238,7 @@ export interface GpuStats {
   memory_usage_percent: Spread;
   temperature_c: Spread;
   power_draw_w: Spread;
+  power_limit_w: Spread;
 }
 
 /**
@@ -1028,7 +1277,15 @@ export interface GpuView {
   holder: string | null;
 }
 
-/** A change of health. `device_uuid` null means the whole agent. */
+/** What an operator does about a fault; `drain` and `reset` take the device out of service. */
+export type HealthAction = "drain" | "ignore" | "reset" | "restart_application";
+
+/**
+ * A change of health. `device_uuid` null means the whole agent.
+ *
+ * `action` is what to do about it and `action_source` where that advice comes from. The power limit
+ * changes carry the new limit and the reservation it was asked for.
+ */
 export interface HealthChanged {
   type: "telemetry.health_changed";
   message_id: string;
@@ -1041,17 +1298,27 @@ export interface HealthChanged {
   device_uuid: string | null;
   detail: string;
   xid: number | null;
+  action: HealthAction | null;
+  action_source: string | null;
+  reservation_id: string | null;
+  power_limit_w: number | null;
 }
 
 /** What happened to a device or to the agent. */
 export type HealthKind =
   | "agent_started"
   | "agent_stopped"
+  | "ecc_storm"
   | "ecc_uncorrected"
   | "gpu_lost"
   | "gpu_recovered"
+  | "mig_changed"
+  | "power_limit_changed"
+  | "power_limit_restored"
   | "probe_hung"
   | "probe_recovered"
+  | "row_remap_failed"
+  | "row_remap_pending"
   | "source_failed"
   | "source_recovered"
   | "xid";
@@ -1087,6 +1354,7 @@ export interface InventoryReported {
   host: HostFacts;
   devices: DeviceFacts[];
   labels: Record<string, string>;
+  links: GpuLink[];
 }
 
 /** Bounds on end-to-end latency. */
@@ -1140,6 +1408,43 @@ export interface LevelStats {
   output_throughput: Distribution | null;
 }
 
+/** How two GPUs are connected, nearest first; the words of `nvidia-smi topo -m`. */
+export type LinkKind = "internal" | "node" | "nvlink" | "phb" | "pix" | "pxb" | "sys";
+
+/**
+ * GPUs of a node with enough free memory and little use. Answered by `AvailableGpus`.
+ *
+ * `min_memory_mb` null asks for no particular amount. Knows nothing of reservations: the scheduler
+ * does.
+ */
+export interface ListAvailableGpus {
+  type: "telemetry.available_gpus";
+  /** A node's name made a subject token. */
+  node_id: string;
+  min_memory_mb?: number | null;
+  max_utilization_percent?: number;
+  use_cache?: boolean;
+}
+
+/** Recorded decisions, oldest first, from `after_id` on. Answered by `DecisionList`. */
+export interface ListDecisions {
+  type: "scheduler.decisions";
+  after_id?: number;
+  reservation_id?: string | null;
+  limit?: number;
+}
+
+/**
+ * Where reserved, running and physically used disagree. Answered by `DriftList`.
+ *
+ * null: every node. Ended ones are told for a day with `ended`.
+ */
+export interface ListDrifts {
+  type: "scheduler.drifts";
+  node_id?: string | null;
+  ended?: boolean;
+}
+
 /** Answered by `ExperimentList`, newest task first, then by ordinal. */
 export interface ListExperiments {
   type: "orchestrator.list_experiments";
@@ -1178,6 +1483,23 @@ export interface ModelSpec {
   namespace?: string | null;
 }
 
+/**
+ * A monitoring, running or ended. `sample_count` counts ticks, `missed_count` those that failed or
+ * came too late.
+ */
+export interface MonitoringView {
+  type: "telemetry.monitoring";
+  /** A node's name made a subject token. */
+  node_id: string;
+  monitoring_id: string;
+  running: boolean;
+  started_at: string;
+  monitoring_duration_seconds: number;
+  sample_count: number;
+  missed_count: number;
+  gpu_stats: Record<string, GpuStats>;
+}
+
 /** A node with its devices; `fresh` tells whether its readings are recent enough to grant on. */
 export interface NodeAllocation {
   /** A node's name made a subject token. */
@@ -1185,6 +1507,17 @@ export interface NodeAllocation {
   source: Source;
   fresh: boolean;
   devices: DeviceAllocation[];
+}
+
+/** A node's GPUs in brief; means count only GPUs with metrics, null if there are none. */
+export interface NodeGpuSummary {
+  node_name: string;
+  total_gpus: number;
+  allocatable_gpus: number;
+  idle_gpu_count: number;
+  avg_utilization_percent: number | null;
+  avg_memory_usage_percent: number | null;
+  has_metrics: boolean;
 }
 
 /** Nodes by id. */
@@ -1198,6 +1531,12 @@ export interface NodeSelection {
   type: "scheduler.node_selection";
   node_id: string | null;
   message: string;
+}
+
+/** Summaries by node name. */
+export interface NodeSummaries {
+  type: "scheduler.node_summaries_view";
+  nodes: Record<string, NodeGpuSummary>;
 }
 
 /** A node as its agents report it. `runtimes` is empty while no executor runs there. */
@@ -1279,6 +1618,14 @@ export interface PlannedExperiment {
   request: GpuRequest;
 }
 
+/**
+ * A selector that is liked, not needed: devices that match come first, by the sum of weights.
+ */
+export interface Preference {
+  selector: Selector;
+  weight?: number;
+}
+
 /** A ClusterBaseModel or ClusterServingRuntime to create, from a preset or spelled out. */
 export interface PresetConfig {
   preset?: string | null;
@@ -1322,21 +1669,33 @@ export interface Reason {
 export type ReasonCode =
   | "awaiting_snapshot"
   | "behind_in_queue"
+  | "compute_capability_mismatch"
   | "cordoned"
+  | "cuda_driver_mismatch"
   | "ended"
   | "exceeds_largest_node"
+  | "foreign_process"
   | "held"
+  | "insufficient_cpu"
   | "insufficient_free_memory"
+  | "insufficient_host_memory"
   | "insufficient_total_memory"
+  | "kept_for_earlier"
+  | "label_mismatch"
   | "memory_unbalanced"
   | "memory_unknown"
+  | "mig_enabled"
   | "model_mismatch"
   | "no_gpus"
   | "no_reading"
+  | "node_lost"
   | "node_mismatch"
+  | "numa_mismatch"
   | "quarantined"
+  | "selector_unknown"
   | "stale_reading"
   | "too_few_devices"
+  | "too_few_nodes"
   | "unhealthy"
   | "utilization_above_limit"
   | "utilization_unknown"
@@ -1448,7 +1807,11 @@ export interface ReservationExpired {
   reason: string;
 }
 
-/** Devices are held for this reservation under `epoch` until the lease ends without renewal. */
+/**
+ * Devices are held for this reservation under `epoch` until the lease ends without renewal.
+ *
+ * `node_id` is the first of `node_ids`; more than one is a gang.
+ */
 export interface ReservationGranted {
   type: "scheduler.reservation_granted";
   message_id: string;
@@ -1463,6 +1826,7 @@ export interface ReservationGranted {
   devices: DeviceGrant[];
   lease_ttl_seconds: number;
   waited_seconds: number;
+  node_ids: string[];
 }
 
 /** Reservations, newest first. */
@@ -1607,6 +1971,7 @@ export interface ReservationView {
   ended_at: string | null;
   epoch: number | null;
   node_id: string | null;
+  node_ids: string[];
   devices: DeviceGrant[];
   lease_expires_at: string | null;
   quarantined: boolean;
@@ -1659,6 +2024,13 @@ export interface SampledSpread {
   samples: number;
 }
 
+/** A GPU and its score: 0.6 x free share of memory + 0.4 x idle share. */
+export interface ScoredGpu {
+  index: number;
+  uuid: string;
+  score: number;
+}
+
 /** The best node for an InferenceService. Answered by `NodeSelection`. */
 export interface SelectNode {
   type: "scheduler.select_node";
@@ -1666,6 +2038,32 @@ export interface SelectNode {
   utilization_threshold?: number;
   memory_threshold?: number;
 }
+
+/**
+ * A condition on a device or its node.
+ *
+ * `in` and `not_in` take any number of `values`, `at_least` and `at_most` one, `exists` none.
+ * `gpu_model` matches a part of the name, without regard to case. What is unknown matches nothing.
+ */
+export interface Selector {
+  key: SelectorKey;
+  operator?: SelectorOperator;
+  values?: string[];
+  label?: string | null;
+}
+
+/** What a selector looks at. `label` is a node's label, named by the selector's `label`. */
+export type SelectorKey =
+  | "compute_capability"
+  | "cuda_driver_version"
+  | "gpu_model"
+  | "gpu_uuid"
+  | "label"
+  | "node"
+  | "numa_node";
+
+/** How it is compared. `at_least` and `at_most` compare versions number by number. */
+export type SelectorOperator = "at_least" | "at_most" | "exists" | "in" | "not_in";
 
 /** What a history query can show. */
 export type SeriesMetric =
@@ -1690,7 +2088,7 @@ export interface SeriesView {
   devices: DeviceSeries[];
 }
 
-/** Sample faster for a while. */
+/** Sample faster for a while. The fastest of several bursts counts until it ends. */
 export interface SetBurst {
   type: "telemetry.burst";
   command_id: string;
@@ -1701,7 +2099,12 @@ export interface SetBurst {
   experiment_id?: string | null;
 }
 
-/** Cap a device's power; null restores the default. */
+/**
+ * Cap a device's power; null restores what was set before the first cap.
+ *
+ * With `reservation_id` it is restored when that reservation ends; every cap is when the agent
+ * stops. Refused with what the device allows, or with what the agent may not do.
+ */
 export interface SetPowerLimit {
   type: "telemetry.set_power_limit";
   command_id: string;
@@ -1770,6 +2173,32 @@ export interface StartExperiment {
   timeout_seconds: number;
 }
 
+/**
+ * Watch a node until stopped, or for `max_seconds` at most. Answered by `MonitoringView`.
+ *
+ * The asker chooses the id; asked again with the same id, the running one is told.
+ */
+export interface StartMonitoring {
+  type: "telemetry.start_monitoring";
+  /** A node's name made a subject token. */
+  node_id: string;
+  monitoring_id: string;
+  interval_seconds?: number;
+  max_seconds?: number;
+}
+
+/**
+ * End it and tell what was seen. Answered by `MonitoringView`, again and again for ten minutes.
+ *
+ * Refused with not_found afterwards, and after a restart of the agent.
+ */
+export interface StopMonitoring {
+  type: "telemetry.stop_monitoring";
+  /** A node's name made a subject token. */
+  node_id: string;
+  monitoring_id: string;
+}
+
 /** A volume claim that holds the model (Kubernetes). */
 export interface StorageSpec {
   type: "hf" | "hostpath" | "pvc";
@@ -1798,6 +2227,17 @@ export interface SubmitTask {
   task_id: string;
   namespace?: string;
   task: TaskFile;
+}
+
+/**
+ * The smallest change with which a request would be granted now, and the request so changed.
+ *
+ * `changes` holds one entry where one is enough; `message` says it as a sentence.
+ */
+export interface Suggestion {
+  changes: ChangeKind[];
+  request: GpuRequest;
+  message: string;
 }
 
 /** The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data. */
@@ -1996,6 +2436,17 @@ export interface ValidateTask {
   task: TaskFile;
 }
 
+/**
+ * Would a queued reservation be granted now if it had asked for `request` instead?
+ *
+ * Judged at its own place in the queue. Answered by `AvailabilityView`; changes nothing.
+ */
+export interface WhatIf {
+  type: "scheduler.what_if";
+  reservation_id: string;
+  request: GpuRequest;
+}
+
 /** A measured run, by the executing node's clock. */
 export interface Window {
   started_at: string;
@@ -2070,6 +2521,11 @@ export type MessageType =
   | "telemetry.inventory_reported"
   | "telemetry.burst"
   | "telemetry.set_power_limit"
+  | "telemetry.agent"
+  | "telemetry.gpu_info"
+  | "telemetry.available_gpus"
+  | "telemetry.start_monitoring"
+  | "telemetry.stop_monitoring"
   | "scheduler.cancel_reservation"
   | "scheduler.cordon"
   | "scheduler.device_cordoned"
@@ -2079,12 +2535,6 @@ export type MessageType =
   | "scheduler.drain"
   | "scheduler.drift_detected"
   | "scheduler.drift_resolved"
-  | "scheduler.estimate"
-  | "scheduler.explain"
-  | "scheduler.allocation_map"
-  | "scheduler.availability"
-  | "scheduler.get_reservation"
-  | "scheduler.list_reservations"
   | "scheduler.release_reservation"
   | "scheduler.renew_reservation"
   | "scheduler.request_reservation"
@@ -2099,8 +2549,19 @@ export type MessageType =
   | "scheduler.reservation_rejected"
   | "scheduler.reservation_released"
   | "scheduler.reservation_timed_out"
-  | "scheduler.select_node"
   | "scheduler.uncordon"
+  | "scheduler.estimate"
+  | "scheduler.explain"
+  | "scheduler.allocation_map"
+  | "scheduler.availability"
+  | "scheduler.cluster_status"
+  | "scheduler.node_summaries"
+  | "scheduler.get_reservation"
+  | "scheduler.decisions"
+  | "scheduler.drifts"
+  | "scheduler.list_reservations"
+  | "scheduler.select_node"
+  | "scheduler.what_if"
   | "orchestrator.cancel_task"
   | "orchestrator.experiment_cancelled"
   | "orchestrator.experiment_failed"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from schemas.scheduler import ReservationView
+from schemas.scheduler_views import ReservationView
 from shared.lifecycle import die_with_parent
 
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

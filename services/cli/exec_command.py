@@ -9,7 +9,8 @@ from uuid import UUID
 
 import click
 
-from schemas.scheduler import GpuRequest, ReservationView
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler_views import ReservationView
 from services.cli.device_process import (
     DeviceProcess,
     Interruption,

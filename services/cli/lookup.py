@@ -8,7 +8,7 @@ from uuid import UUID
 
 from schemas.errors import ErrorCode
 from schemas.orchestrator import ExperimentView, TaskView
-from schemas.scheduler import ReservationView
+from schemas.scheduler_views import ReservationView
 from services.cli.failures import CommandFailed
 from services.cli.tables import short
 from shared.client.errors import ApiError

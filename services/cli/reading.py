@@ -7,7 +7,7 @@ import click
 
 from schemas.errors import ErrorCode
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskView
-from schemas.scheduler import ReservationView
+from schemas.scheduler_views import ReservationView
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Found, Sort, find
 from services.cli.options import Target, reading

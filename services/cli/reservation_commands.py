@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from schemas.errors import ErrorCode
-from schemas.scheduler import GpuRequest, Placement, ReservationState, ReservationView
+from schemas.gpu_request import GpuRequest, Placement
+from schemas.scheduler import ReservationState
+from schemas.scheduler_views import ReservationView
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Sort, find
 from services.cli.options import Target, reading, with_target

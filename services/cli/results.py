@@ -6,8 +6,8 @@ from typing import Final
 import click
 
 from schemas.benchmark import BenchmarkMetrics
+from schemas.monitoring import GpuStats
 from schemas.orchestrator import ExperimentState, ExperimentView
-from schemas.results import GpuStats
 from schemas.task import Objective
 from services.cli.output import UNKNOWN, Table, number, print_table, settings_text, span
 from services.cli.tables import attempts_text, why_waiting

@@ -5,8 +5,9 @@ from typing import Final
 from uuid import UUID
 
 from schemas.gateway import GpuView, NodeView
+from schemas.gpu_request import Reason
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
-from schemas.scheduler import Explanation, Reason, ReservationView
+from schemas.scheduler_views import Explanation, ReservationView
 from services.cli.output import UNKNOWN, Table, age, number, settings_text
 
 SHORT_ID_CHARACTERS: Final = 12

@@ -8,7 +8,7 @@ import click
 
 from schemas.errors import ErrorCode
 from schemas.orchestrator import FINISHED_TASK_STATES, TaskView
-from schemas.scheduler import ReservationView
+from schemas.scheduler_views import ReservationView
 from services.cli.failures import CommandFailed, leave
 from services.cli.lookup import find
 from services.cli.options import Target, reading, with_target

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState
-from schemas.scheduler import GpuRequest
 from services.orchestrator import store
 from services.orchestrator.domain import tasks, waiting
 from services.orchestrator.domain.plan import Offer, eligible_nodes

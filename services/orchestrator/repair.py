@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from schemas.executor import AttemptOutcome, ListRunning, RunningAttempts
 from schemas.results import GetSummary, SummaryView
-from schemas.scheduler import OPEN_STATES, GetReservation, ReservationState, ReservationView
+from schemas.scheduler import OPEN_STATES, ReservationState
+from schemas.scheduler_views import GetReservation, ReservationView
 from services.orchestrator import store
 from services.orchestrator.domain.records import Attempt
 from services.orchestrator.domain.waiting import Grant, ReservationEnd

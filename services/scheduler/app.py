@@ -9,20 +9,22 @@ from schemas.scheduler import (
     DeviceFreed,
     DeviceUncordoned,
     Drain,
-    EstimateRequirements,
-    ExplainReservation,
-    GetAllocationMap,
-    GetAvailability,
-    GetReservation,
-    ListReservations,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
     ReservationCancelled,
     ReservationQueued,
     ReservationReleased,
-    SelectNode,
     Uncordon,
+)
+from schemas.scheduler_views import (
+    EstimateRequirements,
+    ExplainReservation,
+    GetAllocationMap,
+    GetAvailability,
+    GetReservation,
+    ListReservations,
+    SelectNode,
 )
 from schemas.telemetry import GpuSampled, HealthChanged, InventoryReported
 from services.scheduler.decider import Decider

@@ -9,13 +9,13 @@ from uuid import UUID
 from schemas.base import Command, NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import FenceReservation
+from schemas.gpu_request import GpuRequest
 from schemas.scheduler import (
     CancelReservation,
     Cordon,
     DeviceCordoned,
     DeviceUncordoned,
     Drain,
-    GpuRequest,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,

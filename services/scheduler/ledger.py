@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from schemas.base import Event, NodeId
 from schemas.executor import FenceReservation
+from schemas.gpu_request import DeviceGrant, Reason
 from schemas.scheduler import (
     LIVE_STATES,
     DeviceEvent,
     DeviceFreed,
-    DeviceGrant,
     DeviceQuarantined,
-    Reason,
     ReservationActivated,
     ReservationCancelled,
     ReservationEnded,

@@ -7,11 +7,12 @@ from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.scheduler import (
+from schemas.gpu_request import Reason, ReasonCode
+from schemas.scheduler import DeviceState, ReservationState
+from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
     DeviceAllocation,
-    DeviceState,
     EstimateRequirements,
     EstimateView,
     ExplainReservation,
@@ -22,10 +23,7 @@ from schemas.scheduler import (
     ListReservations,
     NodeAllocation,
     NodeSelection,
-    Reason,
-    ReasonCode,
     ReservationList,
-    ReservationState,
     ReservationView,
     SelectNode,
 )

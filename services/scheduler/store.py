@@ -8,14 +8,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.scheduler import (
-    DeviceGrant,
-    GpuRequest,
-    ListReservations,
-    Reason,
-    RequestReservation,
-    ReservationState,
-)
+from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
+from schemas.scheduler import RequestReservation, ReservationState
+from schemas.scheduler_views import ListReservations
 from schemas.telemetry import Source
 from services.scheduler.domain.queue import QueuedRequest
 from shared.database import Connection, from_json, to_json

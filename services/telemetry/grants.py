@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from schemas.scheduler import (
-    ListReservations,
     ReservationCancelled,
     ReservationEnded,
     ReservationExpired,
     ReservationGranted,
-    ReservationList,
     ReservationLost,
     ReservationPreempted,
     ReservationReleased,
     ReservationState,
 )
+from schemas.scheduler_views import ListReservations, ReservationList
 from services.telemetry.domain.holdings import Holdings
 from shared.bus import Bus
 from shared.errors import RefusedError, UnavailableError

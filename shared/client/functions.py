@@ -15,7 +15,9 @@ from typing import Any, Final, TypeVar
 
 from schemas.executor import AttemptProgressed
 from schemas.gateway import GpuMetrics, GpuView, StoredEvent
-from schemas.scheduler import AvailabilityView, DeviceState, GpuRequest
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler import DeviceState
+from schemas.scheduler_views import AvailabilityView
 from schemas.telemetry import HealthState
 from shared.client.discovery import find_address
 from shared.client.errors import PlatformUnreachable

@@ -15,6 +15,7 @@ import msgspec
 from schemas.errors import Accepted, ErrorCode
 from schemas.executor import AttemptProgressed
 from schemas.gateway import GpuList, GpuMetrics, NodeList, Problem, StoredEvent
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import (
     ExperimentList,
     ExperimentView,
@@ -23,14 +24,13 @@ from schemas.orchestrator import (
     TaskState,
     TaskView,
 )
-from schemas.scheduler import (
+from schemas.scheduler import ReservationState
+from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
     EstimateView,
     Explanation,
-    GpuRequest,
     ReservationList,
-    ReservationState,
     ReservationView,
 )
 from shared.client.discovery import Address

@@ -21,12 +21,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from schemas.scheduler import (
-    GpuRequest,
-    ReleaseReservation,
-    RequestReservation,
-    ReservationGranted,
-)
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler import ReleaseReservation, RequestReservation, ReservationGranted
 from shared.bus import Bus
 from shared.ids import new_id
 from shared.testing import short_directory

@@ -121,7 +121,9 @@ def misfit(value: Any, schema: Any, defs: dict[str, Any], place: str = "$") -> s
 def parts(value: Any, schema: Any, defs: dict[str, Any], place: str) -> list[str | None]:
     """What `misfit` says of the members of an object or an array."""
     if isinstance(value, list):
-        items = schema.get("prefixItems") or [schema.get("items", {})] * len(value)
+        # An older sender's array is shorter: what was appended since is missing from it.
+        positions = schema.get("prefixItems", [])[: len(value)]
+        items = positions or [schema.get("items", {})] * len(value)
         return [
             misfit(member, item, defs, f"{place}[{i}]")
             for i, (member, item) in enumerate(zip(value, items, strict=True))

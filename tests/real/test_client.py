@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.scheduler import AvailabilityView, DeviceState, GpuRequest, ReservationState
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler import DeviceState, ReservationState
+from schemas.scheduler_views import AvailabilityView
 from shared import client as steward
 from shared.client import Address, ApiError, PlatformUnreachable, StewardClient, find_address
 from shared.client.functions import await_availability

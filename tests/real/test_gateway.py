@@ -18,6 +18,7 @@ from schemas.executor import (
     ListRunning,
     RunningAttempts,
 )
+from schemas.gpu_request import Reason, ReasonCode
 from schemas.orchestrator import (
     ExperimentList,
     ExperimentState,
@@ -29,27 +30,21 @@ from schemas.orchestrator import (
     SubmitTask,
     TaskList,
 )
-from schemas.results import (
-    GetReport,
-    GetSummary,
-    GpuMonitoring,
-    ReportView,
-    SummaryView,
-)
+from schemas.results import GetReport, GetSummary, GpuMonitoring, ReportView, SummaryView
 from schemas.scheduler import (
-    AllocationMap,
     CancelReservation,
-    ExplainReservation,
-    Explanation,
-    GetAllocationMap,
-    GetReservation,
-    Reason,
-    ReasonCode,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
     ReservationGranted,
     ReservationState,
+)
+from schemas.scheduler_views import (
+    AllocationMap,
+    ExplainReservation,
+    Explanation,
+    GetAllocationMap,
+    GetReservation,
 )
 from schemas.telemetry import (
     HostFacts,

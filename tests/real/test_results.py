@@ -18,6 +18,7 @@ from schemas.base import Message, Query, subject_for
 from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import AttemptFinished, AttemptOutcome, EngineSpec, Runtime, Window
+from schemas.gpu_request import DeviceGrant
 from schemas.results import (
     ExperimentSummarized,
     GetReport,
@@ -28,7 +29,6 @@ from schemas.results import (
     SeriesView,
     SummaryView,
 )
-from schemas.scheduler import DeviceGrant
 from schemas.telemetry import GpuReading, GpuSampled, Source
 from services.results.app import create_service
 from services.results.migrations import MIGRATIONS

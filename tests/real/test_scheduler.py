@@ -6,27 +6,28 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import (
+    DeviceState,
+    ReservationGranted,
+    ReservationQueued,
+    ReservationRejected,
+    ReservationReleased,
+    ReservationState,
+    ReservationTimedOut,
+)
+from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
-    DeviceState,
     EstimateRequirements,
     EstimateView,
     ExplainReservation,
     Explanation,
     GetAllocationMap,
     GetAvailability,
-    GpuRequest,
     ListReservations,
     NodeSelection,
-    ReasonCode,
-    ReservationGranted,
     ReservationList,
-    ReservationQueued,
-    ReservationRejected,
-    ReservationReleased,
-    ReservationState,
-    ReservationTimedOut,
     SelectNode,
 )
 from shared.ids import new_id

@@ -13,15 +13,9 @@ from nats.aio.msg import Msg
 from schemas.base import subject_for
 from schemas.errors import ErrorCode
 from schemas.executor import ExecutorReported
-from schemas.scheduler import (
-    AllocationMap,
-    GetAllocationMap,
-    GpuRequest,
-    ReasonCode,
-    RequestReservation,
-    ReservationGranted,
-    ReservationQueued,
-)
+from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.scheduler import RequestReservation, ReservationGranted, ReservationQueued
+from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from schemas.telemetry import HealthChanged, HealthKind, HealthState
 from shared.clock import utcnow
 from shared.codec import encode

@@ -5,7 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from schemas.scheduler import ReasonCode, ReservationGranted
+from schemas.gpu_request import ReasonCode
+from schemas.scheduler import ReservationGranted
 from services.scheduler.leadership import Leadership
 from services.scheduler.migrations import MIGRATIONS
 from shared.database import Connection, Database

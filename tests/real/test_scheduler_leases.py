@@ -9,14 +9,13 @@ from msgspec.structs import replace
 from schemas.base import Event
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import FenceReservation
+from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import (
     CancelReservation,
     Cordon,
     DeviceFreed,
     DeviceQuarantined,
     Drain,
-    GpuRequest,
-    ReasonCode,
     ReservationCancelled,
     ReservationExpired,
     ReservationGranted,

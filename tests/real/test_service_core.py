@@ -13,13 +13,8 @@ import pytest
 
 from schemas.base import Command, pattern_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.scheduler import (
-    CancelReservation,
-    GetReservation,
-    ReservationLost,
-    ReservationReleased,
-    ReservationView,
-)
+from schemas.scheduler import CancelReservation, ReservationLost, ReservationReleased
+from schemas.scheduler_views import GetReservation, ReservationView
 from schemas.telemetry import GetSnapshot, GpuReading, GpuSampled, Source
 from shared.bus import Bus, command_route, event_route, query_route
 from shared.clock import utcnow

@@ -14,16 +14,9 @@ import psutil
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.scheduler import (
-    DeviceGrant,
-    GpuRequest,
-    ListReservations,
-    ReservationGranted,
-    ReservationList,
-    ReservationReleased,
-    ReservationState,
-    ReservationView,
-)
+from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.scheduler import ReservationGranted, ReservationReleased, ReservationState
+from schemas.scheduler_views import ListReservations, ReservationList, ReservationView
 from schemas.telemetry import (
     HealthKind,
     HealthState,

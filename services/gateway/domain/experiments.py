@@ -7,7 +7,7 @@ import msgspec
 
 from schemas.orchestrator import ExperimentView
 from schemas.results import SummaryView
-from schemas.scheduler import Explanation
+from schemas.scheduler_views import Explanation
 
 
 def experiment_detail(

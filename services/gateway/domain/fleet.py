@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from schemas.executor import ExecutorReported
 from schemas.gateway import GpuProcessView, GpuView, NodeView
-from schemas.scheduler import AllocationMap, DeviceAllocation, DeviceState
+from schemas.scheduler import DeviceState
+from schemas.scheduler_views import AllocationMap, DeviceAllocation
 from schemas.telemetry import (
     DeviceFacts,
     GpuReading,

@@ -8,12 +8,7 @@ from litestar.params import FromQuery, PathParameter, QueryParameter
 from schemas.base import TOKEN_PATTERN
 from schemas.errors import ErrorCode
 from schemas.gateway import GpuAllocMap, GpuList, NodeList, NodeView
-from schemas.scheduler import (
-    AllocationMap,
-    GetAllocationMap,
-    NodeSelection,
-    SelectNode,
-)
+from schemas.scheduler_views import AllocationMap, GetAllocationMap, NodeSelection, SelectNode
 from schemas.telemetry import GetSnapshot, GpuSampled
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
 from services.gateway.gateway import Gateway

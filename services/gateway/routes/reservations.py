@@ -11,22 +11,24 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from schemas.base import Command
 from schemas.errors import Accepted
 from schemas.gateway import LeaseRenewal, ReservationRequest
+from schemas.gpu_request import GpuRequest
 from schemas.scheduler import (
-    AvailabilityView,
     CancelReservation,
+    ReleaseReservation,
+    RenewReservation,
+    RequestReservation,
+    ReservationState,
+)
+from schemas.scheduler_views import (
+    AvailabilityView,
     EstimateRequirements,
     EstimateView,
     ExplainReservation,
     Explanation,
     GetAvailability,
     GetReservation,
-    GpuRequest,
     ListReservations,
-    ReleaseReservation,
-    RenewReservation,
-    RequestReservation,
     ReservationList,
-    ReservationState,
     ReservationView,
 )
 from services.gateway.bodies import StrictBody

@@ -13,7 +13,7 @@ from schemas.executor import ListRunning, RunningAttempts
 from schemas.gateway import Health
 from schemas.orchestrator import ListTasks, TaskList
 from schemas.results import GetReport, ReportView
-from schemas.scheduler import AllocationMap, GetAllocationMap
+from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from services.gateway.gateway import Gateway
 from services.gateway.routes.common import PROBLEMS, TheGateway
 from shared.clock import utcnow

@@ -30,7 +30,7 @@ from schemas.orchestrator import (
     ValidateTask,
 )
 from schemas.results import GetSummary, SummaryView
-from schemas.scheduler import ExplainReservation, Explanation
+from schemas.scheduler_views import ExplainReservation, Explanation
 from schemas.task import TaskFile
 from services.gateway.bodies import StrictBody
 from services.gateway.domain.access import Identity

@@ -10,13 +10,13 @@ from msgspec import Struct
 from schemas.base import Command, Event, tag_of
 from schemas.benchmark import BenchmarkMetrics
 from schemas.executor import AttemptOutcome, EngineSpec, Failure
+from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.orchestrator import (
     FINISHED_EXPERIMENT_STATES,
     FINISHED_TASK_STATES,
     ExperimentState,
     TaskState,
 )
-from schemas.scheduler import DeviceGrant, GpuRequest
 from schemas.task import DeploymentMode, TaskFile
 
 

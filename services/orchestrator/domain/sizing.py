@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from schemas.errors import ErrorCode
-from schemas.scheduler import GpuRequest
+from schemas.gpu_request import GpuRequest
 from schemas.task import TaskFile
 from services.orchestrator.domain.expansion import Point
 from shared.errors import RefusedError

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from schemas.errors import Refused
 from schemas.executor import StartExperiment
+from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
 from schemas.orchestrator import (
     ExperimentCancelled,
     ExperimentFailed,
@@ -17,9 +18,6 @@ from schemas.orchestrator import (
 )
 from schemas.scheduler import (
     CancelReservation,
-    DeviceGrant,
-    GpuRequest,
-    Reason,
     ReleaseReservation,
     RequestReservation,
     ReservationState,

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from schemas.results import GpuMonitoring, GpuStats, SampledSpread, Spread
-from schemas.scheduler import DeviceGrant
+from schemas.gpu_request import DeviceGrant
+from schemas.monitoring import GpuStats, SampledSpread, Spread
+from schemas.results import GpuMonitoring
 from services.results.domain.coverage import covered_seconds
 from services.results.domain.energy import energy_wh
 from services.results.domain.reading import Reading, Span, inside

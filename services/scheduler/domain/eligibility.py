@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from schemas.scheduler import GpuRequest, Reason, ReasonCode
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.telemetry import HealthState
 from services.scheduler.domain.fleet import Device, ReadingState
 

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from schemas.base import NodeId
-from schemas.scheduler import GpuRequest, Reason, ReasonCode, ReservationState
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.scheduler import ReservationState
 from services.scheduler.domain.eligibility import NEVER, blocks, can_ever_serve, reason_for
 from services.scheduler.domain.fleet import Device, Fleet
 from services.scheduler.domain.placement import BALANCED_SHARE, Look, choose, eligible, place

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.scheduler import NodeSelection, SelectNode
+from schemas.scheduler_views import NodeSelection, SelectNode
 from schemas.telemetry import HealthState
 from services.scheduler.domain.fleet import Device, Fleet, Reading, ReadingState
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.scheduler import GpuRequest, Placement
+from schemas.gpu_request import GpuRequest, Placement
 from services.scheduler.domain.eligibility import is_eligible
 from services.scheduler.domain.fleet import Device, Fleet
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.scheduler import GpuRequest, Reason
+from schemas.gpu_request import GpuRequest, Reason
 from services.scheduler.domain.eligibility import can_ever_serve
 from services.scheduler.domain.explain import blocking_reasons, impossible_reasons
 from services.scheduler.domain.fleet import Fleet

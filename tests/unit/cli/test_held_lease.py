@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import Accepted, ErrorCode
-from schemas.scheduler import GpuRequest
+from schemas.gpu_request import GpuRequest
 from services.cli.held_lease import HeldLease, LeaseLost
 from shared.client.errors import PlatformUnreachable
 from shared.client.http import StewardClient

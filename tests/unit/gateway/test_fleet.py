@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from schemas.scheduler import AllocationMap, DeviceAllocation, DeviceState, NodeAllocation
+from schemas.scheduler import DeviceState
+from schemas.scheduler_views import AllocationMap, DeviceAllocation, NodeAllocation
 from schemas.telemetry import (
     DeviceFacts,
     GpuReading,

@@ -15,14 +15,9 @@ from schemas.executor import (
     CancelExperiment,
     StartExperiment,
 )
+from schemas.gpu_request import Reason, ReasonCode
 from schemas.orchestrator import ExperimentState as State
-from schemas.scheduler import (
-    CancelReservation,
-    Reason,
-    ReasonCode,
-    ReleaseReservation,
-    ReservationState,
-)
+from schemas.scheduler import CancelReservation, ReleaseReservation, ReservationState
 from services.orchestrator.domain import running, waiting
 from services.orchestrator.domain.records import Decision
 from services.orchestrator.domain.waiting import ReservationEnd

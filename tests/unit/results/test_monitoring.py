@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.executor import Window
-from schemas.results import GpuMonitoring, Spread
-from schemas.scheduler import DeviceGrant
+from schemas.gpu_request import DeviceGrant
+from schemas.monitoring import Spread
+from schemas.results import GpuMonitoring
 from services.results.domain.monitoring import summarize
 from services.results.domain.reading import Reading, Span, union_of
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from schemas.scheduler import GpuRequest
+from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.fleet import Device, Fleet, Reading, ReadingState
 from services.scheduler.domain.placement import Look
 from services.scheduler.domain.queue import QueuedRequest

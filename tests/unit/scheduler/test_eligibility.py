@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.scheduler import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.telemetry import HealthState
 from services.scheduler.domain.eligibility import (
     blocks,

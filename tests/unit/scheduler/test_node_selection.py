@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.scheduler import SelectNode
+from schemas.scheduler_views import SelectNode
 from services.scheduler.domain.fleet import Device, Fleet, ReadingState
 from services.scheduler.domain.node_selection import is_idle, select_node
 from tests.unit.scheduler.builders import make_device

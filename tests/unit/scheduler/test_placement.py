@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.scheduler import GpuRequest, Placement
+from schemas.gpu_request import GpuRequest, Placement
 from services.scheduler.domain.placement import Weights, place, score
 from tests.unit.scheduler.builders import make_device, make_look
 

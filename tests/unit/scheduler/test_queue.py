@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.scheduler import GpuRequest, Placement, ReasonCode
+from schemas.gpu_request import GpuRequest, Placement, ReasonCode
 from schemas.telemetry import HealthState
 from services.scheduler.domain.explain import blocking_reasons
 from services.scheduler.domain.fleet import Device, Fleet, ReadingState

@@ -1,0 +1,190 @@
+"""What may be asked of the scheduler, what it grants, and the closed set of reasons to wait."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from schemas.base import (
+    Count,
+    DeviceUuid,
+    Mebibytes,
+    NodeId,
+    Percent,
+    PositiveSeconds,
+)
+
+GpuCount = Annotated[int, Meta(ge=1, le=4096)]
+LeaseTtlSeconds = Annotated[float, Meta(ge=3, le=3600)]
+
+
+class ReasonCode(StrEnum):
+    """Why a device, a node or the whole fleet does not serve a request now."""
+
+    HELD = "held"
+    QUARANTINED = "quarantined"
+    CORDONED = "cordoned"
+    UNHEALTHY = "unhealthy"
+    NO_READING = "no_reading"
+    STALE_READING = "stale_reading"
+    AWAITING_SNAPSHOT = (
+        "awaiting_snapshot"  # just released; the first reading after it is under way
+    )
+    UTILIZATION_UNKNOWN = "utilization_unknown"
+    MEMORY_UNKNOWN = "memory_unknown"
+    UTILIZATION_ABOVE_LIMIT = "utilization_above_limit"
+    INSUFFICIENT_FREE_MEMORY = "insufficient_free_memory"
+    INSUFFICIENT_TOTAL_MEMORY = "insufficient_total_memory"
+    NODE_MISMATCH = "node_mismatch"
+    MODEL_MISMATCH = "model_mismatch"
+    UUID_MISMATCH = "uuid_mismatch"
+    COMPUTE_CAPABILITY_MISMATCH = "compute_capability_mismatch"
+    CUDA_DRIVER_MISMATCH = "cuda_driver_mismatch"
+    NUMA_MISMATCH = "numa_mismatch"
+    LABEL_MISMATCH = "label_mismatch"
+    SELECTOR_UNKNOWN = "selector_unknown"  # the node does not tell what a selector asks about
+    MIG_ENABLED = "mig_enabled"  # the GPU itself; its instances are devices of their own
+    FOREIGN_PROCESS = "foreign_process"  # runs there and no live reservation explains it
+    NODE_LOST = "node_lost"
+    INSUFFICIENT_CPU = "insufficient_cpu"
+    INSUFFICIENT_HOST_MEMORY = "insufficient_host_memory"
+    TOO_FEW_NODES = "too_few_nodes"
+    KEPT_FOR_EARLIER = "kept_for_earlier"  # would delay the start of a request that is ahead
+    TOO_FEW_DEVICES = "too_few_devices"
+    MEMORY_UNBALANCED = "memory_unbalanced"
+    BEHIND_IN_QUEUE = "behind_in_queue"
+    NO_GPUS = "no_gpus"  # no node of this installation reports a GPU
+    EXCEEDS_LARGEST_NODE = "exceeds_largest_node"
+    ENDED = "ended"  # the reservation is over and waits for nothing any more
+
+
+class Placement(StrEnum):
+    """`pack` fills the fullest node that fits, `spread` takes the emptiest."""
+
+    PACK = "pack"
+    SPREAD = "spread"
+
+
+class SelectorKey(StrEnum):
+    """What a selector looks at. `label` is a node's label, named by the selector's `label`."""
+
+    NODE = "node"
+    GPU_MODEL = "gpu_model"
+    GPU_UUID = "gpu_uuid"
+    COMPUTE_CAPABILITY = "compute_capability"
+    CUDA_DRIVER_VERSION = "cuda_driver_version"
+    NUMA_NODE = "numa_node"
+    LABEL = "label"
+
+
+class SelectorOperator(StrEnum):
+    """How it is compared. `at_least` and `at_most` compare versions number by number."""
+
+    IN = "in"
+    NOT_IN = "not_in"
+    AT_LEAST = "at_least"
+    AT_MOST = "at_most"
+    EXISTS = "exists"
+
+
+class Selector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A condition on a device or its node.
+
+    `in` and `not_in` take any number of `values`, `at_least` and `at_most` one, `exists` none.
+    `gpu_model` matches a part of the name, without regard to case. What is unknown matches nothing.
+    """
+
+    key: SelectorKey
+    operator: SelectorOperator = SelectorOperator.IN
+    values: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
+    label: Annotated[str, Meta(max_length=253)] | None = None
+
+
+class Preference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A selector that is liked, not needed: devices that match come first, by the sum of
+    weights.
+    """
+
+    selector: Selector
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+
+
+class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none.
+
+    Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's
+    memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; None
+    holds none. `require` has to match, `prefer` ranks. `lease_ttl_seconds` is how long a grant
+    lives without renewal; `wait_timeout_seconds` how long the request may queue. With
+    `expected_duration_seconds` it may start early in a gap that it will have left in time.
+    `preemptible` lets a request of higher priority end it, after notice.
+    """
+
+    gpus: GpuCount = 1
+    min_memory_mb: Mebibytes | None = None
+    max_utilization_percent: Percent = 50.0
+    node_ids: tuple[NodeId, ...] = ()
+    device_uuids: tuple[DeviceUuid, ...] = ()
+    gpu_models: tuple[str, ...] = ()
+    balanced_memory: bool = False
+    placement: Placement = Placement.PACK
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    wait_timeout_seconds: PositiveSeconds = 300.0
+    lease_ttl_seconds: LeaseTtlSeconds = 30.0
+    expected_duration_seconds: PositiveSeconds | None = None
+    preemptible: bool = False
+    nodes: Annotated[int, Meta(ge=1, le=512)] = 1
+    cpu_count: Annotated[float, Meta(ge=0)] | None = None
+    host_memory_mb: Mebibytes | None = None
+    require: Annotated[tuple[Selector, ...], Meta(max_length=32)] = ()
+    prefer: Annotated[tuple[Preference, ...], Meta(max_length=32)] = ()
+
+
+class DeviceGrant(Struct, frozen=True, kw_only=True):
+    """A device handed to a reservation.
+
+    `index` is the node's at the time of the grant; `uuid` is what counts.
+    """
+
+    node_id: NodeId
+    uuid: DeviceUuid
+    index: Count
+    name: str
+    memory_total_mb: Mebibytes | None = None
+    simulated: bool = False
+    score: float | None = None
+
+
+class Reason(Struct, frozen=True, kw_only=True):
+    """One cause of waiting: a code for programs, a sentence for people, and where."""
+
+    code: ReasonCode
+    message: str
+    node_id: NodeId | None = None
+    device_uuid: DeviceUuid | None = None
+
+
+class ChangeKind(StrEnum):
+    """A part of a request that can give way; the closed set of what an explanation suggests."""
+
+    FEWER_GPUS = "fewer_gpus"
+    FEWER_NODES = "fewer_nodes"
+    LESS_MEMORY = "less_memory"
+    HIGHER_UTILIZATION_LIMIT = "higher_utilization_limit"
+    UNBALANCED_MEMORY = "unbalanced_memory"
+    LESS_CPU = "less_cpu"
+    LESS_HOST_MEMORY = "less_host_memory"
+    DROP_SELECTOR = "drop_selector"
+    SHORTER_DURATION = "shorter_duration"
+    HIGHER_PRIORITY = "higher_priority"
+
+
+class Suggestion(Struct, frozen=True, kw_only=True):
+    """The smallest change with which a request would be granted now, and the request so changed.
+
+    `changes` holds one entry where one is enough; `message` says it as a sentence.
+    """
+
+    changes: tuple[ChangeKind, ...]
+    request: GpuRequest
+    message: str

@@ -1,0 +1,307 @@
+"""Questions to the scheduler, and its answers: reservations, explanations, the ledger, drifts."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from schemas.base import (
+    Count,
+    DeviceUuid,
+    Epoch,
+    Mebibytes,
+    Namespace,
+    NodeId,
+    Percent,
+    PositiveInt,
+    Query,
+    Seconds,
+    UtcDatetime,
+    View,
+)
+from schemas.gpu_request import DeviceGrant, GpuCount, GpuRequest, Reason, Suggestion
+from schemas.scheduler import DeviceState, DriftAction, DriftKind, ReservationState
+from schemas.telemetry import HealthState, Source
+
+
+class GetReservation(Query, frozen=True, kw_only=True, tag="scheduler.get_reservation"):
+    """Answered by `ReservationView`."""
+
+    reservation_id: UUID
+
+
+class ListReservations(Query, frozen=True, kw_only=True, tag="scheduler.list_reservations"):
+    """Answered by `ReservationList`, newest first. Empty `states` means all."""
+
+    states: tuple[ReservationState, ...] = ()
+    namespace: Namespace | None = None
+    node_id: NodeId | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class ExplainReservation(Query, frozen=True, kw_only=True, tag="scheduler.explain"):
+    """Why does it wait? Answered by `Explanation`."""
+
+    reservation_id: UUID
+
+
+class GetAvailability(Query, frozen=True, kw_only=True, tag="scheduler.availability"):
+    """Could this request be granted now? Answered by `AvailabilityView`; reserves nothing."""
+
+    request: GpuRequest = GpuRequest()
+
+
+class EstimateRequirements(Query, frozen=True, kw_only=True, tag="scheduler.estimate"):
+    """How many GPUs would this task configuration need? Answered by `EstimateView`.
+
+    `task_config` is the free form of the requirements: `model.id_or_path`, `parameters`,
+    `parallel_config`.
+    """
+
+    task_config: dict[str, Any]
+
+
+class WhatIf(Query, frozen=True, kw_only=True, tag="scheduler.what_if"):
+    """Would a queued reservation be granted now if it had asked for `request` instead?
+
+    Judged at its own place in the queue. Answered by `AvailabilityView`; changes nothing.
+    """
+
+    reservation_id: UUID
+    request: GpuRequest
+
+
+class ListDrifts(Query, frozen=True, kw_only=True, tag="scheduler.drifts"):
+    """Where reserved, running and physically used disagree. Answered by `DriftList`.
+
+    None: every node. Ended ones are told for a day with `ended`.
+    """
+
+    node_id: NodeId | None = None
+    ended: bool = False
+
+
+class ListDecisions(Query, frozen=True, kw_only=True, tag="scheduler.decisions"):
+    """Recorded decisions, oldest first, from `after_id` on. Answered by `DecisionList`."""
+
+    after_id: Count = 0
+    reservation_id: UUID | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class GetClusterStatus(Query, frozen=True, kw_only=True, tag="scheduler.cluster_status"):
+    """Every GPU as node selection sees it. Answered by `ClusterStatus`."""
+
+
+class GetNodeSummaries(Query, frozen=True, kw_only=True, tag="scheduler.node_summaries"):
+    """GPUs summed up by node. Answered by `NodeSummaries`. Thresholds are honoured strictly (<)."""
+
+    utilization_threshold: Percent = 30.0
+    memory_threshold: Percent = 50.0
+
+
+class GetAllocationMap(Query, frozen=True, kw_only=True, tag="scheduler.allocation_map"):
+    """What is held on each device? Answered by `AllocationMap`. None: every node."""
+
+    node_id: NodeId | None = None
+
+
+class SelectNode(Query, frozen=True, kw_only=True, tag="scheduler.select_node"):
+    """The best node for an InferenceService. Answered by `NodeSelection`."""
+
+    required_gpus: GpuCount = 1
+    utilization_threshold: Percent = 30.0
+    memory_threshold: Percent = 50.0
+
+
+class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservation"):
+    """A reservation as the ledger has it. `queue_position` counts from 1 while queued."""
+
+    reservation_id: UUID
+    namespace: Namespace
+    holder: str
+    state: ReservationState
+    request: GpuRequest
+    revision: Count
+    requested_at: UtcDatetime
+    wait_deadline_at: UtcDatetime | None = None
+    queue_position: PositiveInt | None = None
+    granted_at: UtcDatetime | None = None
+    ended_at: UtcDatetime | None = None
+    epoch: Epoch | None = None
+    node_id: NodeId | None = None
+    node_ids: tuple[NodeId, ...] = ()
+    devices: tuple[DeviceGrant, ...] = ()
+    lease_expires_at: UtcDatetime | None = None
+    quarantined: bool = False
+    reasons: tuple[Reason, ...] = ()
+    reason: str = ""
+
+
+class ReservationList(View, frozen=True, kw_only=True, tag="scheduler.reservations"):
+    """Reservations, newest first."""
+
+    reservations: tuple[ReservationView, ...]
+
+
+class Explanation(View, frozen=True, kw_only=True, tag="scheduler.explanation"):
+    """Every reason that blocks a request; empty if and only if it is granted or active.
+
+    `expected_start_at` is worked out from leases and expected durations; None if one that matters
+    is unknown. `suggestion` is None if no single change would help.
+    """
+
+    reservation_id: UUID
+    state: ReservationState
+    queue_position: PositiveInt | None
+    queue_length: Count
+    reasons: tuple[Reason, ...]
+    summary: str
+    expected_start_at: UtcDatetime | None = None
+    suggestion: Suggestion | None = None
+
+
+class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availability_view"):
+    """Whether a request would be granted now, on what, and every reason if not."""
+
+    available: bool
+    message: str
+    devices: tuple[DeviceGrant, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    expected_start_at: UtcDatetime | None = None
+    suggestion: Suggestion | None = None
+
+
+class EstimateView(View, frozen=True, kw_only=True, tag="scheduler.estimate_view"):
+    """`world_size = tp * pp * max(dp, dcp, cp)`, of the largest combination; memory per GPU by
+    model name.
+    """
+
+    gpus: PositiveInt
+    min_memory_mb: Mebibytes
+    world_size: PositiveInt
+
+
+class DeviceAllocation(Struct, frozen=True, kw_only=True):
+    """One device in the allocation map.
+
+    `allocated` is the held share, 0 to 1; None readings are unknown.
+    """
+
+    node_id: NodeId
+    uuid: DeviceUuid
+    index: Count
+    name: str
+    state: DeviceState
+    allocated: float
+    health: HealthState
+    simulated: bool
+    memory_total_mb: Mebibytes | None = None
+    reservation_id: UUID | None = None
+    namespace: Namespace | None = None
+    holder: str | None = None
+
+
+class NodeAllocation(Struct, frozen=True, kw_only=True):
+    """A node with its devices; `fresh` tells whether its readings are recent enough to grant on."""
+
+    node_id: NodeId
+    source: Source
+    fresh: bool
+    devices: tuple[DeviceAllocation, ...]
+
+
+class AllocationMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_map_view"):
+    """The ledger, node by node."""
+
+    nodes: tuple[NodeAllocation, ...]
+
+
+class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):
+    """The chosen node; None leaves the choice to Kubernetes."""
+
+    node_id: NodeId | None
+    message: str = ""
+
+
+class ClusterGpu(Struct, frozen=True, kw_only=True):
+    """A GPU of the cluster; None readings are unknown, and count as idle for node selection."""
+
+    node_name: str
+    gpu_index: Count
+    gpu_uuid: DeviceUuid
+    gpu_model: str
+    allocatable: bool
+    memory_total_mb: Mebibytes | None = None
+    memory_used_mb: Mebibytes | None = None
+    memory_usage_percent: float | None = None
+    utilization_percent: float | None = None
+    temperature_c: float | None = None
+    has_metrics: bool = False
+
+
+class ClusterStatus(View, frozen=True, kw_only=True, tag="scheduler.cluster_status_view"):
+    """GPUs by node and index."""
+
+    gpus: tuple[ClusterGpu, ...]
+
+
+class NodeGpuSummary(Struct, frozen=True, kw_only=True):
+    """A node's GPUs in brief; means count only GPUs with metrics, None if there are none."""
+
+    node_name: str
+    total_gpus: Count
+    allocatable_gpus: Count
+    idle_gpu_count: Count
+    avg_utilization_percent: float | None = None
+    avg_memory_usage_percent: float | None = None
+    has_metrics: bool = False
+
+
+class NodeSummaries(View, frozen=True, kw_only=True, tag="scheduler.node_summaries_view"):
+    """Summaries by node name."""
+
+    nodes: dict[str, NodeGpuSummary]
+
+
+class Drift(Struct, frozen=True, kw_only=True):
+    """A disagreement of the three ledgers; `ended_at` None while it lasts."""
+
+    drift_id: UUID
+    drift: DriftKind
+    node_id: NodeId
+    since_at: UtcDatetime
+    age_seconds: Seconds
+    action: DriftAction
+    detail: str
+    device_uuid: DeviceUuid | None = None
+    reservation_id: UUID | None = None
+    pids: tuple[int, ...] = ()
+    ended_at: UtcDatetime | None = None
+
+
+class DriftList(View, frozen=True, kw_only=True, tag="scheduler.drifts_view"):
+    """Drifts, oldest first."""
+
+    drifts: tuple[Drift, ...]
+
+
+class DecisionRecord(Struct, frozen=True, kw_only=True):
+    """One recorded turn of the decision engine: what was put in, and what came out.
+
+    `inputs` and `outcomes` are the engine's own JSON; `keyframe` marks a record whose inputs are
+    the whole state, from which a replay can begin.
+    """
+
+    decision_id: Count
+    term: Count
+    decided_at: UtcDatetime
+    keyframe: bool
+    inputs: Any
+    outcomes: Any
+
+
+class DecisionList(View, frozen=True, kw_only=True, tag="scheduler.decisions_view"):
+    """Decisions, oldest first."""
+
+    decisions: tuple[DecisionRecord, ...]
