@@ -86,4 +86,37 @@ CREATE TABLE holding (
     EXCLUDE USING gist (cells WITH &&) WHERE (released_at IS NULL));
 CREATE INDEX holding_open ON holding (device_no) WHERE released_at IS NULL;
 """,
+    """
+ALTER TABLE device ADD COLUMN compute_capability text, ADD COLUMN numa_node int,
+    ADD COLUMN mig_enabled boolean, ADD COLUMN parent_uuid text,
+    ADD COLUMN cordon_reason text NOT NULL DEFAULT '';
+-- The agent said that it stops; silence from then on is no loss.
+ALTER TABLE node ADD COLUMN stopped boolean NOT NULL DEFAULT false;
+
+-- Faults that were acted on: told again they change nothing, also after an uncordon.
+CREATE TABLE fault (
+    node_id text NOT NULL REFERENCES node,
+    event_id uuid NOT NULL,
+    boot_id uuid NOT NULL,
+    device_uuid text,
+    reason text NOT NULL,
+    handled_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (node_id, event_id));
+
+CREATE TABLE drift (
+    drift_id uuid PRIMARY KEY,
+    kind text NOT NULL,
+    node_id text NOT NULL REFERENCES node,
+    device_uuid text,
+    reservation_id uuid,
+    since_at timestamptz NOT NULL,
+    ended_at timestamptz,
+    action text NOT NULL,
+    detail text NOT NULL,
+    pids bigint[] NOT NULL DEFAULT '{}');
+-- One open drift of a kind about one thing, whoever tells it and however often.
+CREATE UNIQUE INDEX drift_open ON drift (kind, node_id, coalesce(device_uuid, ''),
+    coalesce(reservation_id, '00000000-0000-0000-0000-000000000000')) WHERE ended_at IS NULL;
+CREATE INDEX drift_ended ON drift (ended_at) WHERE ended_at IS NOT NULL;
+""",
 )
