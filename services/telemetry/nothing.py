@@ -3,7 +3,7 @@
 from typing import Final
 
 from schemas.telemetry import Source
-from services.telemetry.ports import Inventory, Reading
+from services.telemetry.ports import Inventory, Reading, no_power_limit
 
 
 class NoSource:
@@ -21,6 +21,10 @@ class NoSource:
     async def read(self) -> Reading:
         """Empty."""
         return Reading()
+
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
+        """Not possible here."""
+        raise no_power_limit(self.source)
 
     async def close(self) -> None:
         """Nothing to give up."""

@@ -18,6 +18,7 @@ from services.telemetry.ports import (
     Reading,
     SourceAbsentError,
     SourceFailedError,
+    no_power_limit,
 )
 from services.telemetry.probe_protocol import (
     LENGTH,
@@ -87,6 +88,10 @@ class NvmlSource:
         if not isinstance(reply, ReadingTaken):
             raise _unexpected(reply)
         return reply.reading
+
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
+        """Not possible here."""
+        raise no_power_limit(self.source)
 
     async def close(self) -> None:
         """Kill the child, and leave it to be reaped if it does not die at once."""

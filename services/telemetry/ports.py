@@ -5,8 +5,10 @@ from typing import Protocol
 from msgspec import Struct
 
 from schemas.base import Event
-from schemas.telemetry import DeviceFacts, GpuReading, GpuSampled, Source
-from shared.errors import StewardError
+from schemas.errors import ErrorCode
+from schemas.telemetry import DeviceFacts, GpuLink, GpuReading, GpuSampled, Source
+from services.telemetry.domain.faults import Fault
+from shared.errors import RefusedError, StewardError
 
 
 class SourceAbsentError(StewardError):
@@ -22,18 +24,29 @@ class ProbeHungError(SourceFailedError):
 
 
 class Inventory(Struct, frozen=True, kw_only=True):
-    """The devices that are there now, ordered by index; their health is for the agent to say."""
+    """The devices that are there now, ordered by index; their health is for the agent to say.
+
+    `links` names each pair of whole GPUs once, as far as the source knows how they are connected.
+    """
 
     devices: tuple[DeviceFacts, ...] = ()
+    links: tuple[GpuLink, ...] = ()
     driver_version: str | None = None
     cuda_driver_version: str | None = None
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """The GPUs that answered, ordered by index. `lost` names devices that did not, and why."""
+    """The GPUs that answered, ordered by index. `lost` names devices that did not, and why.
+
+    `hung` names devices whose driver call did not return in time, and what was tried, while the
+    others answered. `faults` happened since the reading before, each told once; growth of counters
+    is not among them, it shows in the readings (`domain.faults.WearWatch`).
+    """
 
     gpus: tuple[GpuReading, ...] = ()
     lost: dict[str, str] = {}
+    hung: dict[str, str] = {}
+    faults: tuple[Fault, ...] = ()
 
 
 class GpuSource(Protocol):
@@ -59,8 +72,22 @@ class GpuSource(Protocol):
         """One fresh reading. A field that cannot be read is None and takes nothing else with it."""
         ...
 
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:
+        """Cap a device's power; None sets its default. Returns the limit that was set before.
+
+        Raises RefusedError: not_found for an unknown device, bad_request with the device's limits
+        in `details` (`minimum_w`, `maximum_w`), forbidden without the privilege, unsupported where
+        the source or the device has no such limit.
+        """
+        ...
+
     async def close(self) -> None:
         """Give up whatever is held, at once, even when the driver hangs."""
+
+
+def no_power_limit(source: Source) -> RefusedError:
+    """What a source raises that cannot set power limits."""
+    return RefusedError(ErrorCode.UNSUPPORTED, f"the source {source} cannot set power limits")
 
 
 class Outlet(Protocol):

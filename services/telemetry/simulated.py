@@ -6,7 +6,7 @@ from schemas.telemetry import GpuReading, Source
 from services.telemetry.domain.fleet import Fleet
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.domain.load import DeviceLoad, reading_at, turn
-from services.telemetry.ports import Inventory, Reading
+from services.telemetry.ports import Inventory, Reading, no_power_limit
 
 
 class SimulatedSource:
@@ -43,6 +43,10 @@ class SimulatedSource:
         return Reading(
             gpus=tuple(self._read(place, held) for place in range(len(self._fleet.devices)))
         )
+
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
+        """Not possible here."""
+        raise no_power_limit(self.source)
 
     async def close(self) -> None:
         """Nothing to give up."""

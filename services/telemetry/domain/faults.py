@@ -1,0 +1,150 @@
+"""Faults of devices: what a source saw happen, and what counters tell when they grow."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.telemetry import GpuReading, HealthAction, HealthKind
+
+ECC_STORM_PER_SECOND: Final = 10.0
+STORM_OVER_SECONDS: Final = 60.0
+OUT_OF_SERVICE: Final = frozenset({HealthAction.DRAIN, HealthAction.RESET})
+
+_DRIVER: Final = "NVIDIA GPU Memory Error Management"
+_DCGM: Final = "DCGM health checks"
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """Something that happened once to a device; it is told as an event and never as a level.
+
+    `action` is what to do about it and `action_source` where that advice comes from.
+    """
+
+    device_uuid: str
+    change: HealthKind
+    action: HealthAction
+    action_source: str
+    xid: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    reading: GpuReading
+    at_seconds: float
+    storm_until: float
+
+
+class WearWatch:
+    """Finds faults in the counters of successive readings, whatever source took them.
+
+    A counter that is seen for the first time has not grown, and one that shrank was reset. Seconds
+    are monotonic.
+    """
+
+    def __init__(self, *, storm_per_second: float = ECC_STORM_PER_SECOND) -> None:
+        self._storm_per_second = storm_per_second
+        self._seen: dict[str, _Seen] = {}
+
+    def faults(self, readings: Iterable[GpuReading], at_seconds: float) -> list[Fault]:
+        """What is new since the last call, device by device."""
+        return [fault for reading in readings for fault in self._of(reading, at_seconds)]
+
+    def _of(self, after: GpuReading, at_seconds: float) -> list[Fault]:
+        seen = self._seen.get(after.uuid)
+        before = None if seen is None else seen.reading
+        found = _standing_faults(before, after)
+        storm_until = 0.0 if seen is None else seen.storm_until
+        if seen is not None:
+            found += _uncorrected(seen.reading, after)
+            seconds = max(at_seconds - seen.at_seconds, 1.0)
+            grown = _growth(seen.reading.ecc_corrected, after.ecc_corrected)
+            if grown > self._storm_per_second * seconds:
+                if at_seconds >= storm_until:
+                    found.append(_storm(after.uuid, grown, seconds))
+                storm_until = at_seconds + STORM_OVER_SECONDS
+        self._seen[after.uuid] = _Seen(after, at_seconds, storm_until)
+        return found
+
+
+def failing_after(
+    failing: Mapping[str, str], faults: Iterable[Fault], reset: Iterable[str] = ()
+) -> dict[str, str]:
+    """The devices out of service, each with its reason, after more faults.
+
+    `reset` are those that started anew: back on the bus, or under a driver loaded again.
+    """
+    after = dict(failing)
+    for uuid in reset:
+        after.pop(uuid, None)
+    for fault in faults:
+        if fault.action in OUT_OF_SERVICE:
+            after[fault.device_uuid] = fault.detail or fault.change.value
+    return after
+
+
+def was_reset(before: GpuReading, after: GpuReading) -> bool:
+    """Whether the driver was loaded again between two readings of a device, as far as they tell."""
+    pairs = (
+        (before.ecc_uncorrected, after.ecc_uncorrected),
+        (before.ecc_corrected, after.ecc_corrected),
+        (before.energy_mj, after.energy_mj),
+    )
+    return any(old is not None and new is not None and new < old for old, new in pairs)
+
+
+def _growth(before: int | None, after: int | None) -> int:
+    return 0 if before is None or after is None else max(0, after - before)
+
+
+def _uncorrected(before: GpuReading, after: GpuReading) -> list[Fault]:
+    grown = _growth(before.ecc_uncorrected, after.ecc_uncorrected)
+    if not grown:
+        return []
+    return [
+        Fault(
+            device_uuid=after.uuid,
+            change=HealthKind.ECC_UNCORRECTED,
+            action=HealthAction.RESET,
+            action_source=f"{_DCGM}, DCGM_FR_VOLATILE_DBE_DETECTED",
+            detail=f"{grown} uncorrectable memory errors more, {after.ecc_uncorrected} in all",
+        )
+    ]
+
+
+def _storm(uuid: str, grown: int, seconds: float) -> Fault:
+    return Fault(
+        device_uuid=uuid,
+        change=HealthKind.ECC_STORM,
+        action=HealthAction.IGNORE,
+        action_source=f"{_DRIVER}: corrected errors need no action; their rate is worth a look",
+        detail=f"{grown} corrected memory errors within {seconds:.1f} s",
+    )
+
+
+def _standing_faults(before: GpuReading | None, after: GpuReading) -> list[Fault]:
+    """Conditions that hold now and did not, or were not known to, before."""
+    found = []
+    if after.remap_pending and not (before and before.remap_pending):
+        found.append(
+            Fault(
+                device_uuid=after.uuid,
+                change=HealthKind.ROW_REMAP_PENDING,
+                action=HealthAction.RESET,
+                action_source=f"{_DRIVER}, row remapping: it takes effect at the next reset",
+                detail="a row of memory waits to be remapped",
+            )
+        )
+    if after.remap_failed and not (before and before.remap_failed):
+        found.append(
+            Fault(
+                device_uuid=after.uuid,
+                change=HealthKind.ROW_REMAP_FAILED,
+                action=HealthAction.DRAIN,
+                action_source=f"{_DRIVER}, RMA policy; {_DCGM}, DCGM_FR_ROW_REMAP_FAILURE",
+                detail="a row of memory could not be remapped",
+            )
+        )
+    return found
