@@ -37,6 +37,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     scheduler_views.WhatIf: scheduler_views.AvailabilityView,
     scheduler_views.ListDrifts: scheduler_views.DriftList,
     scheduler_views.ListDecisions: scheduler_views.DecisionList,
+    scheduler_views.ReplayDecisions: scheduler_views.Replay,
     scheduler_views.GetClusterStatus: scheduler_views.ClusterStatus,
     scheduler_views.GetNodeSummaries: scheduler_views.NodeSummaries,
     scheduler_views.GetReservation: scheduler_views.ReservationView,

@@ -82,15 +82,35 @@ class ListDrifts(Query, frozen=True, kw_only=True, tag="scheduler.drifts"):
 
 
 class ListDecisions(Query, frozen=True, kw_only=True, tag="scheduler.decisions"):
-    """Recorded decisions, oldest first, from `after_id` on. Answered by `DecisionList`."""
+    """Recorded decisions after `after_id`, oldest first. Answered by `DecisionList`.
+
+    With a `reservation_id` only those that put in or bring out something of it.
+    """
 
     after_id: Count = 0
     reservation_id: UUID | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
+class ReplayDecisions(Query, frozen=True, kw_only=True, tag="scheduler.replay"):
+    """Decide again what was recorded, by the same rules. Answered by `Replay`.
+
+    From `from_id` on, which begins at the keyframe before it; with a `reservation_id` only what
+    concerns it is told. Nothing is changed.
+    """
+
+    from_id: Count | None = None
+    reservation_id: UUID | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
 class GetClusterStatus(Query, frozen=True, kw_only=True, tag="scheduler.cluster_status"):
-    """Every GPU as node selection sees it. Answered by `ClusterStatus`."""
+    """Every GPU as node selection sees it. Answered by `ClusterStatus`.
+
+    As many whole nodes as fit into a message, in order of their names, those after `after_node_id`.
+    """
+
+    after_node_id: NodeId | None = None
 
 
 class GetNodeSummaries(Query, frozen=True, kw_only=True, tag="scheduler.node_summaries"):
@@ -241,9 +261,10 @@ class ClusterGpu(Struct, frozen=True, kw_only=True):
 
 
 class ClusterStatus(View, frozen=True, kw_only=True, tag="scheduler.cluster_status_view"):
-    """GPUs by node and index."""
+    """GPUs by node and index. `next_after_node_id` is set where more nodes follow."""
 
     gpus: tuple[ClusterGpu, ...]
+    next_after_node_id: NodeId | None = None
 
 
 class NodeGpuSummary(Struct, frozen=True, kw_only=True):
@@ -302,6 +323,36 @@ class DecisionRecord(Struct, frozen=True, kw_only=True):
 
 
 class DecisionList(View, frozen=True, kw_only=True, tag="scheduler.decisions_view"):
-    """Decisions, oldest first."""
+    """Decisions, oldest first. `next_after_id` is set where more follow.
+
+    A list ends early where it would not fit into a message; `inputs` that alone do not fit are
+    told as their counts by kind.
+    """
 
     decisions: tuple[DecisionRecord, ...]
+    next_after_id: Count | None = None
+
+
+class ReplayedDecision(Struct, frozen=True, kw_only=True):
+    """A recorded turn decided again. `replayed` is None where it is what was recorded."""
+
+    decision_id: Count
+    term: Count
+    decided_at: UtcDatetime
+    same: bool
+    recorded: Any
+    replayed: Any = None
+
+
+class Replay(View, frozen=True, kw_only=True, tag="scheduler.replay_view"):
+    """Decisions decided again, oldest first; `keyframe_id` is where that began.
+
+    `checked` counts every decision on the way, also those that are not told; `different` those of
+    them that came out otherwise. `next_from_id` is set where more follow.
+    """
+
+    decisions: tuple[ReplayedDecision, ...]
+    keyframe_id: Count | None
+    checked: Count
+    different: Count
+    next_from_id: Count | None = None

@@ -334,10 +334,11 @@ export interface ClusterGpu {
   has_metrics: boolean;
 }
 
-/** GPUs by node and index. */
+/** GPUs by node and index. `next_after_node_id` is set where more nodes follow. */
 export interface ClusterStatus {
   type: "scheduler.cluster_status_view";
   gpus: ClusterGpu[];
+  next_after_node_id: string | null;
 }
 
 /** Grant nothing new on a device (null: on the whole node). */
@@ -361,10 +362,16 @@ export interface CustomEvent {
   data: Record<string, unknown>;
 }
 
-/** Decisions, oldest first. */
+/**
+ * Decisions, oldest first. `next_after_id` is set where more follow.
+ *
+ * A list ends early where it would not fit into a message; `inputs` that alone do not fit are told
+ * as their counts by kind.
+ */
 export interface DecisionList {
   type: "scheduler.decisions_view";
   decisions: DecisionRecord[];
+  next_after_id: number | null;
 }
 
 /**
@@ -945,9 +952,14 @@ export interface GetAvailability {
   request?: GpuRequest;
 }
 
-/** Every GPU as node selection sees it. Answered by `ClusterStatus`. */
+/**
+ * Every GPU as node selection sees it. Answered by `ClusterStatus`.
+ *
+ * As many whole nodes as fit into a message, in order of their names, those after `after_node_id`.
+ */
 export interface GetClusterStatus {
   type: "scheduler.cluster_status";
+  after_node_id?: string | null;
 }
 
 /** Answered by `ExperimentView`. */
@@ -1426,7 +1438,11 @@ export interface ListAvailableGpus {
   use_cache?: boolean;
 }
 
-/** Recorded decisions, oldest first, from `after_id` on. Answered by `DecisionList`. */
+/**
+ * Recorded decisions after `after_id`, oldest first. Answered by `DecisionList`.
+ *
+ * With a `reservation_id` only those that put in or bring out something of it.
+ */
 export interface ListDecisions {
   type: "scheduler.decisions";
   after_id?: number;
@@ -1740,6 +1756,44 @@ export interface RenewReservation {
   reservation_id: string;
   epoch: number;
   activate?: boolean;
+}
+
+/**
+ * Decisions decided again, oldest first; `keyframe_id` is where that began.
+ *
+ * `checked` counts every decision on the way, also those that are not told; `different` those of
+ * them that came out otherwise. `next_from_id` is set where more follow.
+ */
+export interface Replay {
+  type: "scheduler.replay_view";
+  decisions: ReplayedDecision[];
+  keyframe_id: number | null;
+  checked: number;
+  different: number;
+  next_from_id: number | null;
+}
+
+/**
+ * Decide again what was recorded, by the same rules. Answered by `Replay`.
+ *
+ * From `from_id` on, which begins at the keyframe before it; with a `reservation_id` only what
+ * concerns it is told. Nothing is changed.
+ */
+export interface ReplayDecisions {
+  type: "scheduler.replay";
+  from_id?: number | null;
+  reservation_id?: string | null;
+  limit?: number;
+}
+
+/** A recorded turn decided again. `replayed` is null where it is what was recorded. */
+export interface ReplayedDecision {
+  decision_id: number;
+  term: number;
+  decided_at: string;
+  same: boolean;
+  recorded: unknown;
+  replayed: unknown;
 }
 
 /** Usage per namespace, largest first. */
@@ -2560,6 +2614,7 @@ export type MessageType =
   | "scheduler.decisions"
   | "scheduler.drifts"
   | "scheduler.list_reservations"
+  | "scheduler.replay"
   | "scheduler.select_node"
   | "scheduler.what_if"
   | "orchestrator.cancel_task"
