@@ -1,14 +1,23 @@
-"""A drift: one disagreement of what is reserved, what runs and what is physically used."""
+"""A drift: a disagreement of the ledgers that lasts longer than its grace.
 
+One look shows findings; `follow` joins looks, so that a normal start or stop is never a drift.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from uuid import UUID
+from typing import Final
+from uuid import UUID, uuid5
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.scheduler import DriftAction, DriftKind
 
 DriftKey = tuple[DriftKind, NodeId, DeviceUuid | None, UUID | None]
+Scope = tuple[DriftKind, NodeId, DeviceUuid | None]
+
+_IDS: Final = UUID("6e2d0a0e-5b0d-4c57-9a5d-2b1f6c1d9e43")
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -35,3 +44,116 @@ class Drift(Struct, frozen=True, kw_only=True):
     since_at: datetime
     finding: Finding
     ended_at: datetime | None = None
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How long a disagreement may last before it is a drift, in seconds.
+
+    A ghost has at least a whole lease as well. `idle_percent`: the utilization below which a held
+    device is not in use. `system_processes` are the names of what every host may run on its GPUs.
+    """
+
+    ghost_seconds: float = 300.0
+    orphan_seconds: float = 30.0
+    squatter_seconds: float = 10.0
+    underuse_seconds: float = 1800.0
+    stale_agent_seconds: float = 15.0
+    idle_percent: float = 5.0
+    system_processes: frozenset[str] = frozenset()
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """What one look shows. Where it was `blind`, drifts neither begin nor end."""
+
+    found: tuple[Finding, ...]
+    blind: frozenset[Scope] = frozenset()
+
+    def sees(self, key: DriftKey) -> bool:
+        """Whether an absent finding about this is a resolved one."""
+        kind, node_id, device_uuid, _ = key
+        return self.blind.isdisjoint({(kind, node_id, None), (kind, node_id, device_uuid)})
+
+
+class Suspicion(Struct, frozen=True, kw_only=True):
+    """A finding within its grace. `seconds` are counted while it is watched, not by the clock."""
+
+    since_at: datetime
+    seconds: float = 0.0
+
+
+class Course(Struct, frozen=True, kw_only=True):
+    """What became of drifts: some began, some look different now, some are over."""
+
+    began: tuple[Drift, ...] = ()
+    changed: tuple[Drift, ...] = ()
+    lasting: tuple[Drift, ...] = ()
+    ended: tuple[Drift, ...] = ()
+    suspicions: Mapping[DriftKey, Suspicion] = {}
+
+
+def follow(
+    open_drifts: Sequence[Drift],
+    suspicions: Mapping[DriftKey, Suspicion],
+    look: Look,
+    *,
+    now: datetime,
+    elapsed_seconds: float,
+    limits: Limits,
+    leases: Mapping[UUID, float],
+) -> Course:
+    """Join a look to what was known. `elapsed_seconds` is the time watched since the last look.
+
+    `leases` are the lease times of the live reservations.
+    """
+    found = {finding.key: finding for finding in look.found}
+    known = {drift.finding.key: drift for drift in open_drifts}
+    lasting = [
+        replace(drift, finding=found.get(key, drift.finding))
+        for key, drift in known.items()
+        if key in found or not look.sees(key)
+    ]
+    began: list[Drift] = []
+    watched: dict[DriftKey, Suspicion] = {}
+    for key, finding in found.items():
+        if key in known:
+            continue
+        before = suspicions.get(key)
+        since_at = before.since_at if before is not None else now
+        seconds = before.seconds + elapsed_seconds if before is not None else 0.0
+        if seconds >= _grace(finding, limits, leases):
+            began.append(
+                Drift(drift_id=_drift_id(key, since_at), since_at=since_at, finding=finding)
+            )
+        else:
+            watched[key] = Suspicion(since_at=since_at, seconds=seconds)
+    unseen = {k: s for k, s in suspicions.items() if k not in found and not look.sees(k)}
+    return Course(
+        began=tuple(began),
+        changed=tuple(drift for drift in lasting if drift != known[drift.finding.key]),
+        lasting=tuple(lasting),
+        ended=tuple(
+            replace(drift, ended_at=now)
+            for key, drift in known.items()
+            if key not in found and look.sees(key)
+        ),
+        suspicions=watched | unseen,
+    )
+
+
+def _grace(finding: Finding, limits: Limits, leases: Mapping[UUID, float]) -> float:
+    match finding.kind:
+        case DriftKind.GHOST_RESERVATION:
+            lease = leases.get(finding.reservation_id, 0.0) if finding.reservation_id else 0.0
+            return max(limits.ghost_seconds, lease)
+        case DriftKind.ORPHAN_WORKLOAD:
+            return limits.orphan_seconds
+        case DriftKind.SQUATTER:
+            return limits.squatter_seconds
+        case DriftKind.UNDERUSE:
+            return limits.underuse_seconds
+        case DriftKind.STALE_AGENT:
+            return 0.0  # its silence was counted before
+
+
+def _drift_id(key: DriftKey, since_at: datetime) -> UUID:
+    return uuid5(_IDS, "/".join(str(part) for part in (*key, since_at.isoformat())))

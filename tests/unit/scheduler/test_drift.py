@@ -1,0 +1,291 @@
+"""When a disagreement of the ledgers is a drift, how long it lasts, and what is done about it."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.scheduler import DriftAction, DriftKind
+from services.scheduler.domain.drift import (
+    Course,
+    Drift,
+    DriftKey,
+    Finding,
+    Limits,
+    Look,
+    Suspicion,
+    follow,
+)
+from services.scheduler.domain.reconciliation import (
+    DeviceUse,
+    Holding,
+    NodeUse,
+    Process,
+    Workload,
+    foreign_processes,
+    look_for_drifts,
+    system_names,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LIMITS = Limits(system_processes=system_names(("Xorg", "nvidia-persistenced")))
+MINE, OTHER, OVER = (UUID(int=n) for n in (1, 2, 3))
+
+
+def held(reservation_id: UUID = MINE, **changes: Any) -> Holding:
+    given = {"node_id": "alpha", "device_uuid": "GPU-0", "epoch": 7, "lease_ttl_seconds": 30.0}
+    return Holding(**{"reservation_id": reservation_id, **given, **changes})
+
+
+def device(*processes: Process, **changes: Any) -> DeviceUse:
+    given: dict[str, Any] = {"uuid": "GPU-0", "name": "H100", "utilization_percent": 50.0}
+    return DeviceUse(**{**given, "processes": processes, **changes})
+
+
+def node(*devices: DeviceUse, **changes: Any) -> NodeUse:
+    return NodeUse(**{"node_id": "alpha", "devices": devices, "workloads": (), **changes})
+
+
+def look(*holdings: Holding, at: NodeUse, known: tuple[UUID, ...] = (MINE, OTHER, OVER)) -> Look:
+    return look_for_drifts(holdings, (at,), frozenset(known), LIMITS)
+
+
+def kinds(seen: Look) -> list[DriftKind]:
+    return [finding.kind for finding in seen.found]
+
+
+@pytest.mark.parametrize(
+    ("holding", "at", "expected"),
+    [
+        pytest.param(
+            held(),
+            node(device(Process(pid=1, reservation_id=MINE))),
+            [],
+            id="its holder's process is no drift",
+        ),
+        pytest.param(
+            held(), node(device(Process(pid=1))), [], id="a process without label is its holder's"
+        ),
+        pytest.param(
+            None,
+            node(device(Process(pid=1))),
+            [DriftKind.SQUATTER],
+            id="a process on a free device is a squatter",
+        ),
+        pytest.param(
+            None,
+            node(device(Process(pid=1, name="Xorg"), Process(pid=2, name="nvidia-persiste"))),
+            [],
+            id="what every host runs is none",
+        ),
+        pytest.param(
+            held(),
+            node(device(Process(pid=1, reservation_id=UUID(int=9)))),
+            [DriftKind.SQUATTER],
+            id="a label that the ledger never knew is a squatter's",
+        ),
+        pytest.param(
+            None,
+            node(device(Process(pid=1, reservation_id=OVER))),
+            [DriftKind.ORPHAN_WORKLOAD],
+            id="what runs under a reservation that is over is an orphan",
+        ),
+        pytest.param(
+            held(device_uuid="GPU-1"),
+            node(device(Process(pid=1, reservation_id=MINE))),
+            [DriftKind.SQUATTER],
+            id="a live reservation's process on a device it does not hold is a squatter",
+        ),
+        pytest.param(
+            held(quarantined=True),
+            node(device(), workloads=(Workload(reservation_id=MINE, pids=(4,)),)),
+            [DriftKind.ORPHAN_WORKLOAD],
+            id="what outlives its reservation is an orphan",
+        ),
+        pytest.param(
+            held(),
+            node(device(), workloads=(Workload(reservation_id=MINE, epoch=6, pids=(4,)),)),
+            [DriftKind.ORPHAN_WORKLOAD],
+            id="an older epoch is an orphan's",
+        ),
+        pytest.param(
+            held(),
+            node(device(), workloads=(Workload(reservation_id=MINE, epoch=7),)),
+            [],
+            id="an attempt without any process yet is in use",
+        ),
+        pytest.param(
+            held(), node(device()), [DriftKind.GHOST_RESERVATION], id="nothing runs: a ghost"
+        ),
+        pytest.param(
+            held(),
+            node(device(processes=None, utilization_percent=60.0)),
+            [],
+            id="busy without any process to be told is in use",
+        ),
+        pytest.param(
+            held(),
+            node(device(Process(pid=1), utilization_percent=2.0)),
+            [DriftKind.UNDERUSE],
+            id="held and idle is underused",
+        ),
+        pytest.param(
+            held(), node(device(), workloads=None), [], id="without its executor's word no ghost"
+        ),
+        pytest.param(
+            held(), node(device(is_read=False)), [], id="without a reading nothing is said"
+        ),
+        pytest.param(None, node(silent_seconds=16.0), [DriftKind.STALE_AGENT], id="silent agent"),
+        pytest.param(None, node(silent_seconds=None), [], id="silence not measured yet"),
+    ],
+)
+def test_a_look_finds(holding: Holding | None, at: NodeUse, expected: list[DriftKind]) -> None:
+    assert kinds(look(*([holding] if holding else []), at=at)) == expected
+
+
+def test_a_label_of_another_installation_is_left_alone() -> None:
+    foreign = Workload(reservation_id=UUID(int=9), pids=(5,), is_ours=False)
+    ours = Workload(reservation_id=UUID(int=9), pids=(5,), is_ours=True)
+
+    assert kinds(look(at=node(workloads=(foreign,)))) == []
+    assert kinds(look(at=node(workloads=(ours,)))) == [DriftKind.ORPHAN_WORKLOAD]
+
+
+def test_a_gang_is_no_ghost_while_anything_of_it_runs_on_one_of_its_nodes() -> None:
+    parts = (held(), held(node_id="beta"))
+    idle = node(device())
+    busy = node(device(Process(pid=1, reservation_id=MINE)), node_id="beta")
+    unheard = node(device(is_read=False), node_id="beta")
+
+    def found(*nodes: NodeUse) -> list[DriftKind]:
+        return kinds(look_for_drifts(parts, nodes, frozenset({MINE}), LIMITS))
+
+    assert found(idle, busy) == []
+    assert found(idle, unheard) == []
+    assert found(idle, node(device(), node_id="beta")) == [DriftKind.GHOST_RESERVATION]
+
+
+def test_what_a_squatter_uses_is_told_with_its_processes() -> None:
+    seen = look(at=node(device(Process(pid=9, name="python", memory_used_mb=512), Process(pid=3))))
+
+    (squatter,) = seen.found
+    assert (squatter.action, squatter.pids) == (DriftAction.AVOID, (3, 9))
+    assert "python" in squatter.detail
+    assert "512 MB" in squatter.detail
+
+
+def test_only_the_holder_explains_a_process() -> None:
+    processes = (Process(pid=1), Process(pid=2, reservation_id=MINE), Process(pid=3, name="Xorg"))
+
+    def pids(holder: UUID | None) -> list[int]:
+        return [p.pid for p in foreign_processes(processes, holder, LIMITS.system_processes)]
+
+    assert pids(MINE) == []
+    assert pids(OTHER) == [2]
+    assert pids(None) == [1, 2]
+    assert foreign_processes(None, None, frozenset()) == ()
+
+
+SQUATTER = Finding(
+    kind=DriftKind.SQUATTER,
+    node_id="alpha",
+    device_uuid="GPU-0",
+    action=DriftAction.AVOID,
+    detail="a process",
+    pids=(1,),
+)
+GHOST = Finding(
+    kind=DriftKind.GHOST_RESERVATION,
+    node_id="alpha",
+    reservation_id=MINE,
+    action=DriftAction.RELEASE,
+    detail="nothing runs",
+)
+
+
+def watch(
+    seen: Look,
+    *,
+    drifts: tuple[Drift, ...] = (),
+    before: Mapping[DriftKey, Suspicion] = {},
+    elapsed_seconds: float = 0.0,
+    now: datetime = NOW,
+    lease: float = 30.0,
+) -> Course:
+    return follow(
+        drifts,
+        before,
+        seen,
+        now=now,
+        elapsed_seconds=elapsed_seconds,
+        limits=LIMITS,
+        leases={MINE: lease},
+    )
+
+
+def test_a_finding_is_a_drift_once_it_was_watched_for_its_grace() -> None:
+    seen = Look(found=(SQUATTER,))
+    first = watch(seen)
+    early = watch(seen, before=first.suspicions, elapsed_seconds=9.0, now=NOW + timedelta(hours=1))
+    due = watch(seen, before=early.suspicions, elapsed_seconds=1.0)
+    again = watch(seen, drifts=due.began)
+
+    assert not first.began
+    assert not early.began, "a clock that jumps makes no drift"
+    assert [drift.since_at for drift in due.began] == [NOW]
+    assert (again.began, again.changed, again.ended) == ((), (), ())
+    assert again.lasting == due.began
+
+
+def test_a_finding_that_ends_within_its_grace_was_none() -> None:
+    first = watch(Look(found=(SQUATTER,)))
+    gone = watch(Look(found=()), before=first.suspicions, elapsed_seconds=9.0)
+    back = watch(Look(found=(SQUATTER,)), before=gone.suspicions, elapsed_seconds=9.0)
+
+    assert not gone.suspicions
+    assert not back.began
+
+
+def test_a_ghost_is_given_a_whole_lease_at_least() -> None:
+    seen = Look(found=(GHOST,))
+    first = watch(seen)
+    short = watch(seen, before=first.suspicions, elapsed_seconds=301.0)
+    long = watch(seen, before=first.suspicions, elapsed_seconds=301.0, lease=600.0)
+
+    assert len(short.began) == 1
+    assert not long.began
+
+
+def test_where_nothing_was_seen_a_drift_neither_begins_nor_ends() -> None:
+    drift = Drift(drift_id=UUID(int=5), since_at=NOW, finding=SQUATTER)
+    blind = Look(found=(), blind=frozenset({(DriftKind.SQUATTER, "alpha", "GPU-0")}))
+    suspected = {SQUATTER.key: Suspicion(since_at=NOW, seconds=9.0)}
+
+    kept = watch(blind, drifts=(drift,))
+    waiting = watch(blind, before=suspected, elapsed_seconds=60.0)
+    gone = watch(Look(found=()), drifts=(drift,))
+
+    assert kept.lasting == (drift,)
+    assert not kept.ended
+    assert waiting.suspicions == suspected
+    assert [ended.drift_id for ended in gone.ended] == [drift.drift_id]
+
+
+def test_a_drift_that_looks_different_keeps_its_age_and_id() -> None:
+    drift = Drift(drift_id=UUID(int=5), since_at=NOW, finding=SQUATTER)
+    other = Finding(
+        kind=SQUATTER.kind,
+        node_id="alpha",
+        device_uuid="GPU-0",
+        action=SQUATTER.action,
+        detail="two processes",
+        pids=(1, 2),
+    )
+
+    course = watch(Look(found=(other,)), drifts=(drift,), now=NOW + timedelta(minutes=5))
+
+    (changed,) = course.changed
+    assert (changed.drift_id, changed.since_at) == (drift.drift_id, NOW)
+    assert changed.finding.pids == (1, 2)
