@@ -119,4 +119,99 @@ CREATE UNIQUE INDEX drift_open ON drift (kind, node_id, coalesce(device_uuid, ''
     coalesce(reservation_id, '00000000-0000-0000-0000-000000000000')) WHERE ended_at IS NULL;
 CREATE INDEX drift_ended ON drift (ended_at) WHERE ended_at IS NOT NULL;
 """,
+    """
+ALTER TABLE reservation ADD COLUMN priority int NOT NULL DEFAULT 0,
+    ADD COLUMN preempting_until timestamptz, ADD COLUMN preempted_for uuid;
+UPDATE reservation SET priority = coalesce((request->>'priority')::int, 0);
+CREATE INDEX reservation_waiting ON reservation (priority DESC, arrival) WHERE state = 'queued';
+CREATE INDEX reservation_preempting ON reservation (preempting_until)
+    WHERE preempting_until IS NOT NULL;
+CREATE INDEX reservation_ended ON reservation (ended_at) WHERE ended_at IS NOT NULL;
+
+-- CPU and memory of a node that are held beside its devices, in thousandths of a CPU and MiB.
+-- The limits are what the node told when the last of it was granted.
+CREATE TABLE node_use (
+    node_id text PRIMARY KEY REFERENCES node,
+    cpu_milli bigint NOT NULL DEFAULT 0,
+    cpu_limit_milli bigint NOT NULL DEFAULT 0,
+    memory_mb bigint NOT NULL DEFAULT 0,
+    memory_limit_mb bigint NOT NULL DEFAULT 0,
+    CHECK (cpu_milli BETWEEN 0 AND cpu_limit_milli),
+    CHECK (memory_mb BETWEEN 0 AND memory_limit_mb));
+CREATE TABLE host_holding (
+    reservation_id uuid NOT NULL REFERENCES reservation,
+    node_id text NOT NULL REFERENCES node,
+    cpu_milli bigint NOT NULL,
+    memory_mb bigint NOT NULL,
+    released_at timestamptz,
+    PRIMARY KEY (reservation_id, node_id));
+
+-- What was decided, on what. `inputs` and `outcomes` are JSON, kept as text: nobody searches in
+-- them, and a leader writes one with every decision.
+CREATE TABLE decision (
+    decision_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    term bigint NOT NULL,
+    decided_at timestamptz NOT NULL,
+    keyframe boolean NOT NULL,
+    inputs text NOT NULL,
+    outcomes text NOT NULL,
+    reservation_ids uuid[] NOT NULL);
+CREATE INDEX decision_keyframe ON decision (decision_id) WHERE keyframe;
+
+-- What changed, for the leader, who decides in memory: whatever is not visible in the snapshot of
+-- its last look is new to it. Its own decisions are there already and are not noted.
+CREATE TABLE change (
+    change_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    reservation_id uuid,
+    device_no bigint,
+    node_id text);
+CREATE INDEX change_xid ON change (xid);
+
+CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('gpusteward.deciding', true) = 'on' THEN
+        RETURN NULL;
+    END IF;
+    CASE TG_TABLE_NAME
+        WHEN 'reservation' THEN
+            INSERT INTO scheduler.change (reservation_id) VALUES (NEW.reservation_id);
+        WHEN 'holding' THEN
+            INSERT INTO scheduler.change (reservation_id, device_no)
+            VALUES (NEW.reservation_id, NEW.device_no);
+        WHEN 'device' THEN
+            INSERT INTO scheduler.change (device_no) VALUES (NEW.device_no);
+        ELSE
+            INSERT INTO scheduler.change (node_id) VALUES (NEW.node_id);
+    END CASE;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER reservation_inserted AFTER INSERT ON reservation
+    FOR EACH ROW EXECUTE FUNCTION note_change();
+CREATE TRIGGER reservation_changed AFTER UPDATE ON reservation FOR EACH ROW
+    WHEN (OLD.state IS DISTINCT FROM NEW.state
+        OR OLD.preempting_until IS DISTINCT FROM NEW.preempting_until)
+    EXECUTE FUNCTION note_change();
+CREATE TRIGGER holding_changed AFTER UPDATE ON holding FOR EACH ROW
+    WHEN (OLD.quarantined_at IS DISTINCT FROM NEW.quarantined_at
+        OR OLD.released_at IS DISTINCT FROM NEW.released_at)
+    EXECUTE FUNCTION note_change();
+CREATE TRIGGER device_inserted AFTER INSERT ON device
+    FOR EACH ROW EXECUTE FUNCTION note_change();
+-- A release is noted with its holding.
+CREATE TRIGGER device_changed AFTER UPDATE ON device FOR EACH ROW
+    WHEN (OLD.releases = NEW.releases AND OLD IS DISTINCT FROM NEW)
+    EXECUTE FUNCTION note_change();
+CREATE TRIGGER node_inserted AFTER INSERT ON node
+    FOR EACH ROW EXECUTE FUNCTION note_change();
+-- Not what every report moves.
+CREATE TRIGGER node_changed AFTER UPDATE ON node FOR EACH ROW
+    WHEN ((OLD.inventory_at IS NULL) <> (NEW.inventory_at IS NULL)
+        OR to_jsonb(OLD) - ARRAY['inventory_at', 'inventory_revision', 'health_revision',
+            'executor_seen_at', 'event_revision']
+        IS DISTINCT FROM to_jsonb(NEW) - ARRAY['inventory_at', 'inventory_revision',
+            'health_revision', 'executor_seen_at', 'event_revision'])
+    EXECUTE FUNCTION note_change();
+""",
 )

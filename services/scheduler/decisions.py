@@ -1,0 +1,76 @@
+"""The decision log: what the engine was given and what it decided, so that it can be replayed.
+
+A record holds every input since the record before it; a keyframe holds the engine's whole state and
+is where a replay can begin.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from schemas.scheduler_views import DecisionRecord, ListDecisions
+from shared.database import Connection
+
+KEYFRAME_EVERY: Final = 1_000  # records
+
+
+async def record(
+    connection: Connection,
+    *,
+    term: int,
+    decided_at: datetime,
+    keyframe: bool,
+    inputs: str,
+    outcomes: str,
+    reservation_ids: Sequence[UUID],
+) -> int:
+    """Write one turn in the transaction that carries it out; its number."""
+    decision_id: int = await connection.fetchval(
+        "INSERT INTO decision (term, decided_at, keyframe, inputs, outcomes, reservation_ids)"
+        " VALUES ($1, $2, $3, $4, $5, $6) RETURNING decision_id",
+        term,
+        decided_at,
+        keyframe,
+        inputs,
+        outcomes,
+        list(reservation_ids),
+    )
+    return decision_id
+
+
+async def find(connection: Connection, query: ListDecisions) -> tuple[DecisionRecord, ...]:
+    """Recorded decisions that match, oldest first."""
+    rows = await connection.fetch(
+        "SELECT decision_id, term, decided_at, keyframe, inputs, outcomes FROM decision"
+        " WHERE decision_id > $1 AND ($2::uuid IS NULL OR $2 = ANY(reservation_ids))"
+        " ORDER BY decision_id LIMIT $3",
+        query.after_id,
+        query.reservation_id,
+        query.limit,
+    )
+    return tuple(_decision(row) for row in rows)
+
+
+async def since_keyframe(connection: Connection, decision_id: int) -> tuple[DecisionRecord, ...]:
+    """What a replay up to this decision needs: the keyframe before it and all that follows."""
+    rows = await connection.fetch(
+        "SELECT decision_id, term, decided_at, keyframe, inputs, outcomes FROM decision"
+        " WHERE decision_id BETWEEN (SELECT max(decision_id) FROM decision"
+        " WHERE keyframe AND decision_id <= $1) AND $1 ORDER BY decision_id",
+        decision_id,
+    )
+    return tuple(_decision(row) for row in rows)
+
+
+def _decision(row: Any) -> DecisionRecord:
+    return DecisionRecord(
+        decision_id=row["decision_id"],
+        term=row["term"],
+        decided_at=row["decided_at"],
+        keyframe=row["keyframe"],
+        inputs=msgspec.json.decode(row["inputs"]),
+        outcomes=msgspec.json.decode(row["outcomes"]),
+    )
