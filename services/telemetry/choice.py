@@ -97,7 +97,9 @@ def choose(settings: TelemetrySettings, holdings: Holdings) -> SourceChoice:
         "nvidia-smi": (
             Source.NVIDIA_SMI,
             lambda: NvidiaSmiSource(
-                settings.smi_path, deadline_seconds=settings.smi_deadline_seconds
+                settings.smi_path,
+                deadline_seconds=settings.smi_deadline_seconds,
+                open_deadline_seconds=settings.open_deadline_seconds,
             ),
         ),
         "none": (Source.NONE, NoSource),

@@ -2,113 +2,201 @@
 
 import asyncio
 import contextlib
-import shutil
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+import re
+from collections.abc import Mapping
 from typing import Final
 
-from schemas.telemetry import Source
+import msgspec
+
+from schemas.errors import ErrorCode
+from schemas.telemetry import GpuProcess, GpuReading, Source
+from services.telemetry.domain.power_range import limit_for
 from services.telemetry.domain.smi_csv import (
     NEEDED_FIELDS,
     QUERY_FIELDS,
     SmiReport,
+    bus_key,
+    lost_devices,
     parse_report,
     refused_field,
     reports_no_devices,
+    without,
 )
+from services.telemetry.domain.smi_processes import PROCESS_FIELDS, parse_processes
 from services.telemetry.ports import (
     Inventory,
-    ProbeHungError,
     Reading,
     SourceAbsentError,
     SourceFailedError,
 )
-from shared.lifecycle import dying_with_parent
+from services.telemetry.processes import name_of, reservation_of
+from services.telemetry.program import Output, is_installed, run_program
+from shared.errors import RefusedError
 from shared.logging import log
 
-_REAP_SECONDS: Final = 1.0
+PROCESS_PAUSE_SECONDS: Final = 30.0
+_FORMAT: Final = "--format=csv,noheader,nounits"
+_CUDA_VERSION = re.compile(r"CUDA Version\s*:\s*(\d+\.\d+)", re.IGNORECASE)
 
 
 class NvidiaSmiSource:
-    """Runs the program for every reading. Fields that its version does not know stay unknown."""
+    """Runs the program for every reading. Fields that its version does not know stay unknown.
+
+    A host without persistence mode loads the driver for every run: a reading may take twice what
+    the fastest run so far took, where that is more than the deadline.
+    """
 
     source: Final = Source.NVIDIA_SMI
 
-    def __init__(self, path: str, *, deadline_seconds: float) -> None:
+    def __init__(
+        self, path: str, *, deadline_seconds: float, open_deadline_seconds: float = 15.0
+    ) -> None:
         self._path = path
-        self._deadline_seconds = deadline_seconds
+        self._shortest_deadline = deadline_seconds
+        self._deadline_seconds = open_deadline_seconds
+        self._fastest_seconds = open_deadline_seconds
         self._fields: tuple[str, ...] = QUERY_FIELDS
         self._problems: tuple[str, ...] = ()
+        self._uuids_by_bus: dict[str, str] = {}
+        self._lost: dict[str, str] = {}
+        self._only: tuple[str, ...] = ()
+        self._cuda_version: str | None = None
+        self._no_processes_until = 0.0
 
     async def open(self) -> None:
         """Absent without the program, or where it works and sees no device."""
-        if shutil.which(self._path) is None:
+        if not is_installed(self._path):
             raise SourceAbsentError(f"{self._path} is not installed")
         report = await self._report()
         if not report.gpus:
             raise SourceAbsentError(f"{self._path} sees no devices")
+        with contextlib.suppress(SourceFailedError):
+            found = _CUDA_VERSION.search((await self._run("--version")).stdout)
+            self._cuda_version = found.group(1) if found else None
+        self._settle_deadline()
 
     async def inventory(self) -> Inventory:
-        """The devices that answer now."""
+        """The devices that answer now; whoever was lost is asked for again."""
+        self._only = ()
         report = await self._report()
+        self._settle_deadline()
         return Inventory(
             devices=tuple(gpu.facts for gpu in report.gpus),
             driver_version=next((gpu.driver_version for gpu in report.gpus), None),
+            cuda_driver_version=self._cuda_version,
         )
 
     async def read(self) -> Reading:
-        """The devices that answer now. None is called lost: an error line names no uuid."""
+        """The devices that answer now, and those that a complaint names by their PCI address."""
+        asked = asyncio.ensure_future(self._processes())
+        try:
+            report = await self._report()
+        except BaseException:
+            asked.cancel()
+            await asyncio.wait([asked])
+            raise
+        processes = await asked
+        return Reading(
+            gpus=tuple(_with_processes(gpu.reading, processes) for gpu in report.gpus),
+            lost=dict(self._lost),
+        )
+
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:
+        """Change it by another run of the program, which needs root for that."""
         report = await self._report()
-        return Reading(gpus=tuple(gpu.reading for gpu in report.gpus))
+        gpu = next((gpu for gpu in report.gpus if gpu.facts.uuid == uuid), None)
+        wanted = limit_for(gpu.facts if gpu else None, uuid, watts)
+        before = gpu.reading.power_limit_w if gpu else None
+        if before is None:
+            raise RefusedError(ErrorCode.UNSUPPORTED, f"the power limit of {uuid} is not known")
+        output = await self._run(f"--id={uuid}", f"--power-limit={wanted:g}")
+        if output.exit_code != 0:
+            forbidden = "permission" in output.summary.lower()
+            code = ErrorCode.FORBIDDEN if forbidden else ErrorCode.UNSUPPORTED
+            raise RefusedError(code, f"{self._path} said: {output.summary}")
+        return before
 
     async def close(self) -> None:
         """Nothing is kept between readings."""
 
+    def _settle_deadline(self) -> None:
+        self._deadline_seconds = max(self._shortest_deadline, 2 * self._fastest_seconds)
+
     async def _report(self) -> SmiReport:
+        """What the query says, without the fields that this version refuses."""
         output = await self._query()
         while (field := refused_field(output)) in self._fields and field not in NEEDED_FIELDS:
-            self._fields = tuple(known for known in self._fields if known != field)
+            self._fields = without(self._fields, field)
             log.info("smi_field_unknown", field=field)
             output = await self._query()
         report = parse_report(output, self._fields)
-        if report.problems != self._problems:
-            self._problems = report.problems
-            log.warning("smi_lines_unusable", lines=report.problems)
-        if not report.gpus and not reports_no_devices(output):
+        self._uuids_by_bus |= {
+            bus_key(gpu.facts.pci_bus_id): gpu.facts.uuid
+            for gpu in report.gpus
+            if gpu.facts.pci_bus_id is not None
+        }
+        lost = lost_devices(report.problems, self._uuids_by_bus)
+        self._lost = self._lost | lost if self._only else lost
+        others = tuple(sorted(set(self._uuids_by_bus.values()) - self._lost.keys()))
+        silent = set(others) - {gpu.facts.uuid for gpu in report.gpus}
+        if lost and silent and others != self._only:
+            # The program gives up at the first device that is lost: ask for the others by name.
+            self._only = others
+            return await self._report()
+        self._complain(report.problems)
+        if not report.gpus and not self._lost and not reports_no_devices(output):
             said = " ".join(output.split())[:300] or "nothing"
             raise SourceFailedError(f"{self._path} said: {said}")
         return report
 
+    def _complain(self, problems: tuple[str, ...]) -> None:
+        if problems != self._problems:
+            self._problems = problems
+            log.warning("smi_lines_unusable", lines=problems)
+
     async def _query(self) -> str:
         """What the program wrote, to stdout or stderr, whatever its exit code."""
+        only = [f"--id={','.join(self._only)}"] if self._only else []
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        output = await self._run(f"--query-gpu={','.join(self._fields)}", _FORMAT, *only)
+        self._fastest_seconds = min(self._fastest_seconds, loop.time() - started_at)
+        return f"{output.stdout}\n{output.stderr}"
+
+    async def _processes(self) -> Mapping[str, tuple[GpuProcess, ...]] | None:
+        """None where they cannot be told, which is tried again after half a minute."""
+        now = asyncio.get_running_loop().time()
+        if now < self._no_processes_until:
+            return None
         try:
-            process = await asyncio.create_subprocess_exec(
-                self._path,
-                f"--query-gpu={','.join(self._fields)}",
-                "--format=csv,noheader,nounits",
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=STDOUT,
-                preexec_fn=dying_with_parent(),
-            )
-        except OSError as error:
-            raise SourceFailedError(f"{self._path} does not start: {error}") from error
-        try:
-            async with asyncio.timeout(self._deadline_seconds):
-                output, _ = await process.communicate()
-        except TimeoutError as error:
-            raise ProbeHungError(
-                f"expected {self._path} to end within {self._deadline_seconds:g} s, it did not"
-            ) from error
-        finally:
-            await _kill(process)
-        return output.decode(errors="replace")
+            output = await self._run(f"--query-compute-apps={','.join(PROCESS_FIELDS)}", _FORMAT)
+        except SourceFailedError as error:
+            found, reason = None, str(error)
+        else:
+            found, reason = parse_processes(output.stdout), output.summary
+            if output.exit_code != 0:
+                found = None
+        if found is None:
+            log.warning("smi_processes_unknown", reason=reason)
+            self._no_processes_until = now + PROCESS_PAUSE_SECONDS
+        return found
+
+    async def _run(self, *arguments: str) -> Output:
+        return await run_program(self._path, *arguments, deadline_seconds=self._deadline_seconds)
 
 
-async def _kill(process: Process) -> None:
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    # Stuck inside the driver it dies when the driver lets go of it; the event loop reaps it then.
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), _REAP_SECONDS)
+def _with_processes(
+    reading: GpuReading, processes: Mapping[str, tuple[GpuProcess, ...]] | None
+) -> GpuReading:
+    if processes is None:
+        return reading
+    found = tuple(_described(process) for process in processes.get(reading.uuid, ()))
+    return msgspec.structs.replace(reading, processes=found)
+
+
+def _described(process: GpuProcess) -> GpuProcess:
+    return msgspec.structs.replace(
+        process,
+        name=name_of(process.pid) or process.name,
+        reservation_id=reservation_of(process.pid),
+    )

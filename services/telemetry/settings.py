@@ -13,7 +13,8 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
 
     Under `auto` both only come into play where no driver is found. `probe_deadline_seconds` is how
     long NVML may take for one reading, `open_deadline_seconds` for its initialisation, which takes
-    seconds on hosts without persistence mode; `smi_deadline_seconds` is for one run of nvidia-smi.
+    seconds on hosts without persistence mode; `smi_deadline_seconds` is for one run of nvidia-smi,
+    and grows by itself on hosts where a run always takes longer.
     """
 
     source: SourceChoice = "auto"
@@ -23,5 +24,5 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     inventory_seconds: PositiveSeconds = 30.0
     probe_deadline_seconds: PositiveSeconds = 2.0
     open_deadline_seconds: PositiveSeconds = 15.0
-    smi_deadline_seconds: PositiveSeconds = 10.0
+    smi_deadline_seconds: PositiveSeconds = 2.5
     smi_path: str = "nvidia-smi"

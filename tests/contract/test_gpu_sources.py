@@ -21,11 +21,7 @@ from shared.clock import utcnow
 from shared.codec import encode
 from shared.ids import new_id
 from tests.fake_nvml import FakeNvml
-
-SMI_LINES = """\
-1, GPU-b, NVIDIA H100, 3, 81559, 1024, 80535, 31, 70.1, 700.00, 345, 2619, 0x1, 0, 0, b:0, 2, 9.0, Disabled, 550
-0, GPU-a, NVIDIA H100, [N/A], 81559, 24, 81535, 30, [N/A], 700.00, 345, 2619, 0x1, 0, 0, a:0, 1, 9.0, Enabled, 550
-"""  # noqa: E501  # nvidia-smi writes one line per GPU
+from tests.fake_smi import FakeSmi, make_gpu
 
 
 @dataclass(frozen=True)
@@ -44,10 +40,9 @@ def _nvml(directory: Path) -> Case:
 
 
 def _nvidia_smi(directory: Path) -> Case:
-    program = directory / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{SMI_LINES}END\n")
-    program.chmod(0o755)
-    return Case(lambda: NvidiaSmiSource(str(program), deadline_seconds=5), 2)
+    smi = FakeSmi(directory)
+    smi.answer([make_gpu(1, "GPU-b"), make_gpu(0, "GPU-a", utilization__gpu="[N/A]")])
+    return Case(lambda: NvidiaSmiSource(smi.path, deadline_seconds=5), 2)
 
 
 def _simulated(_: Path) -> Case:

@@ -1,4 +1,4 @@
-"""A telemetry agent over a real nats-server, on simulated GPUs and on a broken nvidia-smi."""
+"""A telemetry agent over a real nats-server, on simulated GPUs."""
 
 import asyncio
 import os
@@ -10,10 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
-import psutil
 import pytest
 
-from schemas.errors import ErrorCode
 from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.scheduler import ReservationGranted, ReservationReleased, ReservationState
 from schemas.scheduler_views import ListReservations, ReservationList, ReservationView
@@ -26,7 +24,6 @@ from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
 from shared.bus import Bus, query_route
 from shared.clock import utcnow
-from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.lifecycle import dying_with_parent
 from shared.service import Service
@@ -280,123 +277,6 @@ async def test_a_host_without_gpus_simulates_only_when_that_is_allowed(
         await watcher.samples_beyond(1)
 
     assert watcher.inventories[0].source is Source.SIMULATED
-
-
-def write_smi(path: Path, body: str) -> str:
-    """A program in place of nvidia-smi; replaced as a whole, as it may be running."""
-    temporary = path.with_suffix(".new")
-    temporary.write_text(f"#!/bin/sh\n{body}\n")
-    temporary.chmod(0o755)
-    temporary.rename(path)
-    return str(path)
-
-
-SMI_LINE = (
-    "0, GPU-aaaa, NVIDIA H100, 3, 81559, 1024, 80535, 31, [N/A], 700.00, 345, 2619, "
-    "0x0000000000000001, 0, 0, 00000000:01:00.0, 165, 9.0, Disabled, 550.54"
-)
-
-
-async def test_a_broken_driver_is_reported_and_never_replaced_by_a_simulated_fleet(
-    nats_url: str, watcher: Watcher, tmp_path: Path
-) -> None:
-    smi = write_smi(
-        tmp_path / "nvidia-smi",
-        'echo "NVIDIA-SMI has failed because it cannot communicate with the NVIDIA driver."',
-    )
-    settings = make_settings(nats_url, source="auto", simulate=True, smi_path=smi)
-    async with create_service(settings).running():
-        await eventually(lambda: HealthKind.SOURCE_FAILED in watcher.changes, what="the failure")
-        with pytest.raises(RefusedError, match="communicate with the NVIDIA driver") as refusal:
-            await watcher.snapshot()
-        assert refusal.value.code is ErrorCode.UNAVAILABLE
-        assert watcher.samples == []
-
-        write_smi(tmp_path / "nvidia-smi", f'echo "{SMI_LINE}"')
-        await eventually(lambda: HealthKind.SOURCE_RECOVERED in watcher.changes, what="recovery")
-        await watcher.samples_beyond(1)
-
-    assert all(event.source is not Source.SIMULATED for event in watcher.inventories)
-    assert watcher.samples[-1].source is Source.NVIDIA_SMI
-    assert watcher.samples[-1].gpus[0].power_draw_w is None
-    assert watcher.samples[-1].gpus[0].memory_used_mb == 1024
-
-
-async def test_a_gpu_that_disappears_is_lost_until_it_answers_again(
-    nats_url: str, watcher: Watcher, tmp_path: Path
-) -> None:
-    second = SMI_LINE.replace("0, GPU-aaaa", "1, GPU-bbbb")
-    smi = write_smi(tmp_path / "nvidia-smi", f'echo "{SMI_LINE}"; echo "{second}"')
-    settings = make_settings(nats_url, source="nvidia-smi", smi_path=smi)
-    async with create_service(settings).running():
-        await watcher.samples_beyond(1)
-        lost = "Unable to determine the device handle for GPU1: 0000:02:00.0: GPU is lost."
-        write_smi(tmp_path / "nvidia-smi", f'echo "{SMI_LINE}"; echo "{lost}"')
-        await eventually(lambda: HealthKind.GPU_LOST in watcher.changes, what="the loss")
-        await eventually(lambda: watcher.inventories[-1].devices[1].health is HealthState.LOST)
-        assert watcher.inventories[-1].devices[0].health is HealthState.OK
-        await watcher.samples_beyond(2)
-        assert [gpu.uuid for gpu in watcher.samples[-1].gpus] == ["GPU-aaaa"]
-
-        write_smi(tmp_path / "nvidia-smi", f'echo "{SMI_LINE}"; echo "{second}"')
-        await eventually(lambda: HealthKind.GPU_RECOVERED in watcher.changes, what="the return")
-        await eventually(lambda: watcher.inventories[-1].devices[1].health is HealthState.OK)
-
-    assert {event.device_uuid for event in watcher.health if "gpu" in event.change} == {"GPU-bbbb"}
-
-
-async def test_a_slow_probe_skips_ticks_and_leaves_gaps_that_can_be_counted(
-    nats_url: str, watcher: Watcher, tmp_path: Path
-) -> None:
-    running = tmp_path / "running"
-    smi = write_smi(
-        tmp_path / "nvidia-smi",
-        f'mkdir {running} || echo piled-up; sleep 0.12; rmdir {running}; echo "{SMI_LINE}"',
-    )
-    settings = make_settings(nats_url, source="nvidia-smi", smi_path=smi)
-    async with create_service(settings).running():
-        await watcher.samples_beyond(8)
-
-    _, *samples = watcher.samples  # the first one also had to open the source
-    numbers = [sample.sequence for sample in samples]
-    assert all(later - earlier >= 2 for earlier, later in pairwise(numbers))
-    seconds = (samples[-1].observed_at - samples[0].observed_at).total_seconds()
-    assert numbers[-1] - numbers[0] == pytest.approx(seconds / INTERVAL_SECONDS, abs=3)
-    assert {len(sample.gpus) for sample in watcher.samples} == {1}
-
-
-async def test_a_field_that_an_old_nvidia_smi_refuses_is_left_out_of_the_query(
-    nats_url: str, watcher: Watcher, tmp_path: Path
-) -> None:
-    line = SMI_LINE.replace("9.0, ", "")
-    smi = write_smi(
-        tmp_path / "nvidia-smi",
-        'case "$1" in *compute_cap*) echo \'Field "compute_cap" is not a valid field to query.\'; '
-        f'exit 2;; esac; echo "{line}"',
-    )
-    settings = make_settings(nats_url, source="nvidia-smi", smi_path=smi)
-    async with create_service(settings).running():
-        await watcher.samples_beyond(1)
-        await eventually(lambda: bool(watcher.inventories), what="an inventory")
-
-    (device,) = watcher.inventories[0].devices
-    assert (device.compute_capability, device.mig_enabled) == (None, False)
-    assert watcher.samples[0].gpus[0].memory_used_mb == 1024
-
-
-async def test_a_hung_nvidia_smi_is_reported_and_killed(
-    nats_url: str, watcher: Watcher, tmp_path: Path
-) -> None:
-    smi = write_smi(tmp_path / "nvidia-smi", f'echo "{SMI_LINE}"')
-    settings = make_settings(nats_url, source="nvidia-smi", smi_path=smi, smi_deadline_seconds=0.4)
-    async with create_service(settings).running():
-        await watcher.samples_beyond(1)
-        write_smi(tmp_path / "nvidia-smi", "exec sleep 30")
-        await eventually(lambda: HealthKind.PROBE_HUNG in watcher.changes, what="the hang")
-        write_smi(tmp_path / "nvidia-smi", f'echo "{SMI_LINE}"')
-        await eventually(lambda: HealthKind.PROBE_RECOVERED in watcher.changes, what="recovery")
-
-    assert [child.name() for child in psutil.Process().children() if child.name() == "sleep"] == []
 
 
 async def test_the_inventory_is_told_again_when_the_bus_has_lost_everything(

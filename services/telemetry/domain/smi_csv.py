@@ -1,12 +1,12 @@
 """What one CSV query of nvidia-smi says, line by line and field by field."""
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from schemas.telemetry import DeviceFacts, GpuReading
+from services.telemetry.domain.fields import amount, claim, count, number, text
 from services.telemetry.domain.throttle import throttle_reasons
 
 QUERY_FIELDS: Final = (
@@ -30,12 +30,34 @@ QUERY_FIELDS: Final = (
     "compute_cap",
     "mig.mode.current",
     "driver_version",
+    "pstate",
+    "fan.speed",
+    "utilization.memory",
+    "utilization.encoder",
+    "utilization.decoder",
+    "pcie.link.gen.current",
+    "pcie.link.width.current",
+    "pcie.link.gen.max",
+    "pcie.link.width.max",
+    "retired_pages.sbe",
+    "retired_pages.dbe",
+    "retired_pages.pending",
+    "remapped_rows.correctable",
+    "remapped_rows.uncorrectable",
+    "remapped_rows.pending",
+    "remapped_rows.failure",
+    "power.default_limit",
+    "power.min_limit",
+    "power.max_limit",
 )
 NEEDED_FIELDS: Final = frozenset({"index", "uuid"})
+# Names that drivers from 535 on give to what they may one day refuse under its older name.
+NEWER_NAMES: Final = {"clocks_throttle_reasons.active": "clocks_event_reasons.active"}
 
+_OLDER_NAMES: Final = {newer: older for older, newer in NEWER_NAMES.items()}
 _REFUSED_FIELD = re.compile(r'Field "([^"]+)" is not a valid field to query')
 _NO_DEVICES = re.compile(r"^No devices were found", re.MULTILINE)
-_UNKNOWN: Final = frozenset({"", "n/a", "err!", "unknown error", "not supported", "not available"})
+_BUS_ID = re.compile(r"\b(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])\b", re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -63,9 +85,37 @@ def refused_field(output: str) -> str | None:
     return found.group(1) if found else None
 
 
+def without(fields: Sequence[str], refused: str) -> tuple[str, ...]:
+    """The query for a version that refused a field: under its newer name, else without it."""
+    instead = [NEWER_NAMES[refused]] if refused in NEWER_NAMES else []
+    return tuple(used for name in fields for used in (instead if name == refused else [name]))
+
+
 def reports_no_devices(output: str) -> bool:
     """Whether nvidia-smi works and says that there is nothing to see."""
     return _NO_DEVICES.search(output) is not None
+
+
+def bus_key(bus_id: str) -> str:
+    """One spelling of a PCI address: nvidia-smi writes its domain in four or in eight digits."""
+    found = _BUS_ID.search(bus_id)
+    if found is None:
+        return bus_id.lower()
+    return f"{int(found.group(1) or '0', 16):x}:{found.group(2).lower()}"
+
+
+def lost_devices(problems: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
+    """Uuid to complaint, for lines that name a known device by its PCI address.
+
+    `known` is uuid by `bus_key`.
+    """
+    found: dict[str, str] = {}
+    for line in problems:
+        match = _BUS_ID.search(line)
+        uuid = known.get(bus_key(match.group(0))) if match else None
+        if uuid is not None:
+            found.setdefault(uuid, line)
+    return found
 
 
 def parse_report(output: str, fields: Sequence[str] = QUERY_FIELDS) -> SmiReport:
@@ -90,31 +140,36 @@ def parse_report(output: str, fields: Sequence[str] = QUERY_FIELDS) -> SmiReport
 
 
 def _parse_line(line: str, fields: Sequence[str]) -> SmiGpu | None:
-    texts = [text.strip() for text in line.split(",")]
+    texts = [part.strip() for part in line.split(",")]
     if len(texts) != len(fields):
         return None
-    row = dict(zip(fields, texts, strict=True))
-    index, uuid = _count(row["index"]), _text(row["uuid"])
+    names = [_OLDER_NAMES.get(name, name) for name in fields]
+    row = dict(zip(names, texts, strict=True))
+    index, uuid = count(row["index"]), text(row["uuid"])
     if index is None or uuid is None or not uuid.isascii() or " " in uuid or len(uuid) > 128:
         return None
     return SmiGpu(
         facts=_facts(row, uuid, index),
         reading=_reading(row, uuid, index),
-        driver_version=_field(row, "driver_version", _text),
+        driver_version=_field(row, "driver_version", text),
     )
 
 
 def _facts(row: Mapping[str, str], uuid: str, index: int) -> DeviceFacts:
-    mig = _field(row, "mig.mode.current", _text)
     return DeviceFacts(
         uuid=uuid,
         index=index,
-        name=_field(row, "name", _text) or "unknown",
-        memory_total_mb=_field(row, "memory.total", _count),
-        pci_bus_id=_field(row, "pci.bus_id", _text),
-        serial=_field(row, "serial", _text),
-        compute_capability=_field(row, "compute_cap", _text),
-        mig_enabled={"Enabled": True, "Disabled": False}.get(mig) if mig else None,
+        name=_field(row, "name", text) or "unknown",
+        memory_total_mb=_field(row, "memory.total", count),
+        pci_bus_id=_field(row, "pci.bus_id", text),
+        serial=_field(row, "serial", text),
+        compute_capability=_field(row, "compute_cap", text),
+        mig_enabled=_field(row, "mig.mode.current", claim),
+        power_limit_default_w=_field(row, "power.default_limit", amount),
+        power_limit_min_w=_field(row, "power.min_limit", amount),
+        power_limit_max_w=_field(row, "power.max_limit", amount),
+        pcie_generation_max=_field(row, "pcie.link.gen.max", count),
+        pcie_width_max=_field(row, "pcie.link.width.max", count),
     )
 
 
@@ -122,51 +177,55 @@ def _reading(row: Mapping[str, str], uuid: str, index: int) -> GpuReading:
     return GpuReading(
         uuid=uuid,
         index=index,
-        utilization_percent=_field(row, "utilization.gpu", _amount),
-        memory_total_mb=_field(row, "memory.total", _count),
-        memory_used_mb=_field(row, "memory.used", _count),
-        memory_free_mb=_field(row, "memory.free", _count),
-        temperature_c=_field(row, "temperature.gpu", _number),
-        power_draw_w=_field(row, "power.draw", _amount),
-        power_limit_w=_field(row, "enforced.power.limit", _amount),
-        sm_clock_mhz=_field(row, "clocks.sm", _count),
-        memory_clock_mhz=_field(row, "clocks.mem", _count),
+        utilization_percent=_field(row, "utilization.gpu", amount),
+        memory_total_mb=_field(row, "memory.total", count),
+        memory_used_mb=_field(row, "memory.used", count),
+        memory_free_mb=_field(row, "memory.free", count),
+        temperature_c=_field(row, "temperature.gpu", number),
+        power_draw_w=_field(row, "power.draw", amount),
+        power_limit_w=_field(row, "enforced.power.limit", amount),
+        sm_clock_mhz=_field(row, "clocks.sm", count),
+        memory_clock_mhz=_field(row, "clocks.mem", count),
         throttle_reasons=_field(row, "clocks_throttle_reasons.active", _mask),
-        ecc_corrected=_field(row, "ecc.errors.corrected.volatile.total", _count),
-        ecc_uncorrected=_field(row, "ecc.errors.uncorrected.volatile.total", _count),
-        name=_field(row, "name", _text),
+        ecc_corrected=_field(row, "ecc.errors.corrected.volatile.total", count),
+        ecc_uncorrected=_field(row, "ecc.errors.uncorrected.volatile.total", count),
+        name=_field(row, "name", text),
+        performance_state=_field(row, "pstate", _performance_state),
+        fan_percent=_field(row, "fan.speed", amount),
+        memory_utilization_percent=_field(row, "utilization.memory", amount),
+        encoder_percent=_field(row, "utilization.encoder", amount),
+        decoder_percent=_field(row, "utilization.decoder", amount),
+        pcie_generation=_field(row, "pcie.link.gen.current", count),
+        pcie_width=_field(row, "pcie.link.width.current", count),
+        retired_pages=_retired_pages(row),
+        retired_pages_pending=_field(row, "retired_pages.pending", claim),
+        remapped_rows_corrected=_field(row, "remapped_rows.correctable", count),
+        remapped_rows_uncorrected=_field(row, "remapped_rows.uncorrectable", count),
+        remap_pending=_field(row, "remapped_rows.pending", claim),
+        remap_failed=_field(row, "remapped_rows.failure", claim),
     )
 
 
 def _field(row: Mapping[str, str], name: str, parse: Callable[[str], T | None]) -> T | None:
-    text = row.get(name)
-    return None if text is None else parse(text)
+    value = row.get(name)
+    return None if value is None else parse(value)
 
 
-def _text(text: str) -> str | None:
-    return None if text.strip("[] ").lower() in _UNKNOWN else text
+def _retired_pages(row: Mapping[str, str]) -> int | None:
+    """Pages retired for either reason; unknown unless both are known."""
+    single, double = (
+        _field(row, "retired_pages.sbe", count),
+        _field(row, "retired_pages.dbe", count),
+    )
+    return None if single is None or double is None else single + double
 
 
-def _number(text: str) -> float | None:
+def _performance_state(value: str) -> int | None:
+    return int(value[1:]) if value[:1] == "P" and value[1:].isdecimal() else None
+
+
+def _mask(value: str) -> tuple[str, ...] | None:
     try:
-        value = float(text.partition(" ")[0])
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _amount(text: str) -> float | None:
-    value = _number(text)
-    return value if value is not None and value >= 0 else None
-
-
-def _count(text: str) -> int | None:
-    value = _amount(text)
-    return None if value is None else int(value)
-
-
-def _mask(text: str) -> tuple[str, ...] | None:
-    try:
-        return throttle_reasons(int(text, 16))
+        return throttle_reasons(int(value, 16))
     except ValueError:
         return None

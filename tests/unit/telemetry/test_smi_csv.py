@@ -4,38 +4,23 @@ from itertools import product
 
 import pytest
 
+from schemas.telemetry import GpuProcess
 from services.telemetry.domain.smi_csv import (
     NEEDED_FIELDS,
     QUERY_FIELDS,
+    bus_key,
+    lost_devices,
     parse_report,
     refused_field,
     reports_no_devices,
+    without,
 )
+from services.telemetry.domain.smi_processes import parse_processes
+from tests.fake_smi import GPU
 
-VALUES = {
-    "index": "0",
-    "uuid": "GPU-8d1f0a7e-0000-1111-2222-333344445555",
-    "name": "NVIDIA H100 80GB HBM3",
-    "utilization.gpu": "37",
-    "memory.total": "81559",
-    "memory.used": "70312",
-    "memory.free": "10730",
-    "temperature.gpu": "61",
-    "power.draw": "412.37",
-    "enforced.power.limit": "700.00",
-    "clocks.sm": "1980",
-    "clocks.mem": "2619",
-    "clocks_throttle_reasons.active": "0x0000000000000044",
-    "ecc.errors.corrected.volatile.total": "2",
-    "ecc.errors.uncorrected.volatile.total": "0",
-    "pci.bus_id": "00000000:18:00.0",
-    "serial": "1652223001234",
-    "compute_cap": "9.0",
-    "mig.mode.current": "Disabled",
-    "driver_version": "550.54.15",
-}
+VALUES = {name: GPU[name] for name in QUERY_FIELDS}
 OPTIONAL = [name for name in QUERY_FIELDS if name not in NEEDED_FIELDS]
-UNREADABLE = ["[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "ERR!", ""]
+UNREADABLE = ["[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "ERR!", "[GPU is lost]", ""]
 
 
 def make_line(**changed: str) -> str:
@@ -52,16 +37,23 @@ def test_every_field_is_read() -> None:
     reading = gpu.reading
     assert (reading.uuid, reading.index) == (VALUES["uuid"], 0)
     assert (reading.utilization_percent, reading.temperature_c) == (37, 61)
-    assert (reading.memory_total_mb, reading.memory_used_mb, reading.memory_free_mb) == (
-        81559,
-        70312,
-        10730,
-    )
+    memory = (reading.memory_total_mb, reading.memory_used_mb, reading.memory_free_mb)
+    assert memory == (81559, 1024, 80035)
+    assert (reading.performance_state, reading.fan_percent) == (0, None)
+    assert reading.memory_utilization_percent == 21
+    assert (reading.encoder_percent, reading.decoder_percent) == (0, 3)
+    assert (reading.pcie_generation, reading.pcie_width) == (5, 16)
+    assert (reading.retired_pages, reading.retired_pages_pending) == (3, False)
+    assert (reading.remapped_rows_corrected, reading.remapped_rows_uncorrected) == (0, 1)
+    assert (reading.remap_pending, reading.remap_failed) == (True, False)
     assert (reading.power_draw_w, reading.power_limit_w) == (412.37, 700)
     assert (reading.sm_clock_mhz, reading.memory_clock_mhz) == (1980, 2619)
     assert reading.throttle_reasons == ("sw_power_cap", "hw_thermal_slowdown")
     assert (reading.ecc_corrected, reading.ecc_uncorrected) == (2, 0)
     assert gpu.facts.name == reading.name == "NVIDIA H100 80GB HBM3"
+    limits = (gpu.facts.power_limit_min_w, gpu.facts.power_limit_max_w)
+    assert (gpu.facts.power_limit_default_w, *limits) == (700, 200, 700)
+    assert (gpu.facts.pcie_generation_max, gpu.facts.pcie_width_max) == (5, 16)
     assert (gpu.facts.pci_bus_id, gpu.facts.serial) == ("00000000:18:00.0", "1652223001234")
     assert (gpu.facts.compute_capability, gpu.facts.mig_enabled) == ("9.0", False)
     assert gpu.driver_version == "550.54.15"
@@ -152,3 +144,45 @@ def test_the_field_that_an_old_version_refuses_is_found() -> None:
 def test_no_devices_is_told_from_a_failure() -> None:
     assert reports_no_devices("No devices were found\n")
     assert not reports_no_devices("NVIDIA-SMI has failed")
+
+
+def test_a_field_is_asked_for_under_its_newer_name_before_it_is_given_up() -> None:
+    older, newer = "clocks_throttle_reasons.active", "clocks_event_reasons.active"
+
+    renamed = without(QUERY_FIELDS, older)
+    line = ", ".join(VALUES[older if name == newer else name] for name in renamed)
+
+    assert (newer in renamed, older in renamed, len(renamed)) == (True, False, len(QUERY_FIELDS))
+    (gpu,) = parse_report(line, renamed).gpus
+    assert gpu.reading.throttle_reasons == ("sw_power_cap", "hw_thermal_slowdown")
+    assert newer not in without(renamed, newer)
+
+
+def test_a_complaint_is_laid_to_the_device_whose_address_it_names() -> None:
+    known = {bus_key("00000000:18:00.0"): "GPU-a", bus_key("00000000:3B:00.0"): "GPU-b"}
+    line = "Unable to determine the device handle for GPU1: 0000:3b:00.0: GPU is lost."
+
+    assert lost_devices([line, "no address", "0000:99:00.0: who?"], known) == {"GPU-b": line}
+
+
+def test_processes_are_told_apart_by_gpu_and_a_comma_in_a_path_does_no_harm() -> None:
+    found = parse_processes(
+        "GPU-a, 4711, 70312, /opt/a, b/python\nGPU-b, 12, [N/A], [Not Found]\nGPU-a, 9, 1, sh\n"
+    )
+
+    assert found == {
+        "GPU-a": (GpuProcess(4711, "python", 70312), GpuProcess(9, "sh", 1)),
+        "GPU-b": (GpuProcess(12),),
+    }
+
+
+@pytest.mark.parametrize("output", ["", "\n", "No running processes found\n"])
+def test_no_processes_is_known_and_not_unknown(output: str) -> None:
+    assert parse_processes(output) == {}
+
+
+@pytest.mark.parametrize(
+    "output", ["Failed to initialize NVML", "GPU-a, [N/A], 1, sh", "[N/A], 1, 1, sh", "GPU-a, 1"]
+)
+def test_a_list_of_processes_that_may_be_short_is_unknown(output: str) -> None:
+    assert parse_processes(f"GPU-a, 4711, 70312, sh\n{output}") is None
