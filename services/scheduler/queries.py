@@ -31,7 +31,11 @@ from services.scheduler import store
 from services.scheduler.domain.estimate import estimate
 from services.scheduler.domain.explain import availability_sentence, summary_sentence
 from services.scheduler.domain.fleet import Device, Fleet
-from services.scheduler.domain.node_selection import select_node
+from services.scheduler.domain.node_selection import (
+    cluster_gpu_status,
+    find_best_node,
+    node_gpu_summaries,
+)
 from services.scheduler.domain.placement import Placed, Weights
 from services.scheduler.domain.queue import (
     Grant,
@@ -153,7 +157,10 @@ class Queries:
         """The node with the most idle GPUs."""
         async with self.database.transaction() as connection:
             fleet = await self.reader.read(connection)
-        return select_node(fleet, query)
+        summaries = node_gpu_summaries(
+            cluster_gpu_status(fleet), query.utilization_threshold, query.memory_threshold
+        )
+        return find_best_node(summaries, query.required_gpus)
 
     async def allocation_map(self, query: GetAllocationMap) -> AllocationMap:
         """Who holds what, node by node."""

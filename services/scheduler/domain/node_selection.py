@@ -1,90 +1,141 @@
-"""The node for an inference service that Kubernetes places: the one with the most idle GPUs."""
+"""Nodes for an inference service that Kubernetes places: each GPU, sums by node, and the best one.
 
-from collections.abc import Sequence
+What is free, the cluster says; readings only rank. So a GPU without metrics counts as idle, which
+is otherwise never done: nothing is handed out here.
+"""
 
-from msgspec import Struct
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from schemas.base import NodeId
-from schemas.scheduler_views import NodeSelection, SelectNode
+from schemas.base import DeviceUuid, NodeId
+from schemas.scheduler_views import ClusterGpu, NodeGpuSummary, NodeSelection
 from schemas.telemetry import HealthState
 from services.scheduler.domain.fleet import Device, Fleet, Reading, ReadingState
 
+UTILIZATION_THRESHOLD: Final = 30.0
+MEMORY_THRESHOLD: Final = 50.0
 
-class NodeSummary(Struct, frozen=True, kw_only=True):
-    """What a node is ranked by; GPUs that tell no utilization count as unused in the mean."""
-
-    node_id: NodeId
-    allocatable: int
-    idle: int
-    mean_utilization_percent: float
+Temperatures = Mapping[tuple[NodeId, DeviceUuid], float]
 
 
-def select_node(fleet: Fleet, query: SelectNode) -> NodeSelection:
-    """Prefer enough idle GPUs, then more of them, then less use; none if no node has enough at all.
+def cluster_gpu_status(fleet: Fleet, temperatures: Temperatures | None = None) -> list[ClusterGpu]:
+    """Every GPU, by node and index. A stale reading is no metric."""
+    return [
+        _cluster_gpu(device, (temperatures or {}).get((node_id, device.uuid)))
+        for node_id, devices in fleet.nodes.items()
+        for device in devices
+    ]
 
-    A GPU without metrics counts as idle here: what is free, the cluster says; readings only rank.
+
+def is_idle(
+    gpu: ClusterGpu,
+    utilization_threshold: float = UTILIZATION_THRESHOLD,
+    memory_threshold: float = MEMORY_THRESHOLD,
+) -> bool:
+    """Whether it is allocatable and below both thresholds; a missing metric is not held against it.
+
+    A GPU at a threshold is not idle.
     """
-    summaries = [_summary(node_id, devices, query) for node_id, devices in fleet.nodes.items()]
-    able = [summary for summary in summaries if summary.allocatable >= query.required_gpus]
-    if not able:
-        return NodeSelection(
-            node_id=None, message=f"no node has {query.required_gpus} allocatable GPUs"
+    utilization, memory = gpu.utilization_percent, gpu.memory_usage_percent
+    return (
+        gpu.allocatable
+        and (utilization is None or utilization < utilization_threshold)
+        and (memory is None or memory < memory_threshold)
+    )
+
+
+def node_gpu_summaries(
+    gpus: Sequence[ClusterGpu],
+    utilization_threshold: float = UTILIZATION_THRESHOLD,
+    memory_threshold: float = MEMORY_THRESHOLD,
+) -> dict[str, NodeGpuSummary]:
+    """The GPUs summed up by node name; nodes without any are left out."""
+    by_node: dict[str, list[ClusterGpu]] = {}
+    for gpu in gpus:
+        by_node.setdefault(gpu.node_name, []).append(gpu)
+    return {
+        name: NodeGpuSummary(
+            node_name=name,
+            total_gpus=len(found),
+            allocatable_gpus=sum(gpu.allocatable for gpu in found),
+            idle_gpu_count=sum(
+                is_idle(gpu, utilization_threshold, memory_threshold) for gpu in found
+            ),
+            avg_utilization_percent=_mean([gpu.utilization_percent for gpu in found]),
+            avg_memory_usage_percent=_mean([gpu.memory_usage_percent for gpu in found]),
+            has_metrics=any(gpu.has_metrics for gpu in found),
         )
-    best = min(able, key=lambda summary: _rank(summary, query.required_gpus))
-    return NodeSelection(node_id=best.node_id, message=_sentence(best))
+        for name, found in sorted(by_node.items())
+    }
 
 
-def is_idle(device: Device, query: SelectNode) -> bool:
-    """Whether it is below both thresholds; a metric that is missing is not held against it."""
-    reading = _current(device)
-    if reading is None:
-        return True
-    utilization, used = reading.utilization_percent, _memory_used_percent(device, reading)
-    return (utilization is None or utilization < query.utilization_threshold) and (
-        used is None or used < query.memory_threshold
+def find_best_node(
+    summaries: Mapping[str, NodeGpuSummary], required_gpus: int = 1
+) -> NodeSelection:
+    """Nodes with enough idle GPUs first, then more idle ones, then less use on average.
+
+    Where no node has enough idle GPUs the ranking is the same; a node that has too few allocatable
+    ones is never chosen. None leaves the choice to Kubernetes.
+    """
+    able = [each for each in summaries.values() if each.allocatable_gpus >= required_gpus]
+    if not able:
+        return NodeSelection(node_id=None, message=_nothing_fits(summaries, required_gpus))
+    best = min(able, key=lambda each: _rank(each, required_gpus))
+    return NodeSelection(node_id=best.node_name, message=_sentence(best))
+
+
+def _cluster_gpu(device: Device, temperature_c: float | None) -> ClusterGpu:
+    reading = device.reading if device.reading_state is ReadingState.FRESH else None
+    total = device.total_mb
+    used = _used_mb(reading, total)
+    return ClusterGpu(
+        node_name=device.node_id,
+        gpu_index=device.index,
+        gpu_uuid=device.uuid,
+        gpu_model=device.name,
+        allocatable=_is_allocatable(device),
+        memory_total_mb=total,
+        memory_used_mb=used,
+        memory_usage_percent=100.0 * used / total if used is not None and total else None,
+        utilization_percent=reading.utilization_percent if reading is not None else None,
+        temperature_c=temperature_c if reading is not None else None,
+        has_metrics=reading is not None,
     )
 
 
-def _summary(node_id: NodeId, devices: Sequence[Device], query: SelectNode) -> NodeSummary:
-    free = [device for device in devices if _is_allocatable(device)]
-    use = [_utilization(device) for device in devices]
-    return NodeSummary(
-        node_id=node_id,
-        allocatable=len(free),
-        idle=sum(is_idle(device, query) for device in free),
-        mean_utilization_percent=sum(use) / len(use) if use else 0.0,
-    )
+def _used_mb(reading: Reading | None, total_mb: int | None) -> int | None:
+    if reading is None or reading.memory_free_mb is None or total_mb is None:
+        return None
+    return max(0, total_mb - reading.memory_free_mb)
 
 
 def _is_allocatable(device: Device) -> bool:
     return device.health is HealthState.OK and not device.cordoned and device.holder is None
 
 
-def _current(device: Device) -> Reading | None:
-    return device.reading if device.reading_state is ReadingState.FRESH else None
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
-def _utilization(device: Device) -> float:
-    reading = _current(device)
-    return (reading.utilization_percent or 0.0) if reading is not None else 0.0
-
-
-def _memory_used_percent(device: Device, reading: Reading) -> float | None:
-    total, free = device.total_mb, reading.memory_free_mb
-    return 100.0 * (total - free) / total if total and free is not None else None
-
-
-def _rank(summary: NodeSummary, required_gpus: int) -> tuple[bool, int, float, str]:
+def _rank(summary: NodeGpuSummary, required_gpus: int) -> tuple[bool, int, float, str]:
     return (
-        summary.idle < required_gpus,
-        -summary.idle,
-        summary.mean_utilization_percent,
-        summary.node_id,
+        summary.idle_gpu_count < required_gpus,
+        -summary.idle_gpu_count,
+        summary.avg_utilization_percent or 0.0,
+        summary.node_name,
     )
 
 
-def _sentence(best: NodeSummary) -> str:
+def _sentence(best: NodeGpuSummary) -> str:
+    used = best.avg_utilization_percent
+    mean = f"mean utilization {used:.1f} %" if used is not None else "no metrics"
     return (
-        f"{best.node_id}: {best.idle} of {best.allocatable} allocatable GPUs idle, "
-        f"mean utilization {best.mean_utilization_percent:.1f} %"
+        f"{best.node_name}: {best.idle_gpu_count} of {best.allocatable_gpus} allocatable GPUs"
+        f" idle, {mean}"
     )
+
+
+def _nothing_fits(summaries: Mapping[str, NodeGpuSummary], required_gpus: int) -> str:
+    most = max((each.allocatable_gpus for each in summaries.values()), default=0)
+    return f"no node has {required_gpus} allocatable GPUs; the most that one has is {most}"
