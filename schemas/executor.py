@@ -264,9 +264,22 @@ class RunningAttempt(Struct, frozen=True, kw_only=True):
     pids: tuple[int, ...] = ()
 
 
+class RunningWorkload(Struct, frozen=True, kw_only=True):
+    """Processes of this host that are labelled with a reservation, whoever started them.
+
+    `epoch` is None where the label does not say. `ours`: the label names this installation too.
+    """
+
+    reservation_id: UUID
+    epoch: Epoch | None = None
+    pids: tuple[int, ...] = ()
+    ours: bool = True
+
+
 class RunningAttempts(View, frozen=True, kw_only=True, tag="executor.running_attempts"):
-    """Everything under way."""
+    """Everything under way. `workloads` None: this executor does not look for labels."""
 
     executor_id: NodeId
     boot_id: UUID
     attempts: tuple[RunningAttempt, ...]
+    workloads: tuple[RunningWorkload, ...] | None = None

@@ -2051,13 +2051,26 @@ export interface RunningAttempt {
   pids: number[];
 }
 
-/** Everything under way. */
+/** Everything under way. `workloads` null: this executor does not look for labels. */
 export interface RunningAttempts {
   type: "executor.running_attempts";
   /** A node's name made a subject token. */
   executor_id: string;
   boot_id: string;
   attempts: RunningAttempt[];
+  workloads: RunningWorkload[] | null;
+}
+
+/**
+ * Processes of this host that are labelled with a reservation, whoever started them.
+ *
+ * `epoch` is null where the label does not say. `ours`: the label names this installation too.
+ */
+export interface RunningWorkload {
+  reservation_id: string;
+  epoch: number | null;
+  pids: number[];
+  ours: boolean;
 }
 
 /** Where the inference server runs. */

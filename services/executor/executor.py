@@ -19,6 +19,7 @@ from schemas.executor import (
     ListRunning,
     RunningAttempt,
     RunningAttempts,
+    RunningWorkload,
     StartExperiment,
 )
 from services.executor import facts, store
@@ -27,7 +28,13 @@ from services.executor.domain.verdict import cancelled, executor_restarted, leas
 from services.executor.journal import Journal
 from services.executor.offers import BENCHMARK_TOOLS, runtime_offers
 from services.executor.outgoing import Outgoing
-from services.executor.processes import WorkloadLabel, end_workload, running_workload
+from services.executor.processes import (
+    LabelledWorkload,
+    WorkloadLabel,
+    end_workload,
+    labelled_workloads,
+    running_workload,
+)
 from services.executor.settings import ExecutorSettings
 from services.executor.store import AttemptRecord
 from shared.bus import Bus
@@ -140,12 +147,9 @@ class Executor:
         return await self._is_quiet(label)
 
     async def running_attempts(self) -> RunningAttempts:
-        """Accepted and not finished, those of an earlier life included."""
+        """Accepted and not finished, also those of an earlier life; and all that is labelled."""
+        labelled = await asyncio.to_thread(labelled_workloads, self.settings.installation_id)
         records = await self.journal.transact(store.unfinished_attempts)
-        pids = [
-            await asyncio.to_thread(running_workload, self._label(record.command.reservation_id))
-            for record in records
-        ]
         return RunningAttempts(
             executor_id=self.settings.node_id,
             boot_id=self.boot_id,
@@ -157,9 +161,18 @@ class Executor:
                     reservation_id=record.command.reservation_id,
                     epoch=record.command.epoch,
                     phase=record.phase,
-                    pids=tuple(found),
+                    pids=_pids_under(record.command.reservation_id, labelled),
                 )
-                for record, found in zip(records, pids, strict=True)
+                for record in records
+            ),
+            workloads=tuple(
+                RunningWorkload(
+                    reservation_id=each.reservation_id,
+                    epoch=each.epoch,
+                    pids=each.pids,
+                    ours=each.names_installation,
+                )
+                for each in labelled
             ),
         )
 
@@ -284,6 +297,12 @@ class Executor:
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
+
+
+def _pids_under(reservation_id: UUID, labelled: list[LabelledWorkload]) -> tuple[int, ...]:
+    return tuple(
+        pid for each in labelled if each.reservation_id == reservation_id for pid in each.pids
+    )
 
 
 def _remove_older(directory: Path, before: float) -> None:

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 RESERVATION_VARIABLE: Final = "GPUSTEWARD_RESERVATION"
+EPOCH_VARIABLE: Final = "GPUSTEWARD_EPOCH"
 INSTALLATION_VARIABLE: Final = "GPUSTEWARD_INSTALLATION"
 POLL_SECONDS: Final = 0.05
 COMPLAIN_SECONDS: Final = 5.0
@@ -68,10 +69,7 @@ class WorkloadLabel:
         A reservation's id is nobody else's, so a process that names no installation is ours too:
         `gpusteward exec` knows of none on a host that only joined.
         """
-        try:
-            found = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-        except OSError:
-            return False
+        found = _environment(pid)
         if os.fsencode(f"{RESERVATION_VARIABLE}={self.reservation_id}") not in found:
             return False
         installation = os.fsencode(f"{INSTALLATION_VARIABLE}=")
@@ -122,6 +120,38 @@ def running_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) 
         if stat.is_running
         and stat.pid != os.getpid()
         and (stat.pid in known or stat.session in known or label.is_on(stat.pid))
+    ]
+
+
+class LabelledWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes of one reservation. `names_installation`: this one, by its id."""
+
+    reservation_id: UUID
+    epoch: int | None
+    pids: tuple[int, ...]
+    names_installation: bool
+
+
+def labelled_workloads(installation_id: str) -> list[LabelledWorkload]:
+    """Everything on this host that is labelled, by reservation and epoch.
+
+    Leaves out what names another installation.
+    """
+    found: dict[tuple[UUID, int | None, bool], list[int]] = {}
+    for stat in _every_process():
+        if not stat.is_running or stat.pid == os.getpid():
+            continue
+        label = _label_of(_environment(stat.pid), installation_id)
+        if label is not None:
+            found.setdefault(label, []).append(stat.pid)
+    return [
+        LabelledWorkload(
+            reservation_id=reservation_id,
+            epoch=epoch,
+            pids=tuple(sorted(pids)),
+            names_installation=is_named,
+        )
+        for (reservation_id, epoch, is_named), pids in found.items()
     ]
 
 
@@ -188,6 +218,35 @@ def _signal(
         return
     finally:
         os.close(descriptor)
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Empty where it cannot be read."""
+    try:
+        return (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _label_of(
+    environment: list[bytes], installation_id: str
+) -> tuple[UUID, int | None, bool] | None:
+    marked = os.fsencode(f"{RESERVATION_VARIABLE}=")
+    if not any(variable.startswith(marked) for variable in environment):
+        return None
+    named = dict(
+        os.fsdecode(variable).partition("=")[::2] for variable in environment if b"=" in variable
+    )
+    installation = named.get(INSTALLATION_VARIABLE)
+    if installation not in {None, installation_id}:
+        return None
+    try:
+        reservation_id = UUID(named[RESERVATION_VARIABLE])
+    except ValueError:
+        return None
+    epoch = named.get(EPOCH_VARIABLE, "")
+    known = int(epoch) if epoch.isascii() and epoch.isdigit() and int(epoch) > 0 else None
+    return reservation_id, known, installation is not None
 
 
 def _is_of(pid: int, label: WorkloadLabel, marks: tuple[ProcessMark, ...]) -> bool:

@@ -90,8 +90,10 @@ CREATE INDEX holding_open ON holding (device_no) WHERE released_at IS NULL;
 ALTER TABLE device ADD COLUMN compute_capability text, ADD COLUMN numa_node int,
     ADD COLUMN mig_enabled boolean, ADD COLUMN parent_uuid text,
     ADD COLUMN cordon_reason text NOT NULL DEFAULT '';
--- The agent said that it stops; silence from then on is no loss.
-ALTER TABLE node ADD COLUMN stopped boolean NOT NULL DEFAULT false;
+-- stopped: the agent said that it stops. lost: not heard for so long that its reservations ended;
+-- true until it is heard again, so that one silence is acted on once.
+ALTER TABLE node ADD COLUMN stopped boolean NOT NULL DEFAULT false,
+    ADD COLUMN lost boolean NOT NULL DEFAULT false;
 
 -- Faults that were acted on: told again they change nothing, also after an uncordon.
 CREATE TABLE fault (

@@ -1,0 +1,61 @@
+"""Which processes of a host an executor counts as running under a reservation."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from services.executor.processes import LabelledWorkload, labelled_workloads
+from shared.ids import new_id
+
+
+@contextmanager
+def labelled(**variables: str) -> Iterator[int]:
+    with subprocess.Popen(["/bin/sleep", "60"], env={"PATH": os.defpath, **variables}) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def under(reservation_id: UUID) -> list[LabelledWorkload]:
+    return [w for w in labelled_workloads("ours") if w.reservation_id == reservation_id]
+
+
+def test_a_workload_is_told_with_its_epoch_and_all_its_processes() -> None:
+    mine = new_id()
+    label = {
+        "GPUSTEWARD_RESERVATION": str(mine),
+        "GPUSTEWARD_EPOCH": "7",
+        "GPUSTEWARD_INSTALLATION": "ours",
+    }
+
+    with labelled(**label) as first, labelled(**label) as second:
+        found = under(mine)
+
+    assert found == [
+        LabelledWorkload(
+            reservation_id=mine,
+            epoch=7,
+            pids=tuple(sorted((first, second))),
+            names_installation=True,
+        )
+    ]
+    assert under(mine) == []
+
+
+def test_what_names_no_installation_is_told_as_such_and_another_one_s_is_not() -> None:
+    joined, theirs = new_id(), new_id()
+    foreign = {"GPUSTEWARD_RESERVATION": str(theirs), "GPUSTEWARD_INSTALLATION": "theirs"}
+
+    with labelled(GPUSTEWARD_RESERVATION=str(joined)), labelled(**foreign):
+        (found,) = under(joined)
+        assert under(theirs) == []
+
+    assert (found.epoch, found.names_installation) == (None, False)
+
+
+def test_a_label_that_is_no_reservation_is_nobody_s() -> None:
+    with labelled(GPUSTEWARD_RESERVATION="x", GPUSTEWARD_EPOCH="x") as pid:
+        assert all(pid not in workload.pids for workload in labelled_workloads("ours"))
