@@ -1,12 +1,12 @@
 """Which devices may serve a request now, which never can, and the reason of each that does not."""
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.telemetry import HealthState
-from services.scheduler.domain.fleet import Device, ReadingState
+from services.scheduler.domain.fleet import NOTHING, Device, Host, Node, ReadingState, Room
+from services.scheduler.domain.selectors import describe, matches_model, mismatch
 
 NEVER: Final = frozenset(
     {
@@ -14,6 +14,12 @@ NEVER: Final = frozenset(
         ReasonCode.UUID_MISMATCH,
         ReasonCode.MODEL_MISMATCH,
         ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
+        ReasonCode.COMPUTE_CAPABILITY_MISMATCH,
+        ReasonCode.CUDA_DRIVER_MISMATCH,
+        ReasonCode.NUMA_MISMATCH,
+        ReasonCode.LABEL_MISMATCH,
+        ReasonCode.SELECTOR_UNKNOWN,
+        ReasonCode.MIG_ENABLED,
     }
 )
 DEFAULT_FREE_SHARE: Final = 0.5
@@ -29,27 +35,35 @@ _PLAIN: Final = {
     ReasonCode.STALE_READING: "has no recent reading; its agent is silent",
     ReasonCode.AWAITING_SNAPSHOT: "was just released; its first reading since is under way",
     ReasonCode.UTILIZATION_UNKNOWN: "does not tell its utilization",
-    ReasonCode.MEMORY_UNKNOWN: "does not tell its memory",
+    ReasonCode.MIG_ENABLED: "is divided into MIG instances, which are granted instead of it",
+    ReasonCode.NODE_LOST: "is on a node that is lost",
 }
-_SEPARATORS: Final = re.compile(r"[\s_-]+")
 
 
-def can_ever_serve(device: Device, request: GpuRequest) -> bool:
-    """Whether the device matches what does not change: node, uuid, model, total memory."""
-    return next(_mismatches(device, request), None) is None
+def can_ever_serve(device: Device, request: GpuRequest, node: Node | None = None) -> bool:
+    """Whether the device matches what does not change: its identity, model, total memory, node.
+
+    Of a node that is not given nothing is known.
+    """
+    return next(_mismatches(device, request, _node(device, node)), None) is None
 
 
-def is_eligible(device: Device, request: GpuRequest) -> bool:
+def is_eligible(device: Device, request: GpuRequest, node: Node | None = None) -> bool:
     """Whether the device may be granted to this request now, the queue left aside."""
-    return next(blocks(device, request), None) is None
+    return next(blocks(device, request, node), None) is None
 
 
-def blocks(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
-    """Every reason why this device does not serve this request now.
+def blocks(device: Device, request: GpuRequest, node: Node | None = None) -> Iterator[ReasonCode]:
+    """Every reason why this device does not serve this request now; each code once.
 
     What a held device shows is its holder's use, so only a free one is judged by its reading.
     """
-    yield from _mismatches(device, request)
+    host = _node(device, node)
+    yield from dict.fromkeys(_mismatches(device, request, host))
+    if host.lost:
+        yield ReasonCode.NODE_LOST
+    if device.foreign_pids:
+        yield ReasonCode.FOREIGN_PROCESS
     if device.health is not HealthState.OK:
         yield ReasonCode.UNHEALTHY
     if device.cordoned:
@@ -72,23 +86,65 @@ def needed_free_mb(device: Device, request: GpuRequest) -> float | None:
     return device.total_mb * DEFAULT_FREE_SHARE if device.total_mb is not None else None
 
 
-def matches_model(name: str, models: tuple[str, ...]) -> bool:
-    """Whether a device's name contains one of the models; case and separators do not matter."""
-    flat = _flat(name)
-    return not models or any(_flat(model) in flat for model in models)
+def host_blocks(host: Host, request: GpuRequest, set_aside: Room) -> Iterator[ReasonCode]:
+    """Why the node's CPUs and memory do not suffice beside what is held and what is set aside.
+
+    A capacity that nobody told suffices for nothing that asks for any.
+    """
+    node, held = host.node, host.held.plus(set_aside)
+    if request.cpu_count and (
+        node.cpu_count is None or node.cpu_count - held.cpu_count < request.cpu_count
+    ):
+        yield ReasonCode.INSUFFICIENT_CPU
+    if request.host_memory_mb:
+        total = node.memory_total_mb
+        if total is None or total - held.memory_mb < request.host_memory_mb:
+            yield ReasonCode.INSUFFICIENT_HOST_MEMORY
 
 
-def reason_for(code: ReasonCode, device: Device, request: GpuRequest) -> Reason:
+def room_of(request: GpuRequest) -> Room:
+    """What the request holds of each of its nodes beside GPUs."""
+    return Room(cpu_count=request.cpu_count or 0.0, memory_mb=request.host_memory_mb or 0)
+
+
+def reason_for(
+    code: ReasonCode, device: Device, request: GpuRequest, node: Node | None = None
+) -> Reason:
     """A device's reason with a sentence of what was expected and what is."""
+    predicate = _predicate(code, device, request, _node(device, node))
     return Reason(
         code=code,
-        message=f"GPU {device.index} on {device.node_id} {_predicate(code, device, request)}",
+        message=f"GPU {device.index} on {device.node_id} {predicate}",
         node_id=device.node_id,
         device_uuid=device.uuid,
     )
 
 
-def _mismatches(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
+def host_reason(
+    code: ReasonCode, host: Host, request: GpuRequest, set_aside: Room = NOTHING
+) -> Reason:
+    """A node's reason for a code of `host_blocks`."""
+    node, held = host.node, host.held.plus(set_aside)
+    if code is ReasonCode.INSUFFICIENT_CPU:
+        what, asked = "CPUs", f"{request.cpu_count or 0:g}"
+        free = f"{node.cpu_count - held.cpu_count:g}" if node.cpu_count is not None else None
+    else:
+        what, asked = "MB of host memory", str(request.host_memory_mb or 0)
+        total = node.memory_total_mb
+        free = str(total - held.memory_mb) if total is not None else None
+    told = f"has {free} {what} free" if free is not None else f"does not tell its {what}"
+    return Reason(
+        code=code, message=f"{node.node_id} {told}, {asked} are needed", node_id=node.node_id
+    )
+
+
+def _node(device: Device, node: Node | None) -> Node:
+    return node if node is not None else Node(node_id=device.node_id)
+
+
+def _mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
+    if device.mig_enabled and device.parent_uuid is None:
+        yield ReasonCode.MIG_ENABLED
     if request.node_ids and device.node_id not in request.node_ids:
         yield ReasonCode.NODE_MISMATCH
     if request.device_uuids and device.uuid not in request.device_uuids:
@@ -98,6 +154,9 @@ def _mismatches(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
     total = device.total_mb
     if request.min_memory_mb is not None and total is not None and total < request.min_memory_mb:
         yield ReasonCode.INSUFFICIENT_TOTAL_MEMORY
+    for selector in request.require:
+        if (code := mismatch(selector, device, node)) is not None:
+            yield code
 
 
 def _foreign_use(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
@@ -116,16 +175,15 @@ def _foreign_use(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
         yield ReasonCode.INSUFFICIENT_FREE_MEMORY
 
 
-def _flat(text: str) -> str:
-    return _SEPARATORS.sub("", text).casefold()
-
-
-def _predicate(code: ReasonCode, device: Device, request: GpuRequest) -> str:
+def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
     """What the device is or lacks, as the rest of a sentence that names it."""
     if code in _PLAIN:
         return _PLAIN[code]
     if code in NEVER:
-        return _mismatch_predicate(code, device, request)
+        return _mismatch_predicate(code, device, request, node)
+    if code is ReasonCode.FOREIGN_PROCESS:
+        pids = ", ".join(str(pid) for pid in device.foreign_pids)
+        return f"runs processes that no reservation explains ({pids})"
     reading = device.reading
     if code is ReasonCode.UTILIZATION_ABOVE_LIMIT and reading is not None:
         limit = request.max_utilization_percent
@@ -143,11 +201,15 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest) -> str:
     return f"is {device.health.value}{detail}"
 
 
-def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest) -> str:
+def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
+    if code is ReasonCode.INSUFFICIENT_TOTAL_MEMORY:
+        return f"has {device.total_mb} MB in all, {request.min_memory_mb} MB are needed"
+    failed = [s for s in request.require if mismatch(s, device, node) is code]
+    if failed:
+        verb = "does not tell" if code is ReasonCode.SELECTOR_UNKNOWN else "does not match"
+        return f"{verb} {'; '.join(describe(selector) for selector in failed)}"
     if code is ReasonCode.NODE_MISMATCH:
         return f"is not on any of the nodes asked for ({', '.join(request.node_ids)})"
     if code is ReasonCode.UUID_MISMATCH:
         return f"({device.uuid}) is none of the devices asked for"
-    if code is ReasonCode.MODEL_MISMATCH:
-        return f"is a {device.name}, not any of {', '.join(request.gpu_models)}"
-    return f"has {device.total_mb} MB in all, {request.min_memory_mb} MB are needed"
+    return f"is a {device.name}, not any of {', '.join(request.gpu_models)}"

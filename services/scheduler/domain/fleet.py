@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 from uuid import UUID
 
 from msgspec import Struct
@@ -30,8 +30,46 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
     memory_free_mb: int | None
 
 
+class Node(Struct, frozen=True, kw_only=True):
+    """A machine beside its GPUs. None is unknown; `lost` nodes are granted from no more."""
+
+    node_id: NodeId
+    labels: dict[str, str] = {}
+    cpu_count: float | None = None
+    memory_total_mb: int | None = None
+    cuda_driver_version: str | None = None
+    lost: bool = False
+
+
+class Room(Struct, frozen=True, kw_only=True):
+    """CPUs and host memory of a node, held or set aside."""
+
+    cpu_count: float = 0.0
+    memory_mb: int = 0
+
+    def plus(self, other: "Room") -> "Room":
+        """Both together."""
+        return Room(
+            cpu_count=self.cpu_count + other.cpu_count, memory_mb=self.memory_mb + other.memory_mb
+        )
+
+
+NOTHING: Final = Room()
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """A node, and what leases hold of it beside GPUs."""
+
+    node: Node
+    held: Room = NOTHING
+
+
 class Device(Struct, frozen=True, kw_only=True):
-    """One whole GPU. `holder` is the reservation whose holding is open, quarantined or not."""
+    """One whole GPU. `holder` is the reservation whose holding is open, quarantined or not.
+
+    `foreign_pids` are processes on it that no live reservation explains. `parent_uuid` is set for
+    a MIG instance; a GPU whose `mig_enabled` is True is granted only by its instances.
+    """
 
     number: int
     node_id: NodeId
@@ -47,6 +85,11 @@ class Device(Struct, frozen=True, kw_only=True):
     quarantined: bool = False
     reading_state: ReadingState = ReadingState.ABSENT
     reading: Reading | None = None
+    compute_capability: str | None = None
+    numa_node: int | None = None
+    mig_enabled: bool | None = None
+    parent_uuid: str | None = None
+    foreign_pids: tuple[int, ...] = ()
 
     @property
     def state(self) -> DeviceState:
@@ -68,12 +111,13 @@ class Device(Struct, frozen=True, kw_only=True):
 class Fleet(Struct, frozen=True, kw_only=True):
     """All devices by node, in order of their index.
 
-    `settled`: every node that is known has told its inventory, so that what cannot fit now never
-    will.
+    `hosts` are the nodes themselves; of one that is missing nothing is known. `settled`: every node
+    that is known has told its inventory, so that what cannot fit now never will.
     """
 
     nodes: Mapping[NodeId, tuple[Device, ...]]
     settled: bool = True
+    hosts: Mapping[NodeId, Host] = {}
 
     @classmethod
     def of(cls, devices: Iterable[Device], *, settled: bool = True) -> Self:
@@ -88,6 +132,14 @@ class Fleet(Struct, frozen=True, kw_only=True):
             },
             settled=settled,
         )
+
+    def host(self, node_id: NodeId) -> Host:
+        """What is known of a node, and held of it."""
+        return self.hosts.get(node_id) or Host(node=Node(node_id=node_id))
+
+    def node(self, node_id: NodeId) -> Node:
+        """What is known of a node."""
+        return self.host(node_id).node
 
     @property
     def is_empty(self) -> bool:

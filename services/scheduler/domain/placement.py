@@ -1,6 +1,10 @@
-"""Where a request goes: the node by placement policy, within it the devices that score best."""
+"""Where a request goes: the nodes by placement policy, within each the devices that score best.
 
-from collections.abc import Mapping, Sequence
+This is the whole rule, as a search over everything; the engine's indexes find the same faster.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -8,8 +12,10 @@ from msgspec import Struct
 
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest, Placement
-from services.scheduler.domain.eligibility import is_eligible
-from services.scheduler.domain.fleet import Device, Fleet
+from services.scheduler.domain.eligibility import host_blocks, is_eligible
+from services.scheduler.domain.fleet import NOTHING, Device, Fleet, Node, Room
+from services.scheduler.domain.selectors import mismatch
+from shared.scoring import MEMORY_WEIGHT, UTILIZATION_WEIGHT, availability_score
 
 BALANCED_SHARE: Final = 0.8
 
@@ -17,19 +23,23 @@ BALANCED_SHARE: Final = 0.8
 class Weights(Struct, frozen=True, kw_only=True):
     """Shares of free memory and of idle time in a device's score."""
 
-    memory: float = 0.6
-    utilization: float = 0.4
+    memory: float = MEMORY_WEIGHT
+    utilization: float = UTILIZATION_WEIGHT
 
 
 class Look(Struct, frozen=True, kw_only=True):
     """What one request of the queue is judged against.
 
-    `fleet` includes what earlier requests were granted in the same pass; `claimed` are the devices
-    kept for an earlier request that has to wait, with its id.
+    `fleet` includes what earlier requests were granted. `claimed` are devices kept for an earlier
+    request that may start on them any time; `kept` those that an earlier request will start on
+    before this one would be done. Both tell whose. `set_aside` is what such requests need of a
+    node's CPUs and memory.
     """
 
     fleet: Fleet
     claimed: Mapping[int, UUID] = {}
+    kept: Mapping[int, UUID] = {}
+    set_aside: Mapping[NodeId, Room] = {}
     weights: Weights = Weights()
 
 
@@ -38,13 +48,35 @@ class Scored(Struct, frozen=True):
 
     device: Device
     score: float
+    liked: int = 0  # sum of the weights of the preferences that it matches
 
 
-class Placed(Struct, frozen=True, kw_only=True):
-    """The devices for a request, all of one node, best first."""
+class PlacedNode(Struct, frozen=True, kw_only=True):
+    """A node's part of a grant, best device first."""
 
     node_id: NodeId
     devices: tuple[Scored, ...]
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """The devices for a request, node by node."""
+
+    nodes: tuple[PlacedNode, ...]
+
+    @property
+    def node_id(self) -> NodeId:
+        """The first node."""
+        return self.nodes[0].node_id
+
+    @property
+    def node_ids(self) -> tuple[NodeId, ...]:
+        """All nodes; more than one is a gang."""
+        return tuple(node.node_id for node in self.nodes)
+
+    @property
+    def devices(self) -> tuple[Scored, ...]:
+        """All devices, node by node."""
+        return tuple(chain.from_iterable(node.devices for node in self.nodes))
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -53,37 +85,66 @@ class Placed(Struct, frozen=True, kw_only=True):
 
 
 def score(device: Device, weights: Weights) -> float:
-    """`0.6 * free/total + 0.4 * (100 - utilization)/100`; an unknown part counts nothing."""
+    """The availability score; what is not known well enough to have one scores 0."""
     reading = device.reading
     if reading is None:
         return 0.0
-    free, total = reading.memory_free_mb, device.total_mb
-    memory = free / total if free is not None and total else 0.0
-    used = reading.utilization_percent
-    idle = (100.0 - used) / 100.0 if used is not None else 0.0
-    return weights.memory * memory + weights.utilization * idle
+    found = availability_score(
+        reading.utilization_percent,
+        reading.memory_free_mb,
+        device.total_mb,
+        memory_weight=weights.memory,
+        utilization_weight=weights.utilization,
+    )
+    return found if found is not None else 0.0
+
+
+def liking(device: Device, request: GpuRequest, node: Node) -> int:
+    """By how much of what is preferred the device matches."""
+    return sum(
+        preference.weight
+        for preference in request.prefer
+        if mismatch(preference.selector, device, node) is None
+    )
 
 
 def place(look: Look, request: GpuRequest) -> Placed | None:
-    """The devices to grant now, or None if no node has enough of them."""
-    options = [
-        (devices, Placed(node_id=node_id, devices=chosen))
+    """The devices to grant now, or None if there is no place for all of them."""
+    candidates = {
+        node_id: found
         for node_id, devices in look.fleet.nodes.items()
-        if (chosen := choose(eligible(look, devices, request), request)) is not None
-    ]
-    if not options:
-        return None
-    return min(options, key=lambda o: _preference(o[0], o[1], request.placement))[1]
+        if len(found := eligible(look, devices, request)) >= request.gpus
+        and has_room(look, node_id, request)
+    }
+    if request.balanced_memory and request.nodes > 1:
+        return _place_balanced_gang(look, candidates, request)
+    return _place(look, candidates, request)
+
+
+def has_room(look: Look, node_id: NodeId, request: GpuRequest) -> bool:
+    """Whether the node has the CPUs and memory that are asked for beside GPUs."""
+    set_aside = look.set_aside.get(node_id, NOTHING)
+    return next(host_blocks(look.fleet.host(node_id), request, set_aside), None) is None
 
 
 def eligible(look: Look, devices: Sequence[Device], request: GpuRequest) -> tuple[Scored, ...]:
     """The devices of one node that this request may take now, best first."""
-    found = [
-        Scored(device, score(device, look.weights))
+    if not devices:
+        return ()
+    node = look.fleet.node(devices[0].node_id)
+    found = (
+        Scored(device, score(device, look.weights), liking(device, request, node))
         for device in devices
-        if device.number not in look.claimed and is_eligible(device, request)
-    ]
-    return tuple(sorted(found, key=lambda s: (-s.score, s.device.index, s.device.number)))
+        if device.number not in look.claimed
+        and device.number not in look.kept
+        and is_eligible(device, request, node)
+    )
+    return best_first(found)
+
+
+def best_first(found: Iterable[Scored]) -> tuple[Scored, ...]:
+    """Preferred ones first, then by score."""
+    return tuple(sorted(found, key=_rank))
 
 
 def choose(candidates: tuple[Scored, ...], request: GpuRequest) -> tuple[Scored, ...] | None:
@@ -97,7 +158,69 @@ def choose(candidates: tuple[Scored, ...], request: GpuRequest) -> tuple[Scored,
         for largest in candidates
         if (group := _balanced_below(largest, candidates, request.gpus)) is not None
     ]
-    return max(groups, key=lambda group: sum(s.score for s in group), default=None)
+    return max(groups, key=_worth, default=None)
+
+
+def preference(
+    devices: Sequence[Device], chosen: Sequence[Scored], placement: Placement
+) -> tuple[int, float, int, float]:
+    """Smallest first: what is liked, the fuller node for `pack`, the emptier for `spread`, then
+    the scores.
+    """
+    held = sum(1 for device in devices if device.holder is not None)
+    share, free = held / len(devices), len(devices) - held
+    liked, total = _worth(chosen)
+    sign = -1 if placement is Placement.PACK else 1
+    return -liked, sign * share, -sign * free, -total
+
+
+def _place(
+    look: Look, candidates: Mapping[NodeId, tuple[Scored, ...]], request: GpuRequest
+) -> Placed | None:
+    chosen = {
+        node_id: group
+        for node_id, found in candidates.items()
+        if (group := choose(found, request)) is not None
+    }
+    if len(chosen) < request.nodes:
+        return None
+    nodes = look.fleet.nodes
+    ranked = sorted(chosen, key=lambda n: (*preference(nodes[n], chosen[n], request.placement), n))
+    return Placed(
+        nodes=tuple(
+            PlacedNode(node_id=node_id, devices=chosen[node_id])
+            for node_id in ranked[: request.nodes]
+        )
+    )
+
+
+def _place_balanced_gang(
+    look: Look, candidates: Mapping[NodeId, tuple[Scored, ...]], request: GpuRequest
+) -> Placed | None:
+    """The best of those groups over several nodes in which no device has much less memory free."""
+    found = (
+        placed
+        for below in _windows(candidates)
+        if (placed := _place(look, below, request)) is not None
+    )
+    return max(found, key=lambda placed: _worth(placed.devices), default=None)
+
+
+def _windows(
+    candidates: Mapping[NodeId, tuple[Scored, ...]],
+) -> Iterator[dict[NodeId, tuple[Scored, ...]]]:
+    """The candidates within the balanced share below each amount of free memory, largest first."""
+    ceilings = {_free_mb(scored) for found in candidates.values() for scored in found}
+    for ceiling in sorted(ceilings, reverse=True):
+        yield {
+            node_id: tuple(s for s in found if is_balanced(_free_mb(s), ceiling))
+            for node_id, found in candidates.items()
+        }
+
+
+def is_balanced(free_mb: int, largest_mb: int) -> bool:
+    """Whether a device may be in a balanced group with one that has `largest_mb` free."""
+    return BALANCED_SHARE * largest_mb <= free_mb <= largest_mb
 
 
 def _balanced_below(
@@ -105,26 +228,21 @@ def _balanced_below(
 ) -> tuple[Scored, ...] | None:
     """The best group in which no device has more memory free than `largest`, none much less."""
     ceiling = _free_mb(largest)
-    others = [
-        s for s in candidates if s != largest and BALANCED_SHARE * ceiling <= _free_mb(s) <= ceiling
-    ]
+    others = [s for s in candidates if s is not largest and is_balanced(_free_mb(s), ceiling)]
     if len(others) < gpus - 1:
         return None
-    group = (largest, *others[: gpus - 1])
-    return tuple(sorted(group, key=lambda s: (-s.score, s.device.index)))
+    return best_first((largest, *others[: gpus - 1]))
+
+
+def _rank(scored: Scored) -> tuple[int, float, int, int]:
+    return -scored.liked, -scored.score, scored.device.index, scored.device.number
+
+
+def _worth(chosen: Iterable[Scored]) -> tuple[int, float]:
+    group = tuple(chosen)
+    return sum(s.liked for s in group), sum(s.score for s in group)
 
 
 def _free_mb(scored: Scored) -> int:
     reading = scored.device.reading
     return reading.memory_free_mb or 0 if reading is not None else 0
-
-
-def _preference(
-    devices: Sequence[Device], placed: Placed, placement: Placement
-) -> tuple[float, int, float, str]:
-    """Smallest first: the fuller node for `pack`, the emptier for `spread`, then the scores."""
-    held = sum(1 for device in devices if device.holder is not None)
-    share, free = held / len(devices), len(devices) - held
-    total = sum(s.score for s in placed.devices)
-    sign = -1 if placement is Placement.PACK else 1
-    return sign * share, -sign * free, -total, placed.node_id

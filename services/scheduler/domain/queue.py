@@ -7,40 +7,14 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.gpu_request import GpuRequest, Reason
+from services.scheduler.domain.decisions import Grant, Rejection, TimeOut
 from services.scheduler.domain.eligibility import can_ever_serve
 from services.scheduler.domain.explain import blocking_reasons, impossible_reasons
 from services.scheduler.domain.fleet import Fleet
-from services.scheduler.domain.placement import Look, Placed, Weights, place
+from services.scheduler.domain.inputs import QueuedRequest
+from services.scheduler.domain.placement import Look, Weights, place
 
-
-class QueuedRequest(Struct, frozen=True, kw_only=True):
-    """A request that waits. `arrival` grows with every request that was accepted."""
-
-    reservation_id: UUID
-    request: GpuRequest
-    arrival: int
-    wait_deadline_at: datetime
-
-
-class Grant(Struct, frozen=True, kw_only=True):
-    """Devices for a request."""
-
-    reservation_id: UUID
-    placed: Placed
-
-
-class Rejection(Struct, frozen=True, kw_only=True):
-    """This fleet can never serve the request."""
-
-    reservation_id: UUID
-    reasons: tuple[Reason, ...]
-
-
-class TimeOut(Struct, frozen=True, kw_only=True):
-    """The request has waited as long as it wanted to; `reasons` are those of this last look."""
-
-    reservation_id: UUID
-    reasons: tuple[Reason, ...]
+__all__ = ["Grant", "Outcome", "QueuedRequest", "Rejection", "TimeOut", "Wait", "decide"]
 
 
 class Wait(Struct, frozen=True, kw_only=True):
@@ -82,8 +56,12 @@ def decide(
 def claims(fleet: Fleet, request: GpuRequest) -> frozenset[int]:
     """Numbers of the devices that this request could be granted some day."""
     usable = (
-        [device.number for device in devices if can_ever_serve(device, request)]
-        for devices in fleet.nodes.values()
+        [
+            device.number
+            for device in devices
+            if can_ever_serve(device, request, fleet.node(node_id))
+        ]
+        for node_id, devices in fleet.nodes.items()
     )
     return frozenset(n for numbers in usable if len(numbers) >= request.gpus for n in numbers)
 
@@ -106,7 +84,9 @@ def _outcomes(look: Look, queue: list[QueuedRequest], now: datetime) -> Iterator
         placed = place(look, request) if request not in stuck else None
         if placed is not None:
             yield Grant(reservation_id=reservation_id, placed=placed)
-            fleet = look.fleet.holding(placed.numbers, placed.node_id, reservation_id)
+            fleet = look.fleet
+            for node_id in placed.node_ids:
+                fleet = fleet.holding(placed.numbers, node_id, reservation_id)
             look = Look(fleet=fleet, claimed=look.claimed, weights=look.weights)
             continue
         waiting += 1

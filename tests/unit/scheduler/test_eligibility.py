@@ -10,10 +10,10 @@ from schemas.telemetry import HealthState
 from services.scheduler.domain.eligibility import (
     blocks,
     can_ever_serve,
-    matches_model,
     reason_for,
 )
 from services.scheduler.domain.fleet import ReadingState
+from services.scheduler.domain.selectors import matches_model
 from tests.unit.scheduler.builders import make_device
 
 

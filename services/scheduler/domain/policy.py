@@ -1,0 +1,33 @@
+"""The knobs of the decision engine, with their defaults."""
+
+from datetime import timedelta
+
+from msgspec import Struct
+
+from services.scheduler.domain.placement import Weights
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """How waiting requests are ranked and when running ones give way.
+
+    Waiting `aging_seconds` raises a request's effective priority by one. As everybody ages alike, a
+    request is overtaken only by those that come less than `aging_seconds` per point of their higher
+    priority after it: with priorities from -1000 to 1000, nobody who comes later than 2000 times
+    that is ever served before it. 0 turns aging off, and the bound with it.
+
+    A preempted reservation has `preemption_grace_seconds` to stop by itself.
+    """
+
+    weights: Weights = Weights()
+    aging_seconds: float = 60.0
+    preemption: bool = True
+    preemption_grace_seconds: float = 30.0
+
+    @property
+    def aging(self) -> timedelta:
+        """Waiting time that counts as one point of priority."""
+        return timedelta(seconds=self.aging_seconds)
+
+    def starvation_bound_seconds(self, priority: int, other_priority: int) -> float:
+        """How long after a request another may come and still be served before it."""
+        return max(0, other_priority - priority) * self.aging_seconds

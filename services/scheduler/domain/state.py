@@ -1,0 +1,209 @@
+"""What the engine knows: fleet, leases and queue, kept by one input after another."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import assert_never
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.base import NodeId
+from services.scheduler.domain.eligibility import room_of
+from services.scheduler.domain.fleet import NOTHING, Device, Fleet, Host, Node, Room
+from services.scheduler.domain.inputs import (
+    DeviceGone,
+    DeviceSeen,
+    Input,
+    Lease,
+    LeaseEnded,
+    LeaseHeld,
+    NodeGone,
+    NodeSeen,
+    QueuedRequest,
+    RequestEnded,
+    RequestQueued,
+    Settled,
+)
+
+
+class State:
+    """Fleet, leases and queue. `touched` are the nodes that changed since it was last cleared.
+
+    A device that a lease names is held by that lease, whatever else was told of it, also if the
+    device is told after the lease.
+    """
+
+    def __init__(self) -> None:
+        self.settled = False
+        self.nodes: dict[NodeId, Node] = {}
+        self.devices: dict[int, Device] = {}
+        self.leases: dict[UUID, Lease] = {}
+        self.queue: dict[UUID, QueuedRequest] = {}
+        self.touched: set[NodeId] = set()
+        self._numbers: dict[NodeId, set[int]] = {}
+        self._held: dict[int, UUID] = {}
+        self._groups: dict[NodeId, tuple[Device, ...]] = {}
+        self._hosts: dict[NodeId, Host] = {}
+
+    def apply(self, change: Input) -> None:
+        """Take over one change."""
+        match change:
+            case NodeSeen(node=node):
+                self.nodes[node.node_id] = node
+                self._touch(node.node_id)
+            case NodeGone(node_id=node_id):
+                self._remove_node(node_id)
+            case DeviceSeen(device=device):
+                self._see(device)
+            case DeviceGone(number=number):
+                self._remove(number)
+            case RequestQueued(entry=entry):
+                self.queue[entry.reservation_id] = entry
+            case RequestEnded(reservation_id=reservation_id):
+                self.queue.pop(reservation_id, None)
+            case LeaseHeld(lease=lease):
+                self._hold(lease)
+            case LeaseEnded(reservation_id=reservation_id):
+                self._end(reservation_id)
+            case Settled(settled=settled):
+                self.settled = settled
+            case _:
+                assert_never(change)
+
+    def inputs(self) -> Iterator[Input]:
+        """The inputs from which an empty state becomes this one."""
+        yield Settled(settled=self.settled)
+        for node_id in sorted(self.nodes):
+            yield NodeSeen(node=self.nodes[node_id])
+        for number in sorted(self.devices):
+            yield DeviceSeen(device=self.devices[number])
+        for reservation_id in sorted(self.leases):
+            yield LeaseHeld(lease=self.leases[reservation_id])
+        for entry in sorted(self.queue.values(), key=lambda entry: entry.arrival):
+            yield RequestQueued(entry=entry)
+
+    def group(self, node_id: NodeId) -> tuple[Device, ...]:
+        """A node's devices, in order of their index."""
+        found = self._groups.get(node_id)
+        if found is None:
+            devices = (self.devices[number] for number in self._numbers.get(node_id, ()))
+            found = self._groups[node_id] = tuple(sorted(devices, key=lambda d: (d.index, d.uuid)))
+        return found
+
+    def host(self, node_id: NodeId) -> Host:
+        """A node and what leases hold of it beside GPUs."""
+        found = self._hosts.get(node_id)
+        if found is None:
+            node = self.nodes.get(node_id) or Node(node_id=node_id)
+            found = self._hosts[node_id] = Host(node=node, held=self._room(node_id))
+        return found
+
+    def node_ids(self) -> list[NodeId]:
+        """Nodes that have devices, in order."""
+        return sorted(self._numbers)
+
+    def fleet(self) -> Fleet:
+        """All of it as it is now."""
+        return Fleet(
+            nodes={node_id: self.group(node_id) for node_id in self.node_ids()},
+            settled=self.settled,
+            hosts={node_id: self.host(node_id) for node_id in self._numbers.keys() | self.nodes},
+        )
+
+    def lease_of(self, number: int) -> Lease | None:
+        """The lease that holds a device."""
+        holder = self._held.get(number)
+        return self.leases[holder] if holder is not None else None
+
+    def leases_on(self, node_id: NodeId) -> list[Lease]:
+        """Leases that hold devices of a node, in order of their ids."""
+        held = self._held
+        ids = {held[number] for number in self._numbers.get(node_id, ()) if number in held}
+        return [self.leases[reservation_id] for reservation_id in sorted(ids)]
+
+    def nodes_of(self, lease: Lease) -> set[NodeId]:
+        """Nodes of a lease's devices, as far as they are known."""
+        return {self.devices[n].node_id for n in lease.numbers if n in self.devices}
+
+    def free_at(self, number: int, now: datetime) -> datetime | None:
+        """When the lease that holds a device is expected to end; None if nobody can tell.
+
+        A lease that has outlived its expectation can end any time or never.
+        """
+        lease = self.lease_of(number)
+        if lease is None:
+            return None
+        if lease.preempting_until is not None:
+            return max(lease.preempting_until, now)
+        end = lease.expected_end_at
+        return end if end is not None and end > now else None
+
+    def _room(self, node_id: NodeId) -> Room:
+        held = NOTHING
+        for lease in self.leases_on(node_id):
+            held = held.plus(room_of(lease.request))
+        return held
+
+    def _touch(self, node_id: NodeId) -> None:
+        self.touched.add(node_id)
+        self._groups.pop(node_id, None)
+        self._hosts.pop(node_id, None)
+
+    def _see(self, device: Device) -> None:
+        before = self.devices.get(device.number)
+        if before is not None and before.node_id != device.node_id:
+            self._remove(device.number)
+        holder = self._held.get(device.number)
+        if holder is not None and device.holder != holder:
+            device = replace(device, holder=holder)
+        self.devices[device.number] = device
+        self._numbers.setdefault(device.node_id, set()).add(device.number)
+        self._touch(device.node_id)
+
+    def _remove(self, number: int) -> None:
+        device = self.devices.pop(number, None)
+        if device is None:
+            return
+        numbers = self._numbers[device.node_id]
+        numbers.discard(number)
+        if not numbers:
+            del self._numbers[device.node_id]
+        self._touch(device.node_id)
+
+    def _remove_node(self, node_id: NodeId) -> None:
+        for number in tuple(self._numbers.get(node_id, ())):
+            self._remove(number)
+        self.nodes.pop(node_id, None)
+        self._touch(node_id)
+
+    def _hold(self, lease: Lease) -> None:
+        before = self.leases.get(lease.reservation_id)
+        if before is not None and before.numbers != lease.numbers:
+            self._end(lease.reservation_id)
+        self.leases[lease.reservation_id] = lease
+        self.queue.pop(lease.reservation_id, None)
+        for number in lease.numbers:
+            self._held[number] = lease.reservation_id
+            self._set_holder(number, lease.reservation_id)
+
+    def _end(self, reservation_id: UUID) -> None:
+        lease = self.leases.pop(reservation_id, None)
+        if lease is None:
+            return
+        for number in lease.numbers:
+            if self._held.get(number) != reservation_id:
+                continue
+            del self._held[number]
+            device = self.devices.get(number)
+            if device is not None and not device.quarantined:
+                self._set_holder(number, None)
+            elif device is not None:
+                self._touch(device.node_id)
+
+    def _set_holder(self, number: int, holder: UUID | None) -> None:
+        device = self.devices.get(number)
+        if device is None:
+            return
+        if device.holder != holder:
+            self.devices[number] = replace(device, holder=holder)
+        self._touch(device.node_id)

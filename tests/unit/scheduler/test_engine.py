@@ -1,0 +1,177 @@
+"""The engine's turns: what is granted, what waits, and that a turn can be repeated."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from msgspec import json
+
+from schemas.gpu_request import GpuRequest, ReasonCode
+from services.scheduler.domain.decisions import Grant, Rejection, TimeOut
+from services.scheduler.domain.engine import Engine
+from services.scheduler.domain.fleet import Device, Node
+from services.scheduler.domain.inputs import (
+    DeviceSeen,
+    Input,
+    Lease,
+    LeaseEnded,
+    LeaseHeld,
+    NodeSeen,
+    RequestEnded,
+    RequestQueued,
+    Settled,
+)
+from services.scheduler.domain.policy import Policy
+from tests.unit.scheduler.builders import NOW, make_device, make_queued
+
+
+def make_engine(*devices: Device, nodes: tuple[Node, ...] = (), **policy: Any) -> Engine:
+    engine = Engine(Policy(**policy))
+    engine.apply(Settled(settled=True), *(NodeSeen(node=node) for node in nodes))
+    engine.apply(*(DeviceSeen(device=device) for device in devices))
+    return engine
+
+
+def queue(engine: Engine, number: int, request: GpuRequest | None = None, **changes: Any) -> UUID:
+    entry = make_queued(number, request, **changes)
+    engine.apply(RequestQueued(entry=entry))
+    return entry.reservation_id
+
+
+def hold(engine: Engine, number: int, *devices: int, **changes: Any) -> UUID:
+    """A lease of devices under the reservation with that number."""
+    plain: dict[str, Any] = {
+        "reservation_id": UUID(int=number),
+        "request": GpuRequest(gpus=len(devices)),
+        "numbers": devices,
+        "granted_at": NOW,
+    }
+    engine.apply(LeaseHeld(lease=Lease(**plain | changes)))
+    return UUID(int=number)
+
+
+def test_a_request_is_granted_once_and_holds_its_device_until_its_lease_ends() -> None:
+    engine = make_engine(make_device(1))
+    first, second = queue(engine, 1), queue(engine, 2)
+
+    (granted,) = engine.decide(NOW)
+    assert engine.decide(NOW) == ()
+    assert {reason.code for reason in engine.reasons(second, NOW)} >= {ReasonCode.HELD}
+    engine.apply(LeaseEnded(reservation_id=first))
+    (next_granted,) = engine.decide(NOW)
+
+    assert isinstance(granted, Grant)
+    assert granted.reservation_id == first
+    assert granted.placed.numbers == {1}
+    assert isinstance(next_granted, Grant)
+    assert next_granted.reservation_id == second
+    assert engine.queue_length == 0
+
+
+def test_a_device_told_as_free_stays_with_the_lease_that_names_it() -> None:
+    engine = make_engine(make_device(1))
+    hold(engine, 9, 1)
+    engine.apply(DeviceSeen(device=make_device(1, holder=None)))
+    queue(engine, 1)
+
+    assert engine.decide(NOW) == ()
+
+
+def test_a_quarantined_device_outlives_its_lease() -> None:
+    engine = make_engine(make_device(1))
+    holder = hold(engine, 9, 1)
+    engine.apply(DeviceSeen(device=make_device(1, holder=holder, quarantined=True)))
+    engine.apply(LeaseEnded(reservation_id=holder))
+    queue(engine, 1)
+
+    assert engine.decide(NOW) == ()
+    engine.apply(DeviceSeen(device=make_device(1)))
+    assert len(engine.decide(NOW)) == 1
+
+
+def test_a_gang_gets_all_its_nodes_or_none() -> None:
+    engine = make_engine(make_device(1), make_device(2, node_id="beta"))
+    holder = hold(engine, 9, 2)
+    gang = queue(engine, 1, GpuRequest(nodes=2))
+
+    assert engine.decide(NOW) == ()
+    engine.apply(LeaseEnded(reservation_id=holder))
+    (granted,) = engine.decide(NOW)
+
+    assert isinstance(granted, Grant)
+    assert granted.reservation_id == gang
+    assert granted.placed.node_ids == ("alpha", "beta")
+    assert granted.placed.numbers == {1, 2}
+
+
+def test_cpus_and_host_memory_are_held_with_the_gpus() -> None:
+    node = Node(node_id="alpha", cpu_count=8, memory_total_mb=1000)
+    engine = make_engine(make_device(1), make_device(2), nodes=(node,))
+    first = queue(engine, 1, GpuRequest(cpu_count=6, host_memory_mb=600))
+    second = queue(engine, 2, GpuRequest(cpu_count=3))
+
+    assert [d.reservation_id for d in engine.decide(NOW)] == [first]
+    engine.apply(LeaseEnded(reservation_id=first))
+    assert [d.reservation_id for d in engine.decide(NOW)] == [second]
+
+
+def test_what_can_never_fit_is_rejected_and_what_has_waited_long_enough_times_out() -> None:
+    engine = make_engine(make_device(1, holder=UUID(int=9)))
+    queue(engine, 1, GpuRequest(gpus=2))
+    queue(engine, 2, wait_deadline_at=NOW + timedelta(seconds=5))
+
+    (rejected,) = engine.decide(NOW)
+    at = engine.next_decision_at(NOW)
+    assert at == NOW + timedelta(seconds=5)
+    (timed_out,) = engine.decide(at)
+
+    assert isinstance(rejected, Rejection)
+    assert rejected.reasons[0].code is ReasonCode.EXCEEDS_LARGEST_NODE
+    assert isinstance(timed_out, TimeOut)
+    assert ReasonCode.HELD in {reason.code for reason in timed_out.reasons}
+    assert engine.next_decision_at(at) is None
+
+
+def test_waiting_makes_up_for_priority_after_the_documented_bound() -> None:
+    engine = make_engine(make_device(1, holder=UUID(int=9)), aging_seconds=60.0)
+    old = queue(engine, 1, queued_at=NOW)
+    soon = queue(engine, 2, GpuRequest(priority=5), queued_at=NOW + timedelta(seconds=299))
+    late = queue(engine, 3, GpuRequest(priority=5), queued_at=NOW + timedelta(seconds=301))
+
+    assert Policy(aging_seconds=60.0).starvation_bound_seconds(0, 5) == 300
+    assert [engine.queue_position(each) for each in (soon, old, late)] == [1, 2, 3]
+
+
+def test_what_would_be_granted_is_told_without_granting_it() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+    before = engine.state()
+
+    placed = engine.would_grant(GpuRequest(gpus=2), NOW)
+
+    assert placed is not None
+    assert placed.numbers == {1, 2}
+    assert engine.would_grant(GpuRequest(gpus=3), NOW) is None
+    assert engine.state() == before
+
+
+def test_recorded_inputs_decide_the_same_again() -> None:
+    node = Node(node_id="alpha", cpu_count=8)
+    engine = make_engine(make_device(1), make_device(2), nodes=(node,))
+    queue(engine, 1)
+    engine.decide(NOW)
+    written = json.encode(engine.state())
+    changes = (
+        RequestQueued(entry=make_queued(2, GpuRequest(gpus=2))),
+        LeaseEnded(reservation_id=UUID(int=1)),
+        RequestEnded(reservation_id=UUID(int=7)),
+    )
+
+    replayed = Engine(engine.policy)
+    replayed.apply(*json.decode(written, type=tuple[Input, ...]))
+    for each in (engine, replayed):
+        each.apply(*changes)
+
+    decided = engine.decide(NOW)
+    assert len(decided) == 1
+    assert json.encode(replayed.decide(NOW)) == json.encode(decided)
+    assert replayed.state() == engine.state()
