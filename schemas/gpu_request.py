@@ -1,7 +1,8 @@
 """What may be asked of the scheduler, what it grants, and the closed set of reasons to wait."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
@@ -56,6 +57,61 @@ class ReasonCode(StrEnum):
     NO_GPUS = "no_gpus"  # no node of this installation reports a GPU
     EXCEEDS_LARGEST_NODE = "exceeds_largest_node"
     ENDED = "ended"  # the reservation is over and waits for nothing any more
+
+
+# One sentence for every code, for people: what it says, and what ends it where that is not plain.
+REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
+    ReasonCode.HELD: "Another reservation holds the device until it is released or its lease ends.",
+    ReasonCode.QUARANTINED: "Its last reservation has ended, but its node has not confirmed that"
+    " nothing of it runs any more; an administrator may confirm it instead.",
+    ReasonCode.CORDONED: "An administrator or a fault took the device or its node out of service,"
+    " until somebody uncordons it.",
+    ReasonCode.UNHEALTHY: "The driver reports the device as lost, failed or hung.",
+    ReasonCode.NO_READING: "The device has never been read, so nobody knows whether it is free.",
+    ReasonCode.STALE_READING: "The last reading is too old to decide on; the node's agent is"
+    " silent.",
+    ReasonCode.AWAITING_SNAPSHOT: "The device was just released; the first reading since then is"
+    " under way.",
+    ReasonCode.UTILIZATION_UNKNOWN: "The device does not tell its utilization, and unknown never"
+    " counts as idle.",
+    ReasonCode.MEMORY_UNKNOWN: "The device does not tell its memory, and unknown never counts as"
+    " free.",
+    ReasonCode.UTILIZATION_ABOVE_LIMIT: "Something that no reservation explains uses the device"
+    " more than the request's limit.",
+    ReasonCode.INSUFFICIENT_FREE_MEMORY: "Something that no reservation explains leaves less memory"
+    " free than the request needs.",
+    ReasonCode.INSUFFICIENT_TOTAL_MEMORY: "The device has less memory in all than the request"
+    " needs; this never changes.",
+    ReasonCode.NODE_MISMATCH: "The request names nodes, and this is none of them.",
+    ReasonCode.MODEL_MISMATCH: "The request names GPU models, and this is none of them.",
+    ReasonCode.UUID_MISMATCH: "The request names devices, and this is none of them.",
+    ReasonCode.COMPUTE_CAPABILITY_MISMATCH: "The device's compute capability is not one that the"
+    " request selects.",
+    ReasonCode.CUDA_DRIVER_MISMATCH: "The node's driver supports a CUDA version that the request"
+    " does not select.",
+    ReasonCode.NUMA_MISMATCH: "The device belongs to a NUMA node that the request does not select.",
+    ReasonCode.LABEL_MISMATCH: "The node's labels are not those that the request selects.",
+    ReasonCode.SELECTOR_UNKNOWN: "The node or device does not tell what a selector asks about, and"
+    " unknown matches nothing.",
+    ReasonCode.MIG_ENABLED: "The GPU is divided into MIG instances, which are devices of their own;"
+    " the GPU itself is not granted.",
+    ReasonCode.FOREIGN_PROCESS: "A process runs on the device that no live reservation explains.",
+    ReasonCode.NODE_LOST: "The node is lost; it returns to service when it is uncordoned.",
+    ReasonCode.INSUFFICIENT_CPU: "Too few of the node's CPUs are free of reservations.",
+    ReasonCode.INSUFFICIENT_HOST_MEMORY: "Too little of the node's memory is free of reservations.",
+    ReasonCode.TOO_FEW_NODES: "Fewer nodes have room now than the request asks for together.",
+    ReasonCode.KEPT_FOR_EARLIER: "The device is free, but taking it would delay a request that is"
+    " ahead; one that is over early enough may pass.",
+    ReasonCode.TOO_FEW_DEVICES: "The node has fewer devices that may be taken now than the request"
+    " asks for.",
+    ReasonCode.MEMORY_UNBALANCED: "The node has enough devices, but their free memory differs by"
+    " more than the request allows.",
+    ReasonCode.BEHIND_IN_QUEUE: "The request waits for its turn: others are ahead of it.",
+    ReasonCode.NO_GPUS: "No node of this installation reports a GPU.",
+    ReasonCode.EXCEEDS_LARGEST_NODE: "The request asks for more devices that match than any node"
+    " has, so it can never be served by this fleet.",
+    ReasonCode.ENDED: "The reservation is over and waits for nothing any more.",
+}
 
 
 class Placement(StrEnum):

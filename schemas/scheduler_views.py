@@ -19,7 +19,7 @@ from schemas.base import (
     UtcDatetime,
     View,
 )
-from schemas.gpu_request import DeviceGrant, GpuCount, GpuRequest, Reason, Suggestion
+from schemas.gpu_request import DeviceGrant, GpuCount, GpuRequest, Reason, ReasonCode, Suggestion
 from schemas.scheduler import DeviceState, DriftAction, DriftKind, ReservationState
 from schemas.telemetry import HealthState, Source
 
@@ -168,7 +168,9 @@ class Explanation(View, frozen=True, kw_only=True, tag="scheduler.explanation"):
     """Every reason that blocks a request; empty if and only if it is granted or active.
 
     `expected_start_at` is worked out from leases and expected durations; None if one that matters
-    is unknown. `suggestion` is None if no single change would help.
+    is unknown. `suggestion` is None if nothing that the request can give up would help. On a large
+    fleet some reasons are told with their sentence, every code among them; `reasons_left_out`
+    counts the rest.
     """
 
     reservation_id: UUID
@@ -179,10 +181,14 @@ class Explanation(View, frozen=True, kw_only=True, tag="scheduler.explanation"):
     summary: str
     expected_start_at: UtcDatetime | None = None
     suggestion: Suggestion | None = None
+    reasons_left_out: dict[ReasonCode, PositiveInt] = {}
 
 
 class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availability_view"):
-    """Whether a request would be granted now, on what, and every reason if not."""
+    """Whether a request would be granted now, on what, and every reason if not.
+
+    The rest as in `Explanation`.
+    """
 
     available: bool
     message: str
@@ -190,6 +196,7 @@ class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availabil
     reasons: tuple[Reason, ...] = ()
     expected_start_at: UtcDatetime | None = None
     suggestion: Suggestion | None = None
+    reasons_left_out: dict[ReasonCode, PositiveInt] = {}
 
 
 class EstimateView(View, frozen=True, kw_only=True, tag="scheduler.estimate_view"):

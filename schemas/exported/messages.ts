@@ -152,7 +152,11 @@ export interface AttemptView {
   finished_at: string | null;
 }
 
-/** Whether a request would be granted now, on what, and every reason if not. */
+/**
+ * Whether a request would be granted now, on what, and every reason if not.
+ *
+ * The rest as in `Explanation`.
+ */
 export interface AvailabilityView {
   type: "scheduler.availability_view";
   available: boolean;
@@ -161,6 +165,7 @@ export interface AvailabilityView {
   reasons: Reason[];
   expected_start_at: string | null;
   suggestion: Suggestion | null;
+  reasons_left_out: Record<string, number>;
 }
 
 /** Best score first. A GPU whose memory or utilization is unknown is not among them. */
@@ -867,7 +872,9 @@ export interface ExplainReservation {
  * Every reason that blocks a request; empty if and only if it is granted or active.
  *
  * `expected_start_at` is worked out from leases and expected durations; null if one that matters is
- * unknown. `suggestion` is null if no single change would help.
+ * unknown. `suggestion` is null if nothing that the request can give up would help. On a large
+ * fleet some reasons are told with their sentence, every code among them; `reasons_left_out` counts
+ * the rest.
  */
 export interface Explanation {
   type: "scheduler.explanation";
@@ -879,6 +886,7 @@ export interface Explanation {
   summary: string;
   expected_start_at: string | null;
   suggestion: Suggestion | null;
+  reasons_left_out: Record<string, number>;
 }
 
 /** A kind for programs, a sentence for people, and the engine's last log lines. */

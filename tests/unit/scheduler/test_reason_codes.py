@@ -1,0 +1,19 @@
+"""The closed set of reasons is documented, every code of it."""
+
+import pytest
+
+from schemas.gpu_request import REASON_MEANINGS, ReasonCode
+
+
+def test_every_reason_code_is_documented_and_nothing_else_is() -> None:
+    assert set(REASON_MEANINGS) == set(ReasonCode)
+
+
+@pytest.mark.parametrize("code", list(ReasonCode))
+def test_a_meaning_is_one_sentence(code: ReasonCode) -> None:
+    meaning = REASON_MEANINGS[code]
+
+    assert meaning[0].isupper()
+    assert meaning.endswith(".")
+    assert ". " not in meaning
+    assert len(set(REASON_MEANINGS.values())) == len(ReasonCode)
