@@ -9,36 +9,40 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from shared.client.discovery import Address, find_address
     from shared.client.errors import ApiError, PlatformUnreachable
-    from shared.client.functions import (
-        GPUInfo,
-        GPUSnapshot,
+    from shared.client.http import StewardClient
+    from shared.client.scheduling import (
         check_gpu_availability,
         estimate_gpu_requirements,
+        select_gpus_for_task,
+        wait_for_gpu_availability,
+    )
+    from shared.client.telemetry import (
+        GPUInfo,
+        GPUSnapshot,
         get_available_gpus,
         get_gpu_info,
         is_available,
         query_gpus,
-        select_gpus_for_task,
-        wait_for_gpu_availability,
     )
-    from shared.client.http import StewardClient
 
 _HOMES: Final = {
     "discovery": ("Address", "find_address"),
     "errors": ("ApiError", "PlatformUnreachable"),
-    "functions": (
-        "GPUInfo",
-        "GPUSnapshot",
+    "http": ("StewardClient",),
+    "scheduling": (
         "check_gpu_availability",
         "estimate_gpu_requirements",
+        "select_gpus_for_task",
+        "wait_for_gpu_availability",
+    ),
+    "telemetry": (
+        "GPUInfo",
+        "GPUSnapshot",
         "get_available_gpus",
         "get_gpu_info",
         "is_available",
         "query_gpus",
-        "select_gpus_for_task",
-        "wait_for_gpu_availability",
     ),
-    "http": ("StewardClient",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -14,7 +14,7 @@ from schemas.scheduler import DeviceState, ReservationState
 from schemas.scheduler_views import AvailabilityView
 from shared import client as steward
 from shared.client import Address, ApiError, PlatformUnreachable, StewardClient, find_address
-from shared.client.functions import await_availability
+from shared.client.scheduling import await_availability
 from shared.paths import DataDirectory, Endpoint
 from shared.testing import eventually
 from tests.cli_views import make_gpu, make_grant

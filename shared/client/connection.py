@@ -1,0 +1,203 @@
+"""One gateway over HTTP and WebSocket: asking it, decoding what it says, naming what went wrong."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from uuid import UUID
+
+import aiohttp
+import msgspec
+
+from schemas.errors import ErrorCode
+from schemas.gateway import Problem
+from shared.client.discovery import Address
+from shared.client.errors import ApiError, PlatformUnreachable
+from shared.ids import new_id
+
+T = TypeVar("T")
+Parameters = Mapping[str, str | int | None]
+
+API: Final = "/api/v1"
+RETRY_SECONDS: Final = 0.25
+_RETRIED: Final = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE})
+
+
+class GatewayConnection:
+    """An asynchronous context manager that holds the connections to one gateway.
+
+    Every method raises ApiError when the gateway refuses, PlatformUnreachable when nothing answers.
+    With `patience_seconds` an unreachable or unavailable gateway is asked again for so long;
+    changes carry an idempotency key, so a repeated one is the same one.
+    """
+
+    def __init__(
+        self, address: Address, *, timeout_seconds: float = 15.0, patience_seconds: float = 0.0
+    ) -> None:
+        self.address = address
+        self.timeout_seconds = timeout_seconds
+        self._patience_seconds = patience_seconds
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        token = self.address.token
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {token}"} if token else None,
+            timeout=aiohttp.ClientTimeout(total=self.timeout_seconds),
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def is_alive(self) -> bool:
+        """Whether a gateway answers here at all."""
+        try:
+            async with self._open.get(f"{self.address.url}/healthz") as response:
+                return response.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    @property
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("StewardClient is used outside `async with`")
+        return self._session
+
+    @asynccontextmanager
+    async def socket(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """An open WebSocket, closed at the end of the block."""
+        try:
+            socket = await self._open.ws_connect(
+                f"{self.address.url}{path}", heartbeat=20.0, max_msg_size=1024 * 1024
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise ApiError(_plain_problem(error.status, f"{path}: {error.message}")) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+        async with socket:
+            yield socket
+
+    async def get(
+        self,
+        path: str,
+        reply: type[T],
+        parameters: Parameters | None = None,
+        *,
+        timeout_seconds: float | None = None,
+    ) -> T:
+        """Ask for something below the API's root; `reply` is what it is decoded as."""
+        body = await self.send("GET", path, None, parameters, timeout_seconds=timeout_seconds)
+        return self.decoded(body, reply)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        parameters: Parameters | None = None,
+        *,
+        command_id: UUID | None = None,
+        timeout_seconds: float | None = None,
+    ) -> bytes:
+        """Send anything below the API's root; return the body of the answer."""
+        headers = {"Accept": "application/json"}
+        if method != "GET":
+            headers["Idempotency-Key"] = str(command_id or new_id())
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        given = {key: str(value) for key, value in (parameters or {}).items() if value is not None}
+        give_up_at = time.monotonic() + self._patience_seconds
+        while True:
+            try:
+                return await self._once(method, path, body, given, headers, timeout_seconds)
+            except (PlatformUnreachable, ApiError) as error:
+                is_final = isinstance(error, ApiError) and error.problem.status not in _RETRIED
+                if is_final or time.monotonic() + RETRY_SECONDS > give_up_at:
+                    raise
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        parameters: Mapping[str, str],
+        headers: Mapping[str, str],
+        timeout_seconds: float | None,
+    ) -> bytes:
+        limit = aiohttp.ClientTimeout(total=timeout_seconds or self.timeout_seconds)
+        url = f"{self.address.url}{API}{path}"
+        try:
+            async with self._open.request(
+                method, url, data=body, params=parameters, headers=headers, timeout=limit
+            ) as response:
+                content = await response.read()
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise ApiError(_problem(status, content))
+        return content
+
+    def decoded(self, content: bytes, reply: type[T]) -> T:
+        """An answer as what it should be. Raises ApiError if it is not."""
+        try:
+            return msgspec.json.decode(content, type=reply)
+        except msgspec.DecodeError as error:
+            raise self.unreadable(getattr(reply, "__name__", "JSON"), str(error)) from error
+
+    def unreadable(self, what: str, why: str) -> ApiError:
+        """What to raise of an answer that no gateway of ours gives."""
+        detail = f"{self.address.url} does not answer as a GPU Steward gateway ({what}: {why})"
+        return ApiError(_plain_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail))
+
+    def _unreachable(self, error: Exception) -> PlatformUnreachable:
+        if isinstance(error, TimeoutError):
+            return PlatformUnreachable(f"{self.address.url} did not answer in time")
+        return PlatformUnreachable(f"nothing answers at {self.address.url}")
+
+
+async def decoded_frames(socket: aiohttp.ClientWebSocketResponse, frame: Any) -> AsyncIterator[Any]:
+    """What arrives, decoded; kinds of frames that are not known here are skipped."""
+    decoder = msgspec.json.Decoder(frame)
+    async for message in socket:
+        if message.type not in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
+            continue
+        try:
+            yield decoder.decode(message.data)
+        except msgspec.ValidationError:
+            # A newer gateway may send more kinds of frames than we know.
+            continue
+
+
+def _problem(status: int, content: bytes) -> Problem:
+    try:
+        return msgspec.json.decode(content, type=Problem)
+    except msgspec.DecodeError:
+        return _plain_problem(status, content.decode(errors="replace")[:500])
+
+
+def _plain_problem(status: int, detail: str) -> Problem:
+    by_status = {
+        401: ErrorCode.UNAUTHENTICATED,
+        403: ErrorCode.FORBIDDEN,
+        404: ErrorCode.NOT_FOUND,
+        413: ErrorCode.TOO_LARGE,
+        503: ErrorCode.UNAVAILABLE,
+        504: ErrorCode.TIMEOUT,
+    }
+    internal = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    code = by_status.get(status, ErrorCode.INTERNAL if internal else ErrorCode.BAD_REQUEST)
+    return Problem(
+        type="about:blank", title=f"HTTP {status}", status=status, detail=detail, code=code.value
+    )
