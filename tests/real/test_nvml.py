@@ -145,7 +145,7 @@ async def test_a_process_is_known_with_its_memory_and_reservation(fake: FakeNvml
         "sleep", "30", env={**os.environ, "GPUSTEWARD_RESERVATION": str(reservation_id)}
     )
     try:
-        fake.device(0).pid, fake.device(0).pid_memory = worker.pid, 512 * MEBIBYTE
+        fake.run(0, worker.pid, 512)
         async with opened(fake) as source:
             first = (await source.read()).gpus[0]
     finally:
@@ -159,7 +159,8 @@ async def test_a_process_is_known_with_its_memory_and_reservation(fake: FakeNvml
 
 async def test_a_process_that_nobody_can_look_at_is_only_a_number(fake: FakeNvml) -> None:
     beyond_any_pid = 1 << 22
-    fake.device(0).pid, fake.device(0).pid_memory = beyond_any_pid + 1, (1 << 64) - 1
+    fake.run(0, beyond_any_pid + 1, 0)
+    fake.device(0).processes[0].memory = (1 << 64) - 1
     async with opened(fake) as source:
         first = (await source.read()).gpus[0]
 
