@@ -31,6 +31,7 @@ from schemas.scheduler import (
 from schemas.scheduler_views import AllocationMap, GetAllocationMap, GetReservation, ReservationView
 from schemas.telemetry import (
     DeviceFacts,
+    FaultSeen,
     GetSnapshot,
     GpuReading,
     GpuSampled,
@@ -93,6 +94,7 @@ class FakeNode:
     sequence: int = 0
     inventory_revision: int = 0
     loads: dict[UUID, FakeGpu] = field(default_factory=dict)
+    faults: dict[str, tuple[FaultSeen, ...]] = field(default_factory=dict)
     snapshots: list[GetSnapshot] = field(default_factory=list)
     fences: list[FenceReservation] = field(default_factory=list)
     answer_fence: Callable[[FenceReservation], Reply] = lambda command: Accepted(
@@ -118,6 +120,7 @@ class FakeNode:
                     memory_total_mb=gpu.memory_total_mb,
                     simulated=True,
                     health=gpu.health,
+                    recent_faults=self.faults.get(gpu.uuid, ()),
                 )
                 for gpu in self.gpus
             ),

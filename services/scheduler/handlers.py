@@ -176,7 +176,7 @@ async def _cordon(connection: Connection, command: Cordon) -> Accepted:
     await pause_decisions(connection)
     await _check_device(connection, command.node_id, command.device_uuid)
     changed = await ledger.set_cordon(
-        connection, command.node_id, command.device_uuid, cordoned=True
+        connection, command.node_id, command.device_uuid, cordoned=True, reason=command.reason
     )
     revision = await ledger.stage_device_events(
         connection, DeviceCordoned, changed, None, command.reason
@@ -227,7 +227,9 @@ async def _drain(connection: Connection, command: Drain) -> Accepted:
     found = await store.find_locked(connection, [row["reservation_id"] for row in rows])
     for stored in found.values():
         await ledger.cancel(connection, stored, now, command.reason or "the node is drained")
-    changed = await ledger.set_cordon(connection, command.node_id, None, cordoned=True)
+    changed = await ledger.set_cordon(
+        connection, command.node_id, None, cordoned=True, reason=command.reason or "drained"
+    )
     revision = await ledger.stage_device_events(
         connection, DeviceCordoned, changed, None, command.reason
     )

@@ -1,7 +1,9 @@
 """What nodes tell of themselves, kept in the ledger: devices, health, the epochs they have seen."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from schemas.base import NodeId
 from schemas.executor import ExecutorReported
@@ -14,10 +16,13 @@ from schemas.telemetry import (
 )
 from services.scheduler import store
 from services.scheduler.decider import Decider
+from services.scheduler.domain.faults import Fault, fault_of_event, faults_of_inventory
+from services.scheduler.losses import handle_faults
 from services.scheduler.readings import Readings
 from shared.database import Connection, Database, to_json
 
 BOOTS_REMEMBERED: Final = 16
+FAULTS_KEPT_DAYS: Final = 14  # of earlier boots of an agent; the stream repeats 7 days
 
 _HEALTH: Final = {
     HealthKind.GPU_LOST: HealthState.LOST,
@@ -28,7 +33,8 @@ _HEALTH: Final = {
 
 _TAKE_INVENTORY: Final = f"""
 UPDATE node SET boot_id = $2, inventory_revision = $3, source = $4, labels = $5, host = $6,
-    inventory_at = clock_timestamp(),
+    inventory_at = clock_timestamp(), lost = false,
+    stopped = stopped AND boot_id = $2 AND health_revision > $3,
     health_revision = CASE WHEN boot_id = $2 THEN health_revision ELSE -1 END,
     past_boot_ids = CASE WHEN boot_id IS NULL OR boot_id = $2 THEN past_boot_ids
         ELSE (ARRAY[boot_id] || past_boot_ids)[1:{BOOTS_REMEMBERED}] END
@@ -39,12 +45,17 @@ RETURNING cordoned
 
 _UPSERT_DEVICE: Final = """
 INSERT INTO device
-    (node_id, uuid, index, name, memory_total_mb, simulated, health, health_detail, cordoned)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    (node_id, uuid, index, name, memory_total_mb, simulated, health, health_detail,
+    compute_capability, numa_node, mig_enabled, parent_uuid, cordoned, cordon_reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+    CASE WHEN $13 THEN 'its node is cordoned' ELSE '' END)
 ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = excluded.name,
     memory_total_mb = coalesce(excluded.memory_total_mb, device.memory_total_mb),
     simulated = excluded.simulated, health = excluded.health,
-    health_detail = excluded.health_detail
+    health_detail = excluded.health_detail,
+    compute_capability = coalesce(excluded.compute_capability, device.compute_capability),
+    numa_node = coalesce(excluded.numa_node, device.numa_node),
+    mig_enabled = excluded.mig_enabled, parent_uuid = excluded.parent_uuid
 """
 
 
@@ -57,7 +68,10 @@ class NodeReports:
     decider: Decider
 
     async def record_inventory(self, event: InventoryReported) -> None:
-        """Take the node's devices as they are; one that is missing is lost, its holdings stay."""
+        """Take the node's devices as they are; one that is missing is lost, its holdings stay.
+
+        The faults that it repeats are acted on if their events were missed.
+        """
         async with self.database.transaction() as connection:
             await _know(connection, event.node_id)
             row = await connection.fetchrow(
@@ -69,27 +83,25 @@ class NodeReports:
                 to_json(event.labels),
                 to_json(event.host),
             )
-            if row is None:
-                return
-            for device in sorted(event.devices, key=lambda d: d.uuid):
-                await _upsert(connection, event.node_id, device, cordoned=row["cordoned"])
-            await connection.execute(
-                "UPDATE device SET health = 'lost', health_detail = 'not in the inventory'"
-                " WHERE node_id = $1 AND NOT (uuid = ANY($2))",
-                event.node_id,
-                [device.uuid for device in event.devices],
-            )
+            if row is not None:
+                await _take_devices(connection, event, cordoned=row["cordoned"])
+        # Also of an inventory that came before: the process may have ended between the two.
+        await self._act_on(event.node_id, event.boot_id, faults_of_inventory(event))
         self.decider.wake()
 
     async def record_health(self, event: HealthChanged) -> None:
-        """Take a device out of the choice at once; the inventory that follows has the details."""
+        """Take a device out of the choice at once; the inventory that follows has the details.
+
+        A fault that demands a drain or a reset cordons, and what lives there is lost.
+        """
         async with self.database.transaction() as connection:
             newer = await connection.fetchval(
-                "UPDATE node SET health_revision = $3 WHERE node_id = $1 AND boot_id = $2"
-                " AND health_revision < $3 RETURNING true",
+                "UPDATE node SET health_revision = $3, stopped = $4 WHERE node_id = $1"
+                " AND boot_id = $2 AND health_revision < $3 RETURNING true",
                 event.node_id,
                 event.boot_id,
                 event.revision,
+                event.change is HealthKind.AGENT_STOPPED,
             )
             if newer and event.change in _HEALTH:
                 await connection.execute(
@@ -100,6 +112,8 @@ class NodeReports:
                     _HEALTH[event.change].value,
                     event.detail,
                 )
+        fault = fault_of_event(event)
+        await self._act_on(event.node_id, event.boot_id, (fault,) if fault is not None else ())
         if newer and event.change is HealthKind.AGENT_STOPPED:
             self.readings.forget(event.node_id)
         self.decider.wake()
@@ -114,10 +128,35 @@ class NodeReports:
             )
             await store.raise_epoch(connection, event.largest_epoch)
 
+    async def _act_on(self, node_id: NodeId, boot_id: UUID, faults: Sequence[Fault]) -> None:
+        if faults:
+            async with self.database.transaction() as connection:
+                await handle_faults(connection, node_id, boot_id, faults)
+
 
 async def _know(connection: Connection, node_id: NodeId) -> None:
     await connection.execute(
         "INSERT INTO node (node_id) VALUES ($1) ON CONFLICT DO NOTHING", node_id
+    )
+
+
+async def _take_devices(
+    connection: Connection, event: InventoryReported, *, cordoned: bool
+) -> None:
+    for device in sorted(event.devices, key=lambda d: d.uuid):
+        await _upsert(connection, event.node_id, device, cordoned=cordoned)
+    await connection.execute(
+        "UPDATE device SET health = 'lost', health_detail = 'not in the inventory'"
+        " WHERE node_id = $1 AND NOT (uuid = ANY($2))",
+        event.node_id,
+        [device.uuid for device in event.devices],
+    )
+    await connection.execute(
+        "DELETE FROM fault WHERE node_id = $1 AND boot_id <> $2"
+        " AND handled_at < clock_timestamp() - $3 * interval '1 day'",
+        event.node_id,
+        event.boot_id,
+        FAULTS_KEPT_DAYS,
     )
 
 
@@ -134,5 +173,9 @@ async def _upsert(
         device.simulated,
         device.health.value,
         device.health_detail,
+        device.compute_capability,
+        device.numa_node,
+        device.mig_enabled,
+        device.parent_uuid,
         cordoned,
     )

@@ -22,6 +22,7 @@ from schemas.scheduler import (
     ReservationEnded,
     ReservationExpired,
     ReservationGranted,
+    ReservationLost,
     ReservationQueued,
     ReservationRejected,
     ReservationReleased,
@@ -46,6 +47,7 @@ _ENDS: Final[dict[ReservationState, type[ReservationEnded]]] = {
     ReservationState.CANCELLED: ReservationCancelled,
     ReservationState.TIMED_OUT: ReservationTimedOut,
     ReservationState.EXPIRED: ReservationExpired,
+    ReservationState.LOST: ReservationLost,
 }
 
 
@@ -314,7 +316,12 @@ async def stage_device_events(
 
 
 async def set_cordon(
-    connection: Connection, node_id: NodeId, device_uuid: str | None, *, cordoned: bool
+    connection: Connection,
+    node_id: NodeId,
+    device_uuid: str | None,
+    *,
+    cordoned: bool,
+    reason: str = "",
 ) -> list[OpenHolding]:
     """Take devices of a node out of service or back; those that were not so before."""
     await connection.execute("SELECT 1 FROM node WHERE node_id = $1 FOR UPDATE", node_id)
@@ -323,11 +330,13 @@ async def set_cordon(
             "UPDATE node SET cordoned = $2 WHERE node_id = $1", node_id, cordoned
         )
     rows = await connection.fetch(
-        "UPDATE device SET cordoned = $3 WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2)"
-        " AND cordoned <> $3 RETURNING device_no, node_id, uuid",
+        "UPDATE device SET cordoned = $3, cordon_reason = $4 WHERE node_id = $1"
+        " AND ($2::text IS NULL OR uuid = $2) AND cordoned <> $3"
+        " RETURNING device_no, node_id, uuid",
         node_id,
         device_uuid,
         cordoned,
+        reason,
     )
     changed = [OpenHolding(**dict(row), quarantined=False) for row in rows]
     return sorted(changed, key=lambda h: h.device_no)

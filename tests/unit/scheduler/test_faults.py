@@ -1,0 +1,123 @@
+"""Which faults take devices out of service, and which silence is a loss."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from schemas.telemetry import (
+    DeviceFacts,
+    FaultSeen,
+    HealthAction,
+    HealthChanged,
+    HealthKind,
+    HostFacts,
+    InventoryReported,
+    Source,
+)
+from services.scheduler.domain.faults import (
+    NodeSilence,
+    fault_of_event,
+    faults_of_inventory,
+    lost_nodes,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+XID = HealthChanged(
+    message_id=UUID(int=1),
+    occurred_at=NOW,
+    revision=1,
+    node_id="alpha",
+    boot_id=UUID(int=2),
+    change=HealthKind.XID,
+    device_uuid="GPU-0",
+    xid=79,
+    detail="fell off the bus",
+    action=HealthAction.DRAIN,
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "takes_out"),
+    [
+        pytest.param(XID, True, id="an XID to drain for"),
+        pytest.param(replace(XID, action=HealthAction.RESET), True, id="an XID to reset for"),
+        pytest.param(
+            replace(XID, action=HealthAction.RESTART_APPLICATION), False, id="an application's XID"
+        ),
+        pytest.param(replace(XID, action=None), False, id="an XID without advice"),
+        pytest.param(
+            replace(XID, change=HealthKind.GPU_LOST, action=None, xid=None), True, id="a lost GPU"
+        ),
+        pytest.param(
+            replace(XID, change=HealthKind.GPU_LOST, action=None, device_uuid=None),
+            False,
+            id="a loss of nothing in particular",
+        ),
+        pytest.param(
+            replace(XID, change=HealthKind.PROBE_HUNG, action=None), False, id="a hung probe"
+        ),
+    ],
+)
+def test_only_what_demands_it_takes_a_device_out_of_service(
+    event: HealthChanged, *, takes_out: bool
+) -> None:
+    assert (fault_of_event(event) is not None) == takes_out
+
+
+def test_an_inventory_repeats_the_same_fault_under_the_same_id() -> None:
+    seen = FaultSeen(
+        event_id=XID.message_id,
+        occurred_at=NOW,
+        change=HealthKind.XID,
+        action=HealthAction.DRAIN,
+        xid=79,
+        detail=XID.detail,
+    )
+    harmless = replace(seen, event_id=UUID(int=9), action=HealthAction.IGNORE)
+    inventory = InventoryReported(
+        message_id=UUID(int=3),
+        occurred_at=NOW,
+        revision=2,
+        node_id="alpha",
+        boot_id=XID.boot_id,
+        source=Source.NVML,
+        interval_seconds=1.0,
+        host=HostFacts(hostname="alpha"),
+        devices=(
+            DeviceFacts(uuid="GPU-0", index=0, name="H100", recent_faults=(seen, harmless)),
+            DeviceFacts(uuid="GPU-1", index=1, name="H100"),
+        ),
+    )
+
+    (fault,) = faults_of_inventory(inventory)
+
+    assert fault == fault_of_event(XID)
+    assert fault.reason == "XID 79: fell off the bus"
+
+
+def silent(node_id: str, seconds: float, **more: bool) -> NodeSilence:
+    return NodeSilence(node_id=node_id, seconds=seconds, **more)
+
+
+@pytest.mark.parametrize(
+    ("silences", "lost"),
+    [
+        pytest.param([silent("a", 1), silent("b", 121)], ["b"], id="one of two"),
+        pytest.param([silent("a", 1), silent("b", 119)], [], id="not long enough"),
+        pytest.param([silent("a", 130), silent("b", 121)], [], id="nobody is heard: an outage"),
+        pytest.param([silent("a", 121)], ["a"], id="the only one, while the bus answers"),
+        pytest.param([silent("a", 1), silent("b", 121, was_stopped=True)], [], id="stopped"),
+        pytest.param(
+            [silent("a", 1), silent("b", 121, was_stopped=True, holds=True)],
+            ["b"],
+            id="stopped under a reservation",
+        ),
+        pytest.param([], [], id="no node at all"),
+    ],
+)
+def test_a_silent_node_is_lost_unless_the_way_to_all_is_out(
+    silences: list[NodeSilence], lost: list[str]
+) -> None:
+    assert list(lost_nodes(silences, limit_seconds=120, outage_seconds=15)) == lost
