@@ -142,11 +142,11 @@ class Queries:
             placed: Placed = outcome.placed
             return AvailabilityView(
                 available=True,
-                message=availability_sentence(request, (), placed.node_id),
+                message=availability_sentence(request, (), placed.node_ids),
                 devices=device_grants(placed),
             )
         reasons = outcome.reasons
-        message = availability_sentence(request, reasons, "")
+        message = availability_sentence(request, reasons, ())
         return AvailabilityView(available=False, message=message, reasons=reasons)
 
     async def estimate(self, query: EstimateRequirements) -> EstimateView:

@@ -1,19 +1,41 @@
 """Why a request waits or can never be granted, in codes for programs and sentences for people."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.scheduler import ReservationState
-from services.scheduler.domain.eligibility import NEVER, blocks, can_ever_serve, reason_for
-from services.scheduler.domain.fleet import Device, Fleet
+from services.scheduler.domain.eligibility import (
+    NEVER,
+    blocks,
+    can_ever_serve,
+    host_blocks,
+    host_reason,
+    reason_for,
+)
+from services.scheduler.domain.fleet import NOTHING, Device, Fleet, Host
 from services.scheduler.domain.placement import BALANCED_SHARE, Look, choose, eligible, place
+
+REASONS_TOLD: Final = 500
+REASONS_PER_CODE: Final = 10
+LONGEST_MESSAGE: Final = 400
 
 NO_GPUS = Reason(
     code=ReasonCode.NO_GPUS,
     message="no node of this installation reports a GPU; `--simulate` makes up a fleet to try on",
 )
+
+
+class Told(Struct, frozen=True):
+    """The reasons that are told with their sentences, and how many of each code are not."""
+
+    reasons: tuple[Reason, ...]
+    left_out: dict[ReasonCode, int]
 
 
 def impossible_reasons(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
@@ -25,11 +47,9 @@ def impossible_reasons(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
         return ()
     if fleet.is_empty:
         return (NO_GPUS,)
-    usable = {
-        node_id: sum(can_ever_serve(device, request) for device in devices)
-        for node_id, devices in fleet.nodes.items()
-    }
-    if max(usable.values()) >= request.gpus:
+    usable = {node_id: _usable(fleet, node_id, request) for node_id in fleet.nodes}
+    able = [node_id for node_id, count in usable.items() if count >= request.gpus]
+    if sum(_is_large_enough(fleet.host(node_id), request) for node_id in able) >= request.nodes:
         return ()
     return tuple(_impossible(fleet, request, usable))
 
@@ -40,18 +60,44 @@ def blocking_reasons(look: Look, request: GpuRequest) -> tuple[Reason, ...]:
         return ()
     if look.fleet.is_empty:
         return (NO_GPUS,)
-    return tuple(
-        reason
-        for node_id, devices in look.fleet.nodes.items()
-        for reason in _node_reasons(look, node_id, devices, request)
-    )
+    reasons: list[Reason] = []
+    able = 0
+    for node_id, devices in look.fleet.nodes.items():
+        if not devices:
+            continue
+        reasons += _device_reasons(look, node_id, devices, request)
+        of_node = list(_node_reasons(look, node_id, devices, request))
+        able += not of_node
+        reasons += of_node
+    if request.nodes > 1:
+        reasons.append(_gang_reason(request, able))
+    return tuple(reasons)
 
 
-def availability_sentence(request: GpuRequest, reasons: Sequence[Reason], node_id: NodeId) -> str:
-    """The answer to "could it be granted now?"; `node_id` is where, if `reasons` is empty."""
+def told(reasons: Sequence[Reason], limit: int = REASONS_TOLD) -> Told:
+    """As many reasons as fit into an answer, in their order, some of every code among them."""
+    if len(reasons) <= limit:
+        return Told(tuple(map(_shortened, reasons)), {})
+    seen: Counter[ReasonCode] = Counter()
+    kept: set[int] = set()
+    for place_, reason in enumerate(reasons):
+        seen[reason.code] += 1
+        if seen[reason.code] <= REASONS_PER_CODE:
+            kept.add(place_)
+    others = (place_ for place_ in range(len(reasons)) if place_ not in kept)
+    kept.update(next(others) for _ in range(limit - len(kept)))
+    shown = [reasons[place_] for place_ in sorted(kept)]
+    left = seen - Counter(reason.code for reason in shown)
+    return Told(tuple(map(_shortened, shown)), dict(left))
+
+
+def availability_sentence(
+    request: GpuRequest, reasons: Sequence[Reason], node_ids: Sequence[NodeId]
+) -> str:
+    """The answer to "could it be granted now?"; `node_ids` is where, if `reasons` is empty."""
     if not reasons:
-        return f"{_gpus(request.gpus)} available on {node_id}"
-    return f"{_gpus(request.gpus)} not available: {_digest(reasons)}"
+        return f"{asked(request)} available on {_listed(node_ids)}"
+    return f"{asked(request)} not available: {_digest(reasons)}"
 
 
 def summary_sentence(
@@ -64,44 +110,90 @@ def summary_sentence(
     """A reservation's situation in one sentence."""
     if state is not ReservationState.QUEUED or position is None:
         return f"{state.value}: {_digest(reasons)}" if reasons else state.value
-    return f"queued at {position} of {length} for {_gpus(request.gpus)}: {_digest(reasons)}"
+    return f"queued at {position} of {length} for {asked(request)}: {_digest(reasons)}"
 
 
-def _impossible(fleet: Fleet, request: GpuRequest, usable: dict[NodeId, int]) -> Iterator[Reason]:
+def asked(request: GpuRequest) -> str:
+    """What is wanted, in words."""
+    gpus = _gpus(request.gpus)
+    return gpus if request.nodes == 1 else f"{gpus} on each of {request.nodes} nodes"
+
+
+def _usable(fleet: Fleet, node_id: NodeId, request: GpuRequest) -> int:
+    node = fleet.node(node_id)
+    return sum(can_ever_serve(device, request, node) for device in fleet.nodes[node_id])
+
+
+def _is_large_enough(host: Host, request: GpuRequest) -> bool:
+    """Whether the node would have the CPUs and memory if nothing of it were held."""
+    return next(host_blocks(Host(node=host.node), request, NOTHING), None) is None
+
+
+def _impossible(
+    fleet: Fleet, request: GpuRequest, usable: Mapping[NodeId, int]
+) -> Iterator[Reason]:
     largest = max(usable, key=lambda node_id: usable[node_id])
-    yield Reason(
-        code=ReasonCode.EXCEEDS_LARGEST_NODE,
-        message=(
-            f"{_gpus(request.gpus)} of one node asked for, no node has more than "
-            f"{usable[largest]} that match"
-        ),
-        node_id=largest if usable[largest] else None,
-    )
-    for devices in fleet.nodes.values():
+    if usable[largest] < request.gpus:
+        yield Reason(
+            code=ReasonCode.EXCEEDS_LARGEST_NODE,
+            message=(
+                f"{_gpus(request.gpus)} of one node asked for, no node has more than "
+                f"{usable[largest]} that match"
+            ),
+            node_id=largest if usable[largest] else None,
+        )
+    elif request.nodes > 1:
+        able = [n for n in usable if usable[n] >= request.gpus]
+        large = sum(_is_large_enough(fleet.host(node_id), request) for node_id in able)
+        yield Reason(
+            code=ReasonCode.TOO_FEW_NODES,
+            message=f"{asked(request)} asked for, no more than {large} will ever have that",
+        )
+    for node_id, devices in fleet.nodes.items():
+        host = Host(node=fleet.node(node_id))
         for device in devices:
-            for code in blocks(device, request):
+            for code in blocks(device, request, host.node):
                 if code in NEVER:
-                    yield reason_for(code, device, request)
+                    yield reason_for(code, device, request, host.node)
+        if devices:
+            for code in host_blocks(host, request, NOTHING):
+                yield host_reason(code, host, request)
+
+
+def _device_reasons(
+    look: Look, node_id: NodeId, devices: Iterable[Device], request: GpuRequest
+) -> Iterator[Reason]:
+    node = look.fleet.node(node_id)
+    for device in devices:
+        for code in blocks(device, request, node):
+            yield reason_for(code, device, request, node)
+        number = device.number
+        if (number in look.claimed or number in look.kept) and can_ever_serve(
+            device, request, node
+        ):
+            yield _kept_reason(look, device)
+
+
+def _kept_reason(look: Look, device: Device) -> Reason:
+    """A device that others ahead may start on now, or will before this request would be done."""
+    ahead = look.claimed.get(device.number)
+    code = ReasonCode.BEHIND_IN_QUEUE if ahead is not None else ReasonCode.KEPT_FOR_EARLIER
+    whose = ahead if ahead is not None else look.kept[device.number]
+    soon = "" if ahead is not None else ", which will start on it before this one would be over"
+    return Reason(
+        code=code,
+        message=(
+            f"GPU {device.index} on {device.node_id} is kept for reservation {whose}, which is"
+            f" ahead in the queue{soon}"
+        ),
+        node_id=device.node_id,
+        device_uuid=device.uuid,
+    )
 
 
 def _node_reasons(
     look: Look, node_id: NodeId, devices: Sequence[Device], request: GpuRequest
 ) -> Iterator[Reason]:
-    if not devices:
-        return
-    for device in devices:
-        for code in blocks(device, request):
-            yield reason_for(code, device, request)
-        if device.number in look.claimed and can_ever_serve(device, request):
-            yield Reason(
-                code=ReasonCode.BEHIND_IN_QUEUE,
-                message=(
-                    f"GPU {device.index} on {node_id} is kept for reservation "
-                    f"{look.claimed[device.number]}, which is ahead in the queue"
-                ),
-                node_id=node_id,
-                device_uuid=device.uuid,
-            )
     free = eligible(look, devices, request)
     if len(free) < request.gpus:
         yield Reason(
@@ -112,20 +204,52 @@ def _node_reasons(
     elif choose(free, request) is None:
         yield Reason(
             code=ReasonCode.MEMORY_UNBALANCED,
-            message=(
-                f"{node_id} has no {_gpus(request.gpus)} of which the smallest free memory is at "
-                f"least {BALANCED_SHARE:.0%} of the largest"
-            ),
+            message=f"{node_id} has no {_gpus(request.gpus)} {_UNBALANCED}",
             node_id=node_id,
         )
+    host, set_aside = look.fleet.host(node_id), look.set_aside.get(node_id, NOTHING)
+    for code in host_blocks(host, request, set_aside):
+        yield host_reason(code, host, request, set_aside)
+
+
+def _gang_reason(request: GpuRequest, able: int) -> Reason:
+    if able < request.nodes:
+        return Reason(
+            code=ReasonCode.TOO_FEW_NODES,
+            message=f"{_nodes(able)} of {request.nodes} asked for can be had together now",
+        )
+    return Reason(
+        code=ReasonCode.MEMORY_UNBALANCED,
+        message=f"no {_nodes(request.nodes)} have {_gpus(request.gpus)} each {_UNBALANCED}",
+    )
+
+
+def _shortened(reason: Reason) -> Reason:
+    if len(reason.message) <= LONGEST_MESSAGE:
+        return reason
+    return replace(reason, message=f"{reason.message[: LONGEST_MESSAGE - 1]}…")
 
 
 def _digest(reasons: Sequence[Reason]) -> str:
     if len(reasons) == 1:
-        return reasons[0].message
+        return _shortened(reasons[0]).message
     codes = Counter(reason.code for reason in reasons)
     return ", ".join(f"{code.value} x{count}" for code, count in codes.most_common())
 
 
+def _listed(node_ids: Sequence[NodeId]) -> str:
+    shown = ", ".join(node_ids[:8])
+    return shown if len(node_ids) <= 8 else f"{shown} and {len(node_ids) - 8} more nodes"
+
+
 def _gpus(count: int) -> str:
     return "1 GPU" if count == 1 else f"{count} GPUs"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+_UNBALANCED: Final = (
+    f"of which the smallest free memory is at least {BALANCED_SHARE:.0%} of the largest"
+)

@@ -10,7 +10,7 @@ from typing import Final
 from schemas.base import DeviceUuid, NodeId
 from schemas.scheduler_views import ClusterGpu, NodeGpuSummary, NodeSelection
 from schemas.telemetry import HealthState
-from services.scheduler.domain.fleet import Device, Fleet, Reading, ReadingState
+from services.scheduler.domain.fleet import Device, Fleet, Node, Reading, ReadingState
 
 UTILIZATION_THRESHOLD: Final = 30.0
 MEMORY_THRESHOLD: Final = 50.0
@@ -21,7 +21,7 @@ Temperatures = Mapping[tuple[NodeId, DeviceUuid], float]
 def cluster_gpu_status(fleet: Fleet, temperatures: Temperatures | None = None) -> list[ClusterGpu]:
     """Every GPU, by node and index. A stale reading is no metric."""
     return [
-        _cluster_gpu(device, (temperatures or {}).get((node_id, device.uuid)))
+        _cluster_gpu(device, fleet.node(node_id), (temperatures or {}).get((node_id, device.uuid)))
         for node_id, devices in fleet.nodes.items()
         for device in devices
     ]
@@ -84,7 +84,7 @@ def find_best_node(
     return NodeSelection(node_id=best.node_name, message=_sentence(best))
 
 
-def _cluster_gpu(device: Device, temperature_c: float | None) -> ClusterGpu:
+def _cluster_gpu(device: Device, node: Node, temperature_c: float | None) -> ClusterGpu:
     reading = device.reading if device.reading_state is ReadingState.FRESH else None
     total = device.total_mb
     used = _used_mb(reading, total)
@@ -93,7 +93,7 @@ def _cluster_gpu(device: Device, temperature_c: float | None) -> ClusterGpu:
         gpu_index=device.index,
         gpu_uuid=device.uuid,
         gpu_model=device.name,
-        allocatable=_is_allocatable(device),
+        allocatable=not node.lost and _is_allocatable(device),
         memory_total_mb=total,
         memory_used_mb=used,
         memory_usage_percent=100.0 * used / total if used is not None and total else None,
@@ -110,7 +110,13 @@ def _used_mb(reading: Reading | None, total_mb: int | None) -> int | None:
 
 
 def _is_allocatable(device: Device) -> bool:
-    return device.health is HealthState.OK and not device.cordoned and device.holder is None
+    is_divided = bool(device.mig_enabled) and device.parent_uuid is None
+    return (
+        device.health is HealthState.OK
+        and not device.cordoned
+        and device.holder is None
+        and not is_divided
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

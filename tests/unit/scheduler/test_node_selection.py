@@ -4,9 +4,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.telemetry import HealthState
-from services.scheduler.domain.fleet import Device, Fleet, ReadingState
+from services.scheduler.domain.fleet import Device, Fleet, Host, Node, ReadingState
 from services.scheduler.domain.node_selection import (
     cluster_gpu_status,
     find_best_node,
@@ -34,12 +35,22 @@ def node(node_id: str, *gpus: dict[str, Any]) -> list[Device]:
         pytest.param({"holder": UUID(int=1)}, False, id="held"),
         pytest.param({"cordoned": True}, False, id="cordoned"),
         pytest.param({"health": HealthState.LOST}, False, id="lost"),
+        pytest.param({"mig_enabled": True}, False, id="divided into instances"),
+        pytest.param({"mig_enabled": True, "parent_uuid": "GPU-0"}, True, id="an instance"),
     ],
 )
 def test_idle_is_below_both_thresholds_or_without_metrics(gpu: dict[str, Any], want: bool) -> None:
     (seen,) = cluster_gpu_status(Fleet.of([make_device(**gpu)]))
 
     assert is_idle(seen) is want
+
+
+def test_nothing_is_allocatable_on_a_node_that_is_lost() -> None:
+    hosts = {"alpha": Host(node=Node(node_id="alpha", lost=True))}
+
+    (seen,) = cluster_gpu_status(replace(Fleet.of([make_device()]), hosts=hosts))
+
+    assert not seen.allocatable
 
 
 @pytest.mark.parametrize(("used", "want"), [(19.9, True), (20.0, False)])
