@@ -1,0 +1,143 @@
+"""When a request is expected to start, from leases and durations."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.gpu_request import GpuRequest
+from services.scheduler.domain.engine import Engine
+from services.scheduler.domain.expected_start import FAR, expected_start
+from services.scheduler.domain.fleet import Device, ReadingState
+from services.scheduler.domain.inputs import (
+    DeviceSeen,
+    Lease,
+    LeaseHeld,
+    QueuedRequest,
+    RequestQueued,
+    Settled,
+)
+from tests.unit.scheduler.builders import NOW, make_device, make_queued
+
+
+def make_engine(*devices: Device) -> Engine:
+    engine = Engine()
+    engine.apply(Settled(settled=True), *(DeviceSeen(device=device) for device in devices))
+    return engine
+
+
+def hold(engine: Engine, *numbers: int, ends_in: float | None = None, **request: Any) -> None:
+    """A lease of these devices that is expected to end in so many seconds."""
+    engine.apply(
+        LeaseHeld(
+            lease=Lease(
+                reservation_id=UUID(int=100 + numbers[0]),
+                request=GpuRequest(gpus=len(numbers), **request),
+                numbers=numbers,
+                granted_at=NOW - timedelta(hours=1),
+                expected_end_at=after(ends_in) if ends_in is not None else None,
+            )
+        )
+    )
+
+
+def wait(engine: Engine, number: int, **changes: Any) -> QueuedRequest:
+    deadline = changes.pop("wait_deadline_at", FAR)
+    entry = make_queued(number, GpuRequest(**changes), wait_deadline_at=deadline)
+    engine.apply(RequestQueued(entry=entry))
+    return entry
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def busy(number: int, **changes: Any) -> Device:
+    """What a held device shows is its holder's use."""
+    return make_device(number, used=100.0, free_mb=0, **changes)
+
+
+def test_a_request_starts_when_enough_leases_have_ended() -> None:
+    engine = make_engine(busy(1), busy(2), busy(3))
+    hold(engine, 1, ends_in=60)
+    hold(engine, 2, ends_in=20)
+    hold(engine, 3, ends_in=40)
+
+    entry = wait(engine, 1, gpus=2)
+
+    assert expected_start(engine, entry, NOW) == after(40)
+    assert engine.queue_length == 1
+
+
+def test_those_ahead_take_their_turn_for_as_long_as_they_say() -> None:
+    engine = make_engine(busy(1))
+    hold(engine, 1, ends_in=60)
+    wait(engine, 1, expected_duration_seconds=600.0)
+
+    entry = wait(engine, 2)
+
+    assert expected_start(engine, entry, NOW) == after(660)
+
+
+def test_those_ahead_who_give_up_waiting_are_not_waited_for() -> None:
+    engine = make_engine(busy(1))
+    hold(engine, 1, ends_in=60)
+    wait(engine, 1, wait_deadline_at=after(30))
+
+    entry = wait(engine, 2)
+
+    assert expected_start(engine, entry, NOW) == after(60)
+
+
+@pytest.mark.parametrize("ends_in", [None, 0, -5], ids=["untold", "due now", "overdue"])
+def test_nobody_can_tell_where_a_lease_that_matters_has_no_known_end(ends_in: float | None) -> None:
+    engine = make_engine(busy(1))
+    hold(engine, 1, ends_in=ends_in)
+
+    assert expected_start(engine, wait(engine, 1), NOW) is None
+
+
+def test_a_lease_without_an_end_that_does_not_matter_changes_nothing() -> None:
+    engine = make_engine(busy(1), busy(2, node_id="beta"))
+    hold(engine, 1)
+    hold(engine, 2, ends_in=5)
+
+    assert expected_start(engine, wait(engine, 1), NOW) == after(5)
+
+
+def test_a_request_ahead_that_does_not_say_how_long_it_takes_is_never_over() -> None:
+    engine = make_engine(busy(1))
+    hold(engine, 1, ends_in=60)
+    wait(engine, 1)
+
+    assert expected_start(engine, wait(engine, 2), NOW) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"cordoned": True}, {"foreign_pids": (4,)}, {"quarantined": True, "holder": UUID(int=101)}],
+)
+def test_what_time_does_not_heal_is_not_waited_for(changes: dict[str, Any]) -> None:
+    engine = make_engine(busy(1, **changes))
+    hold(engine, 1, ends_in=60)
+
+    assert expected_start(engine, wait(engine, 1), NOW) is None
+
+
+def test_what_could_start_now_starts_now() -> None:
+    engine = make_engine(make_device(1, reading_state=ReadingState.AWAITING))
+    newcomer = make_queued(7, GpuRequest())
+
+    assert expected_start(engine, newcomer, NOW) == NOW
+    assert engine.queue_length == 0
+
+
+def test_the_search_ends_after_so_many_looks() -> None:
+    engine = make_engine(*(busy(n) for n in range(1, 9)))
+    for number in range(1, 9):
+        hold(engine, number, ends_in=number)
+    entry = wait(engine, 1, gpus=8)
+
+    assert expected_start(engine, entry, NOW, looks=8) is None
+    assert expected_start(engine, entry, NOW, looks=9) == after(8)
