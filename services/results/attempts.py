@@ -195,6 +195,7 @@ def _reading(row: Any) -> Reading:
         temperature_c=row["temperature_c"],
         power_draw_w=row["power_draw_w"],
         energy_mj=row["energy_mj"],
+        power_limit_w=row["power_limit_w"],
     )
 
 

@@ -65,4 +65,8 @@ CREATE TABLE experiment_sample (
     LIKE sample,
     PRIMARY KEY (attempt_id, device_no, observed_at, boot_id, sequence));
 """,
+    """
+ALTER TABLE sample ADD COLUMN power_limit_w double precision;
+ALTER TABLE experiment_sample ADD COLUMN power_limit_w double precision;
+""",
 )

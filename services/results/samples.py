@@ -27,6 +27,7 @@ COLUMNS: Final = (
     "temperature_c",
     "power_draw_w",
     "energy_mj",
+    "power_limit_w",
 )
 LARGEST_BIGINT: Final = 2**63 - 1
 YEARS: Final = range(1970, 9999)  # a clock beyond these is broken
@@ -43,6 +44,7 @@ Row = tuple[
     float | None,
     float | None,
     int | None,
+    float | None,
 ]
 DeviceKey = tuple[str, str]
 Facts = tuple[int, str, bool]
@@ -112,6 +114,7 @@ class SampleStore:
             _known_float(gpu.temperature_c),
             _known_float(gpu.power_draw_w),
             _known_int(gpu.energy_mj),
+            _known_float(gpu.power_limit_w),
         )
 
 

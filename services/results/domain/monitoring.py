@@ -1,14 +1,15 @@
 """The `gpu_monitoring` of an experiment."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from schemas.gpu_request import DeviceGrant
-from schemas.monitoring import GpuStats, SampledSpread, Spread
+from schemas.monitoring import GpuStats
 from schemas.results import GpuMonitoring
 from services.results.domain.coverage import covered_seconds
 from services.results.domain.energy import energy_wh
 from services.results.domain.reading import Reading, Span, inside
+from shared.gpu_stats import GpuTally
 
 PHASE: Final = "measuring"
 DeviceKey = tuple[str, str]
@@ -69,30 +70,14 @@ def _percent(part: float, whole: float) -> float:
 
 
 def _stats(device: DeviceGrant, readings: Sequence[Reading]) -> GpuStats:
-    def spread(value_of: Callable[[Reading], float | None]) -> Spread:
-        smallest, largest, mean, _ = _spread(value_of(reading) for reading in readings)
-        return Spread(min=smallest, max=largest, mean=mean)
-
-    smallest, largest, mean, samples = _spread(r.utilization_percent for r in readings)
-    return GpuStats(
-        name=device.name,
-        uuid=device.uuid,
-        utilization=SampledSpread(min=smallest, max=largest, mean=mean, samples=samples),
-        memory_used_mb=spread(lambda reading: reading.memory_used_mb),
-        memory_usage_percent=spread(lambda reading: reading.memory_usage_percent),
-        temperature_c=spread(lambda reading: reading.temperature_c),
-        power_draw_w=spread(lambda reading: reading.power_draw_w),
-    )
-
-
-def _spread(
-    values: Iterable[float | None],
-) -> tuple[float | None, float | None, float | None, int]:
-    """Smallest, largest, mean and number of the known values."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return None, None, None, 0
-    smallest, largest = min(known), max(known)
-    # Rounding may push a mean of equal values past them.
-    mean = min(max(sum(known) / len(known), smallest), largest)
-    return smallest, largest, mean, len(known)
+    tally = GpuTally()
+    for reading in readings:
+        tally.add(
+            utilization_percent=reading.utilization_percent,
+            memory_used_mb=reading.memory_used_mb,
+            memory_total_mb=reading.memory_total_mb,
+            temperature_c=reading.temperature_c,
+            power_draw_w=reading.power_draw_w,
+            power_limit_w=reading.power_limit_w,
+        )
+    return tally.stats(device.name, device.uuid)

@@ -38,18 +38,12 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
     temperature_c: float | None = None
     power_draw_w: float | None = None
     energy_mj: int | None = None
+    power_limit_w: float | None = None
 
     @property
     def tick(self) -> tuple[UUID, int]:
         """What the readings of one tick of a node have in common."""
         return (self.boot_id, self.sequence)
-
-    @property
-    def memory_usage_percent(self) -> float | None:
-        """Used of total; unknown if either is."""
-        if self.memory_used_mb is None or not self.memory_total_mb:
-            return None
-        return 100.0 * self.memory_used_mb / self.memory_total_mb
 
 
 def union_of(windows: Iterable[Window]) -> list[Span]:
