@@ -1,19 +1,22 @@
 """Which source an agent reads from."""
 
+import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import schemas
 from schemas.telemetry import Source
-from services.telemetry.domain.fleet import Fleet, FleetError, parse_fleet
+from services.telemetry.domain.fleet import FleetError, parse_fleet
 from services.telemetry.domain.holdings import Holdings
+from services.telemetry.domain.replay import Recording, RecordingError, parse_recording
+from services.telemetry.domain.simulation import Simulation
 from services.telemetry.nothing import NoSource
 from services.telemetry.nvidia_smi import NvidiaSmiSource
 from services.telemetry.nvml import NvmlSource
 from services.telemetry.ports import GpuSource, SourceAbsentError, SourceFailedError
 from services.telemetry.settings import TelemetrySettings
-from services.telemetry.simulated import SimulatedSource
+from services.telemetry.simulated import FleetClock, SimulatedSource
 from shared.logging import log
 from shared.settings import SettingsError
 
@@ -105,10 +108,16 @@ def choose(settings: TelemetrySettings, holdings: Holdings) -> SourceChoice:
         "none": (Source.NONE, NoSource),
     }
     if settings.source == "simulated" or settings.simulate or settings.fleet is not None:
-        fleet = read_fleet(settings)
+        simulation, clock = read_simulation(settings), FleetClock()
         makers["simulated"] = (
             Source.SIMULATED,
-            lambda: SimulatedSource(fleet, holdings, interval_seconds=settings.interval_seconds),
+            lambda: SimulatedSource(
+                simulation,
+                holdings,
+                clock,
+                interval_seconds=settings.interval_seconds,
+                deadline_seconds=settings.probe_deadline_seconds,
+            ),
         )
     if settings.source != "auto":
         return SourceChoice([makers[settings.source]], forced=True)
@@ -116,10 +125,18 @@ def choose(settings: TelemetrySettings, holdings: Holdings) -> SourceChoice:
     return SourceChoice([makers[name] for name in ("nvml", "nvidia-smi", last)], forced=False)
 
 
-def read_fleet(settings: TelemetrySettings) -> Fleet:
-    """The fleet of the settings, else the built-in one."""
+def read_simulation(settings: TelemetrySettings) -> Simulation:
+    """The fleet of the settings, else the built-in one, with its recording."""
     path = DEFAULT_FLEET if settings.fleet is None else Path(settings.fleet)
     try:
-        return parse_fleet(path.read_text())
-    except (OSError, UnicodeDecodeError, FleetError) as error:
+        fleet = parse_fleet(path.read_text())
+        recording = None if fleet.replay is None else _read_recording(path, fleet.replay.file)
+        return Simulation(fleet, recording)
+    except (OSError, EOFError, UnicodeDecodeError, FleetError, RecordingError) as error:
         raise SettingsError(f"GPUSTEWARD_TELEMETRY_FLEET: {path}: {error}") from error
+
+
+def _read_recording(fleet: Path, name: str) -> Recording:
+    path = fleet.parent / name
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+        return parse_recording(lines)

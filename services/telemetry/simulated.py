@@ -1,66 +1,90 @@
-"""A made-up fleet, whose devices look busy while they are held."""
+"""A made-up fleet, whose devices look busy while they are held, or as a recording has them."""
 
+import asyncio
+import time
+from collections.abc import Callable
 from typing import Final
 
-from schemas.telemetry import GpuReading, Source
-from services.telemetry.domain.fleet import Fleet
+from schemas.telemetry import Source
 from services.telemetry.domain.holdings import Holdings
-from services.telemetry.domain.load import DeviceLoad, reading_at, turn
-from services.telemetry.ports import Inventory, Reading, no_power_limit
+from services.telemetry.domain.simulation import Simulation
+from services.telemetry.ports import Inventory, ProbeHungError, Reading, SourceFailedError
+
+TIME_STEP_SECONDS: Final = 0.1
+
+
+class FleetClock:
+    """Seconds since it was first looked at, so that ticks fall on the steps of the fleet's time."""
+
+    def __init__(self) -> None:
+        self._started_at: float | None = None
+
+    def __call__(self) -> float:
+        now = time.monotonic()
+        if self._started_at is None:
+            self._started_at = now
+        return now - self._started_at
 
 
 class SimulatedSource:
-    """Time here is readings taken, so that a seed gives the same series however slow the host is.
+    """Time is the fleet's own, in steps of a tenth of a second or an interval if that is shorter.
 
-    `holdings` is fed by whoever hears reservation events and only read here.
+    So a seed gives the same readings tick by tick, however late a tick comes; a source that
+    replaces a broken one goes on where that was. `holdings` is fed by whoever hears reservation
+    events and only read here.
     """
 
     source: Final = Source.SIMULATED
 
-    def __init__(self, fleet: Fleet, holdings: Holdings, *, interval_seconds: float) -> None:
-        self._fleet = fleet
+    def __init__(
+        self,
+        simulation: Simulation,
+        holdings: Holdings,
+        clock: Callable[[], float],
+        *,
+        interval_seconds: float,
+        deadline_seconds: float,
+    ) -> None:
+        self._simulation = simulation
         self._holdings = holdings
-        self._interval_seconds = interval_seconds
-        self._tick = 0
-        self._loads = {facts.uuid: DeviceLoad() for facts in fleet.devices}
-        self._energy_mj = {facts.uuid: 0.0 for facts in fleet.devices}
+        self._clock = clock
+        self._step_seconds = min(TIME_STEP_SECONDS, interval_seconds)
+        self._deadline_seconds = deadline_seconds
 
     async def open(self) -> None:
-        """Always there."""
+        """There, unless the script says otherwise."""
+        await self._now()
 
     async def inventory(self) -> Inventory:
         """The fleet, every device marked simulated."""
+        fleet = self._simulation.fleet
         return Inventory(
-            devices=self._fleet.devices,
-            driver_version=self._fleet.driver_version,
-            cuda_driver_version=self._fleet.cuda_driver_version,
+            devices=self._simulation.devices(await self._now()),
+            driver_version=fleet.driver_version,
+            cuda_driver_version=fleet.cuda_driver_version,
         )
 
     async def read(self) -> Reading:
-        """The next tick."""
-        self._tick += 1
-        held = self._holdings.devices
-        return Reading(
-            gpus=tuple(self._read(place, held) for place in range(len(self._fleet.devices)))
-        )
+        """The fleet as it is now."""
+        scene = self._simulation.look(await self._now(), self._holdings.devices)
+        return Reading(gpus=scene.gpus, lost=scene.lost, hung=scene.hung, faults=scene.faults)
 
-    async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
-        """Not possible here."""
-        raise no_power_limit(self.source)
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:
+        """Changes the limit that the draw keeps to."""
+        return self._simulation.set_power_limit(uuid, watts, await self._now())
 
     async def close(self) -> None:
         """Nothing to give up."""
 
-    def _read(self, place: int, held: frozenset[str]) -> GpuReading:
-        facts, shape = self._fleet.devices[place], self._fleet.load
-        uuid, seconds = facts.uuid, self._tick * self._interval_seconds
-        self._loads[uuid] = turn(self._loads[uuid], shape, held=uuid in held, seconds=seconds)
-        reading = reading_at(
-            facts,
-            self._loads[uuid],
-            shape,
-            seconds=seconds,
-            energy_mj=int(self._energy_mj[uuid]),
-        )
-        self._energy_mj[uuid] += (reading.power_draw_w or 0.0) * 1000 * self._interval_seconds
-        return reading
+    async def _now(self) -> float:
+        """The fleet's time; hangs and fails as scripted."""
+        seconds = round(self._clock() / self._step_seconds) * self._step_seconds
+        if self._simulation.hangs(seconds):
+            await asyncio.sleep(self._deadline_seconds)
+            raise ProbeHungError(
+                f"expected the simulated driver to answer within {self._deadline_seconds:g} s, "
+                "it hangs as scripted"
+            )
+        if self._simulation.fails(seconds):
+            raise SourceFailedError("the simulated driver fails as scripted")
+        return seconds

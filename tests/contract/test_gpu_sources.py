@@ -12,11 +12,12 @@ from schemas.telemetry import GpuSampled
 from services.telemetry.choice import DEFAULT_FLEET
 from services.telemetry.domain.fleet import parse_fleet
 from services.telemetry.domain.holdings import Holdings
+from services.telemetry.domain.simulation import Simulation
 from services.telemetry.nothing import NoSource
 from services.telemetry.nvidia_smi import NvidiaSmiSource
 from services.telemetry.nvml import NvmlSource
 from services.telemetry.ports import GpuSource
-from services.telemetry.simulated import SimulatedSource
+from services.telemetry.simulated import FleetClock, SimulatedSource
 from shared.clock import utcnow
 from shared.codec import encode
 from shared.ids import new_id
@@ -47,7 +48,13 @@ def _nvidia_smi(directory: Path) -> Case:
 
 def _simulated(_: Path) -> Case:
     fleet = parse_fleet(DEFAULT_FLEET.read_text())
-    return Case(lambda: SimulatedSource(fleet, Holdings(), interval_seconds=1.0), 2)
+    simulation, clock = Simulation(fleet), FleetClock()
+    return Case(
+        lambda: SimulatedSource(
+            simulation, Holdings(), clock, interval_seconds=1.0, deadline_seconds=1.0
+        ),
+        2,
+    )
 
 
 def _none(_: Path) -> Case:

@@ -1,4 +1,4 @@
-"""The description of a simulated fleet: the mock-accelerator form plus a `[load]` section."""
+"""The description of a simulated fleet: the mock-accelerator form, and how it behaves."""
 
 import re
 import tomllib
@@ -9,8 +9,11 @@ from msgspec import Meta, Struct
 
 from schemas.base import DeviceUuid, Percent, PositiveSeconds
 from schemas.telemetry import DeviceFacts
+from services.telemetry.domain.fault_script import ScriptedFault, complaint
+from services.telemetry.domain.replay import ReplayPlan
 
 MEBIBYTE: Final = 1 << 20
+LOWEST_LIMIT_W: Final = 200.0
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*$", re.IGNORECASE)
 _FACTOR: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -36,7 +39,9 @@ class LoadShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How devices look idle and held. The same seed gives the same readings, tick by tick.
 
     `ramp_seconds` is the time in which a held device loads its memory; `thermal_seconds` the time
-    constant of temperature.
+    constant of temperature. `power_limit_w` is the limit a device starts with; it can be set
+    between `power_limit_min_w` (else 200 W, or the limit itself where that is lower) and
+    `power_limit_max_w` (else the limit itself).
     """
 
     seed: int = 0
@@ -46,6 +51,8 @@ class LoadShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     idle_power_w: NotNegative = 76.0
     held_power_w: NotNegative = 610.0
     power_limit_w: NotNegative = 700.0
+    power_limit_min_w: NotNegative | None = None
+    power_limit_max_w: NotNegative | None = None
     idle_temperature_c: float = 31.0
     held_temperature_c: float = 68.0
     ramp_seconds: PositiveSeconds = 3.0
@@ -62,6 +69,8 @@ class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     attributes: dict[str, Any] = {}
     formats: dict[str, Any] = {}
     load: LoadShape = LoadShape()
+    replay: ReplayPlan | None = None
+    fault: list[ScriptedFault] = []
 
 
 class Fleet(Struct, frozen=True, kw_only=True):
@@ -69,6 +78,8 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
     devices: tuple[DeviceFacts, ...]
     load: LoadShape
+    replay: ReplayPlan | None = None
+    faults: tuple[ScriptedFault, ...] = ()
     driver_version: str | None = None
     cuda_driver_version: str | None = None
 
@@ -83,12 +94,14 @@ def parse_fleet(text: str) -> Fleet:
     for place, uuid in enumerate(uuids):
         if uuid in uuids[:place]:
             raise FleetError(f"expected unique devices, found {uuid} twice - at `$.devices`")
-    capability = _attribute(file, "compute_capability")
+    for place, fault in enumerate(file.fault):
+        if (reason := complaint(fault, uuids)) is not None:
+            raise FleetError(f"{reason} - at `$.fault[{place}]`")
     return Fleet(
-        devices=tuple(
-            _facts(device, index, capability) for index, device in enumerate(file.devices)
-        ),
+        devices=tuple(_facts(file, device, index) for index, device in enumerate(file.devices)),
         load=file.load,
+        replay=file.replay,
+        faults=tuple(file.fault),
         driver_version=_attribute(file, "nvidia_driver"),
         cuda_driver_version=_attribute(file, "cuda_runtime"),
     )
@@ -102,16 +115,22 @@ def memory_mb(size: str | int, place: str) -> int:
     return int(float(found.group(1)) * _FACTOR[(found.group(2) or "").upper()]) // MEBIBYTE
 
 
-def _facts(device: MockDevice, index: int, capability: str | None) -> DeviceFacts:
+def _facts(file: _FleetFile, device: MockDevice, index: int) -> DeviceFacts:
+    load = file.load
+    lowest = min(LOWEST_LIMIT_W, load.power_limit_w)
+    highest = load.power_limit_w if load.power_limit_max_w is None else load.power_limit_max_w
     return DeviceFacts(
         uuid=device.mother_uuid,
         index=index,
         name=device.model_name,
         memory_total_mb=memory_mb(device.memory_size, f"$.devices[{index}].memory_size"),
-        compute_capability=capability,
+        compute_capability=_attribute(file, "compute_capability"),
         numa_node=device.numa_node,
         mig_enabled=device.is_mig_device,
         simulated=True,
+        power_limit_default_w=load.power_limit_w,
+        power_limit_min_w=lowest if load.power_limit_min_w is None else load.power_limit_min_w,
+        power_limit_max_w=highest,
     )
 
 

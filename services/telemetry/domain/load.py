@@ -32,9 +32,17 @@ def warmth_at(load: DeviceLoad, shape: LoadShape, seconds: float) -> float:
 
 
 def reading_at(
-    facts: DeviceFacts, load: DeviceLoad, shape: LoadShape, *, seconds: float, energy_mj: int
+    facts: DeviceFacts,
+    load: DeviceLoad,
+    shape: LoadShape,
+    *,
+    seconds: float,
+    power_limit_w: float | None = None,
 ) -> GpuReading:
-    """One reading. Given back, a device is idle and empty at once; its heat takes its time."""
+    """One reading. Given back, a device is idle and empty at once; its heat takes its time.
+
+    A limit below the draw slows the clock in proportion.
+    """
     elapsed = seconds - load.since_seconds
     busy = min(1.0, elapsed / shape.ramp_seconds) if load.held else 0.0
     noise = _noise(shape.seed, facts.uuid, seconds)
@@ -43,7 +51,10 @@ def reading_at(
     total = facts.memory_total_mb or 0
     idle = min(shape.idle_memory_mb, total)
     used = round(idle + busy * max(0.0, total * shape.held_memory_percent / 100 - idle))
-    power = _mix(shape.idle_power_w, shape.held_power_w, utilization / 100)
+    limit = shape.power_limit_w if power_limit_w is None else power_limit_w
+    power = _mix(shape.idle_power_w, shape.held_power_w, utilization / 100) * (1 + 0.02 * noise[2])
+    slowed = min(1.0, limit / power) if power > 0 else 1.0
+    reasons = ("sw_power_cap",) if slowed < 1 else ()
     return GpuReading(
         uuid=facts.uuid,
         index=facts.index,
@@ -54,12 +65,11 @@ def reading_at(
         temperature_c=float(
             round(_mix(shape.idle_temperature_c, shape.held_temperature_c, warmth) + noise[1])
         ),
-        power_draw_w=round(_within(power * (1 + 0.02 * noise[2]), shape.power_limit_w), 2),
-        power_limit_w=shape.power_limit_w,
-        energy_mj=energy_mj,
-        sm_clock_mhz=round(_mix(shape.idle_sm_clock_mhz, shape.held_sm_clock_mhz, busy)),
+        power_draw_w=round(_within(power, limit), 2),
+        power_limit_w=limit,
+        sm_clock_mhz=round(slowed * _mix(shape.idle_sm_clock_mhz, shape.held_sm_clock_mhz, busy)),
         memory_clock_mhz=round(shape.memory_clock_mhz),
-        throttle_reasons=() if busy else ("gpu_idle",),
+        throttle_reasons=reasons if busy else ("gpu_idle", *reasons),
         ecc_corrected=0,
         ecc_uncorrected=0,
         name=facts.name,

@@ -10,7 +10,7 @@ from services.telemetry.choice import DEFAULT_FLEET
 from services.telemetry.domain.fleet import FleetError, LoadShape, memory_mb, parse_fleet
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.domain.load import DeviceLoad, turn, warmth_at
-from services.telemetry.simulated import SimulatedSource
+from services.telemetry.domain.simulation import Simulation
 from shared.ids import new_id
 
 MOCK_ACCELERATOR = """
@@ -28,21 +28,21 @@ shares = { unit = "fGPU" }
 """
 
 
-async def series(
+def series(
     seed: int, ticks: int, *, held_from: int | None = None, held_until: int = 1000
 ) -> list[GpuReading]:
     """Readings of the example fleet's first device, held for a while."""
     fleet = parse_fleet(DEFAULT_FLEET.read_text())
     fleet = msgspec.structs.replace(fleet, load=msgspec.structs.replace(fleet.load, seed=seed))
     holdings, reservation_id = Holdings(), new_id()
-    source = SimulatedSource(fleet, holdings, interval_seconds=1.0)
+    simulation = Simulation(fleet)
     readings = []
     for tick in range(ticks):
         if tick == held_from:
             holdings.grant(reservation_id, [fleet.devices[0].uuid])
         if tick == held_until:
             holdings.end(reservation_id)
-        readings.append((await source.read()).gpus[0])
+        readings.append(simulation.look(float(tick), holdings.devices).gpus[0])
     return readings
 
 
@@ -103,24 +103,24 @@ def test_a_wrong_fleet_is_refused_with_the_place(text: str, complaint: str) -> N
         parse_fleet(text)
 
 
-async def test_a_seed_gives_the_same_series_every_time_and_another_seed_another() -> None:
-    one, again = await series(7, 30, held_from=5), await series(7, 30, held_from=5)
-    other = await series(8, 30, held_from=5)
+def test_a_seed_gives_the_same_series_every_time_and_another_seed_another() -> None:
+    one, again = series(7, 30, held_from=5), series(7, 30, held_from=5)
+    other = series(8, 30, held_from=5)
 
     assert one == again
     assert one != other
 
 
-async def test_an_idle_device_shows_no_load() -> None:
-    readings = await series(1, 20)
+def test_an_idle_device_shows_no_load() -> None:
+    readings = series(1, 20)
 
     assert {reading.utilization_percent for reading in readings} == {0}
     assert {reading.memory_used_mb for reading in readings} == {620}
     assert all(70 < (reading.power_draw_w or 0) < 85 for reading in readings)
 
 
-async def test_a_held_device_ramps_up_and_an_ended_one_is_empty_at_once() -> None:
-    readings = await series(1, 80, held_from=10, held_until=50)
+def test_a_held_device_ramps_up_and_an_ended_one_is_empty_at_once() -> None:
+    readings = series(1, 80, held_from=10, held_until=50)
 
     used = [reading.memory_used_mb or 0 for reading in readings]
     assert used[9] < used[12] < used[20] == used[49]
@@ -134,8 +134,8 @@ async def test_a_held_device_ramps_up_and_an_ended_one_is_empty_at_once() -> Non
     assert temperature[50] > temperature[79]
 
 
-async def test_energy_never_falls_and_power_stays_under_its_limit() -> None:
-    readings = await series(3, 60, held_from=5, held_until=40)
+def test_energy_never_falls_and_power_stays_under_its_limit() -> None:
+    readings = series(3, 60, held_from=5, held_until=40)
 
     energy = [reading.energy_mj or 0 for reading in readings]
     assert energy == sorted(energy)

@@ -1,0 +1,377 @@
+"""A simulated fleet: its recording, its faults and its power limits, second by second."""
+
+import gzip
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import schemas
+from schemas.errors import ErrorCode
+from schemas.telemetry import GpuReading, HealthAction, HealthKind
+from services.telemetry.choice import read_simulation
+from services.telemetry.domain.fault_script import READABLE, FaultKind, ScriptedFault, Timeline
+from services.telemetry.domain.fleet import FleetError, parse_fleet
+from services.telemetry.domain.replay import RecordingError, parse_recording
+from services.telemetry.domain.simulation import Simulation
+from services.telemetry.settings import TelemetrySettings
+from shared.errors import RefusedError
+from shared.settings import SettingsError
+
+EXAMPLES = Path(schemas.__file__).parent / "examples"
+NOBODY: frozenset[str] = frozenset()
+DEVICES = """
+devices = [
+  { mother_uuid = "GPU-a", model_name = "Simulated", memory_size = "80G" },
+  { mother_uuid = "GPU-b", model_name = "Simulated", memory_size = "80G" },
+]
+"""
+RECORDING = """\
+t_seconds,device,utilization_percent,memory_used_mb,power_draw_w
+0,10,0,1000.4,
+0,2,50,2000,300
+60,10,80,3000,100
+60,2,,2500,310
+"""
+
+
+def fleet_with(*sections: str, seed: int = 1) -> Simulation:
+    return Simulation(parse_fleet("\n".join([DEVICES, f"[load]\nseed = {seed}", *sections])))
+
+
+def replaying(plan: str = "", recording: str = RECORDING) -> Simulation:
+    fleet = parse_fleet(f'{DEVICES}\n[replay]\nfile = "x.csv"\n{plan}')
+    return Simulation(fleet, parse_recording(recording.splitlines()))
+
+
+def read(simulation: Simulation, seconds: float) -> list[GpuReading]:
+    return list(simulation.look(seconds, NOBODY).gpus)
+
+
+def settings_for(fleet: Path) -> TelemetrySettings:
+    return TelemetrySettings(node_id="node-a", fleet=str(fleet))
+
+
+# Recordings
+
+
+def test_devices_take_the_recorded_ones_in_their_order_and_keep_the_last_row() -> None:
+    simulation = replaying()
+
+    first, second = read(simulation, 0.0)
+    assert (first.utilization_percent, first.memory_used_mb) == (50, 2000)
+    assert (second.utilization_percent, second.memory_used_mb) == (0, 1000)
+    assert first.memory_free_mb == 81920 - 2000
+    assert read(simulation, 59.9)[1].memory_used_mb == 1000
+    assert read(simulation, 60.0)[1].memory_used_mb == 3000
+
+
+def test_what_was_not_recorded_is_unknown() -> None:
+    simulation = replaying()
+
+    assert read(simulation, 60.0)[0].utilization_percent is None
+    assert read(simulation, 0.0)[1].power_draw_w is None
+    reading = read(simulation, 0.0)[0]
+    known = {name for name in READABLE if getattr(reading, name) is not None}
+    told = {"utilization_percent", "memory_used_mb", "memory_free_mb", "power_draw_w"}
+    assert known == told | {"memory_total_mb", "power_limit_w", "name"}
+
+
+@pytest.mark.parametrize(
+    ("at_end", "want"), [("loop", [50, 50]), ("hold", [None, 2500]), ("stop", [None, None])]
+)
+def test_a_recording_ends_as_the_plan_says(at_end: str, want: list[int | None]) -> None:
+    """It is 120 s long: the last row stands for as long as the step before it."""
+    simulation = replaying(f'at_end = "{at_end}"')
+
+    reading = read(simulation, 125.0)[0]
+
+    assert reading.utilization_percent == want[0]
+    used = 2000 if at_end == "loop" else want[1]
+    assert reading.memory_used_mb == used
+
+
+def test_speed_and_start_move_through_the_recording() -> None:
+    simulation = replaying("speed = 10\nstart_seconds = 30")
+
+    assert read(simulation, 2.9)[1].memory_used_mb == 1000
+    assert read(simulation, 3.0)[1].memory_used_mb == 3000
+
+
+def test_a_device_is_given_the_recorded_one_that_is_named_for_it() -> None:
+    simulation = replaying('devices = { "GPU-a" = "10" }')
+
+    assert [reading.memory_used_mb for reading in read(simulation, 0.0)] == [1000, 2000]
+
+
+def test_grants_do_not_change_what_was_recorded() -> None:
+    simulation = replaying()
+
+    assert simulation.look(0.0, frozenset({"GPU-a"})) == replaying().look(0.0, NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("recording", "complaint"),
+    [
+        ("", "line 1: expected t_seconds"),
+        ("t_seconds,device,mood\n0,0,1\n", "line 1.*mood"),
+        ("t_seconds,device\n", "line 2: expected a row"),
+        ("t_seconds,device,utilization_percent\n0,0\n", "line 2: expected 3 values"),
+        ("t_seconds,device,utilization_percent\n0,0,1\n0,0,2\n", "line 3: expected a later time"),
+        ("t_seconds,device,utilization_percent\n0,0,busy\n", "line 2.*'busy'"),
+        ("t_seconds,device,utilization_percent\n0,0,-1\n", "line 2.*'-1'"),
+        ("t_seconds,device,memory_used_mb\n0,0,99999\n", "at most 81920 MiB on GPU-a"),
+    ],
+)
+def test_a_wrong_recording_is_refused_with_the_line(recording: str, complaint: str) -> None:
+    with pytest.raises(RecordingError, match=complaint):
+        replaying(recording=recording)
+
+
+@pytest.mark.parametrize("plan", ['devices = { "GPU-x" = "2" }', 'devices = { "GPU-a" = "3" }'])
+def test_a_plan_for_devices_that_are_not_there_is_refused(plan: str) -> None:
+    with pytest.raises(RecordingError, match="expected a"):
+        replaying(plan)
+
+
+def test_a_compressed_recording_beside_the_fleet_is_read(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(f'{DEVICES}\n[replay]\nfile = "recording.csv.gz"\n')
+    (tmp_path / "recording.csv.gz").write_bytes(gzip.compress(RECORDING.encode()))
+
+    assert read(read_simulation(settings_for(fleet)), 0.0)[0].memory_used_mb == 2000
+
+    (tmp_path / "recording.csv.gz").write_bytes(gzip.compress(RECORDING.encode())[:-9])
+    with pytest.raises(SettingsError, match="end-of-stream"):
+        read_simulation(settings_for(fleet))
+
+
+def test_a_production_recording_is_replayed(tmp_path: Path) -> None:
+    folder = os.environ.get("GPUSTEWARD_TEST_DATA")
+    recording = Path(folder or "/nowhere") / "gpu-telemetry" / "serving-pods.csv.gz"
+    if not recording.is_file():
+        pytest.skip("needs a recording: set GPUSTEWARD_TEST_DATA to the folder of gpu-telemetry")
+    fleet = tmp_path / "fleet.toml"
+    devices = ",".join(
+        f'{{ mother_uuid = "GPU-{number}", model_name = "S", memory_size = "141G" }}'
+        for number in range(16)
+    )
+    fleet.write_text(f'devices = [{devices}]\n[replay]\nfile = "{recording}"\n')
+    simulation = read_simulation(settings_for(fleet))
+
+    at_start, at_end = read(simulation, 0.0), read(simulation, 82_079.0)
+
+    assert at_start[0].memory_used_mb == 32310
+    assert at_start != at_end
+    assert all(reading.temperature_c is None for reading in at_start)
+
+
+# Faults
+
+
+def test_an_xid_is_told_once_each_time_it_comes_also_when_nobody_looked() -> None:
+    simulation = fleet_with(
+        '[[fault]]\nkind = "xid"\nxid = 79\ndevice = 1\naction = "reset"\n'
+        "at_seconds = 5\nrepeat_every_seconds = 10"
+    )
+
+    told = [simulation.look(seconds, NOBODY).faults for seconds in (4.9, 5.0, 5.1, 15.0, 36.0)]
+
+    assert [len(faults) for faults in told] == [0, 1, 0, 1, 2]
+    fault = told[1][0]
+    assert (fault.device_uuid, fault.change, fault.xid) == ("GPU-b", HealthKind.XID, 79)
+    assert fault.action is HealthAction.RESET
+
+
+def test_a_storm_raises_counters_that_never_fall() -> None:
+    simulation = fleet_with(
+        '[[fault]]\nkind = "ecc_storm"\ndevice = "GPU-a"\nat_seconds = 10\nduration_seconds = 5\n'
+        "corrected_per_second = 20\nuncorrected = 3\nrepeat_every_seconds = 100"
+    )
+
+    readings = [read(simulation, float(second)) for second in range(130)]
+
+    counts = [reading[0].ecc_corrected or 0 for reading in readings]
+    assert (counts[9], counts[12], counts[15], counts[50]) == (0, 40, 100, 100)
+    assert counts[129] == 200
+    assert all(after >= before for before, after in pairwise(counts))
+    assert [readings[second][0].ecc_uncorrected for second in (9, 10, 110)] == [0, 3, 6]
+    assert readings[129][1].ecc_corrected == 0
+
+
+def test_a_hung_device_hides_no_other() -> None:
+    simulation = fleet_with(
+        '[[fault]]\nkind = "hang"\ndevice = 0\nat_seconds = 3\nduration_seconds = 4'
+    )
+
+    scene = simulation.look(3.0, NOBODY)
+
+    assert [reading.uuid for reading in scene.gpus] == ["GPU-b"]
+    assert scene.hung.keys() == {"GPU-a"}
+    assert not simulation.hangs(3.0)
+    assert len(simulation.devices(3.0)) == 2
+    assert simulation.look(7.0, NOBODY).hung == {}
+
+
+def test_a_driver_that_hangs_or_fails_does_so_for_as_long_as_is_said() -> None:
+    simulation = fleet_with(
+        '[[fault]]\nkind = "hang"\nat_seconds = 3\nduration_seconds = 4',
+        '[[fault]]\nkind = "fail"\nat_seconds = 9',
+    )
+
+    assert [simulation.hangs(second) for second in (2.9, 3.0, 6.9, 7.0)] == [0, 1, 1, 0]
+    assert [simulation.fails(second) for second in (8.9, 9.0, 9999.0)] == [0, 1, 1]
+
+
+def test_a_vanished_device_is_lost_and_no_longer_listed() -> None:
+    simulation = fleet_with(
+        '[[fault]]\nkind = "vanish"\ndevice = 1\nat_seconds = 1\nduration_seconds = 1'
+    )
+
+    scene = simulation.look(1.0, NOBODY)
+
+    assert scene.lost.keys() == {"GPU-b"}
+    assert [facts.uuid for facts in simulation.devices(1.0)] == ["GPU-a"]
+    assert len(simulation.look(2.0, NOBODY).gpus) == 2
+
+
+def test_a_gpu_that_is_cut_is_listed_beside_its_instances() -> None:
+    simulation = fleet_with(
+        '[[fault]]\nkind = "mig_change"\ndevice = 0\nprofile = "2g.20gb"\ninstances = 3\n'
+        "at_seconds = 1\nduration_seconds = 1"
+    )
+
+    devices, scene = simulation.devices(1.0), simulation.look(1.0, NOBODY)
+
+    assert [facts.index for facts in devices] == [0, 1, 2, 3, 4]
+    assert [reading.uuid for reading in scene.gpus] == [facts.uuid for facts in devices]
+    assert (devices[0].mig_enabled, devices[1].mig_enabled) == (True, False)
+    assert {facts.parent_uuid for facts in devices[2:]} == {"GPU-a"}
+    assert {facts.mig_profile for facts in devices[2:]} == {"2g.20gb"}
+    assert all(facts.simulated and facts.memory_total_mb == 20480 for facts in devices[2:])
+    assert scene.gpus[0].utilization_percent is None
+    assert len(simulation.devices(2.0)) == 2
+    assert simulation.devices(1.5) == devices
+
+
+def test_fields_that_are_not_available_are_unknown_and_no_others() -> None:
+    spoilt = fleet_with('[[fault]]\nkind = "not_available"\nfields = ["power_draw_w"]\ndevice = 0')
+    first, second = read(spoilt, 1.0)
+    whole, also_whole = read(fleet_with(), 1.0)
+
+    assert first.power_draw_w is None
+    assert first.temperature_c == whole.temperature_c
+    assert second == also_whole
+
+
+def test_a_script_gives_the_same_times_for_a_seed_and_others_for_another() -> None:
+    fault = ScriptedFault(
+        kind=FaultKind.XID, xid=31, device=0, repeat_every_seconds=10, jitter_seconds=5
+    )
+
+    def starts(seed: int) -> list[int]:
+        line = Timeline(fault, seed, 0)
+        begun = [line.begun(step / 10) for step in range(1000)]
+        return [step for step, (one, other) in enumerate(pairwise(begun)) if other > one]
+
+    assert starts(1) == starts(1) != starts(2)
+    assert len(starts(1)) == 10
+    assert all(0 <= start - 100 * time <= 50 for time, start in enumerate(starts(1)))
+
+
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        ('kind = "explode"', r"\$\.fault\[0\]\.kind"),
+        ('kind = "vanish"', "expected a device"),
+        ('kind = "vanish"\ndevice = 2', "one of 2 devices, found 2"),
+        ('kind = "vanish"\ndevice = "GPU-c"', "found 'GPU-c'"),
+        ('kind = "fail"\ndevice = 0', "expected no device"),
+        ('kind = "xid"\ndevice = 0', "expected an xid"),
+        ('kind = "not_available"', "expected fields"),
+        ('kind = "not_available"\nfields = ["uuid"]', r"found \['uuid'\]"),
+        ('kind = "hang"\nrepeat_every_seconds = 5', "expected a duration"),
+        ('kind = "hang"\nrepeat_every_seconds = 5\nduration_seconds = 6', "within 5 s"),
+        ('kind = "mig_change"\ndevice = 0\nprofile = "big"', "profile"),
+    ],
+)
+def test_a_wrong_fault_is_refused_with_the_place(fault: str, complaint: str) -> None:
+    with pytest.raises(FleetError, match=complaint) as refusal:
+        fleet_with(f"[[fault]]\n{fault}")
+
+    assert "$.fault[0]" in str(refusal.value)
+
+
+# Power
+
+
+def test_a_power_limit_caps_the_draw_and_slows_the_clock_until_it_is_taken_back() -> None:
+    simulation, held = fleet_with(), frozenset({"GPU-a"})
+    simulation.look(0.0, held)
+    free = simulation.look(30.0, held).gpus[0]
+
+    assert simulation.set_power_limit("GPU-a", 300.0, 31.0) == 700
+    capped = simulation.look(40.0, held).gpus[0]
+    assert simulation.set_power_limit("GPU-a", None, 41.0) == 300
+    restored = simulation.look(50.0, held).gpus[0]
+
+    assert (free.power_draw_w or 0) > 500
+    assert (capped.power_draw_w, capped.power_limit_w) == (300, 300)
+    assert capped.throttle_reasons == ("sw_power_cap",)
+    assert (capped.sm_clock_mhz or 0) < (free.sm_clock_mhz or 0)
+    assert (restored.power_draw_w or 0) > 500
+    assert restored.power_limit_w == 700
+
+
+@pytest.mark.parametrize(
+    ("uuid", "watts", "code"),
+    [
+        ("GPU-a", 199.0, ErrorCode.BAD_REQUEST),
+        ("GPU-a", 701.0, ErrorCode.BAD_REQUEST),
+        ("GPU-x", 300.0, ErrorCode.NOT_FOUND),
+    ],
+)
+def test_a_power_limit_beyond_the_device_is_refused(
+    uuid: str, watts: float, code: ErrorCode
+) -> None:
+    simulation = fleet_with()
+
+    with pytest.raises(RefusedError) as refusal:
+        simulation.set_power_limit(uuid, watts, 0.0)
+
+    assert refusal.value.code is code
+    limits = {"minimum_w": 200.0, "maximum_w": 700.0}
+    assert refusal.value.details == (limits if code is ErrorCode.BAD_REQUEST else {})
+    assert simulation.look(1.0, NOBODY).gpus[0].power_limit_w == 700
+
+
+def test_energy_is_power_over_time_whatever_the_steps() -> None:
+    fine, coarse = fleet_with(), fleet_with()
+
+    for tenth in range(600):
+        fine.look(tenth / 10, NOBODY)
+    for second in range(60):
+        coarse.look(float(second), NOBODY)
+
+    energy = [simulation.look(60.0, NOBODY).gpus[0].energy_mj for simulation in (fine, coarse)]
+    assert energy == pytest.approx([60 * 76_000] * 2, rel=0.02)
+
+
+# Examples
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_an_example_can_be_loaded_and_read(path: Path) -> None:
+    simulation = read_simulation(settings_for(path))
+
+    scenes = [simulation.look(float(second), NOBODY) for second in range(300)]
+
+    assert all(scene.gpus for scene in scenes)
+    assert all(facts.simulated for facts in simulation.devices(0.0))
+
+
+def test_the_example_of_faults_has_every_kind() -> None:
+    fleet = parse_fleet((EXAMPLES / "fleet-faults.toml").read_text())
+
+    assert {fault.kind for fault in fleet.faults} == set(FaultKind)
