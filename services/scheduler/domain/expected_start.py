@@ -64,8 +64,9 @@ class _Future:
         at = self._now
         for _ in range(looks):
             decisions = self._engine.decide(at)
-            if any(isinstance(d, Grant) and d.reservation_id == self._wanted for d in decisions):
-                return at
+            about_it = [d for d in decisions if d.reservation_id == self._wanted]
+            if about_it:
+                return at if isinstance(about_it[0], Grant) else None
             self._take(decisions, at)
             following = self._next(at)
             if following is None:

@@ -1,0 +1,203 @@
+"""What is said of a request is so: suggestions are granted, reasons empty only for grants."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from schemas.gpu_request import ChangeKind, GpuRequest, Selector, SelectorKey, SelectorOperator
+from services.scheduler.domain.decisions import Grant
+from services.scheduler.domain.engine import Engine
+from services.scheduler.domain.fleet import Device, Node, ReadingState
+from services.scheduler.domain.inputs import (
+    DeviceSeen,
+    Input,
+    Lease,
+    LeaseHeld,
+    NodeSeen,
+    QueuedRequest,
+    RequestQueued,
+    Settled,
+)
+from services.scheduler.domain.verdict import judge, newcomer
+from tests.unit.scheduler.builders import NOW, make_device, make_queued
+
+NODES = ("alpha", "beta", "gamma")
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> list[Node]:
+    return [
+        Node(
+            node_id=node_id,
+            labels=draw(st.sampled_from([{}, {"zone": "a"}, {"zone": "b"}])),
+            cpu_count=draw(st.sampled_from([None, 8.0, 32.0])),
+            memory_total_mb=draw(st.sampled_from([None, 64_000])),
+            lost=draw(st.sampled_from([False, False, False, True])),
+        )
+        for node_id in NODES
+    ]
+
+
+@st.composite
+def devices(draw: st.DrawFn, number: int) -> Device:
+    return make_device(
+        number,
+        node_id=draw(st.sampled_from(NODES)),
+        name=draw(st.sampled_from(["NVIDIA H100", "NVIDIA L4"])),
+        used=draw(st.sampled_from([None, 0.0, 0.0, 40.0, 72.5])),
+        free_mb=draw(st.sampled_from([None, 20_000, 60_000, 80_000, 80_000])),
+        cordoned=draw(st.sampled_from([False, False, False, True])),
+        foreign_pids=draw(st.sampled_from([(), (), (), (7,)])),
+        reading_state=draw(st.sampled_from([*[ReadingState.FRESH] * 5, ReadingState.STALE])),
+    )
+
+
+SELECTORS = st.sampled_from(
+    [
+        Selector(key=SelectorKey.LABEL, label="zone", values=("a",)),
+        Selector(key=SelectorKey.GPU_MODEL, operator=SelectorOperator.NOT_IN, values=("L4",)),
+        Selector(key=SelectorKey.NUMA_NODE, operator=SelectorOperator.EXISTS),
+    ]
+)
+REQUESTS = st.builds(
+    GpuRequest,
+    gpus=st.integers(1, 4),
+    nodes=st.sampled_from([1, 1, 1, 2]),
+    min_memory_mb=st.sampled_from([None, 0, 50_000, 90_000]),
+    max_utilization_percent=st.sampled_from([0.0, 50.0, 100.0]),
+    node_ids=st.sampled_from([(), (), ("alpha",)]),
+    gpu_models=st.sampled_from([(), (), ("L4",)]),
+    require=st.lists(SELECTORS, max_size=2, unique=True).map(tuple),
+    cpu_count=st.sampled_from([None, None, 4.0, 16.0]),
+    host_memory_mb=st.sampled_from([None, 32_000]),
+    balanced_memory=st.booleans(),
+    priority=st.integers(-2, 2),
+    expected_duration_seconds=st.sampled_from([None, 30.0, 600.0]),
+    preemptible=st.booleans(),
+)
+
+
+@st.composite
+def engines(draw: st.DrawFn) -> Engine:
+    """A fleet with leases and a queue, on which everything that could be decided is decided."""
+    known = [draw(devices(number)) for number in range(draw(st.integers(0, 9)))]
+    engine = Engine()
+    engine.apply(Settled(settled=draw(st.sampled_from([True, True, False]))))
+    engine.apply(*(NodeSeen(node=node) for node in draw(nodes())))
+    engine.apply(*(DeviceSeen(device=device) for device in known))
+    for number in draw(st.sets(st.sampled_from([d.number for d in known] or [0]), max_size=4)):
+        engine.apply(*_leases(number, draw(st.sampled_from([None, 60, 900])), known))
+    for number, request in enumerate(draw(st.lists(REQUESTS, max_size=5)), start=1):
+        queued_at = NOW - timedelta(seconds=draw(st.sampled_from([0, 30, 500])))
+        engine.apply(RequestQueued(entry=make_queued(number, request, queued_at=queued_at)))
+    engine.decide(NOW)
+    return engine
+
+
+def _leases(number: int, ends_in: int | None, known: Iterable[Device]) -> Iterable[Input]:
+    if any(device.number == number for device in known):
+        yield LeaseHeld(
+            lease=Lease(
+                reservation_id=UUID(int=100 + number),
+                request=GpuRequest(preemptible=number % 2 == 0, priority=-2),
+                numbers=(number,),
+                granted_at=NOW - timedelta(minutes=1),
+                expected_end_at=NOW + timedelta(seconds=ends_in) if ends_in else None,
+            )
+        )
+
+
+def queue_of(engine: Engine) -> list[QueuedRequest]:
+    return [change.entry for change in engine.state() if isinstance(change, RequestQueued)]
+
+
+def grants(engine: Engine, entry: QueuedRequest) -> bool:
+    """Whether an engine like this one, with this entry in its queue, grants it at its next turn."""
+    other = Engine(engine.policy)
+    other.apply(*engine.state(), RequestQueued(entry=entry))
+    return any(
+        isinstance(decision, Grant) and decision.reservation_id == entry.reservation_id
+        for decision in other.decide(NOW)
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(engines(), REQUESTS)
+def test_what_is_said_of_a_request_is_so(engine: Engine, request: GpuRequest) -> None:
+    before = engine.state()
+    for entry in (*queue_of(engine), newcomer(request, NOW)):
+        verdict = judge(engine, entry, NOW)
+
+        assert (verdict.placed is not None) == (verdict.reasons == ())
+        assert (verdict.placed is not None) == grants(engine, entry)
+        if verdict.suggestion is not None:
+            assert verdict.reasons
+            assert grants(engine, replace(entry, request=verdict.suggestion.request))
+        if verdict.expected_start_at is not None:
+            assert verdict.expected_start_at >= NOW
+    assert engine.state() == before
+
+
+@settings(max_examples=100, deadline=None)
+@given(engines())
+def test_a_request_that_still_waits_after_a_turn_has_reasons_and_one_that_is_granted_none(
+    engine: Engine,
+) -> None:
+    waiting = {entry.reservation_id for entry in queue_of(engine)}
+    held = [change.lease for change in engine.state() if isinstance(change, LeaseHeld)]
+
+    assert all(engine.reasons(reservation_id, NOW) for reservation_id in waiting)
+    assert not any(engine.reasons(lease.reservation_id, NOW) for lease in held)
+
+
+def make_engine(*known: Device, queue: Iterable[GpuRequest] = ()) -> Engine:
+    engine = Engine()
+    engine.apply(Settled(settled=True), *(DeviceSeen(device=device) for device in known))
+    for number, request in enumerate(queue, start=1):
+        engine.apply(RequestQueued(entry=make_queued(number, request, queued_at=NOW)))
+    return engine
+
+
+def suggested(engine: Engine, entry: QueuedRequest) -> tuple[tuple[ChangeKind, ...], Any]:
+    found = judge(engine, entry, NOW).suggestion
+    assert found is not None
+    return found.changes, found.request
+
+
+def test_a_request_that_can_never_fit_is_told_what_would() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+
+    changes, request = suggested(engine, newcomer(GpuRequest(gpus=3), NOW))
+
+    assert changes == (ChangeKind.FEWER_GPUS,)
+    assert request.gpus == 2
+
+
+def test_a_request_behind_another_may_overtake_it_if_nothing_else_helps() -> None:
+    engine = make_engine(
+        make_device(1),
+        make_device(2, holder=UUID(int=9), used=100.0, free_mb=0),
+        queue=[GpuRequest(gpus=2, priority=3), GpuRequest()],
+    )
+    engine.apply(*_leases(2, None, [make_device(2)]))
+
+    changes, request = suggested(engine, queue_of(engine)[1])
+
+    assert changes == (ChangeKind.HIGHER_PRIORITY,)
+    assert request.priority == 4
+
+
+def test_a_request_is_judged_as_if_it_had_asked_for_something_else() -> None:
+    engine = make_engine(make_device(1), queue=[GpuRequest(gpus=2)])
+    (entry,) = queue_of(engine)
+
+    asked, changed = judge(engine, entry, NOW), judge(engine, entry, NOW, GpuRequest(gpus=1))
+
+    assert asked.placed is None
+    assert changed.placed is not None
+    assert queue_of(engine) == [entry]
