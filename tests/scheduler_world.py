@@ -33,6 +33,7 @@ from schemas.telemetry import (
     DeviceFacts,
     FaultSeen,
     GetSnapshot,
+    GpuProcess,
     GpuReading,
     GpuSampled,
     HealthState,
@@ -65,6 +66,7 @@ class FakeGpu:
     memory_used_mb: int | None = 0
     utilization_percent: float | None = 0.0
     health: HealthState = HealthState.OK
+    processes: tuple[GpuProcess, ...] | None = None
 
     def reading(self) -> GpuReading:
         used = self.memory_used_mb
@@ -76,6 +78,7 @@ class FakeGpu:
             memory_used_mb=used,
             memory_free_mb=self.memory_total_mb - used if used is not None else None,
             name=self.name,
+            processes=self.processes,
         )
 
 

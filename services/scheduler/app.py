@@ -68,7 +68,10 @@ def create_service(
     snapshots = Snapshots(
         bus, readings, settings.snapshot_timeout_seconds, on_confirmed=lambda: decider.wake()
     )
-    reader = FleetReader(readings, snapshots, settings.inventory_grace_seconds)
+    limits = settings.drift_limits
+    reader = FleetReader(
+        readings, snapshots, settings.inventory_grace_seconds, limits.system_processes
+    )
     decider = Decider(database, leadership, reader, settings.weights)
     commands = Commands(database, reader, decider)
 

@@ -9,7 +9,8 @@ from uuid import UUID
 from schemas.base import NodeId
 from schemas.telemetry import HealthState
 from services.scheduler import store
-from services.scheduler.domain.fleet import Device, Fleet
+from services.scheduler.domain.fleet import Device, Fleet, ReadingState
+from services.scheduler.domain.reconciliation import foreign_processes
 from services.scheduler.readings import Readings
 from services.scheduler.snapshots import Release, Snapshots
 from services.scheduler.store import Row
@@ -27,6 +28,7 @@ class FleetReader:
     readings: Readings
     snapshots: Snapshots
     grace_seconds: float
+    system_processes: frozenset[str] = frozenset()
     clock: Callable[[], float] = time.monotonic
     _started_at_seconds: float = field(default_factory=time.monotonic)
 
@@ -42,6 +44,9 @@ class FleetReader:
 
     def _device(self, row: Row) -> Device:
         state, reading = self.readings.look_up(row["node_id"], row["uuid"], row["releases"])
+        is_fresh = state is ReadingState.FRESH  # or it may show what the last holder has ended
+        processes = self.readings.processes(row["node_id"], row["uuid"]) if is_fresh else None
+        foreign = foreign_processes(processes, row["reservation_id"], self.system_processes)
         return Device(
             number=row["device_no"],
             node_id=row["node_id"],
@@ -57,6 +62,11 @@ class FleetReader:
             quarantined=row["quarantined"],
             reading_state=state,
             reading=reading,
+            compute_capability=row["compute_capability"],
+            numa_node=row["numa_node"],
+            mig_enabled=row["mig_enabled"],
+            parent_uuid=row["parent_uuid"],
+            foreign_pids=tuple(process.pid for process in foreign),
         )
 
     def _ask_for_released(self, rows: Iterable[Row]) -> None:

@@ -10,8 +10,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.telemetry import GpuReading, GpuSampled
+from schemas.telemetry import GpuProcess, GpuReading, GpuSampled
 from services.scheduler.domain.fleet import Reading, ReadingState
+from services.scheduler.domain.reconciliation import Process
 
 FRESH_INTERVALS: Final = 3
 SETTLE_INTERVALS: Final = 2
@@ -21,13 +22,17 @@ DeviceKey = tuple[NodeId, DeviceUuid]
 
 
 class NodeReading(Struct, frozen=True, kw_only=True):
-    """One tick of a node and when it came, on this process's monotonic clock."""
+    """One tick of a node and when it came, on this process's monotonic clock.
+
+    `processes` are those of the devices whose source can tell them.
+    """
 
     boot_id: UUID
     sequence: int
     interval_seconds: float
     received_at_seconds: float
     gpus: dict[DeviceUuid, Reading]
+    processes: dict[DeviceUuid, tuple[GpuProcess, ...]] = {}
 
 
 @dataclass(slots=True)
@@ -43,6 +48,7 @@ class Readings:
     _boots: dict[NodeId, deque[UUID]] = field(default_factory=dict)
     _confirmed: dict[DeviceKey, int] = field(default_factory=dict)
     _expected: dict[DeviceKey, tuple[int, float]] = field(default_factory=dict)
+    _peaks: dict[DeviceKey, float] = field(default_factory=dict)
 
     def observe(self, sample: GpuSampled) -> frozenset[DeviceKey]:
         """Take a sample if it is newer; the devices whose reading is not what it was."""
@@ -50,17 +56,18 @@ class Readings:
         if before is not None and not self._is_newer(before, sample):
             return frozenset()
         now = self.clock()
-        gpus = {gpu.uuid: _reading(gpu) for gpu in sample.gpus}
-        known = before.gpus if before is not None and _is_fresh(before, now) else {}
-        self._nodes[sample.node_id] = NodeReading(
+        newest = NodeReading(
             boot_id=sample.boot_id,
             sequence=sample.sequence,
             interval_seconds=sample.interval_seconds,
             received_at_seconds=now,
-            gpus=gpus,
+            gpus={gpu.uuid: _reading(gpu) for gpu in sample.gpus},
+            processes={g.uuid: g.processes for g in sample.gpus if g.processes is not None},
         )
-        changed = {u for u in gpus.keys() | known.keys() if gpus.get(u) != known.get(u)}
-        changed |= self._settle(sample.node_id, now)
+        self._nodes[sample.node_id] = newest
+        self._note_peaks(sample)
+        known = before if before is not None and _is_fresh(before, now) else None
+        changed = _differences(newest, known) | self._settle(sample.node_id, now)
         return frozenset((sample.node_id, uuid) for uuid in changed)
 
     def forget(self, node_id: NodeId) -> None:
@@ -97,6 +104,16 @@ class Readings:
             return ReadingState.AWAITING, reading
         return ReadingState.FRESH, reading
 
+    def processes(self, node_id: NodeId, uuid: DeviceUuid) -> tuple[Process, ...] | None:
+        """What the newest reading shows on a device; None if its source cannot tell."""
+        node = self._nodes.get(node_id)
+        shown = node.processes.get(uuid) if node is not None else None
+        return tuple(map(_process, shown)) if shown is not None else None
+
+    def take_peak(self, node_id: NodeId, uuid: DeviceUuid) -> float | None:
+        """The highest utilization since the last call; None if none was read."""
+        return self._peaks.pop((node_id, uuid), None)
+
     def is_fresh(self, node_id: NodeId) -> bool:
         """Whether the node's agent was heard recently enough."""
         node = self._nodes.get(node_id)
@@ -116,6 +133,12 @@ class Readings:
         boots.append(before.boot_id)
         return True
 
+    def _note_peaks(self, sample: GpuSampled) -> None:
+        for gpu in sample.gpus:
+            used, key = gpu.utilization_percent, (sample.node_id, gpu.uuid)
+            if used is not None and used > self._peaks.get(key, -1.0):
+                self._peaks[key] = used
+
     def _settle(self, node_id: NodeId, now: float) -> set[DeviceUuid]:
         due = [
             (key, count)
@@ -130,6 +153,31 @@ class Readings:
 
 def _is_fresh(node: NodeReading, now: float) -> bool:
     return now - node.received_at_seconds <= FRESH_INTERVALS * node.interval_seconds
+
+
+def _differences(newest: NodeReading, known: NodeReading | None) -> set[DeviceUuid]:
+    """The devices that a decision would see differently than before."""
+    if known is None:
+        return set(newest.gpus)
+    return {
+        uuid
+        for uuid in newest.gpus.keys() | known.gpus.keys()
+        if newest.gpus.get(uuid) != known.gpus.get(uuid)
+        or _pids(newest.processes.get(uuid)) != _pids(known.processes.get(uuid))
+    }
+
+
+def _pids(processes: tuple[GpuProcess, ...] | None) -> set[int]:
+    return {process.pid for process in processes or ()}
+
+
+def _process(told: GpuProcess) -> Process:
+    return Process(
+        pid=told.pid,
+        name=told.name,
+        memory_used_mb=told.memory_used_mb,
+        reservation_id=told.reservation_id,
+    )
 
 
 def _reading(gpu: GpuReading) -> Reading:

@@ -1,8 +1,17 @@
 """What the scheduler reads from the environment, as `GPUSTEWARD_SCHEDULER_<FIELD>`."""
 
-from schemas.base import PositiveSeconds, Seconds
+from typing import Final
+
+from schemas.base import Percent, PositiveSeconds, Seconds
+from services.scheduler.domain.drift import Limits
 from services.scheduler.domain.placement import Weights
+from services.scheduler.domain.reconciliation import system_names
 from shared.settings import CommonSettings
+
+SYSTEM_PROCESSES: Final = (
+    "Xorg,Xwayland,gnome-shell,kwin_wayland,nvidia-persistenced,nv-hostengine,dcgm-exporter,"
+    "nvidia-cuda-mps-control,nvidia-cuda-mps-server"
+)
 
 
 class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
@@ -10,6 +19,13 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
 
     `leader_ttl_seconds` is how long a silent leader keeps others from deciding. A fleet that is
     empty, or a node that has not told its devices, rules nothing out for `inventory_grace_seconds`.
+
+    What is reserved, runs and is used is compared every `reconcile_interval_seconds`. A
+    disagreement is a drift after its `*_seconds`: a ghost is a reservation under which nothing runs
+    for so long, and for a whole lease; an orphan runs without a live reservation; a squatter is a
+    process under none; underuse is a held device below `idle_percent`; an agent is stale that was
+    not heard. A node of which nothing at all was heard for `node_lost_seconds` is lost. Names in
+    `system_processes`, separated by commas, never keep a GPU from being granted.
     """
 
     leader_ttl_seconds: PositiveSeconds = 3.0
@@ -17,8 +33,30 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     snapshot_timeout_seconds: PositiveSeconds = 2.0
     memory_weight: float = 0.6
     utilization_weight: float = 0.4
+    reconcile_interval_seconds: PositiveSeconds = 10.0
+    ghost_seconds: Seconds = 300.0
+    orphan_seconds: Seconds = 30.0
+    squatter_seconds: Seconds = 10.0
+    underuse_seconds: Seconds = 1800.0
+    idle_percent: Percent = 5.0
+    stale_agent_seconds: PositiveSeconds = 15.0
+    node_lost_seconds: PositiveSeconds = 120.0
+    system_processes: str = SYSTEM_PROCESSES
 
     @property
     def weights(self) -> Weights:
         """The score's weights."""
         return Weights(memory=self.memory_weight, utilization=self.utilization_weight)
+
+    @property
+    def drift_limits(self) -> Limits:
+        """How long each disagreement may last."""
+        return Limits(
+            ghost_seconds=self.ghost_seconds,
+            orphan_seconds=self.orphan_seconds,
+            squatter_seconds=self.squatter_seconds,
+            underuse_seconds=self.underuse_seconds,
+            stale_agent_seconds=self.stale_agent_seconds,
+            idle_percent=self.idle_percent,
+            system_processes=system_names(self.system_processes.split(",")),
+        )
