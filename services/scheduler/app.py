@@ -31,7 +31,7 @@ from services.scheduler.decider import Decider
 from services.scheduler.fleet_reader import FleetReader
 from services.scheduler.handlers import Commands
 from services.scheduler.inventory import NodeReports
-from services.scheduler.leadership import Leadership
+from services.scheduler.leadership import Leadership, Succession
 from services.scheduler.migrations import MIGRATIONS
 from services.scheduler.queries import Queries
 from services.scheduler.readings import Readings
@@ -66,14 +66,18 @@ def create_service(
     readings = Readings()
     leadership = make_leadership(database, settings.leader_ttl_seconds)
     snapshots = Snapshots(
-        bus, readings, settings.snapshot_timeout_seconds, on_confirmed=lambda: decider.wake()
+        bus,
+        readings,
+        settings.snapshot_timeout_seconds,
+        on_confirmed=lambda changed: decider.note_readings(changed),
     )
     limits = settings.drift_limits
     reader = FleetReader(
         readings, snapshots, settings.inventory_grace_seconds, limits.system_processes
     )
-    decider = Decider(database, leadership, reader, settings.weights)
-    commands = Commands(database, reader, decider)
+    decider = Decider(database, leadership, reader, settings.policy)
+    succession = Succession(leadership, decider.wake)
+    commands = Commands(database, decider)
 
     async def note_sample(sample: GpuSampled) -> None:
         decider.note_readings(readings.observe(sample))
@@ -95,7 +99,11 @@ def create_service(
             *query_routes(Queries(database, reader, settings.weights)),
             *event_routes(NodeReports(database, readings, decider)),
         ],
-        loops={"decider": decider.run, "snapshots": snapshots.run},
+        loops={
+            "decider": decider.run,
+            "snapshots": snapshots.run,
+            "succession": succession.run,
+        },
         on_reply=commands.fenced,
         start=hear,
         stop=lambda: _step_down(leadership),

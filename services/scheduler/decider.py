@@ -1,51 +1,33 @@
-"""The leader's loop: look at fleet and queue, decide, commit, sleep until something can change."""
+"""The leader's loop: take over what is new, decide, commit, sleep until something can change."""
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 import asyncpg
-from msgspec import Struct
+import msgspec
 
-from schemas.scheduler import ReservationState
-from services.scheduler import ledger, store
-from services.scheduler.domain.fleet import Fleet
-from services.scheduler.domain.placement import Weights
-from services.scheduler.domain.queue import Grant, Outcome, QueuedRequest, TimeOut, Wait, decide
+from services.scheduler import decisions as decision_log
+from services.scheduler import grants, ledger, store
+from services.scheduler.changes import Look
+from services.scheduler.domain.decisions import Decision
+from services.scheduler.domain.policy import Policy
 from services.scheduler.fleet_reader import FleetReader
 from services.scheduler.leadership import Leadership, LeadershipLost
 from services.scheduler.ledger import LedgerChanged
+from services.scheduler.live_engine import LiveEngine
 from services.scheduler.readings import DeviceKey
-from services.scheduler.store import Reservation
 from shared.database import Connection, Database
 from shared.errors import UnavailableError
 from shared.logging import log
 
 SAFETY_SECONDS: Final = 1.0
+LONGEST_GAP_SECONDS: Final = 60.0  # changes are kept for longer than this
 DROPS_IN_A_ROW: Final = 5
-
-
-class Snapshot(Struct, frozen=True, kw_only=True):
-    """What one decision is made on. `leases` end soonest first."""
-
-    now: datetime
-    fleet: Fleet
-    queue: tuple[QueuedRequest, ...]
-    leases: tuple[tuple[UUID, datetime], ...]
-
-    @property
-    def expired(self) -> tuple[UUID, ...]:
-        """Reservations whose lease has run out."""
-        return tuple(reservation_id for reservation_id, at in self.leases if at <= self.now)
-
-    def seconds_to_next_deadline(self) -> float:
-        """Until a wait or a lease ends, at most until the next look for safety."""
-        ends = [entry.wait_deadline_at for entry in self.queue] + [at for _, at in self.leases]
-        left = [(at - self.now).total_seconds() for at in ends if at > self.now]
-        return min([SAFETY_SECONDS, *left])
 
 
 @dataclass(slots=True)
@@ -55,10 +37,13 @@ class Decider:
     database: Database
     leadership: Leadership
     reader: FleetReader
-    weights: Weights
+    policy: Policy
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
-    _free: frozenset[DeviceKey] = frozenset()
-    _waiting: int = 0
+    _changed: set[DeviceKey] = field(default_factory=set)
+    _live: LiveEngine | None = None
+    _term: int | None = None
+    _looked_at: datetime | None = None
+    _records: int = 0
     _renew_at_seconds: float = 0.0
     _drops: int = 0
 
@@ -68,40 +53,44 @@ class Decider:
 
     def note_readings(self, changed: frozenset[DeviceKey]) -> None:
         """Look again if somebody waits and one of these devices could serve him."""
-        if self._waiting and not changed.isdisjoint(self._free):
+        self._changed |= changed
+        live = self._live
+        if live is not None and live.engine.queue_length and live.mirror.has_free(changed):
             self._woken.set()
 
     async def run(self) -> None:
         """Decide until cancelled. Raises UnavailableError while Postgres is away."""
-        while True:
-            self._woken.clear()
-            pause = await self._turn()
-            if pause > 0:
-                # Not wait_for: until Python 3.12 it forgets a cancellation that meets the wake-up.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._woken.wait()
+        try:
+            while True:
+                self._woken.clear()
+                pause = await self._turn()
+                if pause > 0:
+                    # Not wait_for: until Python 3.12 it forgets a cancellation that meets the
+                    # wake-up.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(pause):
+                            await self._woken.wait()
+        finally:
+            self._live = None
 
     async def _turn(self) -> float:
         """One look and what follows from it; how long to sleep if nothing happens."""
-        if not await self._leads():
-            return SAFETY_SECONDS
-        seen = await self._look()
-        outcomes = decide(seen.fleet, seen.queue, seen.now, self.weights)
         try:
-            await self._apply(seen, outcomes)
+            if not await self._leads():
+                self._live = None
+                return SAFETY_SECONDS
+            return await self._decide(await self._load())
         except LeadershipLost:
             log.warning("leadership_lost")
+            self._live = None
             return SAFETY_SECONDS
-        except (LedgerChanged, asyncpg.ExclusionViolationError) as error:
+        except (LedgerChanged, asyncpg.IntegrityConstraintViolationError) as error:
             log.info("decision_dropped", error=str(error))
+            self._live = None
             self._drops += 1
             return 0.0 if self._drops < DROPS_IN_A_ROW else SAFETY_SECONDS
         except asyncpg.IdleInTransactionSessionTimeoutError as error:
             raise UnavailableError(f"postgres: {error!r}") from error
-        self._drops = 0
-        self._remember(seen.fleet, outcomes)
-        return seen.seconds_to_next_deadline()
 
     async def _leads(self) -> bool:
         now = asyncio.get_running_loop().time()
@@ -110,56 +99,75 @@ class Decider:
             self._renew_at_seconds = now + self.leadership.ttl_seconds / 3
         return self.leadership.term is not None
 
-    async def _look(self) -> Snapshot:
-        async with self.database.transaction() as connection:
-            return Snapshot(
-                now=await store.database_now(connection),
-                queue=tuple(await store.queued(connection)),
-                leases=tuple(await store.leases(connection)),
-                fleet=await self.reader.read(connection),
-            )
+    async def _load(self) -> LiveEngine:
+        if self._live is None or self._term != self.leadership.term:
+            self._term = self.leadership.term
+            self._looked_at = None
+            self._live = await LiveEngine.load(self.database, self.reader, self.policy)
+        return self._live
 
-    async def _apply(self, seen: Snapshot, outcomes: tuple[Outcome, ...]) -> None:
-        """Commit everything that was decided, or nothing."""
-        changes = {o.reservation_id: o for o in outcomes if not isinstance(o, Wait)}
-        if not changes and not seen.expired:
-            return
+    async def _decide(self, live: LiveEngine) -> float:
+        seen = await live.catch_up()
+        if self._looked_at is not None and _seconds(self._looked_at, seen) > LONGEST_GAP_SECONDS:
+            self._live = None
+            return 0.0
+        self._looked_at = seen.now
+        if seen.expired or seen.preempted:
+            await self._end_overdue(seen)
+            return 0.0
+        if live.engine.queue_length:
+            changed, self._changed = self._changed, set()
+            live.refresh(changed)
+            if decided := live.engine.decide(seen.now):
+                await self._commit(live, decided, seen.now)
+        self._drops = 0
+        return _pause(live, seen)
+
+    async def _end_overdue(self, seen: Look) -> None:
+        """End what was not renewed in time or has had its notice; the next look takes it in."""
         async with self.database.transaction() as connection:
             await self.leadership.check(connection)
-            stored = await store.find_locked(connection, [*changes, *seen.expired])
+            stored = await store.find_locked(connection, {*seen.expired, *seen.preempted})
             for reservation_id in seen.expired:
                 await ledger.expire(connection, stored[reservation_id], seen.now)
-            for reservation_id, outcome in changes.items():
-                await _carry_out(connection, stored[reservation_id], outcome, seen.now)
-        if seen.expired:
-            log.warning("leases_expired", reservation_ids=[str(i) for i in seen.expired])
+            for reservation_id in set(seen.preempted) - set(seen.expired):
+                await ledger.finish_preemption(connection, stored[reservation_id], seen.now)
+        for what, ids in (("leases_expired", seen.expired), ("preempted", seen.preempted)):
+            if ids:
+                log.warning(what, reservation_ids=[str(one) for one in ids])
 
-    def _remember(self, fleet: Fleet, outcomes: tuple[Outcome, ...]) -> None:
-        self._waiting = sum(isinstance(outcome, Wait) for outcome in outcomes)
-        self._free = frozenset(
-            (device.node_id, device.uuid)
-            for devices in fleet.nodes.values()
-            for device in devices
-            if device.holder is None
+    async def _commit(self, live: LiveEngine, decided: Sequence[Decision], now: datetime) -> None:
+        """Carry out everything that was decided, or nothing."""
+        async with self.database.transaction() as connection:
+            xid = await self.leadership.check(connection)
+            await grants.carry_out(connection, decided, now)
+            await self._record(connection, live, decided, now)
+        live.committed(decided, xid)
+        self._records += 1
+        is_keyframe_due = self._records % decision_log.KEYFRAME_EVERY == 0
+        live.journal.start_anew(live.engine.state() if is_keyframe_due else ())
+
+    async def _record(
+        self, connection: Connection, live: LiveEngine, decided: Sequence[Decision], now: datetime
+    ) -> None:
+        ids: list[UUID] = [decision.reservation_id for decision in decided]
+        await decision_log.record(
+            connection,
+            term=self._term or 0,
+            decided_at=now,
+            keyframe=live.journal.is_keyframe,
+            inputs=live.journal.encoded(),
+            outcomes=msgspec.json.encode(decided).decode(),
+            reservation_ids=ids,
         )
 
 
-async def _carry_out(
-    connection: Connection, stored: Reservation, outcome: Outcome, now: datetime
-) -> None:
-    if isinstance(outcome, Grant):
-        await ledger.grant(connection, stored, outcome.placed, now)
-        return
-    if isinstance(outcome, Wait):
-        return
-    if stored.state is not ReservationState.QUEUED:
-        raise LedgerChanged(f"reservation {stored.reservation_id} is {stored.state.value}")
-    timed_out = isinstance(outcome, TimeOut)
-    await ledger.end(
-        connection,
-        stored,
-        ReservationState.TIMED_OUT if timed_out else ReservationState.REJECTED,
-        now,
-        reason="waited as long as asked" if timed_out else "can never fit on this fleet",
-        reasons=outcome.reasons,
-    )
+def _seconds(before: datetime, seen: Look) -> float:
+    return abs((seen.now - before).total_seconds())
+
+
+def _pause(live: LiveEngine, seen: Look) -> float:
+    """Until time alone changes something, at most until the next look for safety."""
+    ends = (live.engine.next_decision_at(seen.now), seen.next_end_at)
+    left = [(at - seen.now).total_seconds() for at in ends if at is not None]
+    return max(0.0, min([SAFETY_SECONDS, *left]))

@@ -24,9 +24,6 @@ from schemas.scheduler import (
 )
 from services.scheduler import ledger, store
 from services.scheduler.decider import Decider
-from services.scheduler.domain.explain import impossible_reasons
-from services.scheduler.domain.queue import in_order
-from services.scheduler.fleet_reader import FleetReader
 from services.scheduler.leadership import pause_decisions
 from services.scheduler.store import Reservation
 from shared.commands import once
@@ -35,6 +32,13 @@ from shared.errors import RefusedError
 from shared.logging import log
 
 LONGEST_WAIT_SECONDS: Final = 366 * 24 * 3600.0
+_FLOATS: Final = (
+    "max_utilization_percent",
+    "wait_timeout_seconds",
+    "lease_ttl_seconds",
+    "expected_duration_seconds",
+    "cpu_count",
+)
 HELD_ON_LEASE: Final = frozenset({ReservationState.GRANTED, ReservationState.ACTIVE})
 
 
@@ -43,7 +47,6 @@ class Commands:
     """Handlers of every command, and of the answers to the scheduler's own."""
 
     database: Database
-    reader: FleetReader
     decider: Decider
 
     async def request(self, command: RequestReservation) -> Reply:
@@ -90,7 +93,13 @@ class Commands:
         stored = await store.find(connection, command.reservation_id, lock=True)
         if stored is not None and stored.quarantined:
             now = await store.database_now(connection)
-            await ledger.free(connection, stored, now, "the node confirmed the stop")
+            await ledger.free(
+                connection,
+                stored,
+                now,
+                "the node confirmed the stop",
+                only_node=command.executor_id,
+            )
 
     async def _once(
         self, command: Command, apply: Callable[[Connection], Awaitable[Accepted]]
@@ -106,25 +115,13 @@ class Commands:
 
     async def _request(self, connection: Connection, command: RequestReservation) -> Accepted:
         _check_request(command)
-        fleet = await self.reader.read(connection)
-        reasons = impossible_reasons(fleet, command.request)
-        is_new = await store.insert_request(connection, command, revision=0 if reasons else 1)
+        is_new = await store.insert_request(connection, command)
         stored = await _known(connection, command.reservation_id)
-        if not is_new:
-            _check_same(stored, command)
-        elif reasons:
-            stored = await ledger.end(
-                connection,
-                stored,
-                ReservationState.REJECTED,
-                stored.requested_at,
-                reason="can never fit on this fleet",
-                reasons=reasons,
-            )
+        if is_new:
+            position = await store.queue_position(connection, stored)
+            await ledger.announce_queued(connection, stored, position)
         else:
-            queue = in_order(await store.queued(connection))
-            ids = [entry.reservation_id for entry in queue]
-            await ledger.announce_queued(connection, stored, ids.index(stored.reservation_id) + 1)
+            _check_same(stored, command)
         return Accepted(command_id=command.command_id, revision=stored.revision)
 
 
@@ -156,11 +153,9 @@ async def _release(connection: Connection, command: ReleaseReservation) -> Accep
     if stored.state in HELD_ON_LEASE and not command.stopped:
         stored = await ledger.begin_release(connection, stored, command.reason)
     elif stored.state in HELD_ON_LEASE:
-        stored = await ledger.end(
-            connection, stored, ReservationState.RELEASED, now, reason=command.reason
-        )
-        await ledger.free(connection, stored, now)
-    elif command.stopped and stored.quarantined:
+        stored = await ledger.give_back(connection, stored, now, command.reason)
+    # Of a gang each node speaks for itself.
+    elif command.stopped and stored.quarantined and len(stored.node_ids) == 1:
         stored = await ledger.free(connection, stored, now, "its holder confirmed the stop")
     return Accepted(command_id=command.command_id, revision=stored.revision, epoch=stored.epoch)
 
@@ -219,8 +214,9 @@ async def _drain(connection: Connection, command: Drain) -> Accepted:
     await pause_decisions(connection)
     await _check_device(connection, command.node_id, None)
     rows = await connection.fetch(
-        "SELECT reservation_id FROM reservation WHERE node_id = $1"
-        " AND state IN ('granted', 'active')",
+        "SELECT DISTINCT r.reservation_id FROM holding h JOIN device d USING (device_no)"
+        " JOIN reservation r USING (reservation_id) WHERE d.node_id = $1"
+        " AND h.released_at IS NULL AND r.state IN ('granted', 'active')",
         command.node_id,
     )
     now = await store.database_now(connection)
@@ -290,8 +286,9 @@ def _check_request(command: RequestReservation) -> None:
             f"expected at most {LONGEST_WAIT_SECONDS:.0f} s",
             path="$.request.wait_timeout_seconds",
         )
-    for name in ("max_utilization_percent", "wait_timeout_seconds", "lease_ttl_seconds"):
-        if not math.isfinite(getattr(request, name)):
+    for name in _FLOATS:
+        value = getattr(request, name)
+        if value is not None and not math.isfinite(value):
             raise RefusedError(
                 ErrorCode.BAD_REQUEST, "expected a finite number", path=f"$.request.{name}"
             )

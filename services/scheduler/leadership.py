@@ -1,12 +1,26 @@
-"""Which scheduler decides: one row, held for a few seconds by the database's clock."""
+"""Which scheduler decides: one row, held for a few seconds by the database's clock.
 
+The row alone counts. A lock of a session is beside it so that a standby need not wait for the row
+to run out when the leader is gone: Postgres frees it with the dead process's connection.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Final
 from uuid import UUID
 
-from shared.database import Connection, Database
-from shared.errors import StewardError
+import asyncpg
+
+from shared.database import OUTSIDE_DOWN, Connection, Database
+from shared.errors import StewardError, UnavailableError
 from shared.ids import new_id
 from shared.logging import log
+
+SUCCESSION_LOCK: Final = 0x67707574
+WATCH_SECONDS: Final = 1.0
+CONNECT_SECONDS: Final = 10.0
 
 
 class LeadershipLost(StewardError):
@@ -22,21 +36,30 @@ class Leadership:
     holder: UUID = field(default_factory=new_id)
     term: int | None = None
     _is_retired: bool = False
+    _holding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def hold(self) -> bool:
-        """Take the row if nobody holds it, or keep it; whether this process leads now."""
-        if self._is_retired:
-            return False
+    async def hold(self, *, succeeds: bool = False) -> bool:
+        """Take the row if nobody holds it, or keep it; whether this process leads now.
+
+        `succeeds`: its holder is known to be gone, so that the row need not have run out.
+        """
+        async with self._holding:
+            return not self._is_retired and await self._take(succeeds=succeeds)
+
+    async def _take(self, *, succeeds: bool) -> bool:
+        # Who leads waits for whoever has locked the row; who does not is in no hurry.
+        skip = "SKIP LOCKED" if self.term is None and not succeeds else ""
         async with self.database.transaction() as connection:
             term = await connection.fetchval(
                 "WITH mine AS (SELECT 1 FROM leader"
-                " WHERE holder = $1 OR expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED)"
+                f" WHERE holder = $1 OR $3 OR expires_at <= clock_timestamp() FOR UPDATE {skip})"
                 " UPDATE leader SET expires_at = clock_timestamp() + $2 * interval '1 second',"
                 " term = term + CASE WHEN holder = $1 AND expires_at > clock_timestamp()"
                 " THEN 0 ELSE 1 END, holder = $1"
                 " WHERE EXISTS (SELECT 1 FROM mine) RETURNING term",
                 self.holder,
                 self.ttl_seconds,
+                succeeds,
             )
         if term != self.term:
             log.info("leadership_changed", term=term, leads=term is not None)
@@ -52,25 +75,71 @@ class Leadership:
                 "UPDATE leader SET expires_at = '-infinity' WHERE holder = $1", self.holder
             )
 
-    async def check(self, connection: Connection) -> None:
-        """Lock the row until this transaction ends. Raises LeadershipLost if it is not ours now.
+    async def check(self, connection: Connection) -> str:
+        """Lock the row until this transaction ends; the transaction's id.
 
-        A process paused before this commits nothing; one paused after it is cut off by Postgres
-        before it can keep others waiting for long.
+        Raises LeadershipLost if the row is not ours now. A process paused before this commits
+        nothing; one paused after it is cut off by Postgres before it can keep others waiting for
+        long.
         """
-        await connection.execute(
-            "SELECT set_config('idle_in_transaction_session_timeout', $1, true)",
-            f"{self.ttl_seconds * 1000:.0f}ms",
-        )
-        held = await connection.fetchval(
-            "SELECT true FROM leader WHERE holder = $1 AND term = $2"
-            " AND expires_at > clock_timestamp() FOR UPDATE",
+        xid = await connection.fetchval(
+            "SELECT pg_current_xact_id()::text FROM leader, set_config("
+            "'idle_in_transaction_session_timeout', $3, true)"
+            " WHERE holder = $1 AND term = $2 AND expires_at > clock_timestamp()"
+            " FOR UPDATE OF leader",
             self.holder,
             self.term,
+            f"{self.ttl_seconds * 1000:.0f}ms",
         )
-        if not held:
+        if xid is None:
             self.term = None
             raise LeadershipLost("the leader row is not ours any more")
+        return str(xid)
+
+
+@dataclass(slots=True)
+class Succession:
+    """Takes over the moment the leader's process is gone."""
+
+    leadership: Leadership
+    on_succeeded: Callable[[], None]
+
+    async def run(self) -> None:
+        """Queue for the lock until cancelled, and hold it while this process leads.
+
+        Raises UnavailableError while Postgres is away.
+        """
+        dsn = self.leadership.database.dsn
+        while True:
+            try:
+                connection = await asyncpg.connect(
+                    dsn,
+                    timeout=CONNECT_SECONDS,
+                    server_settings={"application_name": "gpusteward-succession"},
+                )
+                try:
+                    await self._queue(connection)
+                finally:
+                    await _close(connection)
+            except OUTSIDE_DOWN as error:
+                raise UnavailableError(f"postgres: {error!r}") from error
+
+    async def _queue(self, connection: Any) -> None:
+        await connection.execute(f"SELECT pg_advisory_lock({SUCCESSION_LOCK})", timeout=None)
+        if not await self.leadership.hold(succeeds=True):
+            return
+        self.on_succeeded()
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            # Who was paused and overtaken hands the lock on to whoever leads now.
+            if self.leadership.term is None:
+                return
+            await connection.execute("SELECT 1")
+
+
+async def _close(connection: Any) -> None:
+    with contextlib.suppress(*OUTSIDE_DOWN):
+        await connection.close(timeout=1)
 
 
 async def pause_decisions(connection: Connection) -> None:

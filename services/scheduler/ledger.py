@@ -21,8 +21,8 @@ from schemas.scheduler import (
     ReservationCancelled,
     ReservationEnded,
     ReservationExpired,
-    ReservationGranted,
     ReservationLost,
+    ReservationPreempted,
     ReservationQueued,
     ReservationRejected,
     ReservationReleased,
@@ -31,14 +31,13 @@ from schemas.scheduler import (
 )
 from services.scheduler import store
 from services.scheduler.domain.placement import Placed, Scored
-from services.scheduler.store import OpenHolding, Reservation
+from services.scheduler.store import Ending, OpenHolding, Reservation
 from shared.commands import send_later
-from shared.database import Connection, to_json
+from shared.database import Connection
 from shared.errors import StewardError
 from shared.ids import new_id
 from shared.outbox import stage
 
-CELLS_PER_DEVICE: Final = 10_000
 REASONS_KEPT: Final = 1_000  # of the largest fleets, so that an event stays below 1 MiB
 
 _ENDS: Final[dict[ReservationState, type[ReservationEnded]]] = {
@@ -48,6 +47,7 @@ _ENDS: Final[dict[ReservationState, type[ReservationEnded]]] = {
     ReservationState.TIMED_OUT: ReservationTimedOut,
     ReservationState.EXPIRED: ReservationExpired,
     ReservationState.LOST: ReservationLost,
+    ReservationState.PREEMPTED: ReservationPreempted,
 }
 
 
@@ -60,74 +60,12 @@ async def announce_queued(connection: Connection, stored: Reservation, position:
     await stage(
         connection,
         ReservationQueued(
-            **_about(stored, stored.requested_at),
+            **about(stored, stored.requested_at),
             request=stored.request,
             position=position,
             wait_deadline_at=stored.wait_deadline_at,
         ),
     )
-
-
-async def grant(
-    connection: Connection, stored: Reservation, placed: Placed, now: datetime
-) -> Reservation:
-    """Hold the devices under a new epoch.
-
-    Raises LedgerChanged if the request waits no longer or a device is not grantable any more, and
-    asyncpg.ExclusionViolationError if one is held.
-    """
-    if stored.state is not ReservationState.QUEUED:
-        raise LedgerChanged(f"reservation {stored.reservation_id} is {stored.state.value}")
-    numbers = sorted(placed.numbers)
-    await _lock_grantable(connection, numbers)
-    epoch = await store.draw_epoch(connection)
-    await connection.executemany(
-        "INSERT INTO holding (reservation_id, device_no, epoch, cells)"
-        " VALUES ($1, $2, $3, int8multirange(int8range($4, $5)))",
-        [
-            (
-                stored.reservation_id,
-                number,
-                epoch,
-                number * CELLS_PER_DEVICE,
-                (number + 1) * CELLS_PER_DEVICE,
-            )
-            for number in numbers
-        ],
-    )
-    granted = replace(
-        stored,
-        state=ReservationState.GRANTED,
-        revision=stored.revision + 1,
-        granted_at=now,
-        epoch=epoch,
-        node_id=placed.node_id,
-        devices=device_grants(placed),
-    )
-    await connection.execute(
-        "UPDATE reservation SET state = 'granted', revision = $2, granted_at = $3, epoch = $4,"
-        " node_id = $5, devices = $6, reasons = '[]',"
-        " lease_expires_at = clock_timestamp() + lease_ttl_seconds * interval '1 second'"
-        " WHERE reservation_id = $1",
-        granted.reservation_id,
-        granted.revision,
-        now,
-        epoch,
-        placed.node_id,
-        to_json(granted.devices),
-    )
-    await stage(
-        connection,
-        ReservationGranted(
-            **_about(granted, now),
-            epoch=epoch,
-            node_id=placed.node_id,
-            devices=granted.devices,
-            lease_ttl_seconds=granted.lease_ttl_seconds,
-            waited_seconds=max(0.0, (now - granted.requested_at).total_seconds()),
-        ),
-    )
-    return granted
 
 
 async def renew(connection: Connection, stored: Reservation, *, activate: bool) -> Reservation:
@@ -147,7 +85,7 @@ async def renew(connection: Connection, stored: Reservation, *, activate: bool) 
     if starts and renewed.epoch is not None and renewed.node_id is not None:
         now = await store.database_now(connection)
         event = ReservationActivated(
-            **_about(renewed, now), epoch=renewed.epoch, node_id=renewed.node_id
+            **about(renewed, now), epoch=renewed.epoch, node_id=renewed.node_id
         )
         await stage(connection, event)
     return renewed
@@ -163,31 +101,40 @@ async def end(
     reasons: Sequence[Reason] = (),
 ) -> Reservation:
     """End a reservation and say so; what it holds is the caller's to free or to quarantine."""
-    ended = replace(stored, state=state, revision=stored.revision + 1, ended_at=now, reason=reason)
-    kept = tuple(reasons[:REASONS_KEPT])
-    await connection.execute(
-        "UPDATE reservation SET state = $2, revision = $3, ended_at = $4, reason = $5,"
-        " reasons = $6, lease_expires_at = NULL WHERE reservation_id = $1",
-        ended.reservation_id,
-        state.value,
-        ended.revision,
-        now,
-        reason,
-        to_json(kept),
-    )
-    listed: dict[str, Any] = (
-        {"reasons": kept} if "reasons" in _ENDS[state].__struct_fields__ else {}
-    )
-    event = _ENDS[state](
-        **_about(ended, now),
-        epoch=ended.epoch,
-        node_id=ended.node_id,
-        devices=ended.devices,
-        reason=reason,
-        **listed,
-    )
-    await stage(connection, event)
+    ending = Ending(stored=stored, state=state, reason=reason, reasons=tuple(reasons))
+    return (await end_all(connection, [ending], now))[0]
+
+
+async def end_all(
+    connection: Connection, endings: Sequence[Ending], now: datetime
+) -> list[Reservation]:
+    """End several reservations as `end` does one."""
+    if not endings:
+        return []
+    ended = [
+        replace(
+            ending.stored,
+            state=ending.state,
+            revision=ending.stored.revision + 1,
+            ended_at=now,
+            reason=ending.reason,
+            reasons=ending.reasons[:REASONS_KEPT],
+        )
+        for ending in endings
+    ]
+    await store.write_ended(connection, ended)
+    await stage(connection, *(_ended_event(one, now) for one in ended))
     return ended
+
+
+async def give_back(
+    connection: Connection, stored: Reservation, now: datetime, reason: str
+) -> Reservation:
+    """End what lives and is stopped already, and free its devices."""
+    preempted = stored.preempting_until is not None
+    state = ReservationState.PREEMPTED if preempted else ReservationState.RELEASED
+    ended = await end(connection, stored, state, now, reason=reason)
+    return await free(connection, ended, now)
 
 
 async def begin_release(connection: Connection, stored: Reservation, reason: str) -> Reservation:
@@ -204,7 +151,7 @@ async def begin_release(connection: Connection, stored: Reservation, reason: str
 
 
 async def quarantine(connection: Connection, stored: Reservation, reason: str) -> None:
-    """Keep the devices from everybody and ask the node to stop whatever runs on them."""
+    """Keep the devices from everybody and ask their nodes to stop whatever runs on them."""
     rows = await connection.fetch(
         "UPDATE holding h SET quarantined_at = clock_timestamp() FROM device d"
         " WHERE h.device_no = d.device_no AND h.reservation_id = $1 AND h.released_at IS NULL"
@@ -215,16 +162,17 @@ async def quarantine(connection: Connection, stored: Reservation, reason: str) -
         (OpenHolding(**dict(row), quarantined=True) for row in rows), key=lambda h: h.device_no
     )
     await stage_device_events(connection, DeviceQuarantined, held, stored, reason)
-    if held and stored.epoch is not None:
-        await send_later(
-            connection,
-            FenceReservation(
-                command_id=new_id(),
-                executor_id=held[0].node_id,
-                reservation_id=stored.reservation_id,
-                epoch=stored.epoch,
-            ),
-        )
+    for node_id in sorted({one.node_id for one in held}):
+        if stored.epoch is not None:
+            await send_later(
+                connection,
+                FenceReservation(
+                    command_id=new_id(),
+                    executor_id=node_id,
+                    reservation_id=stored.reservation_id,
+                    epoch=stored.epoch,
+                ),
+            )
 
 
 async def free(
@@ -234,28 +182,21 @@ async def free(
     reason: str = "",
     *,
     only: Collection[int] | None = None,
+    only_node: NodeId | None = None,
 ) -> Reservation:
-    """Give devices back whose stop is confirmed; `only` these numbers, None: all.
+    """Give devices back whose stop is confirmed; `only` these numbers, or one node's; None: all.
 
     A reservation in its release is released with its last device.
     """
     held = await store.open_holdings(connection, stored.reservation_id)
-    freed = [h for h in held if only is None or h.device_no in only]
+    freed = [
+        h for h in held if (only is None or h.device_no in only) and only_node in (None, h.node_id)
+    ]
     quarantined = [h for h in freed if h.quarantined]
     await stage_device_events(connection, DeviceFreed, quarantined, stored, reason)
-    numbers = [h.device_no for h in freed]
-    await connection.execute(
-        "UPDATE holding SET released_at = clock_timestamp()"
-        " WHERE reservation_id = $1 AND device_no = ANY($2)",
-        stored.reservation_id,
-        numbers,
-    )
-    await connection.execute(
-        "UPDATE device SET releases = releases + 1, released_by = $2 WHERE device_no IN"
-        " (SELECT device_no FROM device WHERE device_no = ANY($1) ORDER BY device_no FOR UPDATE)",
-        numbers,
-        stored.reservation_id,
-    )
+    await store.release_holdings(connection, [(stored.reservation_id, h.device_no) for h in freed])
+    if stored.holds_host:
+        await store.release_hosts(connection, [stored.reservation_id])
     if stored.state is ReservationState.RELEASING and len(freed) == len(held):
         return await end(
             connection, stored, ReservationState.RELEASED, now, reason=stored.reason or reason
@@ -282,6 +223,15 @@ async def expire(connection: Connection, stored: Reservation, now: datetime) -> 
         raise LedgerChanged(f"reservation {stored.reservation_id} was renewed or has ended")
     reason = f"not renewed for {stored.lease_ttl_seconds:g} s"
     ended = await end(connection, stored, ReservationState.EXPIRED, now, reason=reason)
+    await quarantine(connection, ended, reason)
+
+
+async def finish_preemption(connection: Connection, stored: Reservation, now: datetime) -> None:
+    """End a reservation whose notice has run out. Raises LedgerChanged if it ended meanwhile."""
+    if stored.preempting_until is None or stored.preempting_until > now:
+        raise LedgerChanged(f"reservation {stored.reservation_id} has ended")
+    reason = f"preempted for reservation {stored.preempted_for}"
+    ended = await end(connection, stored, ReservationState.PREEMPTED, now, reason=reason)
     await quarantine(connection, ended, reason)
 
 
@@ -347,14 +297,19 @@ def device_grants(placed: Placed) -> tuple[DeviceGrant, ...]:
     return tuple(_device_grant(scored) for scored in placed.devices)
 
 
-async def _lock_grantable(connection: Connection, numbers: list[int]) -> None:
-    rows = await connection.fetch(
-        "SELECT cordoned, health FROM device WHERE device_no = ANY($1) ORDER BY device_no"
-        " FOR UPDATE",
-        numbers,
+def _ended_event(ended: Reservation, now: datetime) -> ReservationEnded:
+    event = _ENDS[ended.state]
+    listed: dict[str, Any] = (
+        {"reasons": ended.reasons} if "reasons" in event.__struct_fields__ else {}
     )
-    if len(rows) != len(numbers) or any(r["cordoned"] or r["health"] != "ok" for r in rows):
-        raise LedgerChanged(f"devices {numbers} are not all in service any more")
+    return event(
+        **about(ended, now),
+        epoch=ended.epoch,
+        node_id=ended.node_id,
+        devices=ended.devices,
+        reason=ended.reason,
+        **listed,
+    )
 
 
 def _device_grant(scored: Scored) -> DeviceGrant:
@@ -370,7 +325,7 @@ def _device_grant(scored: Scored) -> DeviceGrant:
     )
 
 
-def _about(stored: Reservation, now: datetime) -> dict[str, Any]:
+def about(stored: Reservation, now: datetime) -> dict[str, Any]:
     """The fields that every reservation event has."""
     return {
         "message_id": new_id(),

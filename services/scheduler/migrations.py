@@ -160,8 +160,8 @@ CREATE TABLE decision (
     reservation_ids uuid[] NOT NULL);
 CREATE INDEX decision_keyframe ON decision (decision_id) WHERE keyframe;
 
--- What changed, for the leader, who decides in memory: whatever is not visible in the snapshot of
--- its last look is new to it. Its own decisions are there already and are not noted.
+-- What changed, for whoever keeps an engine in memory: what is not visible in the snapshot of its
+-- last look is new to it.
 CREATE TABLE change (
     change_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -173,9 +173,6 @@ CREATE INDEX change_xid ON change (xid);
 
 CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF current_setting('gpusteward.deciding', true) = 'on' THEN
-        RETURN NULL;
-    END IF;
     CASE TG_TABLE_NAME
         WHEN 'reservation' THEN
             INSERT INTO scheduler.change (reservation_id) VALUES (NEW.reservation_id);

@@ -5,6 +5,7 @@ from typing import Final
 from schemas.base import Percent, PositiveSeconds, Seconds
 from services.scheduler.domain.drift import Limits
 from services.scheduler.domain.placement import Weights
+from services.scheduler.domain.policy import Policy
 from services.scheduler.domain.reconciliation import system_names
 from shared.settings import CommonSettings
 
@@ -26,6 +27,8 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     process under none; underuse is a held device below `idle_percent`; an agent is stale that was
     not heard. A node of which nothing at all was heard for `node_lost_seconds` is lost. Names in
     `system_processes`, separated by commas, never keep a GPU from being granted.
+    `aging_seconds` of waiting count as one point of priority, 0 turns that off; who is preempted
+    has `preemption_grace_seconds` to stop.
     """
 
     leader_ttl_seconds: PositiveSeconds = 3.0
@@ -42,6 +45,9 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     stale_agent_seconds: PositiveSeconds = 15.0
     node_lost_seconds: PositiveSeconds = 120.0
     system_processes: str = SYSTEM_PROCESSES
+    aging_seconds: Seconds = 60.0
+    preemption: bool = True
+    preemption_grace_seconds: Seconds = 30.0
 
     @property
     def weights(self) -> Weights:
@@ -59,4 +65,14 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
             stale_agent_seconds=self.stale_agent_seconds,
             idle_percent=self.idle_percent,
             system_processes=system_names(self.system_processes.split(",")),
+        )
+
+    @property
+    def policy(self) -> Policy:
+        """How the engine decides."""
+        return Policy(
+            weights=self.weights,
+            aging_seconds=self.aging_seconds,
+            preemption=self.preemption,
+            preemption_grace_seconds=self.preemption_grace_seconds,
         )

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.telemetry import GetSnapshot, GpuSampled
-from services.scheduler.readings import Readings
+from services.scheduler.readings import DeviceKey, Readings
 from shared.bus import Bus
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
@@ -30,7 +30,7 @@ class Snapshots:
     bus: Bus
     readings: Readings
     timeout_seconds: float
-    on_confirmed: Callable[[], None]
+    on_confirmed: Callable[[frozenset[DeviceKey]], None]
     _asked: dict[tuple[NodeId, DeviceUuid], int] = field(default_factory=dict)
     _releases: asyncio.Queue[Release] = field(default_factory=asyncio.Queue)
 
@@ -61,6 +61,6 @@ class Snapshots:
             log.warning("snapshot_failed", node_id=release.node_id, error=str(error))
             self.readings.expect_later(release.node_id, release.devices)
             return
-        self.readings.observe(sample)
+        changed = self.readings.observe(sample)
         self.readings.confirm(release.node_id, release.devices)
-        self.on_confirmed()
+        self.on_confirmed(changed | {(release.node_id, uuid) for uuid in release.devices})

@@ -43,9 +43,21 @@ class Reservation(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceGrant, ...]
     lease_ttl_seconds: float
     lease_expires_at: datetime | None
+    preempting_until: datetime | None
+    preempted_for: UUID | None
     reasons: tuple[Reason, ...]
     reason: str
     quarantined: bool
+
+    @property
+    def holds_host(self) -> bool:
+        """Whether it holds CPUs or memory of nodes beside devices."""
+        return bool(self.request.cpu_count or self.request.host_memory_mb)
+
+    @property
+    def node_ids(self) -> tuple[NodeId, ...]:
+        """The nodes of its devices, the first one first."""
+        return tuple(dict.fromkeys(device.node_id for device in self.devices))
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -60,6 +72,15 @@ class Reservation(Struct, frozen=True, kw_only=True):
                 "reasons": from_json(row["reasons"], tuple[Reason, ...]),
             }
         )
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """How a reservation is to end."""
+
+    stored: Reservation
+    state: ReservationState
+    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
 
 
 class KnownNode(Struct, frozen=True, kw_only=True):
@@ -110,14 +131,81 @@ async def find_locked(connection: Connection, ids: Iterable[UUID]) -> dict[UUID,
     return {row["reservation_id"]: Reservation.from_row(row) for row in rows}
 
 
-async def insert_request(
-    connection: Connection, command: RequestReservation, *, revision: int
-) -> bool:
+async def lock(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Reservation]:
+    """As `find_locked` in one statement, for those of whom a quarantine does not matter."""
+    rows = await connection.fetch(
+        "SELECT *, false AS quarantined FROM reservation WHERE reservation_id = ANY($1)"
+        " ORDER BY reservation_id FOR UPDATE",
+        list(ids),
+    )
+    return {row["reservation_id"]: Reservation.from_row(row) for row in rows}
+
+
+async def write_ended(connection: Connection, ended: Sequence[Reservation]) -> None:
+    """Store how reservations have ended."""
+    await connection.execute(
+        "UPDATE reservation r SET state = new.state, revision = new.revision,"
+        " ended_at = new.ended_at, reason = new.reason, reasons = new.reasons::jsonb,"
+        " lease_expires_at = NULL, preempting_until = NULL"
+        " FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::timestamptz[], $5::text[],"
+        " $6::text[]) AS new (reservation_id, state, revision, ended_at, reason, reasons)"
+        " WHERE r.reservation_id = new.reservation_id",
+        [one.reservation_id for one in ended],
+        [one.state.value for one in ended],
+        [one.revision for one in ended],
+        [one.ended_at for one in ended],
+        [one.reason for one in ended],
+        [to_json(one.reasons) for one in ended],
+    )
+
+
+async def release_holdings(connection: Connection, freed: Sequence[tuple[UUID, int]]) -> None:
+    """Close holdings and count their devices' release, devices by number."""
+    ordered = sorted(freed, key=lambda pair: pair[1])
+    ids, numbers = [pair[0] for pair in ordered], [pair[1] for pair in ordered]
+    await connection.execute(
+        "UPDATE holding h SET released_at = clock_timestamp()"
+        " FROM unnest($1::uuid[], $2::bigint[]) AS gone (reservation_id, device_no)"
+        " WHERE h.reservation_id = gone.reservation_id AND h.device_no = gone.device_no",
+        ids,
+        numbers,
+    )
+    await connection.execute(
+        "WITH locked AS (SELECT device_no FROM device WHERE device_no = ANY($2)"
+        " ORDER BY device_no FOR UPDATE)"
+        " UPDATE device d SET releases = d.releases + 1, released_by = gone.reservation_id"
+        " FROM unnest($1::uuid[], $2::bigint[]) AS gone (reservation_id, device_no)"
+        " JOIN locked USING (device_no) WHERE d.device_no = gone.device_no",
+        ids,
+        numbers,
+    )
+
+
+async def release_hosts(connection: Connection, ids: Sequence[UUID]) -> None:
+    """Give back what these reservations hold of nodes on which they hold no device any more."""
+    await connection.execute(
+        "WITH gone AS (UPDATE host_holding hh SET released_at = clock_timestamp()"
+        " WHERE hh.reservation_id = ANY($1) AND hh.released_at IS NULL AND NOT EXISTS ("
+        "SELECT 1 FROM holding h JOIN device d USING (device_no)"
+        " WHERE h.reservation_id = hh.reservation_id AND d.node_id = hh.node_id"
+        " AND h.released_at IS NULL) RETURNING hh.node_id, hh.cpu_milli, hh.memory_mb),"
+        " sums AS (SELECT node_id, sum(cpu_milli) AS cpu_milli, sum(memory_mb) AS memory_mb"
+        " FROM gone GROUP BY node_id),"
+        " locked AS (SELECT u.node_id FROM node_use u JOIN sums USING (node_id)"
+        " ORDER BY u.node_id FOR UPDATE OF u)"
+        " UPDATE node_use u SET cpu_milli = u.cpu_milli - sums.cpu_milli,"
+        " memory_mb = u.memory_mb - sums.memory_mb"
+        " FROM sums JOIN locked USING (node_id) WHERE u.node_id = sums.node_id",
+        list(ids),
+    )
+
+
+async def insert_request(connection: Connection, command: RequestReservation) -> bool:
     """Store a request as queued, last in the order of arrival; False if its id is taken."""
     inserted = await connection.fetchval(
         "INSERT INTO reservation (reservation_id, namespace, holder, request, state, revision,"
-        " requested_at, wait_deadline_at, lease_ttl_seconds)"
-        " SELECT $1, $2, $3, $4, 'queued', $7, now, now + $5 * interval '1 second', $6"
+        " requested_at, wait_deadline_at, lease_ttl_seconds, priority)"
+        " SELECT $1, $2, $3, $4, 'queued', 1, now, now + $5 * interval '1 second', $6, $7"
         " FROM clock_timestamp() AS now ON CONFLICT DO NOTHING RETURNING true",
         command.reservation_id,
         command.namespace,
@@ -125,9 +213,20 @@ async def insert_request(
         to_json(command.request),
         command.request.wait_timeout_seconds,
         command.request.lease_ttl_seconds,
-        revision,
+        command.request.priority,
     )
     return bool(inserted)
+
+
+async def queue_position(connection: Connection, stored: Reservation) -> int:
+    """Place of a request that waits by priority and arrival, counted from 1."""
+    position: int = await connection.fetchval(
+        "SELECT 1 + count(*) FROM reservation o, reservation r WHERE r.reservation_id = $1"
+        " AND o.state = 'queued' AND (o.priority > r.priority"
+        " OR o.priority = r.priority AND o.arrival < r.arrival)",
+        stored.reservation_id,
+    )
+    return position
 
 
 async def queued(connection: Connection) -> list[QueuedRequest]:
@@ -147,20 +246,12 @@ async def queued(connection: Connection) -> list[QueuedRequest]:
     ]
 
 
-async def leases(connection: Connection) -> list[tuple[UUID, datetime]]:
-    """Reservations that live on a lease, the one that ends first at the front."""
-    rows = await connection.fetch(
-        "SELECT reservation_id, lease_expires_at FROM reservation"
-        " WHERE lease_expires_at IS NOT NULL ORDER BY lease_expires_at LIMIT 1000"
-    )
-    return [(row["reservation_id"], row["lease_expires_at"]) for row in rows]
-
-
 async def find_all(connection: Connection, query: ListReservations) -> list[Reservation]:
     """Reservations that match, newest first."""
     rows = await connection.fetch(
         f"{_RESERVATION} WHERE (cardinality($1::text[]) = 0 OR r.state = ANY($1))"
-        " AND ($2::text IS NULL OR r.namespace = $2) AND ($3::text IS NULL OR r.node_id = $3)"
+        " AND ($2::text IS NULL OR r.namespace = $2) AND ($3::text IS NULL OR r.node_id = $3"
+        " OR r.devices @> jsonb_build_array(jsonb_build_object('node_id', $3)))"
         " ORDER BY r.arrival DESC LIMIT $4",
         [state.value for state in query.states],
         query.namespace,
@@ -188,16 +279,6 @@ async def open_holdings(connection: Connection, reservation_id: UUID) -> list[Op
         reservation_id,
     )
     return [OpenHolding(**dict(row)) for row in rows]
-
-
-async def devices(connection: Connection) -> Sequence[Row]:
-    """Every known device with its open holding, if any."""
-    rows: Sequence[Row] = await connection.fetch(
-        "SELECT d.*, h.reservation_id, h.quarantined_at IS NOT NULL AS quarantined"
-        " FROM device d LEFT JOIN holding h"
-        " ON h.device_no = d.device_no AND h.released_at IS NULL"
-    )
-    return rows
 
 
 async def nodes(connection: Connection, recent_seconds: float) -> list[KnownNode]:
@@ -229,9 +310,11 @@ async def next_node_revision(connection: Connection, node_id: NodeId) -> int:
     return revision
 
 
-async def draw_epoch(connection: Connection) -> int:
-    """The next epoch; whoever draws after this transaction gets a larger one."""
-    epoch: int = await connection.fetchval("UPDATE epoch SET value = value + 1 RETURNING value")
+async def draw_epochs(connection: Connection, count: int) -> int:
+    """The last of the next `count` epochs; who draws after this transaction gets larger ones."""
+    epoch: int = await connection.fetchval(
+        "UPDATE epoch SET value = value + $1 RETURNING value", count
+    )
     return epoch
 
 

@@ -1,0 +1,219 @@
+"""Carries out what the engine has decided, all of it in one transaction: a few statements for any
+number of decisions.
+
+Rows are locked in one order: leader, reservations by id, devices by number, hosts.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import count
+from typing import Final
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.base import Event, NodeId
+from schemas.gpu_request import DeviceGrant
+from schemas.scheduler import ReservationGranted, ReservationPreempting, ReservationState
+from services.scheduler import store
+from services.scheduler.domain.decisions import Decision, Grant, Preempt, Rejection, TimeOut
+from services.scheduler.ledger import LedgerChanged, about, device_grants, end_all
+from services.scheduler.store import Ending, Reservation
+from shared.database import Connection, to_json
+from shared.outbox import stage
+
+CELLS_PER_DEVICE: Final = 10_000
+CPU_PARTS: Final = 1_000
+
+Stored = Mapping[UUID, Reservation]
+
+_HOLD: Final = """
+INSERT INTO holding (reservation_id, device_no, epoch, cells)
+SELECT reservation_id, device_no, epoch, int8multirange(int8range(
+    device_no * $4::bigint, (device_no + 1) * $4::bigint))
+FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS new (reservation_id, device_no, epoch)
+"""
+_GRANT: Final = """
+UPDATE reservation r SET state = 'granted', revision = r.revision + 1, granted_at = $5,
+    epoch = new.epoch, node_id = new.node_id, devices = new.devices::jsonb, reasons = '[]',
+    lease_expires_at = clock_timestamp() + r.lease_ttl_seconds * interval '1 second'
+FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[])
+    AS new (reservation_id, epoch, node_id, devices)
+WHERE r.reservation_id = new.reservation_id
+"""
+_HOLD_HOST: Final = """
+INSERT INTO host_holding (reservation_id, node_id, cpu_milli, memory_mb)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[])
+"""
+# A limit moves only with what is asked of it: a host that has shrunk blocks nothing else.
+_USE_HOSTS: Final = """
+INSERT INTO node_use AS held (node_id, cpu_milli, cpu_limit_milli, memory_mb, memory_limit_mb)
+SELECT n.node_id, sum(new.cpu_milli),
+    coalesce(((n.host->>'cpu_count')::float8 * 1000)::bigint, 0), sum(new.memory_mb),
+    coalesce((n.host->>'memory_total_mb')::bigint, 0)
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS new (node_id, cpu_milli, memory_mb)
+JOIN node n USING (node_id) GROUP BY n.node_id, n.host ORDER BY n.node_id
+ON CONFLICT (node_id) DO UPDATE SET cpu_milli = held.cpu_milli + excluded.cpu_milli,
+    memory_mb = held.memory_mb + excluded.memory_mb,
+    cpu_limit_milli = CASE WHEN excluded.cpu_milli > 0 THEN excluded.cpu_limit_milli
+        ELSE held.cpu_limit_milli END,
+    memory_limit_mb = CASE WHEN excluded.memory_mb > 0 THEN excluded.memory_limit_mb
+        ELSE held.memory_limit_mb END
+"""
+_PREEMPT: Final = """
+UPDATE reservation r SET revision = r.revision + 1, preempting_until = new.until_at,
+    preempted_for = new.preempted_for
+FROM unnest($1::uuid[], $2::timestamptz[], $3::uuid[])
+    AS new (reservation_id, until_at, preempted_for)
+WHERE r.reservation_id = new.reservation_id
+"""
+
+
+async def carry_out(connection: Connection, decisions: Sequence[Decision], now: datetime) -> None:
+    """Commit-ready all of it, with its events; the caller holds the leader row.
+
+    Raises LedgerChanged if what was decided on is no longer so, and asyncpg's violations of
+    integrity if devices or hosts are held already.
+    """
+    stored = await store.lock(connection, [decision.reservation_id for decision in decisions])
+    if len(stored) < len(decisions):
+        raise LedgerChanged("a reservation is gone")
+    await _end(
+        connection, [d for d in decisions if isinstance(d, Rejection | TimeOut)], stored, now
+    )
+    await _preempt(connection, [d for d in decisions if isinstance(d, Preempt)], stored, now)
+    await _grant(connection, [d for d in decisions if isinstance(d, Grant)], stored, now)
+
+
+async def _grant(
+    connection: Connection, grants: Sequence[Grant], stored: Stored, now: datetime
+) -> None:
+    if not grants:
+        return
+    for grant in grants:
+        _check(stored[grant.reservation_id], ReservationState.QUEUED)
+    held = [(g.reservation_id, number) for g in grants for number in sorted(g.placed.numbers)]
+    await _lock_grantable(connection, sorted(number for _, number in held))
+    last = await store.draw_epochs(connection, len(grants))
+    numbers = count(last - len(grants) + 1)
+    epochs = {grant.reservation_id: next(numbers) for grant in grants}
+    await connection.execute(
+        _HOLD,
+        [reservation_id for reservation_id, _ in held],
+        [number for _, number in held],
+        [epochs[reservation_id] for reservation_id, _ in held],
+        CELLS_PER_DEVICE,
+    )
+    devices = {grant.reservation_id: device_grants(grant.placed) for grant in grants}
+    await connection.execute(
+        _GRANT,
+        list(epochs),
+        list(epochs.values()),
+        [grant.placed.node_id for grant in grants],
+        [to_json(devices[grant.reservation_id]) for grant in grants],
+        now,
+    )
+    await _hold_hosts(connection, grants, stored)
+    await stage(
+        connection,
+        *(
+            _granted(stored[g.reservation_id], g, epochs[g.reservation_id], devices, now)
+            for g in grants
+        ),
+    )
+
+
+async def _lock_grantable(connection: Connection, numbers: list[int]) -> None:
+    rows = await connection.fetch(
+        "SELECT cordoned OR health <> 'ok' AS blocked FROM device WHERE device_no = ANY($1)"
+        " ORDER BY device_no FOR UPDATE",
+        numbers,
+    )
+    if len(rows) != len(numbers) or any(row["blocked"] for row in rows):
+        raise LedgerChanged(f"devices {numbers} are not all in service any more")
+
+
+async def _hold_hosts(connection: Connection, grants: Sequence[Grant], stored: Stored) -> None:
+    rows: list[tuple[UUID, NodeId, int, int]] = []
+    for grant in grants:
+        request = stored[grant.reservation_id].request
+        cpu = round((request.cpu_count or 0) * CPU_PARTS)
+        memory = request.host_memory_mb or 0
+        if cpu or memory:
+            rows += [
+                (grant.reservation_id, node_id, cpu, memory) for node_id in grant.placed.node_ids
+            ]
+    if rows:
+        ids, nodes, cpus, memories = (list(column) for column in zip(*rows, strict=True))
+        await connection.execute(_USE_HOSTS, nodes, cpus, memories)
+        await connection.execute(_HOLD_HOST, ids, nodes, cpus, memories)
+
+
+async def _end(
+    connection: Connection, ends: Sequence[Rejection | TimeOut], stored: Stored, now: datetime
+) -> None:
+    endings = []
+    for decision in ends:
+        before = stored[decision.reservation_id]
+        _check(before, ReservationState.QUEUED)
+        timed_out = isinstance(decision, TimeOut)
+        endings.append(
+            Ending(
+                stored=before,
+                state=ReservationState.TIMED_OUT if timed_out else ReservationState.REJECTED,
+                reason="waited as long as asked" if timed_out else "can never fit on this fleet",
+                reasons=decision.reasons,
+            )
+        )
+    await end_all(connection, endings, now)
+
+
+async def _preempt(
+    connection: Connection, preempts: Sequence[Preempt], stored: Stored, now: datetime
+) -> None:
+    if not preempts:
+        return
+    events: list[Event] = []
+    for decision in preempts:
+        before = stored[decision.reservation_id]
+        _check(before, ReservationState.GRANTED, ReservationState.ACTIVE)
+        if before.epoch is None or before.node_id is None:
+            raise LedgerChanged(f"reservation {before.reservation_id} holds nothing")
+        events.append(
+            ReservationPreempting(
+                **about(replace(before, revision=before.revision + 1), now),
+                epoch=before.epoch,
+                node_id=before.node_id,
+                grace_seconds=max(0.0, (decision.until_at - now).total_seconds()),
+            )
+        )
+    await connection.execute(
+        _PREEMPT,
+        [decision.reservation_id for decision in preempts],
+        [decision.until_at for decision in preempts],
+        [decision.for_reservation_id for decision in preempts],
+    )
+    await stage(connection, *events)
+
+
+def _check(stored: Reservation, *states: ReservationState) -> None:
+    if stored.state not in states:
+        raise LedgerChanged(f"reservation {stored.reservation_id} is {stored.state.value}")
+
+
+def _granted(
+    before: Reservation,
+    grant: Grant,
+    epoch: int,
+    devices: Mapping[UUID, tuple[DeviceGrant, ...]],
+    now: datetime,
+) -> ReservationGranted:
+    return ReservationGranted(
+        **about(replace(before, revision=before.revision + 1), now),
+        epoch=epoch,
+        node_id=grant.placed.node_id,
+        node_ids=grant.placed.node_ids,
+        devices=devices[grant.reservation_id],
+        lease_ttl_seconds=before.lease_ttl_seconds,
+        waited_seconds=max(0.0, (now - before.requested_at).total_seconds()),
+    )
