@@ -1,253 +1,164 @@
 """The process that talks to NVML, so that a driver that hangs takes nothing but this along.
 
-Started by `services.telemetry.nvml`; reads requests from stdin, answers on stdout.
+Started by `services.telemetry.nvml_probe`; reads requests from stdin, answers on stdout. A byte on
+the third pipe asks whether a call is stuck: then another thread takes over, without that GPU.
 """
 
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, BinaryIO, Final, TypeVar
+import threading
+import time
+from typing import Any, Final
 
 import pynvml
 
-from schemas.telemetry import DeviceFacts, GpuProcess, GpuReading
-from services.telemetry.domain.throttle import throttle_reasons
-from services.telemetry.ports import Inventory, Reading
+from services.telemetry.nvml_host import NvmlHost
+from services.telemetry.nvml_jobs import Capping, Job, TakingInventory, TakingReading
 from services.telemetry.probe_protocol import (
     LENGTH,
-    Absent,
-    Ask,
-    Done,
+    Cap,
     Failed,
-    InventoryTaken,
+    Open,
     ProbeReply,
-    ReadingTaken,
-    encode_reply,
+    ProbeRequest,
+    Read,
+    Stuck,
+    TakeInventory,
+    decode_request,
+    framed,
 )
-from services.telemetry.processes import name_of, reservation_of
 from shared.lifecycle import die_with_parent
 
-MEBIBYTE: Final = 1 << 20
-_LOST: Final = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED})
-_BROKEN: Final = frozenset(
-    {
-        pynvml.NVML_ERROR_UNINITIALIZED,
-        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-    }
-)
-
-T = TypeVar("T")
+REQUESTS: Final = 0
 
 
-class GpuLostError(Exception):
-    """This GPU does not answer; the others may."""
+class Server:
+    """Answers requests, one GPU after another, in whichever thread is not stuck.
 
-
-class Nvml:
-    """The library, initialised, with a handle per device that is kept open."""
-
-    def __init__(self) -> None:
-        self._handles: dict[str, tuple[int, Any]] = {}
-        self._facts: dict[str, DeviceFacts] = {}
-        self._someone_is_missing = False
-
-    def open(self) -> ProbeReply:
-        """Initialise, once."""
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError_LibraryNotFound as error:
-            return Absent(str(error))
-        if pynvml.nvmlDeviceGetCount() == 0:
-            return Absent("NVML reports no devices")
-        return Done()
-
-    def inventory(self) -> Inventory:
-        """Enumerate anew. NVML notices a GPU that came back only when it is initialised again."""
-        if self._someone_is_missing:
-            pynvml.nvmlShutdown()
-            pynvml.nvmlInit()
-        self._handles.clear()
-        count = pynvml.nvmlDeviceGetCount()
-        for index in range(count):
-            self._take_in(index)
-        if count and not self._facts:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_NOT_FOUND)
-        devices = [self._facts[uuid] for uuid in self._handles if uuid in self._facts]
-        return Inventory(
-            devices=tuple(sorted(devices, key=lambda facts: facts.index)),
-            driver_version=_ask(pynvml.nvmlSystemGetDriverVersion),
-            cuda_driver_version=_cuda_version(),
-        )
-
-    def read(self) -> Reading:
-        """Every device that answers."""
-        gpus: list[GpuReading] = []
-        lost: dict[str, str] = {}
-        for uuid, (index, handle) in self._handles.items():
-            try:
-                gpus.append(_read(uuid, index, handle, self._facts[uuid]))
-            except GpuLostError as error:
-                lost[uuid] = str(error)
-        self._someone_is_missing = bool(lost) or len(self._handles) < len(self._facts)
-        return Reading(gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)), lost=lost)
-
-    def _take_in(self, index: int) -> None:
-        """Keep a handle of the device at `index`, if it says at least who it is."""
-        try:
-            handle = _demand(pynvml.nvmlDeviceGetHandleByIndex, index)
-            uuid = _demand(pynvml.nvmlDeviceGetUUID, handle)
-            self._facts[uuid] = _facts(uuid, index, handle)
-        except (GpuLostError, pynvml.NVMLError):
-            return
-        self._handles[uuid] = (index, handle)
-
-
-def _demand(function: Callable[..., T], *arguments: Any) -> T:
-    """Call NVML. Raises GpuLostError, and NVMLError for every other failure."""
-    try:
-        return function(*arguments)
-    except pynvml.NVMLError as error:
-        if error.value in _LOST:
-            raise GpuLostError(str(error)) from error
-        raise
-
-
-def _ask(function: Callable[..., T], *arguments: Any) -> T | None:
-    """Call NVML; None for what a device cannot say.
-
-    Raises GpuLostError, and NVMLError when NVML as a whole does not work.
+    Threads take turns for good: the one that hangs in the driver has lost its turn, and when its
+    call returns it says no more than that this GPU can be asked again.
     """
-    try:
-        return _demand(function, *arguments)
-    except pynvml.NVMLError as error:
-        if error.value in _BROKEN:
-            raise
-    except (UnicodeDecodeError, ValueError):
-        pass
-    return None
 
+    def __init__(self, host: NvmlHost, replies: int, rescues: int, *, stuck_seconds: float) -> None:
+        self._host = host
+        self._replies = replies
+        self._rescues = rescues
+        self._stuck_seconds = stuck_seconds
+        self._lock = threading.Lock()
+        self._turn = 0
+        self._asking: tuple[int, float] | None = None
+        self._job = Job(Failed("nothing was asked"))
 
-def _facts(uuid: str, index: int, handle: Any) -> DeviceFacts:
-    memory = _memory(handle)
-    capability = _ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-    mig = _ask(pynvml.nvmlDeviceGetMigMode, handle)
-    pci = _ask(pynvml.nvmlDeviceGetPciInfo, handle)
-    return DeviceFacts(
-        uuid=uuid,
-        index=index,
-        name=_ask(pynvml.nvmlDeviceGetName, handle) or "unknown",
-        memory_total_mb=None if memory is None else memory.total // MEBIBYTE,
-        pci_bus_id=None if pci is None else pci.busId,
-        serial=_ask(pynvml.nvmlDeviceGetSerial, handle),
-        compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
-        numa_node=_numa_node(handle, None if pci is None else pci.busId),
-        mig_enabled=None if mig is None else mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
-    )
+    def run(self) -> None:
+        """Serve until the other side closes."""
+        threading.Thread(target=self._watch, daemon=True).start()
+        self._serve(0)
+        # Another thread serves now; it ends the process.
+        threading.Event().wait()
 
+    def _serve(self, turn: int) -> None:
+        while (request := _receive(REQUESTS)) is not None:
+            if not self._answer(request, turn):
+                return
+        os._exit(0)
 
-def _read(uuid: str, index: int, handle: Any, facts: DeviceFacts) -> GpuReading:
-    utilization = _ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
-    memory = _memory(handle)
-    draw_mw = _ask(pynvml.nvmlDeviceGetPowerUsage, handle)
-    limit_mw = _ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    celsius = _ask(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
-    mask = _ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-    return GpuReading(
-        uuid=uuid,
-        index=index,
-        utilization_percent=None if utilization is None else float(utilization.gpu),
-        memory_total_mb=None if memory is None else memory.total // MEBIBYTE,
-        memory_used_mb=None if memory is None else memory.used // MEBIBYTE,
-        memory_free_mb=None if memory is None else memory.free // MEBIBYTE,
-        temperature_c=None if celsius is None else float(celsius),
-        power_draw_w=None if draw_mw is None else draw_mw / 1000,
-        power_limit_w=None if limit_mw is None else limit_mw / 1000,
-        energy_mj=_ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
-        sm_clock_mhz=_ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
-        memory_clock_mhz=_ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
-        throttle_reasons=None if mask is None else throttle_reasons(mask),
-        ecc_corrected=_ecc(handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-        ecc_uncorrected=_ecc(handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
-        processes=_processes(handle),
-        name=facts.name,
-    )
-
-
-def _memory(handle: Any) -> Any:
-    """As nvidia-smi counts: without what the driver reserves. Before 510 that is counted in."""
-    found = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
-    return _ask(pynvml.nvmlDeviceGetMemoryInfo, handle) if found is None else found
-
-
-def _ecc(handle: Any, kind: int) -> int | None:
-    return _ask(pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, pynvml.NVML_VOLATILE_ECC)
-
-
-def _processes(handle: Any) -> tuple[GpuProcess, ...] | None:
-    found = _ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-    if found is None:
-        return None
-    return tuple(
-        GpuProcess(
-            pid=process.pid,
-            name=name_of(process.pid),
-            memory_used_mb=(
-                None if process.usedGpuMemory is None else process.usedGpuMemory // MEBIBYTE
-            ),
-            reservation_id=reservation_of(process.pid),
-        )
-        for process in found
-    )
-
-
-def _numa_node(handle: Any, pci_bus_id: str | None) -> int | None:
-    """NVML's word where it has one, else the kernel's, whose -1 means that it does not know."""
-    node = _ask(pynvml.nvmlDeviceGetNumaNodeId, handle)
-    if node is None and pci_bus_id is not None:
-        # NVML writes eight digits of PCI domain, sysfs four.
-        path = f"/sys/bus/pci/devices/{pci_bus_id.lower()[-12:]}/numa_node"
+    def _answer(self, request: ProbeRequest, turn: int) -> bool:
+        """Whether it is still this thread's turn afterwards."""
         try:
-            with open(path) as file:  # noqa: PTH123  # pathlib is not worth its memory here
-                node = int(file.read())
-        except (OSError, ValueError):
-            return None
-    return node if node is not None and node >= 0 else None
+            self._job = self._begun(request)
+        except pynvml.NVMLError as error:
+            self._job = Job(Failed(str(error)))
+        return self._finish(self._job, turn)
+
+    def _begun(self, request: ProbeRequest) -> Job:
+        match request:
+            case Open():
+                return Job(self._host.open())
+            case TakeInventory():
+                return TakingInventory(self._host, request)
+            case Read():
+                return TakingReading(self._host)
+            case Cap():
+                return Capping(self._host, request)
+
+    def _finish(self, job: Job, turn: int) -> bool:
+        """Ask the GPUs that are left, and reply. False when the turn was lost meanwhile."""
+        try:
+            while job.left:
+                index = job.left.popleft()
+                self._asking = (index, time.monotonic())
+                found, failure = _tried(job, index)
+                with self._lock:
+                    if turn != self._turn:
+                        self._host.stuck.pop(index, None)
+                        return False
+                    self._asking = None
+                if failure is not None:
+                    raise failure
+                job.note(index, found)
+            reply = job.reply()
+        except pynvml.NVMLError as error:
+            reply = Failed(str(error))
+        _send(self._replies, reply)
+        return True
+
+    def _watch(self) -> None:
+        """Take over from a thread that is stuck, each time the other side asks for it."""
+        while os.read(self._rescues, 1):
+            with self._lock:
+                asking = self._asking
+                if asking is None or time.monotonic() - asking[1] < self._stuck_seconds:
+                    continue
+                self._turn += 1
+                turn = self._turn
+                self._asking = None
+                self._host.stuck[asking[0]] = asking[1]
+            _send(self._replies, Stuck(asking[0], self._host.uuids_at(asking[0])))
+            threading.Thread(target=self._watch, daemon=True).start()
+            if self._finish(self._job, turn):
+                self._serve(turn)
+            return
 
 
-def _cuda_version() -> str | None:
-    number = _ask(pynvml.nvmlSystemGetCudaDriverVersion)
-    return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _answer(nvml: Nvml, request: bytes) -> ProbeReply:
+def _tried(job: Job, index: int) -> tuple[Any, pynvml.NVMLError | None]:
     try:
-        match Ask(request.decode()):
-            case Ask.OPEN:
-                return nvml.open()
-            case Ask.INVENTORY:
-                return InventoryTaken(nvml.inventory())
-            case Ask.READ:
-                return ReadingTaken(nvml.read())
+        return job.ask(index), None
     except pynvml.NVMLError as error:
-        return Failed(str(error))
+        return None, error
 
 
-def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer until the other side closes."""
-    nvml = Nvml()
-    while header := requests.read(LENGTH.size):
-        (length,) = LENGTH.unpack(header)
-        replies.write(encode_reply(_answer(nvml, requests.read(length))))
-        replies.flush()
+def _receive(source: int) -> ProbeRequest | None:
+    """The next request; None when the other side has closed."""
+    header = _read_exactly(source, LENGTH.size)
+    if header is None:
+        return None
+    body = _read_exactly(source, LENGTH.unpack(header)[0])
+    return None if body is None else decode_request(body)
+
+
+def _read_exactly(source: int, size: int) -> bytes | None:
+    data = os.read(source, size)
+    while 0 < len(data) < size:
+        more = os.read(source, size - len(data))
+        if not more:
+            return None
+        data += more
+    return data or None
+
+
+def _send(replies: int, reply: ProbeReply) -> None:
+    data = memoryview(framed(reply))
+    while data:
+        data = data[os.write(replies, data) :]
 
 
 def main() -> None:
     """Serve on stdin and stdout; what the library prints goes to stderr instead."""
-    die_with_parent(parent_pid=int(sys.argv[1]))
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    parent_pid, rescues, stuck_seconds = sys.argv[1:4]
+    die_with_parent(parent_pid=int(parent_pid))
+    replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(sys.stdin.buffer, replies)
+    Server(NvmlHost(), replies, int(rescues), stuck_seconds=float(stuck_seconds)).run()
 
 
 if __name__ == "__main__":

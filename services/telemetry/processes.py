@@ -1,18 +1,96 @@
-"""What /proc tells about a process on a GPU. Nothing readable is None."""
+"""What /proc tells about the processes on GPUs. Nothing readable is None."""
 
-from typing import Final
+import os
+import select
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 from uuid import UUID
+
+from services.telemetry.domain.cgroup import container_of
 
 _MARK: Final = b"GPUSTEWARD_RESERVATION="
 
 
-def name_of(pid: int) -> str | None:
+class ProcessFacts(NamedTuple):
+    """What does not change while a process lives."""
+
+    name: str | None
+    container_id: str | None
+    reservation_id: UUID | None
+
+
+class ProcessTable:
+    """Facts of processes, read once for each: a file descriptor tells when one has ended, before
+    its number can mean another. Where the kernel has no such descriptors (Linux before 5.3), the
+    time at which it started is compared instead.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ProcessFacts, int | None, bytes | None]] = {}
+        self._ended = select.poll()
+
+    def facts(self, pid: int) -> ProcessFacts:
+        """Facts of a process, from the cache where they still hold."""
+        known = self._known.get(pid)
+        if known is not None:
+            facts, descriptor, started = known
+            if descriptor is not None or started == _started(pid):
+                return facts
+            del self._known[pid]
+        return self._look(pid)
+
+    def forget_ended(self, present: Iterable[int]) -> None:
+        """Give up those that have ended, and those that are on no GPU any more."""
+        ended = {descriptor for descriptor, _ in self._ended.poll(0)}
+        keep = set(present)
+        for pid in [
+            pid
+            for pid, (_, descriptor, _) in list(self._known.items())
+            if pid not in keep or descriptor in ended
+        ]:
+            self._drop(pid)
+
+    def _look(self, pid: int) -> ProcessFacts:
+        descriptor = _descriptor(pid)
+        started = _started(pid)
+        facts = ProcessFacts(_name(pid), _container(pid), _reservation(pid))
+        if descriptor is not None:
+            self._ended.register(descriptor, select.POLLIN)
+        if descriptor is not None or started is not None:
+            self._known[pid] = (facts, descriptor, started)
+        return facts
+
+    def _drop(self, pid: int) -> None:
+        _, descriptor, _ = self._known.pop(pid)
+        if descriptor is not None:
+            self._ended.unregister(descriptor)
+            os.close(descriptor)
+
+
+def _descriptor(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return None
+
+
+def _started(pid: int) -> bytes | None:
+    """Field 22 of /proc/PID/stat; the name in field 2 may have spaces and brackets in it."""
+    fields = (_read(pid, "stat") or b"").rpartition(b")")[2].split()
+    return fields[19] if len(fields) > 19 else None
+
+
+def _name(pid: int) -> str | None:
     """The command's name as the kernel has it, at most 15 characters."""
     text = _read(pid, "comm")
     return text.decode(errors="replace").rstrip("\n") or None if text is not None else None
 
 
-def reservation_of(pid: int) -> UUID | None:
+def _container(pid: int) -> str | None:
+    return container_of((_read(pid, "cgroup") or b"").decode(errors="replace"))
+
+
+def _reservation(pid: int) -> UUID | None:
     """The reservation in the process's environment, where that may be read."""
     for variable in (_read(pid, "environ") or b"").split(b"\0"):
         if variable.startswith(_MARK):
@@ -25,7 +103,7 @@ def reservation_of(pid: int) -> UUID | None:
 
 def _read(pid: int, what: str) -> bytes | None:
     try:
-        with open(f"/proc/{pid}/{what}", "rb") as file:  # noqa: PTH123  # read every second
+        with open(f"/proc/{pid}/{what}", "rb") as file:  # noqa: PTH123  # pathlib costs its memory
             return file.read()
     except OSError:
         return None

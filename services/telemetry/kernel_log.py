@@ -1,0 +1,55 @@
+"""XIDs in the kernel's log, as far as it may be read."""
+
+import contextlib
+import os
+from typing import Final
+
+from services.telemetry.domain.xid import KernelXid, parse_kernel_record
+
+KERNEL_LOG: Final = "/dev/kmsg"
+MAX_RECORDS: Final = 1000
+_RECORD_BYTES: Final = 8192
+
+
+class KernelLog:
+    """Each read of /dev/kmsg gives one record, and never waits. Starts behind what is there."""
+
+    def __init__(self, path: str = KERNEL_LOG) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def open(self) -> None:
+        """Without the permission there is nothing to read from then on."""
+        self.close()
+        with contextlib.suppress(OSError):
+            self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with contextlib.suppress(OSError):
+                os.lseek(self._file, 0, os.SEEK_END)
+
+    def read(self) -> list[KernelXid]:
+        """What was logged since the last call, at most a thousand records of it."""
+        found = []
+        for _ in range(MAX_RECORDS):
+            if self._file is None:
+                break
+            try:
+                record = os.read(self._file, _RECORD_BYTES)
+            except BrokenPipeError:
+                continue  # records were overwritten before they were read; the next is there
+            except BlockingIOError:
+                break
+            except OSError:
+                self.close()
+                break
+            if not record:
+                break
+            xid = parse_kernel_record(record.decode(errors="replace"))
+            if xid is not None:
+                found.append(xid)
+        return found
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

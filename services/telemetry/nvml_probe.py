@@ -1,0 +1,240 @@
+"""One child process that talks to NVML, and what it was found to be stuck in."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from services.telemetry.ports import ProbeHungError, SourceAbsentError, SourceFailedError
+from services.telemetry.probe_protocol import (
+    LENGTH,
+    MAX_BYTES,
+    Absent,
+    Cap,
+    Capped,
+    CapRefused,
+    Done,
+    Failed,
+    InventoryTaken,
+    Open,
+    ProbeReply,
+    Read,
+    ReadingTaken,
+    Stuck,
+    TakeInventory,
+    decode_reply,
+    framed,
+)
+
+# A process stuck inside the driver cannot be killed before the driver lets go of it.
+MAX_UNDEAD: Final = 3
+# Shares of a deadline: how long one GPU may keep the others waiting, and how long it must have.
+PATIENCE: Final = 0.5
+STUCK: Final = 0.125
+_REAP_SECONDS: Final = 1.0
+_READ: Final = framed(Read())
+
+_undead: set[asyncio.Future[bool]] = set()
+
+
+class Probe:
+    """Started by `start`. After an error it is of no use: close it.
+
+    While a request is not answered, the child is asked to go on without the GPU that it is stuck
+    in; `stuck` are those that it named, first come first.
+    """
+
+    def __init__(
+        self,
+        *,
+        deadline_seconds: float,
+        open_deadline_seconds: float,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._deadline_seconds = deadline_seconds
+        self._open_deadline_seconds = open_deadline_seconds
+        self._environ = environ
+        self._child: _Child | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._rescue: int | None = None
+        self._urging: asyncio.TimerHandle | None = None
+        self.stuck: list[Stuck] = []
+
+    @property
+    def pid(self) -> int | None:
+        """The child's."""
+        return None if self._transport is None else self._transport.get_pid()
+
+    async def start(self) -> None:
+        """Start the child, initialise NVML there. Raises SourceAbsentError, SourceFailedError."""
+        if len(_undead) >= MAX_UNDEAD:
+            raise ProbeHungError(f"{len(_undead)} earlier probes are still stuck in the driver")
+        theirs, self._rescue = os.pipe()
+        try:
+            self._transport, self._child = await asyncio.get_running_loop().subprocess_exec(
+                lambda: _Child(self.stuck.append),
+                *(sys.executable, "-m", "services.telemetry.nvml_child"),
+                *(str(os.getpid()), str(theirs), str(STUCK * self._deadline_seconds)),
+                stderr=None,
+                pass_fds=(theirs,),
+                env={**self._environ, "PYTHONPATH": _python_path(self._environ)},
+            )
+        finally:
+            os.close(theirs)
+        reply = await self._ask(framed(Open()), "open", self._open_deadline_seconds)
+        if not isinstance(reply, Done):
+            raise _unexpected(reply)
+
+    async def inventory(self, request: TakeInventory) -> InventoryTaken:
+        """Bounded by the longer deadline, as it may initialise NVML anew."""
+        reply = await self._ask(framed(request), "inventory", self._open_deadline_seconds)
+        if not isinstance(reply, InventoryTaken):
+            raise _unexpected(reply)
+        return reply
+
+    async def read(self) -> ReadingTaken:
+        """Raises ProbeHungError after the deadline."""
+        reply = await self._ask(_READ, "read", self._deadline_seconds)
+        if not isinstance(reply, ReadingTaken):
+            raise _unexpected(reply)
+        return reply
+
+    async def cap(self, request: Cap) -> Capped | CapRefused:
+        """Set a power limit."""
+        reply = await self._ask(framed(request), "cap", self._deadline_seconds)
+        if not isinstance(reply, Capped | CapRefused):
+            raise _unexpected(reply)
+        return reply
+
+    async def close(self) -> None:
+        """Kill the child, and leave it to be reaped if it does not die at once."""
+        transport, self._transport = self._transport, None
+        child, self._child = self._child, None
+        if self._rescue is not None:
+            os.close(self._rescue)
+            self._rescue = None
+        if transport is None or child is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            transport.kill()
+        reaped = asyncio.ensure_future(child.ended.wait())
+        _undead.add(reaped)
+        reaped.add_done_callback(_undead.discard)
+        await asyncio.wait({reaped}, timeout=_REAP_SECONDS)
+        transport.close()
+
+    async def _ask(self, request: bytes, what: str, deadline_seconds: float) -> ProbeReply:
+        child, transport = self._child, self._transport
+        stdin = None if transport is None else transport.get_pipe_transport(0)
+        if child is None or not isinstance(stdin, asyncio.WriteTransport):
+            raise SourceFailedError("the probe is closed")
+        answer = child.expect_reply()
+        stdin.write(request)
+        loop = asyncio.get_running_loop()
+        expiry = loop.call_later(deadline_seconds, child.fail, TimeoutError())
+        self._urge_later(PATIENCE * self._deadline_seconds)
+        try:
+            return await answer
+        except TimeoutError as error:
+            raise ProbeHungError(
+                f"expected NVML to answer {what} within {deadline_seconds:g} s, it did not"
+            ) from error
+        except (EOFError, OSError, msgspec.DecodeError) as error:
+            raise SourceFailedError(f"the NVML probe ended: {error!r}") from error
+        finally:
+            expiry.cancel()
+            if self._urging is not None:
+                self._urging.cancel()
+
+    def _urge_later(self, seconds: float) -> None:
+        self._urging = asyncio.get_running_loop().call_later(seconds, self._urge)
+
+    def _urge(self) -> None:
+        """Have the child go on without the GPU that it is stuck in, if it is in one."""
+        if self._rescue is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._rescue, b"!")
+            self._urge_later(STUCK * self._deadline_seconds)
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """Puts frames together; without streams in between, as this happens every second."""
+
+    def __init__(self, on_stuck: Callable[[Stuck], None]) -> None:
+        self._on_stuck = on_stuck
+        self._received = bytearray()
+        self._answer: asyncio.Future[ProbeReply] | None = None
+        self._failure: Exception | None = None
+        self.ended = asyncio.Event()
+
+    def expect_reply(self) -> asyncio.Future[ProbeReply]:
+        """The next reply; one at a time."""
+        self._answer = asyncio.get_running_loop().create_future()
+        if self._failure is not None:
+            self._answer.set_exception(self._failure)
+        return self._answer
+
+    def fail(self, error: Exception) -> None:
+        """End the wait for a reply."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        del fd
+        received = self._received
+        received += data
+        while len(received) >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(received)
+            end = LENGTH.size + length
+            if length > MAX_BYTES:
+                self._break(EOFError(f"expected at most {MAX_BYTES} bytes, found {length}"))
+                return
+            if len(received) < end:
+                return
+            body = bytes(received[LENGTH.size : end])
+            del received[:end]
+            self._take(body)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._break(exc or EOFError("it closed its output"))
+
+    def process_exited(self) -> None:
+        self.ended.set()
+
+    def _take(self, body: bytes) -> None:
+        try:
+            reply = decode_reply(body)
+        except msgspec.DecodeError as error:
+            self._break(error)
+            return
+        if isinstance(reply, Stuck):
+            self._on_stuck(reply)
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_result(reply)
+
+    def _break(self, error: Exception) -> None:
+        self._failure = error
+        self.fail(error)
+
+
+def _unexpected(reply: ProbeReply) -> SourceAbsentError | SourceFailedError:
+    match reply:
+        case Absent(detail=detail):
+            return SourceAbsentError(detail)
+        case Failed(detail=detail):
+            return SourceFailedError(f"NVML: {detail}")
+        case _:
+            return SourceFailedError(f"the probe answered {type(reply).__name__}")
+
+
+def _python_path(environ: Mapping[str, str]) -> str:
+    """The child imports this package wherever the agent was started."""
+    here = str(Path(__file__).resolve().parents[2])
+    before = environ.get("PYTHONPATH")
+    return f"{here}{os.pathsep}{before}" if before else here
