@@ -51,6 +51,11 @@ class Engine:
         """How many requests wait."""
         return len(self._state.queue)
 
+    @property
+    def waiting(self) -> tuple[QueuedRequest, ...]:
+        """Everything that waits, in the order in which it is served."""
+        return tuple(self._in_order())
+
     def queue_position(self, reservation_id: UUID) -> int | None:
         """Place in the queue, counted from 1; None for what does not wait."""
         if reservation_id not in self._state.queue:
