@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import GpuProcess, GpuReading, Source
+from schemas.telemetry import GpuProcess, Source
 from services.telemetry.domain.power_range import limit_for
 from services.telemetry.domain.smi_csv import (
     NEEDED_FIELDS,
@@ -29,7 +29,7 @@ from services.telemetry.ports import (
     SourceAbsentError,
     SourceFailedError,
 )
-from services.telemetry.processes import name_of, reservation_of
+from services.telemetry.processes import ProcessFacts, ProcessTable
 from services.telemetry.program import Output, is_installed, run_program
 from shared.errors import RefusedError
 from shared.logging import log
@@ -62,6 +62,7 @@ class NvidiaSmiSource:
         self._only: tuple[str, ...] = ()
         self._cuda_version: str | None = None
         self._no_processes_until = 0.0
+        self._process_table = ProcessTable()
 
     async def open(self) -> None:
         """Absent without the program, or where it works and sees no device."""
@@ -96,10 +97,14 @@ class NvidiaSmiSource:
             await asyncio.wait([asked])
             raise
         processes = await asked
-        return Reading(
-            gpus=tuple(_with_processes(gpu.reading, processes) for gpu in report.gpus),
-            lost=dict(self._lost),
-        )
+        readings = tuple(gpu.reading for gpu in report.gpus)
+        if processes is not None:
+            described = _described(self._process_table, processes)
+            readings = tuple(
+                msgspec.structs.replace(reading, processes=described.get(reading.uuid, ()))
+                for reading in readings
+            )
+        return Reading(gpus=readings, lost=dict(self._lost))
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
         """Change it by another run of the program, which needs root for that."""
@@ -117,7 +122,8 @@ class NvidiaSmiSource:
         return before
 
     async def close(self) -> None:
-        """Nothing is kept between readings."""
+        """Nothing runs between readings."""
+        self._process_table.forget_ended(())
 
     def _settle_deadline(self) -> None:
         self._deadline_seconds = max(self._shortest_deadline, 2 * self._fastest_seconds)
@@ -185,18 +191,21 @@ class NvidiaSmiSource:
         return await run_program(self._path, *arguments, deadline_seconds=self._deadline_seconds)
 
 
-def _with_processes(
-    reading: GpuReading, processes: Mapping[str, tuple[GpuProcess, ...]] | None
-) -> GpuReading:
-    if processes is None:
-        return reading
-    found = tuple(_described(process) for process in processes.get(reading.uuid, ()))
-    return msgspec.structs.replace(reading, processes=found)
+def _described(
+    table: ProcessTable, processes: Mapping[str, tuple[GpuProcess, ...]]
+) -> dict[str, tuple[GpuProcess, ...]]:
+    """With what this host knows about them."""
+    table.forget_ended(process.pid for group in processes.values() for process in group)
+    return {
+        uuid: tuple(_with_facts(process, table.facts(process.pid)) for process in group)
+        for uuid, group in processes.items()
+    }
 
 
-def _described(process: GpuProcess) -> GpuProcess:
+def _with_facts(process: GpuProcess, facts: ProcessFacts) -> GpuProcess:
     return msgspec.structs.replace(
         process,
-        name=name_of(process.pid) or process.name,
-        reservation_id=reservation_of(process.pid),
+        name=facts.name or process.name,
+        container_id=facts.container_id,
+        reservation_id=facts.reservation_id,
     )
