@@ -22,19 +22,28 @@ from schemas.scheduler_views import (
     ExplainReservation,
     GetAllocationMap,
     GetAvailability,
+    GetClusterStatus,
+    GetNodeSummaries,
     GetReservation,
+    ListDecisions,
+    ListDrifts,
     ListReservations,
+    ReplayDecisions,
     SelectNode,
+    WhatIf,
 )
 from schemas.telemetry import GpuSampled, HealthChanged, InventoryReported
 from services.scheduler.decider import Decider
+from services.scheduler.fleet_queries import FleetQueries
 from services.scheduler.fleet_reader import FleetReader
 from services.scheduler.handlers import Commands
 from services.scheduler.inventory import NodeReports
 from services.scheduler.leadership import Leadership, Succession
 from services.scheduler.migrations import MIGRATIONS
+from services.scheduler.present import Present
 from services.scheduler.queries import Queries
-from services.scheduler.readings import Readings
+from services.scheduler.readings import DeviceKey, Readings
+from services.scheduler.record_queries import RecordQueries
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.snapshots import Snapshots
 from shared.bus import Bus, Route, command_route, event_route, query_route
@@ -69,18 +78,23 @@ def create_service(
         bus,
         readings,
         settings.snapshot_timeout_seconds,
-        on_confirmed=lambda changed: decider.note_readings(changed),
+        on_confirmed=lambda changed: note_readings(changed),
     )
     limits = settings.drift_limits
     reader = FleetReader(
         readings, snapshots, settings.inventory_grace_seconds, limits.system_processes
     )
     decider = Decider(database, leadership, reader, settings.policy)
+    present = Present(database, reader, settings.policy)
     succession = Succession(leadership, decider.wake)
     commands = Commands(database, decider)
 
+    def note_readings(changed: frozenset[DeviceKey]) -> None:
+        decider.note_readings(changed)
+        present.note_readings(changed)
+
     async def note_sample(sample: GpuSampled) -> None:
-        decider.note_readings(readings.observe(sample))
+        note_readings(readings.observe(sample))
 
     async def wake(_: object) -> None:
         decider.wake()
@@ -96,7 +110,9 @@ def create_service(
         database=database,
         routes=[
             *command_routes(commands),
-            *query_routes(Queries(database, reader, settings.weights)),
+            *query_routes(Queries(database, present)),
+            *fleet_query_routes(FleetQueries(database, reader)),
+            *record_query_routes(RecordQueries(database, settings.policy)),
             *event_routes(NodeReports(database, readings, decider)),
         ],
         loops={
@@ -124,15 +140,33 @@ def command_routes(commands: Commands) -> list[Route]:
 
 
 def query_routes(queries: Queries) -> list[Route]:
-    """What may be asked to be told."""
+    """What may be asked about requests."""
     return [
         query_route(queries.get_reservation, GetReservation),
         query_route(queries.list_reservations, ListReservations),
         query_route(queries.explain, ExplainReservation),
         query_route(queries.availability, GetAvailability),
+        query_route(queries.what_if, WhatIf),
         query_route(queries.estimate, EstimateRequirements),
+    ]
+
+
+def fleet_query_routes(queries: FleetQueries) -> list[Route]:
+    """What may be asked about devices and nodes."""
+    return [
         query_route(queries.allocation_map, GetAllocationMap),
+        query_route(queries.cluster_status, GetClusterStatus),
+        query_route(queries.node_summaries, GetNodeSummaries),
         query_route(queries.select_node, SelectNode),
+    ]
+
+
+def record_query_routes(queries: RecordQueries) -> list[Route]:
+    """What may be asked about the record."""
+    return [
+        query_route(queries.drifts, ListDrifts),
+        query_route(queries.decisions, ListDecisions),
+        query_route(queries.replay, ReplayDecisions),
     ]
 
 

@@ -1,87 +1,44 @@
-"""Questions about reservations, devices and what a request would get; nothing is changed here."""
+"""Questions about reservations and what a request would get; nothing is changed here."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import Reason, ReasonCode
-from schemas.scheduler import DeviceState, ReservationState
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
-    AllocationMap,
     AvailabilityView,
-    DeviceAllocation,
     EstimateRequirements,
     EstimateView,
     ExplainReservation,
     Explanation,
-    GetAllocationMap,
     GetAvailability,
     GetReservation,
     ListReservations,
-    NodeAllocation,
-    NodeSelection,
     ReservationList,
     ReservationView,
-    SelectNode,
+    WhatIf,
 )
 from services.scheduler import store
 from services.scheduler.domain.estimate import estimate
-from services.scheduler.domain.explain import availability_sentence, summary_sentence
-from services.scheduler.domain.fleet import Device, Fleet
-from services.scheduler.domain.node_selection import (
-    cluster_gpu_status,
-    find_best_node,
-    node_gpu_summaries,
-)
-from services.scheduler.domain.placement import Placed, Weights
-from services.scheduler.domain.queue import (
-    Grant,
-    Outcome,
-    QueuedRequest,
-    decide,
-    in_order,
-)
-from services.scheduler.fleet_reader import FleetReader
+from services.scheduler.domain.explain import availability_sentence, summary_sentence, told
+from services.scheduler.domain.inputs import QueuedRequest
+from services.scheduler.domain.verdict import Verdict, judge, newcomer
 from services.scheduler.ledger import device_grants
+from services.scheduler.messages import fitting
+from services.scheduler.present import Moment, Present
 from services.scheduler.store import Reservation
 from shared.database import Connection, Database
 from shared.errors import RefusedError
 
-NOBODY: Final = UUID(int=0)
-FAR: Final = datetime.max.replace(tzinfo=UTC)
-LAST: Final = 1 << 62
+REASONS_IN_A_VIEW: Final = 100
+REASONS_IN_A_LIST: Final = 10
+EXPLAINED_IN_A_LIST: Final = 20
 GRANTED: Final = frozenset({ReservationState.GRANTED, ReservationState.ACTIVE})
-
-Owners = Mapping[UUID, tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The queue as the leader would see it now, by this process's own readings."""
-
-    order: tuple[UUID, ...]
-    outcomes: Mapping[UUID, Outcome]
-
-    def position(self, reservation_id: UUID) -> int | None:
-        """Place in the queue, counted from 1; None for what does not wait."""
-        if reservation_id not in self.outcomes:
-            return None
-        return self.order.index(reservation_id) + 1
-
-    def reasons(self, stored: Reservation) -> tuple[Reason, ...]:
-        """Why it is neither granted nor active; never empty for what is not."""
-        if stored.state in GRANTED:
-            return ()
-        outcome = self.outcomes.get(stored.reservation_id)
-        if outcome is not None and not isinstance(outcome, Grant) and outcome.reasons:
-            return outcome.reasons
-        if stored.state is ReservationState.QUEUED:
-            return (_NEXT,)
-        return stored.reasons or _end_reasons(stored)
-
+UNSERVED: Final = frozenset({ReservationState.REJECTED, ReservationState.TIMED_OUT})
 
 _NEXT: Final = Reason(
     code=ReasonCode.BEHIND_IN_QUEUE, message="its turn has come; the decision is under way"
@@ -89,115 +46,111 @@ _NEXT: Final = Reason(
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request in the queue as the leader would see it now."""
+
+    position: int
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Queries:
-    """Handlers of every query."""
+    """Handlers of every query about requests."""
 
     database: Database
-    reader: FleetReader
-    weights: Weights
+    present: Present
 
     async def get_reservation(self, query: GetReservation) -> ReservationView:
-        """One reservation as the ledger has it."""
-        async with self.database.transaction() as connection:
-            stored = await _known(connection, query.reservation_id)
-            judged = await self._judge(connection, needed=_waits(stored))
-        return _view(stored, judged)
+        """One reservation as the ledger has it; `explain` tells every reason of its waiting."""
+        stored = await self._known(query.reservation_id)
+        return _view(stored, await self._waiting([stored], REASONS_IN_A_VIEW))
 
     async def list_reservations(self, query: ListReservations) -> ReservationList:
-        """Reservations that match, newest first."""
+        """Reservations that match, newest first, as many as fit; the first with a few reasons."""
         async with self.database.transaction() as connection:
             found = await store.find_all(connection, query)
-            judged = await self._judge(connection, needed=any(_waits(s) for s in found))
-        return ReservationList(reservations=tuple(_view(stored, judged) for stored in found))
+        waiting = await self._waiting(found, REASONS_IN_A_LIST)
+        views = (_view(stored, waiting) for stored in found)
+        return ReservationList(reservations=tuple(fitting(views)))
 
     async def explain(self, query: ExplainReservation) -> Explanation:
         """Every reason why a reservation waits, or why it ended without being served."""
-        async with self.database.transaction() as connection:
-            stored = await _known(connection, query.reservation_id)
-            judged = await self._judge(connection, needed=True)
-        reasons, position = judged.reasons(stored), judged.position(stored.reservation_id)
-        length = len(judged.order)
+        async with self.present.moment() as moment:
+            stored = await self._known(query.reservation_id)
+            entries = moment.engine.waiting
+            entry = next((e for e in entries if e.reservation_id == stored.reservation_id), None)
+            verdict = await _verdict_on(stored, entry, moment)
+        waits = stored.state is ReservationState.QUEUED and entry is not None
+        position = entries.index(entry) + 1 if waits and entry is not None else None
+        shown = told(verdict.reasons)
         return Explanation(
             reservation_id=stored.reservation_id,
             state=stored.state,
             queue_position=position,
-            queue_length=length,
-            reasons=reasons,
-            summary=summary_sentence(stored.state, stored.request, reasons, position, length),
+            queue_length=len(entries),
+            reasons=shown.reasons,
+            reasons_left_out=shown.left_out,
+            summary=summary_sentence(
+                stored.state, stored.request, verdict.reasons, position, len(entries)
+            ),
+            expected_start_at=verdict.expected_start_at,
+            suggestion=verdict.suggestion,
         )
 
     async def availability(self, query: GetAvailability) -> AvailabilityView:
-        """Whether a request would be granted if it came now, behind everybody who waits."""
-        request = query.request
-        async with self.database.transaction() as connection:
-            fleet = await self.reader.read(connection)
-            queue = await store.queued(connection)
-            now = await store.database_now(connection)
-        asked = QueuedRequest(
-            reservation_id=NOBODY, request=request, arrival=LAST, wait_deadline_at=FAR
-        )
-        outcomes = decide(fleet, [*queue, asked], now, self.weights)
-        outcome = next(o for o in outcomes if o.reservation_id == NOBODY)
-        if isinstance(outcome, Grant):
-            placed: Placed = outcome.placed
-            return AvailabilityView(
-                available=True,
-                message=availability_sentence(request, (), placed.node_ids),
-                devices=device_grants(placed),
+        """Whether a request would be granted if it came now, behind everybody of its priority."""
+        async with self.present.moment() as moment:
+            entry = newcomer(query.request, moment.now)
+            verdict = await asyncio.to_thread(judge, moment.engine, entry, moment.now)
+        return _availability(query.request, verdict)
+
+    async def what_if(self, query: WhatIf) -> AvailabilityView:
+        """Whether a waiting reservation would be granted now if it had asked for something else."""
+        async with self.present.moment() as moment:
+            stored = await self._known(query.reservation_id)
+            entries = {entry.reservation_id: entry for entry in moment.engine.waiting}
+            entry = entries.get(stored.reservation_id)
+            if stored.state is not ReservationState.QUEUED or entry is None:
+                raise RefusedError(
+                    ErrorCode.CONFLICT,
+                    f"reservation {stored.reservation_id} does not wait: it is"
+                    f" {stored.state.value}",
+                    path="$.reservation_id",
+                )
+            verdict = await asyncio.to_thread(
+                judge, moment.engine, entry, moment.now, query.request
             )
-        reasons = outcome.reasons
-        message = availability_sentence(request, reasons, ())
-        return AvailabilityView(available=False, message=message, reasons=reasons)
+        return _availability(query.request, verdict)
 
     async def estimate(self, query: EstimateRequirements) -> EstimateView:
         """How many GPUs a task configuration would need."""
         return estimate(query.task_config)
 
-    async def select_node(self, query: SelectNode) -> NodeSelection:
-        """The node with the most idle GPUs."""
+    async def _waiting(
+        self, found: Sequence[Reservation], reasons_told: int
+    ) -> Mapping[UUID, Waiting]:
+        """Of those of these that wait: their place, and of the first of them why."""
+        ids = [r.reservation_id for r in found if r.state is ReservationState.QUEUED]
+        if not ids:
+            return {}
+        async with self.present.moment() as moment:
+            engine = moment.engine
+            order = {e.reservation_id: n for n, e in enumerate(engine.waiting, start=1)}
+            explained = {
+                each: told(engine.reasons(each, moment.now), reasons_told).reasons
+                for each in ids[:EXPLAINED_IN_A_LIST]
+                if each in order
+            }
+        return {
+            each: Waiting(order[each], explained.get(each, ())) for each in ids if each in order
+        }
+
+    async def _known(self, reservation_id: UUID) -> Reservation:
         async with self.database.transaction() as connection:
-            fleet = await self.reader.read(connection)
-        summaries = node_gpu_summaries(
-            cluster_gpu_status(fleet), query.utilization_threshold, query.memory_threshold
-        )
-        return find_best_node(summaries, query.required_gpus)
-
-    async def allocation_map(self, query: GetAllocationMap) -> AllocationMap:
-        """Who holds what, node by node."""
-        async with self.database.transaction() as connection:
-            nodes = await store.nodes(connection, 0)
-            fleet = await self.reader.read(connection)
-            holders = {d.holder for ds in fleet.nodes.values() for d in ds if d.holder is not None}
-            owners = await store.owners(connection, holders)
-        if query.node_id is not None and query.node_id not in {node.node_id for node in nodes}:
-            raise RefusedError(ErrorCode.NOT_FOUND, f"no node {query.node_id}", path="$.node_id")
-        return AllocationMap(
-            nodes=tuple(
-                NodeAllocation(
-                    node_id=node.node_id,
-                    source=node.source,
-                    fresh=self.reader.readings.is_fresh(node.node_id),
-                    devices=_allocations(fleet, node.node_id, owners),
-                )
-                for node in nodes
-                if query.node_id in (None, node.node_id)
-            )
-        )
-
-    async def _judge(self, connection: Connection, *, needed: bool) -> Judgement:
-        if not needed:
-            return Judgement(order=(), outcomes={})
-        fleet = await self.reader.read(connection)
-        queue = in_order(await store.queued(connection))
-        now = await store.database_now(connection)
-        outcomes = decide(fleet, queue, now, self.weights)
-        return Judgement(
-            order=tuple(entry.reservation_id for entry in queue),
-            outcomes={outcome.reservation_id: outcome for outcome in outcomes},
-        )
+            return await _found(connection, reservation_id)
 
 
-async def _known(connection: Connection, reservation_id: UUID) -> Reservation:
+async def _found(connection: Connection, reservation_id: UUID) -> Reservation:
     stored = await store.find(connection, reservation_id)
     if stored is None:
         raise RefusedError(
@@ -206,12 +159,43 @@ async def _known(connection: Connection, reservation_id: UUID) -> Reservation:
     return stored
 
 
-def _waits(stored: Reservation) -> bool:
-    return stored.state is ReservationState.QUEUED
+async def _verdict_on(stored: Reservation, entry: QueuedRequest | None, moment: Moment) -> Verdict:
+    """What is to be said of a reservation in its present state; no reasons only if it is served."""
+    if stored.state in GRANTED:
+        return Verdict()
+    if stored.state is not ReservationState.QUEUED:
+        verdict = Verdict()
+        if stored.state in UNSERVED:
+            asked = newcomer(stored.request, moment.now)
+            verdict = await asyncio.to_thread(judge, moment.engine, asked, moment.now)
+        reasons = stored.reasons or _end_reasons(stored)
+        return Verdict(reasons=reasons, suggestion=verdict.suggestion)
+    if entry is None:
+        return Verdict(reasons=(_NEXT,))
+    verdict = await asyncio.to_thread(judge, moment.engine, entry, moment.now)
+    if verdict.placed is not None:
+        return Verdict(reasons=(_NEXT,), expected_start_at=moment.now)
+    return verdict
 
 
-def _view(stored: Reservation, judged: Judgement) -> ReservationView:
-    waits = _waits(stored)
+def _availability(request: GpuRequest, verdict: Verdict) -> AvailabilityView:
+    placed, shown = verdict.placed, told(verdict.reasons)
+    return AvailabilityView(
+        available=placed is not None,
+        message=availability_sentence(
+            request, verdict.reasons, placed.node_ids if placed is not None else ()
+        ),
+        devices=device_grants(placed) if placed is not None else (),
+        reasons=shown.reasons,
+        reasons_left_out=shown.left_out,
+        expected_start_at=verdict.expected_start_at,
+        suggestion=verdict.suggestion,
+    )
+
+
+def _view(stored: Reservation, waiting: Mapping[UUID, Waiting]) -> ReservationView:
+    waits = stored.state is ReservationState.QUEUED
+    seen = waiting.get(stored.reservation_id)
     return ReservationView(
         reservation_id=stored.reservation_id,
         namespace=stored.namespace,
@@ -221,17 +205,26 @@ def _view(stored: Reservation, judged: Judgement) -> ReservationView:
         revision=stored.revision,
         requested_at=stored.requested_at,
         wait_deadline_at=stored.wait_deadline_at if waits else None,
-        queue_position=judged.position(stored.reservation_id) if waits else None,
+        queue_position=seen.position if seen is not None else None,
         granted_at=stored.granted_at,
         ended_at=stored.ended_at,
         epoch=stored.epoch,
         node_id=stored.node_id,
+        node_ids=stored.node_ids,
         devices=stored.devices,
         lease_expires_at=stored.lease_expires_at,
         quarantined=stored.quarantined,
-        reasons=judged.reasons(stored) if waits else stored.reasons,
+        reasons=_reasons(seen) if waits else _kept(stored.reasons),
         reason=stored.reason,
     )
+
+
+def _reasons(seen: Waiting | None) -> tuple[Reason, ...]:
+    return seen.reasons if seen is not None and seen.reasons else (_NEXT,)
+
+
+def _kept(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    return told(reasons).reasons
 
 
 def _end_reasons(stored: Reservation) -> tuple[Reason, ...]:
@@ -239,35 +232,14 @@ def _end_reasons(stored: Reservation) -> tuple[Reason, ...]:
     if not stored.quarantined:
         text = f"{stored.state.value}: {stored.reason}" if stored.reason else stored.state.value
         return (Reason(code=ReasonCode.ENDED, message=f"the reservation is {text}"),)
-    return tuple(
-        Reason(
+    return tuple(_quarantined(stored))
+
+
+def _quarantined(stored: Reservation) -> Iterable[Reason]:
+    for device in stored.devices:
+        yield Reason(
             code=ReasonCode.QUARANTINED,
             message=f"GPU {device.index} on {device.node_id} waits for the confirmed stop",
             node_id=device.node_id,
             device_uuid=device.uuid,
         )
-        for device in stored.devices
-    )
-
-
-def _allocations(fleet: Fleet, node_id: str, owners: Owners) -> tuple[DeviceAllocation, ...]:
-    return tuple(_allocation(device, owners) for device in fleet.nodes.get(node_id, ()))
-
-
-def _allocation(device: Device, owners: Owners) -> DeviceAllocation:
-    namespace, holder = owners.get(device.holder or NOBODY, (None, None))
-    is_taken = device.state in (DeviceState.HELD, DeviceState.QUARANTINED)
-    return DeviceAllocation(
-        node_id=device.node_id,
-        uuid=device.uuid,
-        index=device.index,
-        name=device.name,
-        state=device.state,
-        allocated=1.0 if is_taken else 0.0,
-        health=device.health,
-        simulated=device.simulated,
-        memory_total_mb=device.total_mb,
-        reservation_id=device.holder,
-        namespace=namespace,
-        holder=holder,
-    )

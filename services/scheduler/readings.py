@@ -33,6 +33,7 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     received_at_seconds: float
     gpus: dict[DeviceUuid, Reading]
     processes: dict[DeviceUuid, tuple[GpuProcess, ...]] = {}
+    temperatures_c: dict[DeviceUuid, float] = {}
 
 
 @dataclass(slots=True)
@@ -63,6 +64,9 @@ class Readings:
             received_at_seconds=now,
             gpus={gpu.uuid: _reading(gpu) for gpu in sample.gpus},
             processes={g.uuid: g.processes for g in sample.gpus if g.processes is not None},
+            temperatures_c={
+                g.uuid: g.temperature_c for g in sample.gpus if g.temperature_c is not None
+            },
         )
         self._nodes[sample.node_id] = newest
         self._note_peaks(sample)
@@ -109,6 +113,14 @@ class Readings:
         node = self._nodes.get(node_id)
         shown = node.processes.get(uuid) if node is not None else None
         return tuple(map(_process, shown)) if shown is not None else None
+
+    def temperatures(self) -> dict[DeviceKey, float]:
+        """The newest temperature of every device that tells it, in degrees Celsius."""
+        return {
+            (node_id, uuid): temperature_c
+            for node_id, node in self._nodes.items()
+            for uuid, temperature_c in node.temperatures_c.items()
+        }
 
     def take_peak(self, node_id: NodeId, uuid: DeviceUuid) -> float | None:
         """The highest utilization since the last call; None if none was read."""

@@ -1,0 +1,164 @@
+"""Questions about what was: drifts, decisions, and whether these come out the same again."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from schemas.scheduler_views import (
+    DecisionList,
+    DecisionRecord,
+    Drift,
+    DriftList,
+    ListDecisions,
+    ListDrifts,
+    Replay,
+    ReplayDecisions,
+    ReplayedDecision,
+)
+from services.scheduler import decisions, drifts, store
+from services.scheduler.domain.decisions import Decision
+from services.scheduler.domain.drift import Drift as KeptDrift
+from services.scheduler.domain.inputs import Input
+from services.scheduler.domain.policy import Policy
+from services.scheduler.domain.replay import Repeated, Turn, repeat
+from services.scheduler.messages import ANSWER_BYTES, fitting
+from shared.database import Database
+
+CHECKED_AT_ONCE: Final = 5_000
+LARGEST_INPUTS_BYTES: Final = 128 * 1024
+
+_inputs: Final = msgspec.json.Decoder(tuple[Input, ...])
+_outcomes: Final = msgspec.json.Decoder(tuple[Decision, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQueries:
+    """Handlers of the queries about the record."""
+
+    database: Database
+    policy: Policy
+
+    async def drifts(self, query: ListDrifts) -> DriftList:
+        """Where reserved, running and used disagree."""
+        async with self.database.transaction() as connection:
+            found = await drifts.listed(connection, query.node_id, ended=query.ended)
+            now = await store.database_now(connection)
+        return DriftList(drifts=tuple(fitting(_drift(each, now) for each in found)))
+
+    async def decisions(self, query: ListDecisions) -> DecisionList:
+        """What was decided, and on what."""
+        async with self.database.transaction() as connection:
+            found = await decisions.find(connection, query)
+        told = fitting(map(_brief, found))
+        more = len(told) < len(found) or len(found) == query.limit
+        return DecisionList(
+            decisions=tuple(told), next_after_id=told[-1].decision_id if told and more else None
+        )
+
+    async def replay(self, query: ReplayDecisions) -> Replay:
+        """Decide again what was recorded, beside this process's other work."""
+        async with self.database.transaction() as connection:
+            wanted = await decisions.find(
+                connection,
+                ListDecisions(
+                    after_id=max(0, (query.from_id or 1) - 1),
+                    reservation_id=query.reservation_id,
+                    limit=query.limit,
+                ),
+            )
+            records: dict[int, DecisionRecord] = {}
+            reached = 0
+            for record in wanted:
+                if len(records) >= CHECKED_AT_ONCE:
+                    break
+                reached = record.decision_id
+                if reached not in records:
+                    found = await decisions.since_keyframe(connection, reached)
+                    records |= {each.decision_id: each for each in found}
+        ordered = [records[decision_id] for decision_id in sorted(records)]
+        repeated = await asyncio.to_thread(_repeated, ordered, self.policy)
+        asked = [each for each in wanted if each.decision_id <= reached]
+        more = len(asked) < len(wanted) or len(wanted) == query.limit
+        return _replay(asked, ordered, repeated, more=more)
+
+
+def _replay(
+    asked: Sequence[DecisionRecord],
+    records: Sequence[DecisionRecord],
+    repeated: Sequence[Repeated],
+    *,
+    more: bool,
+) -> Replay:
+    again = {each.decision_id: each for each in repeated}
+    told = fitting(
+        (_replayed(each, again[each.decision_id]) for each in asked if each.decision_id in again),
+        ANSWER_BYTES,
+    )
+    more = more or len(told) < sum(each.decision_id in again for each in asked)
+    return Replay(
+        decisions=tuple(told),
+        keyframe_id=records[0].decision_id if records else None,
+        checked=len(repeated),
+        different=sum(not each.same for each in repeated),
+        next_from_id=told[-1].decision_id + 1 if told and more else None,
+    )
+
+
+def _repeated(records: Iterable[DecisionRecord], policy: Policy) -> list[Repeated]:
+    return list(repeat(map(_turn, records), policy))
+
+
+def _turn(record: DecisionRecord) -> Turn:
+    return Turn(
+        decision_id=record.decision_id,
+        decided_at=record.decided_at,
+        keyframe=record.keyframe,
+        inputs=msgspec.convert(record.inputs, tuple[Input, ...]),
+        outcomes=msgspec.convert(record.outcomes, tuple[Decision, ...]),
+    )
+
+
+def _replayed(record: DecisionRecord, again: Repeated) -> ReplayedDecision:
+    return ReplayedDecision(
+        decision_id=record.decision_id,
+        term=record.term,
+        decided_at=record.decided_at,
+        same=again.same,
+        recorded=_within(record.outcomes),
+        replayed=None if again.same else _within(msgspec.to_builtins(again.outcomes)),
+    )
+
+
+def _brief(record: DecisionRecord) -> DecisionRecord:
+    return replace(record, inputs=_within(record.inputs), outcomes=_within(record.outcomes))
+
+
+def _within(entries: Any) -> Any:
+    """What the engine was given or has decided; where that is too much, how many of each kind."""
+    if len(msgspec.msgpack.encode(entries)) <= LARGEST_INPUTS_BYTES:
+        return entries
+    return dict(Counter(str(entry.get("type")) for entry in entries))
+
+
+def _drift(kept: KeptDrift, now: datetime) -> Drift:
+    found = kept.finding
+    end = kept.ended_at or now
+    return Drift(
+        drift_id=kept.drift_id,
+        drift=found.kind,
+        node_id=found.node_id,
+        device_uuid=found.device_uuid,
+        reservation_id=found.reservation_id,
+        since_at=kept.since_at,
+        age_seconds=max(0.0, (end - kept.since_at).total_seconds()),
+        action=found.action,
+        detail=found.detail,
+        pids=found.pids,
+        ended_at=kept.ended_at,
+    )
