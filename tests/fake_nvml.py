@@ -22,6 +22,7 @@ NO_PERMISSION: Final = 4
 DRIVER_NOT_LOADED: Final = 9
 UNKNOWN: Final = 999
 XID_EVENT: Final = 8
+TOPOLOGY_SINGLE: Final = 10
 TOPOLOGY_SYSTEM: Final = 50
 SOURCE: Final = Path(__file__).with_suffix(".c")
 

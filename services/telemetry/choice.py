@@ -7,6 +7,8 @@ from typing import Final
 
 import schemas
 from schemas.telemetry import Source
+from services.telemetry.dcgm import DcgmSource
+from services.telemetry.domain.dcgm_xid import StickyXids
 from services.telemetry.domain.fleet import FleetError, parse_fleet
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.domain.replay import Recording, RecordingError, parse_recording
@@ -14,12 +16,14 @@ from services.telemetry.domain.simulation import Simulation
 from services.telemetry.nothing import NoSource
 from services.telemetry.nvidia_smi import NvidiaSmiSource
 from services.telemetry.nvml import NvmlSource
+from services.telemetry.nvml_quarantine import Quarantine
 from services.telemetry.ports import GpuSource, SourceAbsentError, SourceFailedError
 from services.telemetry.settings import TelemetrySettings
 from services.telemetry.simulated import FleetClock, SimulatedSource
 from shared.logging import log
 from shared.settings import SettingsError
 
+REAL_SOURCES: Final = ("nvml", "nvidia-smi", "amd", "dcgm")
 DEFAULT_FLEET: Final = Path(schemas.__file__).parent / "examples" / "fleet.toml"
 
 Make = Callable[[], GpuSource]
@@ -89,12 +93,14 @@ def _is_real(kind: Source) -> bool:
 
 def choose(settings: TelemetrySettings, holdings: Holdings) -> SourceChoice:
     """The candidates that these settings allow. Raises SettingsError for an unusable fleet."""
+    quarantine = Quarantine()
     makers: dict[str, tuple[Source, Make]] = {
         "nvml": (
             Source.NVML,
             lambda: NvmlSource(
                 deadline_seconds=settings.probe_deadline_seconds,
                 open_deadline_seconds=settings.open_deadline_seconds,
+                quarantine=quarantine,
             ),
         ),
         "nvidia-smi": (
@@ -107,6 +113,8 @@ def choose(settings: TelemetrySettings, holdings: Holdings) -> SourceChoice:
         ),
         "none": (Source.NONE, NoSource),
     }
+    if settings.dcgm_url is not None:
+        makers["dcgm"] = (Source.DCGM, _dcgm(settings.dcgm_url, settings.probe_deadline_seconds))
     if settings.source == "simulated" or settings.simulate or settings.fleet is not None:
         simulation, clock = read_simulation(settings), FleetClock()
         makers["simulated"] = (
@@ -120,9 +128,17 @@ def choose(settings: TelemetrySettings, holdings: Holdings) -> SourceChoice:
             ),
         )
     if settings.source != "auto":
+        if settings.source not in makers:
+            raise SettingsError("GPUSTEWARD_TELEMETRY_DCGM_URL: expected the exporter's address")
         return SourceChoice([makers[settings.source]], forced=True)
     last = "simulated" if "simulated" in makers else "none"
-    return SourceChoice([makers[name] for name in ("nvml", "nvidia-smi", last)], forced=False)
+    order = [name for name in (*REAL_SOURCES, last) if name in makers]
+    return SourceChoice([makers[name] for name in order], forced=False)
+
+
+def _dcgm(url: str, deadline_seconds: float) -> Make:
+    xids = StickyXids()
+    return lambda: DcgmSource(url, xids, deadline_seconds=deadline_seconds)
 
 
 def read_simulation(settings: TelemetrySettings) -> Simulation:

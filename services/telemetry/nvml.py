@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from schemas.telemetry import HealthAction, HealthKind, Source
@@ -11,44 +10,28 @@ from services.telemetry.domain.faults import Fault
 from services.telemetry.domain.xid import Origin, XidLog, xid_fault
 from services.telemetry.kernel_log import KERNEL_LOG, KernelLog
 from services.telemetry.nvml_probe import Probe
+from services.telemetry.nvml_quarantine import Quarantine
 from services.telemetry.ports import (
     Inventory,
     ProbeHungError,
     Reading,
-    SourceAbsentError,
     SourceFailedError,
 )
 from services.telemetry.probe_protocol import (
     Cap,
     Capped,
     CapRefused,
-    InventoryTaken,
     ReadingTaken,
     TakeInventory,
 )
 from shared.errors import RefusedError
-from shared.logging import log
-
-FIRST_TRIAL_SECONDS: Final = 5.0
-MAX_TRIAL_SECONDS: Final = 60.0
-
-
-@dataclass(slots=True)
-class _Apart:
-    """A GPU that is left out, as a call for it took the whole child along; tried by itself."""
-
-    uuids: tuple[str, ...]
-    since: float
-    pause: float
-    try_at: float
 
 
 class NvmlSource:
     """One child, started by `open`. After an error it is of no use: close it, open another.
 
     A GPU whose calls hang is left out while they do: by the child, which goes on in another thread,
-    or, if it is stuck as a whole, by a new child that is told to leave that GPU alone. Then a child
-    of the GPU's own tries again, every time after a longer pause, until it answers.
+    or, if it hangs as a whole, by the next source, which is told of it by the `quarantine`.
     """
 
     source: Final = Source.NVML
@@ -60,6 +43,7 @@ class NvmlSource:
         open_deadline_seconds: float,
         environ: Mapping[str, str] | None = None,
         kernel_log: str = KERNEL_LOG,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._deadline_seconds = deadline_seconds
         self._open_deadline_seconds = open_deadline_seconds
@@ -67,9 +51,7 @@ class NvmlSource:
         self._probe: Probe | None = None
         self._kernel_log = KernelLog(kernel_log)
         self._xids = XidLog()
-        self._apart: dict[int, _Apart] = {}
-        self._answering: set[int] = set()
-        self._trial: asyncio.Task[None] | None = None
+        self._quarantine = quarantine or Quarantine()
         self._bus_ids: dict[str, str] = {}
 
     @property
@@ -80,33 +62,37 @@ class NvmlSource:
     async def open(self) -> None:
         """Start the child and initialise NVML there."""
         self._kernel_log.open()
-        await self._start()
+        self._probe = self._new_probe()
+        await self._probe.start()
 
     async def inventory(self) -> Inventory:
         """Enumerate; bounded by the longer deadline, as it may initialise NVML anew."""
-        inventory = (await self._inventory()).inventory
-        for facts in inventory.devices:
+        try:
+            taken = await self._opened.inventory(TakeInventory(skip=self._quarantine.indices))
+        except ProbeHungError:
+            self._quarantine.blame(self._opened.stuck)
+            raise
+        for facts in taken.inventory.devices:
             if facts.pci_bus_id is not None and facts.parent_uuid is None:
                 self._bus_ids[facts.uuid] = facts.pci_bus_id
-        return inventory
+        return taken.inventory
 
     async def read(self) -> Reading:
-        """Raises ProbeHungError after the deadline, if more than a GPU is hanging."""
-        if self._answering:
-            self._apart = {
-                index: apart for index, apart in self._apart.items() if index not in self._answering
-            }
-            self._answering.clear()
-            await self._inventory()
+        """Raises ProbeHungError after the deadline, and when no GPU answers."""
+        if self._quarantine.released():
+            await self.inventory()
         try:
-            taken = await self._opened.read()
-        except ProbeHungError as error:
-            await self._set_apart(error)
-            taken = await self._opened.read()
-        if taken.hung and not taken.gpus:
-            raise ProbeHungError(f"no GPU answers: {next(iter(taken.hung.values()))}")
-        self._start_trial()
-        return self._reading(taken)
+            taken = _answered(await self._opened.read())
+        except ProbeHungError:
+            self._quarantine.blame(self._opened.stuck)
+            raise
+        self._quarantine.start_trial(self._new_probe())
+        return Reading(
+            gpus=taken.gpus,
+            lost=taken.lost,
+            hung=taken.hung | self._quarantine.hung(),
+            faults=tuple(self._faults(taken)),
+        )
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
         """Bounded like a reading."""
@@ -124,11 +110,8 @@ class NvmlSource:
     async def close(self) -> None:
         """Kill the child, and leave it to be reaped if it does not die at once."""
         probe, self._probe = self._probe, None
-        trial, self._trial = self._trial, None
         self._kernel_log.close()
-        if trial is not None:
-            trial.cancel()
-            await asyncio.wait({trial})
+        await self._quarantine.stop_trial()
         if probe is not None:
             await probe.close()
 
@@ -143,71 +126,6 @@ class NvmlSource:
             deadline_seconds=self._deadline_seconds,
             open_deadline_seconds=self._open_deadline_seconds,
             environ=self._environ,
-        )
-
-    async def _start(self) -> None:
-        self._probe = self._new_probe()
-        await self._probe.start()
-
-    async def _inventory(self) -> InventoryTaken:
-        request = TakeInventory(skip=tuple(self._apart))
-        try:
-            return await self._opened.inventory(request)
-        except ProbeHungError as error:
-            return await self._set_apart(error)
-
-    async def _set_apart(self, error: ProbeHungError) -> InventoryTaken:
-        """Go on in a new child without the GPU that the old one got stuck in first.
-
-        Raises the error where no GPU is to blame, or where the others hang as well.
-        """
-        culprit = next((stuck for stuck in self._opened.stuck if stuck.index >= 0), None)
-        if culprit is None or culprit.index in self._apart:
-            raise error
-        log.warning("gpu_set_apart", index=culprit.index, devices=culprit.uuids)
-        now = asyncio.get_running_loop().time()
-        self._apart[culprit.index] = _Apart(
-            culprit.uuids, now, FIRST_TRIAL_SECONDS, now + FIRST_TRIAL_SECONDS
-        )
-        await self._opened.close()
-        await self._start()
-        return await self._opened.inventory(TakeInventory(skip=tuple(self._apart)))
-
-    def _start_trial(self) -> None:
-        """Try one GPU that is apart, if it is time to and none is being tried."""
-        if self._trial is not None and not self._trial.done():
-            return
-        now = asyncio.get_running_loop().time()
-        due = [index for index, apart in self._apart.items() if now >= apart.try_at]
-        if due:
-            self._trial = asyncio.create_task(self._try(due[0]))
-
-    async def _try(self, index: int) -> None:
-        apart = self._apart[index]
-        apart.pause = min(2 * apart.pause, MAX_TRIAL_SECONDS)
-        probe = self._new_probe()
-        try:
-            await probe.start()
-            found = await probe.inventory(TakeInventory(only=index))
-            if found.inventory.devices and not (await probe.read()).hung:
-                self._answering.add(index)
-        except (SourceAbsentError, SourceFailedError) as error:
-            log.info("gpu_still_apart", index=index, reason=str(error))
-        finally:
-            apart.try_at = asyncio.get_running_loop().time() + apart.pause
-            await probe.close()
-
-    def _reading(self, taken: ReadingTaken) -> Reading:
-        hung = taken.hung
-        if self._apart:
-            now = asyncio.get_running_loop().time()
-            hung = hung | {
-                uuid: f"a driver call took the probe along {now - apart.since:.0f} s ago"
-                for apart in self._apart.values()
-                for uuid in apart.uuids
-            }
-        return Reading(
-            gpus=taken.gpus, lost=taken.lost, hung=hung, faults=tuple(self._faults(taken))
         )
 
     def _faults(self, taken: ReadingTaken) -> list[Fault]:
@@ -233,3 +151,10 @@ class NvmlSource:
             for uuid, detail in taken.mig_changed.items()
         ]
         return told
+
+
+def _answered(taken: ReadingTaken) -> ReadingTaken:
+    """Raises ProbeHungError if every GPU hangs, which a new child may be rid of."""
+    if taken.hung and not taken.gpus:
+        raise ProbeHungError(f"no GPU answers: {next(iter(taken.hung.values()))}")
+    return taken

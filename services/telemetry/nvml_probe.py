@@ -46,7 +46,7 @@ class Probe:
     """Started by `start`. After an error it is of no use: close it.
 
     While a request is not answered, the child is asked to go on without the GPU that it is stuck
-    in; `stuck` are those that it named, first come first.
+    in; `stuck` are those that it named and that still hang, first come first.
     """
 
     def __init__(
@@ -102,6 +102,8 @@ class Probe:
         reply = await self._ask(_READ, "read", self._deadline_seconds)
         if not isinstance(reply, ReadingTaken):
             raise _unexpected(reply)
+        if self.stuck:
+            self.stuck[:] = [one for one in self.stuck if reply.hung.keys() & one.uuids]
         return reply
 
     async def cap(self, request: Cap) -> Capped | CapRefused:
