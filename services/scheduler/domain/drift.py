@@ -15,7 +15,6 @@ from schemas.base import DeviceUuid, NodeId
 from schemas.scheduler import DriftAction, DriftKind
 
 DriftKey = tuple[DriftKind, NodeId, DeviceUuid | None, UUID | None]
-Scope = tuple[DriftKind, NodeId, DeviceUuid | None]
 
 _IDS: Final = UUID("6e2d0a0e-5b0d-4c57-9a5d-2b1f6c1d9e43")
 
@@ -63,15 +62,24 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """What one look shows. Where it was `blind`, drifts neither begin nor end."""
+    """What one look shows. Where it was `blind`, drifts neither begin nor end.
+
+    There a device or a reservation that is None stands for all of them.
+    """
 
     found: tuple[Finding, ...]
-    blind: frozenset[Scope] = frozenset()
+    blind: frozenset[DriftKey] = frozenset()
 
     def sees(self, key: DriftKey) -> bool:
         """Whether an absent finding about this is a resolved one."""
-        kind, node_id, device_uuid, _ = key
-        return self.blind.isdisjoint({(kind, node_id, None), (kind, node_id, device_uuid)})
+        kind, node_id, device_uuid, reservation_id = key
+        return self.blind.isdisjoint(
+            {
+                (kind, node_id, None, None),
+                (kind, node_id, device_uuid, None),
+                (kind, node_id, None, reservation_id),
+            }
+        )
 
 
 class Suspicion(Struct, frozen=True, kw_only=True):

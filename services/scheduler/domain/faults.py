@@ -67,13 +67,10 @@ def lost_nodes(
     If none of several nodes was heard within `outage_seconds`, the way to them is out, not they. A
     node that was stopped on purpose is lost only to a reservation that lives there.
     """
-    if len(silences) > 1 and all(node.seconds > outage_seconds for node in silences):
+    expected = [node for node in silences if node.holds or not node.was_stopped]
+    if len(expected) > 1 and all(node.seconds > outage_seconds for node in expected):
         return ()
-    return tuple(
-        node.node_id
-        for node in silences
-        if node.seconds > limit_seconds and (node.holds or not node.was_stopped)
-    )
+    return tuple(node.node_id for node in expected if node.seconds > limit_seconds)
 
 
 def _is_out_of_service(seen: FaultSeen) -> bool:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.scheduler import DriftAction, DriftKind
-from services.scheduler.domain.drift import Finding, Limits, Look, Scope
+from services.scheduler.domain.drift import DriftKey, Finding, Limits, Look
 
 NAME_LENGTH: Final = 15  # of a command's name as the kernel keeps it
 
@@ -108,22 +108,24 @@ def look_for_drifts(
     for holding in holdings:
         by_node[holding.node_id][holding.reservation_id] = holding
     found: list[Finding] = []
-    blind: set[Scope] = set()
+    blind: set[DriftKey] = set()
     for node in nodes:
         if node.silent_seconds is None:
-            blind.add((DriftKind.STALE_AGENT, node.node_id, None))
+            blind.add((DriftKind.STALE_AGENT, node.node_id, None, None))
         elif node.silent_seconds > limits.stale_agent_seconds:
             found.append(_stale_agent(node))
         if node.workloads is None:
-            blind.add((DriftKind.ORPHAN_WORKLOAD, node.node_id, None))
+            blind.add((DriftKind.ORPHAN_WORKLOAD, node.node_id, None, None))
         live = by_node[node.node_id]
         left_behind = known - live.keys()
         found += _orphans(node, live, known)
         for device in node.devices:
             if not device.is_read:
-                blind |= {(k, node.node_id, device.uuid) for k in _BY_READING}
+                blind |= {(k, node.node_id, device.uuid, None) for k in _BY_READING}
                 continue
             held = by_device.get((node.node_id, device.uuid))
+            if held is not None and device.utilization_percent is None:
+                blind.add((DriftKind.UNDERUSE, node.node_id, device.uuid, None))
             found += _squatters(node, device, held, left_behind, limits)
             found += _underuse(node, device, held, limits)
     ghosts, unseen = _ghosts(holdings, {node.node_id: node for node in nodes}, limits)
@@ -227,20 +229,20 @@ def _underuse(
 
 def _ghosts(
     holdings: Sequence[Holding], nodes: Mapping[NodeId, NodeUse], limits: Limits
-) -> tuple[list[Finding], set[Scope]]:
+) -> tuple[list[Finding], set[DriftKey]]:
     """Reservations under which nothing runs anywhere, and the nodes where that cannot be said."""
     parts: defaultdict[UUID, list[Holding]] = defaultdict(list)
     for holding in holdings:
         parts[holding.reservation_id].append(holding)
     found: list[Finding] = []
-    blind: set[Scope] = set()
+    blind: set[DriftKey] = set()
     for reservation_id, held in parts.items():
         if any(part.quarantined for part in held):
             continue
         in_use = [_is_in_use(part, nodes.get(part.node_id), limits) for part in held]
         node_id = min(part.node_id for part in held)
         if not any(in_use) and None in in_use:
-            blind.add((DriftKind.GHOST_RESERVATION, node_id, None))
+            blind.add((DriftKind.GHOST_RESERVATION, node_id, None, reservation_id))
         elif not any(in_use):
             found.append(
                 Finding(

@@ -260,7 +260,7 @@ def test_a_ghost_is_given_a_whole_lease_at_least() -> None:
 
 def test_where_nothing_was_seen_a_drift_neither_begins_nor_ends() -> None:
     drift = Drift(drift_id=UUID(int=5), since_at=NOW, finding=SQUATTER)
-    blind = Look(found=(), blind=frozenset({(DriftKind.SQUATTER, "alpha", "GPU-0")}))
+    blind = Look(found=(), blind=frozenset({(DriftKind.SQUATTER, "alpha", "GPU-0", None)}))
     suspected = {SQUATTER.key: Suspicion(since_at=NOW, seconds=9.0)}
 
     kept = watch(blind, drifts=(drift,))

@@ -114,6 +114,11 @@ def silent(node_id: str, seconds: float, **more: bool) -> NodeSilence:
             ["b"],
             id="stopped under a reservation",
         ),
+        pytest.param(
+            [silent("a", 500, was_stopped=True), silent("b", 121)],
+            ["b"],
+            id="the only one that runs",
+        ),
         pytest.param([], [], id="no node at all"),
     ],
 )
