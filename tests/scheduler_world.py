@@ -18,7 +18,13 @@ from nats.aio.msg import Msg
 from schemas.base import PREFIX, Event, pattern_for, tag_of
 from schemas.catalog import EVENTS
 from schemas.errors import Accepted, Refused, Reply
-from schemas.executor import FenceReservation
+from schemas.executor import (
+    ExecutorReported,
+    FenceReservation,
+    ListRunning,
+    RunningAttempts,
+    RunningWorkload,
+)
 from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import (
     CancelReservation,
@@ -100,6 +106,7 @@ class FakeNode:
     faults: dict[str, tuple[FaultSeen, ...]] = field(default_factory=dict)
     snapshots: list[GetSnapshot] = field(default_factory=list)
     fences: list[FenceReservation] = field(default_factory=list)
+    workloads: dict[UUID, tuple[int, ...]] = field(default_factory=dict)
     answer_fence: Callable[[FenceReservation], Reply] = lambda command: Accepted(
         command_id=command.command_id
     )
@@ -148,6 +155,32 @@ class FakeNode:
                 else gpu.reading()
                 for gpu in self.gpus
             ),
+        )
+
+    async def answer_running(self) -> None:
+        """Tell `workloads` as labelled processes, and that there is an executor at all."""
+
+        async def answer(raw: Msg) -> None:
+            told = tuple(
+                RunningWorkload(reservation_id=k, pids=v) for k, v in self.workloads.items()
+            )
+            view = RunningAttempts(
+                executor_id=self.node_id, boot_id=self.boot_id, attempts=(), workloads=told
+            )
+            await raw.respond(encode(view))
+
+        await self.bus.nats.subscribe(pattern_for(ListRunning, self.node_id), cb=answer)
+        await self.bus.publish_event(
+            ExecutorReported(
+                message_id=new_id(),
+                occurred_at=utcnow(),
+                revision=1,
+                executor_id=self.node_id,
+                boot_id=self.boot_id,
+                runtimes=(),
+                benchmark_tools=(),
+                largest_epoch=0,
+            )
         )
 
     async def publish_sample(self) -> None:
