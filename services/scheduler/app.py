@@ -37,12 +37,15 @@ from services.scheduler.decider import Decider
 from services.scheduler.fleet_queries import FleetQueries
 from services.scheduler.fleet_reader import FleetReader
 from services.scheduler.handlers import Commands
+from services.scheduler.hearing import Hearing
 from services.scheduler.inventory import NodeReports
 from services.scheduler.leadership import Leadership, Succession
+from services.scheduler.ledgers import LedgerReader
 from services.scheduler.migrations import MIGRATIONS
 from services.scheduler.present import Present
 from services.scheduler.queries import Queries
 from services.scheduler.readings import DeviceKey, Readings
+from services.scheduler.reconciliation import Reconciler
 from services.scheduler.record_queries import RecordQueries
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.snapshots import Snapshots
@@ -61,6 +64,8 @@ WAKING_EVENTS = (
     DeviceFreed,
     DeviceUncordoned,
 )
+
+LATE_SECONDS = 5.0  # what a busy host may add to an interval without anything being missed
 
 
 def create_service(
@@ -88,19 +93,38 @@ def create_service(
     present = Present(database, reader, settings.policy)
     succession = Succession(leadership, decider.wake)
     commands = Commands(database, decider)
+    interval_seconds = settings.reconcile_interval_seconds
+    hearing = Hearing(longest_gap_seconds=3 * interval_seconds + LATE_SECONDS)
+    reconciler = Reconciler(
+        database,
+        leadership,
+        LedgerReader(bus, readings, hearing, limits),
+        interval_seconds=interval_seconds,
+        node_lost_seconds=settings.node_lost_seconds,
+        on_changed=decider.wake,
+    )
 
     def note_readings(changed: frozenset[DeviceKey]) -> None:
         decider.note_readings(changed)
         present.note_readings(changed)
 
     async def note_sample(sample: GpuSampled) -> None:
+        hearing.hear_agent(sample.node_id)
         note_readings(readings.observe(sample))
+
+    async def note_inventory(event: InventoryReported) -> None:
+        hearing.hear_agent(event.node_id)
+
+    async def note_executor(event: ExecutorReported) -> None:
+        hearing.hear_executor(event.executor_id)
 
     async def wake(_: object) -> None:
         decider.wake()
 
     async def hear() -> None:
         await bus.listen(GpuSampled, note_sample)
+        await bus.listen(InventoryReported, note_inventory)
+        await bus.listen(ExecutorReported, note_executor)
         for event in WAKING_EVENTS:
             await bus.listen(event, wake)
 
@@ -118,6 +142,7 @@ def create_service(
         loops={
             "decider": decider.run,
             "snapshots": snapshots.run,
+            "reconciler": reconciler.run,
             "succession": succession.run,
         },
         on_reply=commands.fenced,
