@@ -1,0 +1,443 @@
+"""The engine under random events, judged after every step by an oracle that shares none of its
+rules.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+from uuid import UUID
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+)
+from msgspec.structs import replace
+
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from services.scheduler.domain.decisions import Decision, Grant, Preempt, Rejection, TimeOut
+from services.scheduler.domain.engine import Engine
+from services.scheduler.domain.fleet import Device
+from services.scheduler.domain.inputs import (
+    DeviceGone,
+    DeviceSeen,
+    Input,
+    Lease,
+    LeaseEnded,
+    NodeGone,
+    NodeSeen,
+    QueuedRequest,
+    RequestEnded,
+    RequestQueued,
+    Settled,
+)
+from services.scheduler.domain.policy import Policy
+from services.scheduler.domain.suggest import suggest
+from tests.engine_fleets import (
+    NODES,
+    PER_NODE,
+    READINGS,
+    make_device,
+    make_node,
+    places,
+    requests,
+    small,
+    timeouts,
+)
+from tests.engine_oracle import NEVER, Told, shape_of
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+QUEUE_CAP = 12
+OF_QUEUE = {ReasonCode.BEHIND_IN_QUEUE, ReasonCode.KEPT_FOR_EARLIER}
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """`steps` counts every rule that was really carried out, over all runs of the class."""
+
+    steps: ClassVar[Counter[str]] = Counter()
+    decided: ClassVar[Counter[str]] = Counter()
+    policy: ClassVar[Policy] = Policy(aging_seconds=5.0, preemption_grace_seconds=15.0)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = START
+        self.engine = Engine(self.policy)
+        self.twin = Engine(self.policy)  # gets the same, but is rebuilt from its state at times
+        self.told = Told()
+        self.ended: dict[UUID, str] = {}
+        self.arrivals = 0
+        self.log: list[tuple[tuple[Input, ...], datetime | None, tuple[Decision, ...]]] = []
+
+    @initialize(
+        sizes=st.lists(st.integers(1, PER_NODE), min_size=2, max_size=NODES), settled=st.booleans()
+    )
+    def set_up(self, sizes: list[int], settled: bool) -> None:
+        """A healthy, idle fleet to begin with."""
+        for number, size in enumerate(sizes):
+            self._tell(NodeSeen(node=make_node(number, 0)))
+            for index in range(size):
+                self._tell(DeviceSeen(device=make_device(number * PER_NODE + index, 0, 0)))
+        self._tell(Settled(settled=settled))
+
+    # What happens outside.
+
+    @rule(number=st.integers(0, NODES - 1), kind=small)
+    def node_seen(self, number: int, kind: int) -> None:
+        self._count("node_seen")
+        self._tell(NodeSeen(node=make_node(number, kind)))
+
+    @rule(place=places, reading=st.integers(0, len(READINGS) - 1), trouble=st.integers(0, 15))
+    def device_seen(self, place: int, reading: int, trouble: int) -> None:
+        self._count("device_seen")
+        self._see(make_device(place, reading, trouble))
+
+    @rule(place=places)
+    def device_well(self, place: int) -> None:
+        """Most devices are idle most of the time."""
+        self._count("device_well")
+        self._see(make_device(place, 0, 0))
+
+    @precondition(lambda self: len(self.told.devices) > PER_NODE)
+    @rule(place=places, is_node=st.booleans())
+    def gone(self, place: int, is_node: bool) -> None:
+        """What is held or quarantined stays known, as the ledger keeps it."""
+        held = self.told.holders()
+        node_id = f"node-{place // PER_NODE}"
+        of_node = [d for d in self.told.devices.values() if d.node_id == node_id]
+        if is_node and not any(d.number in held or d.quarantined for d in of_node):
+            self._count("node_gone")
+            self._tell(NodeGone(node_id=node_id))
+        device = self.told.devices.get(place)
+        if not is_node and device is not None and place not in held and not device.quarantined:
+            self._count("device_gone")
+            self._tell(DeviceGone(number=place))
+
+    @rule(which=st.integers(0, 15))
+    def settle(self, which: int) -> None:
+        """Now and then, and then a node is back with all its devices."""
+        self._count("settled")
+        self._tell(Settled(settled=which % 2 == 0))
+        for place in range(which % NODES * PER_NODE, which % NODES * PER_NODE + PER_NODE):
+            self._see(make_device(place, 0, 0))
+
+    @precondition(lambda self: len(self.told.queue) < QUEUE_CAP)
+    @rule(request=requests, timeout_seconds=timeouts)
+    def request(self, request: GpuRequest, timeout_seconds: int) -> None:
+        self._count("request")
+        self._request(request, timeout_seconds)
+
+    @precondition(lambda self: len(self.told.queue) < QUEUE_CAP)
+    @rule(request=requests, timeout_seconds=timeouts)
+    def request_and_decide(self, request: GpuRequest, timeout_seconds: int) -> None:
+        self._count("request_and_decide")
+        self._request(request, timeout_seconds)
+        self._decide()
+
+    @precondition(lambda self: len(self.told.queue) < QUEUE_CAP)
+    @rule(asked=st.lists(requests, min_size=2, max_size=4), timeout_seconds=timeouts)
+    def several_requests(self, asked: list[GpuRequest], timeout_seconds: int) -> None:
+        self._count("several_requests")
+        for request in asked:
+            self._request(request, timeout_seconds)
+
+    @precondition(lambda self: self.told.queue)
+    @rule(which=small)
+    def cancel(self, which: int) -> None:
+        self._count("cancel")
+        reservation_id = _pick(sorted(self.told.queue), which)
+        self._end(reservation_id, "cancelled")
+        self._tell(RequestEnded(reservation_id=reservation_id))
+
+    @precondition(lambda self: self.told.leases)
+    @rule(which=small, confirmed=st.booleans())
+    def lease_ends(self, which: int, confirmed: bool) -> None:
+        """Released, or expired and not yet confirmed as stopped."""
+        self._count("lease_ends")
+        lease = self.told.leases[_pick(sorted(self.told.leases), which)]
+        if not confirmed:
+            for number in lease.numbers:
+                device = self.told.devices[number]
+                self._tell(
+                    DeviceSeen(
+                        device=replace(device, quarantined=True, holder=lease.reservation_id)
+                    )
+                )
+        self._tell(LeaseEnded(reservation_id=lease.reservation_id))
+
+    @precondition(lambda self: any(d.quarantined for d in self.told.devices.values()))
+    @rule(which=small)
+    def confirmed(self, which: int) -> None:
+        """The node says that a quarantined device is quiet."""
+        self._count("confirmed")
+        quarantined = sorted(n for n, d in self.told.devices.items() if d.quarantined)
+        device = self.told.devices[_pick(quarantined, which)]
+        holder = self.told.holders().get(device.number)
+        self._tell(DeviceSeen(device=replace(device, quarantined=False, holder=holder)))
+
+    @rule(seconds=st.sampled_from((1, 7, 7, 20, 61, 400)))
+    def time_passes(self, seconds: int) -> None:
+        """Nothing is decided before the moment that the engine named."""
+        self._count("time_passes")
+        self._decide()
+        named = self.engine.next_decision_at(self.now)
+        later = self.now + timedelta(seconds=seconds)
+        if named is not None and named > self.now:
+            before = min(named - timedelta(milliseconds=1), later)
+            if before > self.now:
+                self.now = before
+                assert self._decide() == (), f"decided at {before}, named {named}"
+        elif named is None and later > self.now:
+            self.now = later
+            assert self._decide() == (), "decided although time alone changes nothing"
+        self.now = later
+        self._decide()
+
+    # What is asked.
+
+    @rule()
+    def decide(self) -> None:
+        self._count("decide")
+        self._decide()
+
+    @rule(request=requests)
+    def what_if(self, request: GpuRequest) -> None:
+        """Nothing is told apart: no reason if and only if it would be granted."""
+        self._count("what_if")
+        self._decide()
+        before = self.engine.state()
+        placed = self.engine.would_grant(request, self.now)
+        reasons = self.engine.reasons_for(request, self.now)
+        assert (placed is not None) == (not reasons), (placed, reasons)
+        if placed is not None:
+            self._check_place(request, placed.numbers)
+        self._check_reasons(request, reasons, ahead=len(self.told.queue))
+        assert self.engine.state() == before
+
+    @precondition(lambda self: self.told.queue)
+    @rule(which=small)
+    def explain(self, which: int) -> None:
+        self._count("explain")
+        self._decide()
+        if not self.told.queue:
+            return
+        entry = self.told.queue[_pick(sorted(self.told.queue), which)]
+        reasons = self.engine.reasons(entry.reservation_id, self.now)
+        assert reasons
+        position = self.engine.queue_position(entry.reservation_id)
+        order = sorted(self.told.queue.values(), key=self._rank)
+        assert position == order.index(entry) + 1
+        self._check_reasons(entry.request, reasons, ahead=position - 1)
+        assert (
+            self.engine.would_grant(entry.request, self.now, in_place_of=entry.reservation_id)
+            is None
+        )
+
+    @precondition(lambda self: self.told.queue)
+    @rule(which=small)
+    def suggestion(self, which: int) -> None:
+        """What is suggested is granted when it is asked for instead."""
+        self._count("suggestion")
+        self._decide()
+        if not self.told.queue:
+            return
+        entry = self.told.queue[_pick(sorted(self.told.queue), which)]
+        found = suggest(
+            entry.request,
+            lambda request: (
+                self.engine.would_grant(request, self.now, in_place_of=entry.reservation_id)
+                is not None
+            ),
+            trials=60,
+        )
+        if found is None:
+            return
+        changed = Engine(self.policy)
+        changed.apply(*self.engine.state())
+        changed.apply(RequestEnded(reservation_id=entry.reservation_id))
+        changed.apply(RequestQueued(entry=replace(entry, request=found.request)))
+        granted = [d.reservation_id for d in changed.decide(self.now) if isinstance(d, Grant)]
+        assert entry.reservation_id in granted, found
+
+    @rule()
+    def keyframe(self) -> None:
+        """An engine built from the recorded state goes on as if it had been there all the time."""
+        self._count("keyframe")
+        recorded = msgspec.json.encode(self.engine.state())
+        self.twin = Engine(self.policy)
+        self.twin.apply(*msgspec.json.decode(recorded, type=tuple[Input, ...]))
+        assert self.twin.state() == self.engine.state()
+
+    def teardown(self) -> None:
+        """Decided again from the recorded inputs, everything is decided as it was."""
+        again = Engine(self.policy)
+        for inputs, at, decisions in self.log:
+            again.apply(*inputs)
+            if at is not None:
+                assert again.decide(at) == decisions
+
+    # The owner's side.
+
+    def _request(self, request: GpuRequest, timeout_seconds: int) -> None:
+        self.arrivals += 1
+        self._tell(
+            RequestQueued(
+                entry=QueuedRequest(
+                    reservation_id=UUID(int=self.arrivals),
+                    request=request,
+                    arrival=self.arrivals,
+                    wait_deadline_at=self.now + timedelta(seconds=timeout_seconds),
+                    queued_at=self.now,
+                )
+            )
+        )
+
+    def _count(self, name: str) -> None:
+        type(self).steps[name] += 1
+
+    def _see(self, device: Device) -> None:
+        known = self.told.devices.get(device.number)
+        if known is not None and known.quarantined:
+            device = replace(device, quarantined=True, holder=known.holder)
+        self._tell(DeviceSeen(device=device))
+
+    def _tell(self, change: Input) -> None:
+        self.log.append(((change,), None, ()))
+        self.engine.apply(change)
+        self.twin.apply(change)
+        self.told.take(change)
+
+    def _end(self, reservation_id: UUID, how: str) -> None:
+        assert reservation_id not in self.ended, (self.ended[reservation_id], how)
+        self.ended[reservation_id] = how
+
+    def _decide(self) -> tuple[Decision, ...]:
+        decisions = self.engine.decide(self.now)
+        self.log.append(((), self.now, decisions))
+        assert self.twin.decide(self.now) == decisions
+        about = [d.reservation_id for d in decisions if not isinstance(d, Preempt)]
+        assert len(about) == len(set(about))
+        for place, decision in enumerate(decisions):
+            later = {d.reservation_id for d in decisions[place + 1 :] if not isinstance(d, Preempt)}
+            self._follow(decision, later)
+        assert self.engine.decide(self.now) == ()
+        self._check_rest()
+        return decisions
+
+    def _follow(self, decision: Decision, later: set[UUID]) -> None:
+        self.decided[type(decision).__name__.lower()] += 1
+        told = self.told
+        match decision:
+            case Grant(reservation_id=reservation_id, placed=placed):
+                entry = told.queue.pop(reservation_id)
+                self._end(reservation_id, "granted")
+                self._check_place(entry.request, placed.numbers)
+                for waiting in told.queue.values():
+                    ahead = self._rank(waiting) < self._rank(entry)
+                    if ahead and waiting.reservation_id not in later:
+                        assert not told.delays(waiting, entry.request, placed.numbers, self.now), (
+                            f"{entry} on {sorted(placed.numbers)} delays {waiting}"
+                        )
+                told.leases[reservation_id] = self._lease(entry, placed.numbers)
+                assert self.engine.reasons(reservation_id, self.now) == ()
+            case Rejection(reservation_id=reservation_id, reasons=reasons):
+                entry = told.queue.pop(reservation_id)
+                self._end(reservation_id, "rejected")
+                assert reasons
+                assert told.is_impossible(entry.request), entry
+            case TimeOut(reservation_id=reservation_id, reasons=reasons):
+                entry = told.queue.pop(reservation_id)
+                self._end(reservation_id, "timed_out")
+                assert reasons
+                assert entry.wait_deadline_at <= self.now
+            case Preempt():
+                self._check_preemption(decision)
+
+    def _lease(self, entry: QueuedRequest, numbers: frozenset[int]) -> Lease:
+        seconds = entry.request.expected_duration_seconds
+        return Lease(
+            reservation_id=entry.reservation_id,
+            request=entry.request,
+            numbers=tuple(sorted(numbers)),
+            granted_at=self.now,
+            expected_end_at=self.now + timedelta(seconds=seconds) if seconds else None,
+        )
+
+    def _check_preemption(self, decision: Preempt) -> None:
+        told = self.told
+        victim, waiting = (
+            told.leases[decision.reservation_id],
+            told.queue[decision.for_reservation_id],
+        )
+        assert self.policy.preemption
+        assert victim.request.preemptible
+        assert victim.preempting_until is None
+        assert victim.request.priority < waiting.request.priority
+        assert decision.until_at == self.now + timedelta(
+            seconds=self.policy.preemption_grace_seconds
+        )
+        told.leases[victim.reservation_id] = replace(
+            victim,
+            preempting_until=decision.until_at,
+            preempting_for=decision.for_reservation_id,
+        )
+
+    def _check_place(self, request: GpuRequest, numbers: frozenset[int]) -> None:
+        told = self.told
+        for number in numbers:
+            assert not told.codes(told.devices[number], request), (
+                number,
+                told.codes(told.devices[number], request),
+            )
+        assert shape_of(request, numbers, told.devices), (request, numbers)
+        assert told.fits(request, set(numbers), set(told.leases)), (request, numbers)
+
+    def _check_rest(self) -> None:
+        """What holds between any two decisions."""
+        told = self.told
+        assert self.engine.queue_length == len(told.queue)
+        numbers = [n for lease in told.leases.values() for n in lease.numbers]
+        assert len(numbers) == len(set(numbers))
+        for node_id in told.nodes:
+            cpu, memory_mb = told.room_left(node_id)
+            known = told.nodes[node_id]
+            assert known.cpu_count is None or cpu >= 0
+            assert known.memory_total_mb is None or memory_mb >= 0
+        for entry in told.queue.values():
+            assert entry.wait_deadline_at > self.now
+            assert not told.is_impossible(entry.request), entry
+        if told.queue:
+            head = min(told.queue.values(), key=self._rank)
+            assert not told.fits(head.request, told.free_numbers(), set(told.leases)), head
+
+    def _check_reasons(self, request: GpuRequest, reasons: Sequence[Reason], ahead: int) -> None:
+        if not reasons:
+            return
+        told = self.told
+        by_uuid = {device.uuid: device for device in told.devices.values()}
+        found: dict[str, set[ReasonCode]] = {}
+        for reason in reasons:
+            assert reason.message
+            assert reason.code not in OF_QUEUE or ahead > 0
+            if reason.device_uuid is not None:
+                found.setdefault(reason.device_uuid, set()).add(reason.code)
+        for uuid, device in by_uuid.items():
+            codes = told.codes(device, request)
+            said = found.get(uuid, set()) - OF_QUEUE
+            if told.is_impossible(request):
+                assert said == codes & NEVER, (uuid, said, codes)
+            else:
+                assert said == codes, (uuid, said, codes)
+
+    def _rank(self, entry: QueuedRequest) -> tuple[float, int]:
+        late = (entry.queued_at - START).total_seconds()
+        if not self.policy.aging_seconds:
+            return -entry.request.priority, entry.arrival
+        return late - entry.request.priority * self.policy.aging_seconds, entry.arrival
+
+
+def _pick(ids: list[Any], which: int) -> Any:
+    return ids[which % len(ids)]
