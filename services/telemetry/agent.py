@@ -1,72 +1,95 @@
-"""The agent of one node: reads on a schedule, tells what it saw, and what became of its devices."""
+"""The agent of one node: reads on a schedule, numbers what it saw, and answers about it."""
 
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import DeviceFacts, GpuSampled, HealthKind, Source
+from schemas.monitoring import MonitoringView, StartMonitoring
+from schemas.telemetry import DeviceFacts, GpuSampled, HealthKind, SetBurst, Source
 from services.telemetry.announcer import Announcer
-from services.telemetry.choice import SourceChoice
-from services.telemetry.domain.health import Change, NodeHealth, changes_between, with_health
+from services.telemetry.devices import Devices
+from services.telemetry.domain.health import Change
+from services.telemetry.domain.pace import Pace
+from services.telemetry.domain.sessions import Sessions
 from services.telemetry.domain.ticks import next_slot
-from services.telemetry.ports import (
-    GpuSource,
-    Inventory,
-    Outlet,
-    ProbeHungError,
-    Reading,
-    SourceFailedError,
-)
-from shared.clock import utcnow
+from services.telemetry.figures import Figures
+from services.telemetry.ports import Outlet, Reading
 from shared.errors import RefusedError
-from shared.logging import log
 
 CACHE_SECONDS: Final = 5.0
-MAX_REOPEN_SECONDS: Final = 10.0
+FRESH_INTERVALS: Final = 3
 SETTLE_SECONDS: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Cadence:
-    """How often the agent reads, and how often it repeats its inventory."""
-
-    interval_seconds: float
-    inventory_seconds: float
-
-
 class Agent:
-    """Owns the source and the numbering of samples. One reading at a time, whoever asks for it."""
+    """Owns the numbering of samples. One call to the devices at a time, whoever asks for it."""
 
     def __init__(
         self,
-        choice: SourceChoice,
+        devices: Devices,
         announcer: Announcer,
         outlet: Outlet,
-        cadence: Cadence,
+        figures: Figures,
         *,
+        source: Callable[[], Source],
+        interval_seconds: float,
         release: Callable[[UUID], None],
     ) -> None:
-        self._choice = choice
+        self._devices = devices
         self._announcer = announcer
         self._outlet = outlet
-        self._cadence = cadence
+        self._figures = figures
+        self._source = source
         self._release = release
-        self._reading = asyncio.Lock()
+        self._pace = Pace(interval_seconds)
+        self._sessions = Sessions()
+        self._one_call = asyncio.Lock()
         self._looked = asyncio.Event()
-        self._source: GpuSource | None = None
-        self._health = NodeHealth()
-        self._known: dict[str, DeviceFacts] = {}
-        self._inventory = Inventory()
-        self._inventory_due_at = 0.0
-        self._reopen_at = 0.0
-        self._reopen_pause = 0.0
+        self._hurried = asyncio.Event()
         self._sequence = 0
-        self._stopping = False
-        self._latest: tuple[float, GpuSampled] | None = None
+        self._newest: tuple[float, GpuSampled] | None = None
+        self._may_answer_from_cache = False
+
+    @property
+    def newest(self) -> GpuSampled | None:
+        """The last sample, however old."""
+        return None if self._newest is None else self._newest[1]
+
+    @property
+    def fresh(self) -> GpuSampled | None:
+        """The last sample, unless later ones should have come."""
+        if self._newest is None or self.trouble is not None:
+            return None
+        taken_at, sample = self._newest
+        return sample if _now() - taken_at <= FRESH_INTERVALS * sample.interval_seconds else None
+
+    @property
+    def driver_version(self) -> str | None:
+        """None if unknown."""
+        return self._devices.driver_version
+
+    @property
+    def facts(self) -> tuple[DeviceFacts, ...]:
+        """Every device, with its health."""
+        return self._devices.facts
+
+    @property
+    def sequence(self) -> int:
+        """The number of the newest tick."""
+        return self._sequence
+
+    @property
+    def interval_seconds(self) -> float:
+        """Until the next tick, at present."""
+        return self._pace.interval_after(_now())
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be read at present; None if something can."""
+        return self._devices.trouble
 
     async def start(self) -> None:
         """Say that there is an agent."""
@@ -79,156 +102,121 @@ class Agent:
 
     async def stop(self) -> None:
         """Say that the stop is meant, and let go of the driver."""
-        self._stopping = True
-        await self._close()
+        await self._devices.close()
         self._announcer.announce_change(Change(HealthKind.AGENT_STOPPED))
         await self._announcer.flush()
 
     async def run(self) -> None:
         """Take a reading every interval, until cancelled."""
-        loop = asyncio.get_running_loop()
-        started_at = loop.time()
-        last = 0
+        grid_at, interval, last = _now(), self.interval_seconds, 0
         while True:
+            took_at = _now()
             await self._take()
-            slot = next_slot(started_at, self._cadence.interval_seconds, loop.time(), last)
+            if (wanted := self._pace.interval_after(took_at)) != interval:
+                grid_at, interval, last = took_at, wanted, 0
+            slot = next_slot(grid_at, interval, _now(), last)
             # A slot that was missed keeps its number, so that the gap can be counted.
             self._sequence += slot.number - last - 1
             last = slot.number
-            await asyncio.sleep(slot.due_at - loop.time())
+            if not await self._sleep_until(slot.due_at, interval):
+                await self._sleep_until(took_at + self.interval_seconds, 0.0)
+                grid_at, interval, last = _now(), self.interval_seconds, 0
 
-    async def snapshot(self, *, use_cache: bool, released: UUID | None) -> GpuSampled:
+    async def snapshot(self, *, use_cache: bool, released: UUID | None = None) -> GpuSampled:
         """A reading begun after this call, or with `use_cache` one of the last 5 s.
 
         Raises RefusedError (unavailable) while the source does not answer.
         """
         if released is not None:
             self._release(released)
-        elif use_cache and self._latest is not None:
-            taken_at, sample = self._latest
-            if asyncio.get_running_loop().time() - taken_at <= CACHE_SECONDS:
+        elif use_cache and self._newest is not None and self._may_answer_from_cache:
+            taken_at, sample = self._newest
+            if _now() - taken_at <= CACHE_SECONDS:
                 return sample
-        fresh = await self._take() if self._source is not None else None
+        fresh = await self._take() if self._devices.is_open else None
         if fresh is None:
-            cause = self._health.hung or self._health.failed or "it is being opened"
-            raise RefusedError(ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {cause}")
+            raise RefusedError(
+                ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {self._devices.trouble}"
+            )
         return fresh
+
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:
+        """Cap a device, None sets its default; the limit before. Raises RefusedError."""
+        async with self._one_call:
+            return await self._devices.set_power_limit(uuid, watts)
+
+    def burst(self, command: SetBurst) -> None:
+        """Sample faster for a while. Raises RefusedError when too many asked for that."""
+        now = _now()
+        until = now + command.duration_seconds
+        self._pace.wish(command.command_id, command.interval_seconds, until, now)
+        self._hurried.set()
+
+    def start_monitoring(self, query: StartMonitoring) -> MonitoringView:
+        """Watch until stopped, or go on. Raises RefusedError when too many run."""
+        now = _now()
+        session = self._sessions.start(query, now, self._announcer.clock.now())
+        if session.is_running:
+            interval, key = session.asked.interval_seconds, session.asked.monitoring_id
+            self._pace.wish(key, interval, session.ends, now)
+            self._may_answer_from_cache = False
+            self._hurried.set()
+        return session.view(now)
+
+    def stop_monitoring(self, monitoring_id: UUID) -> MonitoringView:
+        """End it, and tell what was seen. Raises RefusedError (not_found)."""
+        session = self._sessions.stop(monitoring_id, _now())
+        self._pace.withdraw(monitoring_id)
+        self._may_answer_from_cache = False
+        return session.view(_now())
 
     async def repeat_inventory(self) -> None:
         """Tell the inventory again: whoever kept it has lost it."""
-        self._tell_inventory()
+        self._devices.tell_inventory()
 
     async def _take(self) -> GpuSampled | None:
         """Read under the next number and publish; None if the source does not answer."""
-        async with self._reading:
+        async with self._one_call:
             self._sequence += 1
-            reading = await self._read()
+            reading = await self._devices.read()
             self._looked.set()
+            now = _now()
+            self._sessions.advance(now)
             if reading is None:
                 return None
-            sample = self._sample(reading)
-            self._latest = (asyncio.get_running_loop().time(), sample)
+            sample = self._sample(reading, now)
+            self._newest, self._may_answer_from_cache = (now, sample), True
+            self._sessions.observe(sample, now)
+            self._figures.samples += 1
             if sample.source is not Source.NONE:
                 await self._outlet.publish_sample(sample)
             return sample
 
-    async def _read(self) -> Reading | None:
-        if not await self._is_open():
-            return None
-        try:
-            if asyncio.get_running_loop().time() >= self._inventory_due_at:
-                await self._take_inventory()
-            reading = await self._opened.read()
-            if any(gpu.uuid not in self._known for gpu in reading.gpus):
-                await self._take_inventory()
-        except SourceFailedError as error:
-            await self._fail(error)
-            return None
-        self._note(NodeHealth(lost=self._missing(reading)))
-        return reading
-
-    async def _is_open(self) -> bool:
-        """Whether there is a source to read from; tries to open one when it is time to."""
-        if self._source is not None:
-            return True
-        if self._stopping or asyncio.get_running_loop().time() < self._reopen_at:
-            return False
-        try:
-            self._source = await self._choice.open()
-            await self._take_inventory()
-        except SourceFailedError as error:
-            await self._fail(error)
-            return False
-        return True
-
-    @property
-    def _opened(self) -> GpuSource:
-        if self._source is None:
-            raise SourceFailedError("the source is closed")
-        return self._source
-
-    async def _take_inventory(self) -> None:
-        self._inventory = await self._opened.inventory()
-        self._known.update({facts.uuid: facts for facts in self._inventory.devices})
-        self._tell_inventory()
-
-    async def _fail(self, error: SourceFailedError) -> None:
-        """Close the source, and leave it closed for longer with every failure in a row."""
-        await self._close()
-        if self._stopping:
-            return
-        self._reopen_at = asyncio.get_running_loop().time() + self._reopen_pause
-        shortest = self._cadence.interval_seconds
-        self._reopen_pause = min(max(self._reopen_pause * 2, shortest), MAX_REOPEN_SECONDS)
-        hung, failed = self._health.hung, self._health.failed
-        if isinstance(error, ProbeHungError):
-            hung = str(error)
-        else:
-            failed = str(error)
-        self._note(NodeHealth(hung=hung, failed=failed, lost=self._health.lost))
-
-    async def _close(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            await source.close()
-
-    def _missing(self, reading: Reading) -> dict[str, str]:
-        present = {gpu.uuid for gpu in reading.gpus}
-        return {
-            uuid: reading.lost.get(uuid, "the driver no longer reports it")
-            for uuid in self._known
-            if uuid not in present
-        }
-
-    def _note(self, health: NodeHealth) -> None:
-        """Take over what is seen, and tell what is new about it."""
-        changes = changes_between(self._health, health)
-        self._health = health
-        if health.is_readable:
-            self._reopen_pause = 0.0
-        for change in changes:
-            log.info("health_changed", change=change.kind, device=change.device_uuid)
-            self._announcer.announce_change(change)
-        if changes:
-            self._tell_inventory()
-
-    def _tell_inventory(self) -> None:
-        self._inventory_due_at = asyncio.get_running_loop().time() + self._cadence.inventory_seconds
-        devices = sorted(self._known.values(), key=lambda facts: facts.index)
-        self._announcer.announce_inventory(
-            self._choice.source,
-            tuple(with_health(facts, self._health) for facts in devices),
-            driver_version=self._inventory.driver_version,
-            cuda_driver_version=self._inventory.cuda_driver_version,
-        )
-
-    def _sample(self, reading: Reading) -> GpuSampled:
+    def _sample(self, reading: Reading, now: float) -> GpuSampled:
         return GpuSampled(
             node_id=self._announcer.node_id,
             boot_id=self._announcer.boot_id,
             sequence=self._sequence,
-            observed_at=utcnow(),
-            interval_seconds=self._cadence.interval_seconds,
-            source=self._choice.source,
+            observed_at=self._announcer.clock.now(),
+            interval_seconds=self._pace.interval_after(now),
+            source=self._source(),
             gpus=reading.gpus,
         )
+
+    async def _sleep_until(self, due_at: float, interval: float) -> bool:
+        """Whether the time was slept through; not if a shorter interval is wanted meanwhile."""
+        while (left := due_at - _now()) > 0:
+            self._hurried.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._hurried.wait()
+            except TimeoutError:
+                self._figures.count_lag(_now() - due_at)
+                return True
+            if self.interval_seconds < interval:
+                return False
+        return True
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

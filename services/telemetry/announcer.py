@@ -9,10 +9,17 @@ from typing import Final
 
 import msgspec
 
-from schemas.telemetry import DeviceFacts, HealthChanged, HostFacts, InventoryReported, Source
+from schemas.telemetry import (
+    DeviceFacts,
+    GpuLink,
+    HealthChanged,
+    HostFacts,
+    InventoryReported,
+    Source,
+)
 from services.telemetry.domain.health import Change
+from services.telemetry.node_clock import NodeClock
 from services.telemetry.ports import Outlet
-from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.ids import new_id
 
@@ -28,10 +35,17 @@ class Announcer:
     """
 
     def __init__(
-        self, outlet: Outlet, *, node_id: str, interval_seconds: float, host: HostFacts
+        self,
+        outlet: Outlet,
+        clock: NodeClock,
+        *,
+        node_id: str,
+        interval_seconds: float,
+        host: HostFacts,
     ) -> None:
         self.node_id = node_id
         self.boot_id = new_id()
+        self.clock = clock
         self._outlet = outlet
         self._interval_seconds = interval_seconds
         self._host = host
@@ -40,26 +54,42 @@ class Announcer:
         self._wake = asyncio.Event()
         self._publishing = asyncio.Lock()
 
-    def announce_change(self, change: Change) -> None:
-        """A change of health."""
-        self._append(
-            HealthChanged(
-                message_id=new_id(),
-                occurred_at=utcnow(),
-                revision=self._next_revision(),
-                node_id=self.node_id,
-                boot_id=self.boot_id,
-                change=change.kind,
-                device_uuid=change.device_uuid,
-                detail=change.detail,
-            )
+    @property
+    def hostname(self) -> str:
+        """This host's name."""
+        return self._host.hostname
+
+    @property
+    def pending_count(self) -> int:
+        """Events that the bus has not stored yet."""
+        return len(self._pending)
+
+    def announce_change(self, change: Change) -> HealthChanged:
+        """A change of health, or of a power limit; the event that tells it."""
+        event = HealthChanged(
+            message_id=new_id(),
+            occurred_at=self.clock.now(),
+            revision=self._next_revision(),
+            node_id=self.node_id,
+            boot_id=self.boot_id,
+            change=change.kind,
+            device_uuid=change.device_uuid,
+            detail=change.detail,
+            xid=change.xid,
+            action=change.action,
+            action_source=change.action_source,
+            reservation_id=change.reservation_id,
+            power_limit_w=change.power_limit_w,
         )
+        self._append(event)
+        return event
 
     def announce_inventory(
         self,
         source: Source,
         devices: tuple[DeviceFacts, ...],
         *,
+        links: tuple[GpuLink, ...] = (),
         driver_version: str | None,
         cuda_driver_version: str | None,
     ) -> None:
@@ -69,7 +99,7 @@ class Announcer:
         self._append(
             InventoryReported(
                 message_id=new_id(),
-                occurred_at=utcnow(),
+                occurred_at=self.clock.now(),
                 revision=self._next_revision(),
                 node_id=self.node_id,
                 boot_id=self.boot_id,
@@ -81,6 +111,7 @@ class Announcer:
                     cuda_driver_version=cuda_driver_version,
                 ),
                 devices=devices,
+                links=links,
             )
         )
 

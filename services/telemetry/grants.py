@@ -1,9 +1,16 @@
-"""Follows the scheduler's reservations of this node, for a source that makes its load from them."""
+"""Follows the scheduler's reservations of this node.
+
+A made-up fleet takes its load from them, metrics their labels, and a power limit its end.
+"""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
+from schemas.errors import ErrorCode
+from schemas.gpu_request import DeviceGrant
 from schemas.scheduler import (
     ReservationCancelled,
     ReservationEnded,
@@ -14,8 +21,13 @@ from schemas.scheduler import (
     ReservationReleased,
     ReservationState,
 )
-from schemas.scheduler_views import ListReservations, ReservationList
-from services.telemetry.domain.holdings import Holdings
+from schemas.scheduler_views import (
+    GetReservation,
+    ListReservations,
+    ReservationList,
+    ReservationView,
+)
+from services.telemetry.domain.holdings import Holding, Holdings, Tenant
 from shared.bus import Bus
 from shared.errors import RefusedError, UnavailableError
 
@@ -26,17 +38,27 @@ ENDS: Final[tuple[type[ReservationEnded], ...]] = (
     ReservationPreempted,
     ReservationLost,
 )
+HOLDING: Final = (
+    ReservationState.GRANTED,
+    ReservationState.ACTIVE,
+    ReservationState.RELEASING,
+)
 RETRY_SECONDS: Final = 2.0
+ANSWER_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class GrantFollower:
-    """Hears events as they pass, and asks the scheduler now and then for what was missed."""
+    """Hears events as they pass, and asks the scheduler now and then for what was missed.
+
+    `on_end` is told of every reservation that ends here, however that is learned.
+    """
 
     bus: Bus
     node_id: str
     holdings: Holdings
     reconcile_seconds: float
+    on_end: list[Callable[[UUID], None]] = field(default_factory=list)
 
     async def listen(self) -> None:
         """Subscribe; the connection is open."""
@@ -45,14 +67,44 @@ class GrantFollower:
             await self.bus.listen(end, self.ended)
 
     async def granted(self, event: ReservationGranted) -> None:
-        """Raise the load of this node's devices."""
-        if event.node_id == self.node_id:
-            self.holdings.grant(event.reservation_id, [device.uuid for device in event.devices])
+        """Note what is held of this node."""
+        if self.node_id in {event.node_id, *event.node_ids}:
+            tenant = Tenant.of(event.namespace, event.holder)
+            self.holdings.grant(event.reservation_id, self._here(event.devices), tenant)
 
     async def ended(self, event: ReservationEnded) -> None:
-        """Drop it. An end without a node is that of a reservation never granted."""
-        if event.node_id == self.node_id:
-            self.holdings.end(event.reservation_id)
+        """Forget it. An end without a node is that of a reservation never granted."""
+        if self.node_id == event.node_id or self._here(event.devices):
+            self.end(event.reservation_id)
+
+    def end(self, reservation_id: UUID) -> None:
+        """A reservation has ended."""
+        self.holdings.end(reservation_id)
+        for tell in self.on_end:
+            tell(reservation_id)
+
+    async def require_holder(self, reservation_id: UUID, device_uuid: str) -> None:
+        """Ask the scheduler whether this reservation holds the device. Raises RefusedError."""
+        query = GetReservation(reservation_id=reservation_id)
+        try:
+            view = await self.bus.query(query, ReservationView, timeout_seconds=ANSWER_SECONDS)
+        except UnavailableError as error:
+            raise RefusedError(
+                ErrorCode.UNAVAILABLE, f"the scheduler does not say who holds {device_uuid}"
+            ) from error
+        devices = self._here(view.devices)
+        if view.state not in HOLDING:
+            found = f"one that is {view.state}"
+        elif device_uuid not in devices:
+            found = f"one that holds {', '.join(sorted(devices)) or 'nothing'} of {self.node_id}"
+        else:
+            self.holdings.grant(reservation_id, devices, Tenant.of(view.namespace, view.holder))
+            return
+        raise RefusedError(
+            ErrorCode.CONFLICT,
+            f"expected a reservation that holds {device_uuid}, found {found}",
+            path="$.reservation_id",
+        )
 
     async def reconcile(self) -> None:
         """Ask, until cancelled; a scheduler that does not answer is asked again soon."""
@@ -66,22 +118,17 @@ class GrantFollower:
 
     async def _ask(self) -> None:
         asked_about = self.holdings.reservations
-        answer = await self.bus.query(
-            ListReservations(
-                states=(
-                    ReservationState.GRANTED,
-                    ReservationState.ACTIVE,
-                    ReservationState.RELEASING,
-                ),
-                node_id=self.node_id,
-                limit=1000,
-            ),
-            ReservationList,
-        )
+        query = ListReservations(states=HOLDING, node_id=self.node_id, limit=1000)
+        answer = await self.bus.query(query, ReservationList)
         live = {
-            view.reservation_id: [
-                device.uuid for device in view.devices if device.node_id == self.node_id
-            ]
+            view.reservation_id: Holding(
+                devices=self._here(view.devices), tenant=Tenant.of(view.namespace, view.holder)
+            )
             for view in answer.reservations
         }
+        for reservation_id in asked_about - live.keys():
+            self.end(reservation_id)
         self.holdings.reconcile(live, asked_about)
+
+    def _here(self, devices: tuple[DeviceGrant, ...]) -> frozenset[str]:
+        return frozenset(device.uuid for device in devices if device.node_id == self.node_id)

@@ -1,10 +1,28 @@
 """Messages that an agent answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from schemas.telemetry import GetSnapshot, GpuSampled
+from schemas.errors import ErrorCode, Reply
+from schemas.monitoring import (
+    AgentView,
+    AvailableGpus,
+    GetAgent,
+    GetGpu,
+    GpuDetail,
+    ListAvailableGpus,
+    MonitoringView,
+    StartMonitoring,
+    StopMonitoring,
+)
+from schemas.telemetry import GetSnapshot, GpuSampled, HealthState, SetBurst, SetPowerLimit, Source
 from services.telemetry.agent import Agent
-from shared.bus import Route, query_route
+from services.telemetry.announcer import Announcer
+from services.telemetry.answered import Answered
+from services.telemetry.choice import SourceChoice
+from services.telemetry.domain.available import available_gpus
+from services.telemetry.power import PowerLimits
+from shared.bus import Route, command_route, query_route
+from shared.errors import RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +30,10 @@ class Handlers:
     """What the agent does for others."""
 
     agent: Agent
+    announcer: Announcer
+    choice: SourceChoice
+    power: PowerLimits
+    answered: Answered = field(default_factory=Answered)
 
     async def snapshot(self, query: GetSnapshot) -> GpuSampled:
         """Read now, or from the cache where the asker allows it."""
@@ -19,7 +41,85 @@ class Handlers:
             use_cache=query.use_cache, released=query.released_reservation_id
         )
 
+    async def agent_view(self, query: GetAgent) -> AgentView:
+        """Whether and how the GPUs can be read."""
+        source, trouble = self.choice.source, self.agent.trouble
+        newest = self.agent.newest
+        count = 0 if newest is None else len(newest.gpus)
+        if trouble is None and source is Source.NONE:
+            trouble = "no GPU was found on this host"
+        return AgentView(
+            node_id=query.node_id,
+            boot_id=self.announcer.boot_id,
+            source=source,
+            available=trouble is None,
+            message=trouble or f"{count} GPUs are read by {source}",
+            gpu_count=count,
+            sequence=self.agent.sequence,
+            interval_seconds=self.agent.interval_seconds,
+        )
+
+    async def available(self, query: ListAvailableGpus) -> AvailableGpus:
+        """Those with room. Refused with unavailable while nothing can be read."""
+        sample = await self.agent.snapshot(use_cache=query.use_cache)
+        unwell = {f.uuid for f in self.agent.facts if f.health is not HealthState.OK}
+        return AvailableGpus(
+            node_id=query.node_id,
+            gpus=available_gpus(
+                sample.gpus,
+                frozenset(unwell),
+                min_memory_mb=query.min_memory_mb,
+                max_utilization_percent=query.max_utilization_percent,
+            ),
+        )
+
+    async def gpu(self, query: GetGpu) -> GpuDetail:
+        """One device, even if it does not answer at present."""
+        sample = await self.agent.snapshot(use_cache=query.use_cache)
+        facts = next((f for f in self.agent.facts if f.index == query.index), None)
+        if facts is None:
+            raise RefusedError(
+                ErrorCode.NOT_FOUND,
+                f"no GPU {query.index} on node {query.node_id}",
+                path="$.index",
+            )
+        return GpuDetail(
+            node_id=query.node_id,
+            observed_at=sample.observed_at,
+            facts=facts,
+            reading=next((gpu for gpu in sample.gpus if gpu.uuid == facts.uuid), None),
+        )
+
+    async def start_monitoring(self, query: StartMonitoring) -> MonitoringView:
+        """Begin, or tell what runs already."""
+        return self.agent.start_monitoring(query)
+
+    async def stop_monitoring(self, query: StopMonitoring) -> MonitoringView:
+        """End, and tell."""
+        return self.agent.stop_monitoring(query.monitoring_id)
+
+    async def burst(self, command: SetBurst) -> Reply:
+        """Sample faster for a while."""
+
+        async def apply() -> None:
+            self.agent.burst(command)
+
+        return await self.answered.once(command, apply)
+
+    async def set_power_limit(self, command: SetPowerLimit) -> Reply:
+        """Cap a device, or take the cap back."""
+        return await self.answered.once(command, lambda: self.power.apply(command))
+
 
 def build_routes(handlers: Handlers, node_id: str) -> list[Route]:
     """The table of routes."""
-    return [query_route(handlers.snapshot, GetSnapshot, key=node_id)]
+    return [
+        query_route(handlers.snapshot, GetSnapshot, key=node_id),
+        query_route(handlers.agent_view, GetAgent, key=node_id),
+        query_route(handlers.available, ListAvailableGpus, key=node_id),
+        query_route(handlers.gpu, GetGpu, key=node_id),
+        query_route(handlers.start_monitoring, StartMonitoring, key=node_id),
+        query_route(handlers.stop_monitoring, StopMonitoring, key=node_id),
+        command_route(handlers.burst, SetBurst, key=node_id),
+        command_route(handlers.set_power_limit, SetPowerLimit, key=node_id),
+    ]

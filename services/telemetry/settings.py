@@ -1,11 +1,13 @@
 """What a telemetry agent is told."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from schemas.base import PositiveSeconds
 from shared.settings import CommonSettings
 
-SourceChoice = Literal["auto", "nvml", "nvidia-smi", "simulated", "none"]
+SourceChoice = Literal["auto", "nvml", "nvidia-smi", "amd", "dcgm", "simulated", "none"]
 
 
 class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
@@ -14,7 +16,9 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     Under `auto` both only come into play where no driver is found. `probe_deadline_seconds` is how
     long NVML may take for one reading, `open_deadline_seconds` for its initialisation, which takes
     seconds on hosts without persistence mode; `smi_deadline_seconds` is for one run of nvidia-smi,
-    and grows by itself on hosts where a run always takes longer.
+    and grows by itself on hosts where a run always takes longer. `dcgm_url` is the page of a
+    dcgm-exporter, which is looked at only where one is named. `metrics` serves Prometheus on
+    `metrics_host` and `metrics_port` (0: any free one).
     """
 
     source: SourceChoice = "auto"
@@ -26,3 +30,7 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     open_deadline_seconds: PositiveSeconds = 15.0
     smi_deadline_seconds: PositiveSeconds = 2.5
     smi_path: str = "nvidia-smi"
+    dcgm_url: Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None = None
+    metrics: bool = True
+    metrics_host: str = "127.0.0.1"
+    metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 9400

@@ -40,6 +40,7 @@ def make_settings(nats_url: str, **overrides: object) -> TelemetrySettings:
         "nats_url": nats_url,
         "node_id": NODE,
         "interval_seconds": INTERVAL_SECONDS,
+        "metrics": False,
         **overrides,
     }
     return TelemetrySettings(**values)  # type: ignore[arg-type]  # overrides of several types

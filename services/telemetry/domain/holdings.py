@@ -5,7 +5,32 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
+from msgspec import Struct
+
 ENDED_KEPT: Final = 4096
+EXPERIMENT_PREFIX: Final = "experiment/"
+
+
+class Tenant(Struct, frozen=True, kw_only=True):
+    """For whom a device is held; empty is unknown."""
+
+    namespace: str = ""
+    experiment: str = ""
+
+    @classmethod
+    def of(cls, namespace: str, holder: str) -> "Tenant":
+        """A reservation's; those of experiments say so in their holder."""
+        named = holder.startswith(EXPERIMENT_PREFIX)
+        return cls(
+            namespace=namespace, experiment=holder.removeprefix(EXPERIMENT_PREFIX) if named else ""
+        )
+
+
+class Holding(Struct, frozen=True, kw_only=True):
+    """What one live reservation has of this node."""
+
+    devices: frozenset[str]
+    tenant: Tenant = Tenant()
 
 
 class Holdings:
@@ -16,23 +41,39 @@ class Holdings:
     """
 
     def __init__(self) -> None:
-        self._live: dict[UUID, frozenset[str]] = {}
+        self._live: dict[UUID, Holding] = {}
         self._ended: OrderedDict[UUID, None] = OrderedDict()
 
     @property
     def devices(self) -> frozenset[str]:
         """Every device that some live reservation holds."""
-        return frozenset[str]().union(*self._live.values())
+        return frozenset[str]().union(*(holding.devices for holding in self._live.values()))
 
     @property
     def reservations(self) -> frozenset[UUID]:
         """The live ones."""
         return frozenset(self._live)
 
-    def grant(self, reservation_id: UUID, devices: Iterable[str]) -> None:
+    @property
+    def holders(self) -> dict[str, tuple[UUID, Tenant]]:
+        """Who holds each device."""
+        return {
+            device: (reservation_id, holding.tenant)
+            for reservation_id, holding in self._live.items()
+            for device in holding.devices
+        }
+
+    def has_ended(self, reservation_id: UUID) -> bool:
+        """Whether its end was heard of."""
+        return reservation_id in self._ended
+
+    def grant(
+        self, reservation_id: UUID, devices: Iterable[str], tenant: Tenant | None = None
+    ) -> None:
         """Hold devices, unless the reservation has ended."""
         if reservation_id not in self._ended:
-            self._live[reservation_id] = frozenset(devices)
+            holding = Holding(devices=frozenset(devices), tenant=tenant or Tenant())
+            self._live[reservation_id] = holding
 
     def end(self, reservation_id: UUID) -> None:
         """Give back what a reservation holds, if anything, for good."""
@@ -42,7 +83,7 @@ class Holdings:
         if len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)
 
-    def reconcile(self, live: Mapping[UUID, Iterable[str]], asked_about: frozenset[UUID]) -> None:
+    def reconcile(self, live: Mapping[UUID, Holding], asked_about: frozenset[UUID]) -> None:
         """Correct what was heard by what the owner said.
 
         `asked_about` are the reservations that were live here when the question was put: those that
@@ -50,5 +91,5 @@ class Holdings:
         """
         for reservation_id in asked_about - live.keys():
             self.end(reservation_id)
-        for reservation_id, devices in live.items():
-            self.grant(reservation_id, devices)
+        for reservation_id, holding in live.items():
+            self.grant(reservation_id, holding.devices, holding.tenant)

@@ -1,6 +1,6 @@
 """What is held, whatever order it is heard in."""
 
-from services.telemetry.domain.holdings import ENDED_KEPT, Holdings
+from services.telemetry.domain.holdings import ENDED_KEPT, Holding, Holdings
 from shared.ids import new_id
 
 
@@ -40,7 +40,13 @@ def test_the_owner_corrects_what_was_missed_and_not_what_came_since() -> None:
     asked_about = holdings.reservations
     holdings.grant(newer, ["c"])
 
-    holdings.reconcile({kept: ["b"], missed_grant: ["d"]}, asked_about)
+    holdings.reconcile(
+        {
+            kept: Holding(devices=frozenset({"b"})),
+            missed_grant: Holding(devices=frozenset({"d"})),
+        },
+        asked_about,
+    )
 
     assert holdings.devices == {"b", "c", "d"}
 
@@ -51,7 +57,7 @@ def test_an_end_heard_while_the_owner_was_asked_stands() -> None:
     asked_about = holdings.reservations
     holdings.end(reservation_id)
 
-    holdings.reconcile({reservation_id: ["a"]}, asked_about)
+    holdings.reconcile({reservation_id: Holding(devices=frozenset({"a"}))}, asked_about)
 
     assert holdings.devices == frozenset()
 
