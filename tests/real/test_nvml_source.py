@@ -270,7 +270,7 @@ async def test_every_further_value_is_read_in_its_unit(fake: FakeNvml) -> None:
     facts = inventory.devices[0]
     assert (facts.serial, facts.numa_node) == ("165300000", 0)
     limits = (facts.power_limit_min_w, facts.power_limit_default_w, facts.power_limit_max_w)
-    assert limits == (200, 700, 700)
+    assert limits == (200.0, 700.0, 700.0)
     assert (facts.pcie_generation_max, facts.pcie_width_max) == (5, 16)
     assert (first.performance_state, first.fan_percent) == (0, 30)
     assert (first.memory_utilization_percent, first.encoder_percent, first.decoder_percent) == (

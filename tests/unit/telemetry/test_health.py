@@ -63,3 +63,29 @@ def test_a_lost_device_leaves_its_neighbour_ok() -> None:
     facts = with_health(DeviceFacts(uuid="GPU-b", index=1, name="H100"), LOST)
 
     assert facts.health is HealthState.OK
+
+
+def test_one_hung_gpu_is_told_and_ends_by_itself() -> None:
+    well, one = NodeHealth(), NodeHealth(stuck={"GPU-a": "a call hangs"})
+
+    assert changes_between(well, one) == [
+        Change(HealthKind.PROBE_HUNG, "GPU-a", "a call hangs"),
+    ]
+    assert changes_between(one, one) == []
+    assert changes_between(one, well) == [Change(HealthKind.PROBE_RECOVERED, "GPU-a")]
+
+
+@pytest.mark.parametrize(
+    ("health", "want"),
+    [
+        (NodeHealth(stuck={"GPU-a": "why"}), HealthState.HUNG),
+        (NodeHealth(failing={"GPU-a": "why"}), HealthState.FAILING),
+        (NodeHealth(lost={"GPU-a": "why"}, failing={"GPU-a": "else"}), HealthState.LOST),
+        (NodeHealth(stuck={"GPU-b": "why"}, failing={"GPU-b": "why"}), HealthState.OK),
+    ],
+)
+def test_only_the_device_concerned_is_unwell(health: NodeHealth, want: HealthState) -> None:
+    facts = with_health(DeviceFacts(uuid="GPU-a", index=0, name="GPU"), health)
+
+    assert facts.health is want
+    assert facts.health_detail == (None if want is HealthState.OK else "why")
