@@ -172,6 +172,24 @@ class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=1000)] = ""
 
 
+class Withdrawal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Takes a device, or with None the whole node, out of service."""
+
+    device_uuid: DeviceUuid | None = None
+    reason: Annotated[str, Meta(max_length=1000)] = ""
+
+
+class ReturnToService(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Takes a device, or with None the whole node, back into service.
+
+    `confirm_stopped` vouches that nothing runs there any more of what is quarantined.
+    """
+
+    device_uuid: DeviceUuid | None = None
+    confirm_stopped: bool = False
+    reason: Annotated[str, Meta(max_length=1000)] = ""
+
+
 class CustomEventRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An event to publish."""
 

@@ -19,8 +19,8 @@ from schemas.orchestrator import (
     TaskView,
 )
 from schemas.results import GpuMonitoring
-from schemas.scheduler import DeviceState, ReservationState
-from schemas.scheduler_views import ReservationView
+from schemas.scheduler import DeviceState, DriftAction, DriftKind, ReservationState
+from schemas.scheduler_views import Drift, ReservationView
 from schemas.task import DeploymentMode, Objective
 from schemas.telemetry import Source
 from shared.ids import new_id
@@ -97,6 +97,21 @@ def make_reservation(**changes: Any) -> ReservationView:
         "devices": (make_grant(),),
     }
     return ReservationView(**{**given, **changes})
+
+
+def make_drift(**changes: Any) -> Drift:
+    given: dict[str, Any] = {
+        "drift_id": new_id(),
+        "drift": DriftKind.SQUATTER,
+        "node_id": "alpha",
+        "device_uuid": "GPU-1",
+        "since_at": NOW,
+        "age_seconds": 60.0,
+        "action": DriftAction.AVOID,
+        "detail": "python on H100 with 100 MB, under no reservation",
+        "pids": (4711,),
+    }
+    return Drift(**{**given, **changes})
 
 
 def make_grant(index: int = 0) -> DeviceGrant:

@@ -19,6 +19,8 @@ from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskV
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,
+    Drift,
+    DriftList,
     EstimateView,
     Explanation,
     ReservationList,
@@ -37,6 +39,7 @@ class StubGateway:
     tasks: list[TaskView] = field(default_factory=list)
     experiments: list[ExperimentView] = field(default_factory=list)
     reservations: dict[UUID, ReservationView] = field(default_factory=dict)
+    drifts: list[Drift] = field(default_factory=list)
     outcome: ReservationState = ReservationState.GRANTED
     availability: AvailabilityView = field(
         default_factory=lambda: AvailabilityView(available=False, message="all GPUs are held")
@@ -85,6 +88,8 @@ class StubGateway:
                 web.get("/api/v1/reservations/{id}/explain", self._explain),
                 web.post("/api/v1/reservations/{id}/renew", self._renew),
                 web.delete("/api/v1/reservations/{id}", self._release),
+                web.post("/api/v1/nodes/{id}/{change:cordon|uncordon|drain}", self._operate),
+                web.get("/api/v1/drifts", self._drifts),
             ]
         )
         return application
@@ -114,6 +119,12 @@ class StubGateway:
 
     async def _gpus(self, _: web.Request) -> web.Response:
         return _json(GpuList(gpus=tuple(self.gpus)))
+
+    async def _operate(self, _: web.Request) -> web.Response:
+        return _json(Accepted(command_id=new_id()))
+
+    async def _drifts(self, _: web.Request) -> web.Response:
+        return _json(DriftList(drifts=tuple(self.drifts)))
 
     async def _tasks(self, _: web.Request) -> web.Response:
         return _json(TaskList(tasks=tuple(self.tasks)))

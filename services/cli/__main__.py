@@ -11,6 +11,7 @@ from services.cli import reading
 from services.cli.demo_command import demo
 from services.cli.exec_command import exec_command
 from services.cli.failures import report
+from services.cli.operation_commands import cordon, drain, drift, uncordon
 from services.cli.platform_commands import agent, up
 from services.cli.reservation_commands import release, renew, reserve
 from services.cli.task_commands import cancel, run, submit, validate
@@ -28,6 +29,7 @@ for command in (
     *(reading.tasks, reading.experiments, reading.show, reading.why),
     *(reading.gpus, reading.nodes, reading.reservations),
     *(reserve, renew, release, exec_command),
+    *(cordon, uncordon, drain, drift),
 ):
     cli.add_command(command)
 

@@ -24,6 +24,7 @@ from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
+    DriftList,
     EstimateView,
     Explanation,
     ReservationList,
@@ -190,6 +191,37 @@ class StewardClient(GatewayConnection):
     async def explain_reservation(self, reservation_id: UUID) -> Explanation:
         """Every reason why a reservation waits."""
         return await self.get(f"/reservations/{reservation_id}/explain", Explanation)
+
+    async def cordon(
+        self, node_id: str, device_uuid: str | None = None, *, reason: str = ""
+    ) -> None:
+        """Have nothing new granted on a device, or on the whole node."""
+        body = msgspec.json.encode({"device_uuid": device_uuid, "reason": reason})
+        await self.send("POST", f"/nodes/{node_id}/cordon", body)
+
+    async def uncordon(
+        self,
+        node_id: str,
+        device_uuid: str | None = None,
+        *,
+        confirm_stopped: bool = False,
+        reason: str = "",
+    ) -> None:
+        """Take it back into service; `confirm_stopped` vouches that nothing old runs there."""
+        body = msgspec.json.encode(
+            {"device_uuid": device_uuid, "confirm_stopped": confirm_stopped, "reason": reason}
+        )
+        await self.send("POST", f"/nodes/{node_id}/uncordon", body)
+
+    async def drain(self, node_id: str, *, reason: str = "") -> None:
+        """Cordon a node and end its reservations."""
+        body = msgspec.json.encode({"reason": reason})
+        await self.send("POST", f"/nodes/{node_id}/drain", body)
+
+    async def drifts(self, node_id: str | None = None, *, ended: bool = False) -> DriftList:
+        """Where reserved, running and physically used disagree, oldest first."""
+        parameters = {"node_id": node_id, "ended": str(ended).lower()}
+        return await self.get("/drifts", DriftList, parameters)
 
     @asynccontextmanager
     async def events(self, after: int | None = None) -> AsyncIterator[AsyncIterator[StoredEvent]]:

@@ -58,6 +58,13 @@ class Identity(Struct, frozen=True, kw_only=True):
                 path="$.namespace",
             )
 
+    def require_admin(self) -> None:
+        """Raises RefusedError unless what belongs to everybody may be changed."""
+        if self.role is not Role.ADMIN:
+            raise RefusedError(
+                ErrorCode.FORBIDDEN, f"expected an admin's token, found a {self.role.value}'s"
+            )
+
 
 EVERYTHING: Final = Identity(role=Role.ADMIN)
 

@@ -1,0 +1,83 @@
+"""Taking nodes and GPUs out of service and back."""
+
+from typing import Annotated
+
+from litestar.params import JSONBody, PathParameter
+
+from schemas.base import TOKEN_PATTERN
+from schemas.errors import Accepted
+from schemas.gateway import Cause, ReturnToService, Withdrawal
+from schemas.scheduler import Cordon, Drain, Uncordon
+from services.gateway.bodies import StrictBody
+from services.gateway.routes.common import (
+    Caller,
+    IdempotencyKey,
+    TheGateway,
+    command_id_of,
+    post,
+)
+
+Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
+
+
+@post("/nodes/{node_id:str}/cordon", status_code=200, dto=StrictBody[Withdrawal], return_dto=None)
+async def cordon(
+    node_id: Node,
+    data: JSONBody[Withdrawal],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Grant nothing new there; what runs goes on. For admins."""
+    identity.require_admin()
+    return await gateway.send(
+        Cordon(
+            command_id=command_id_of(idempotency_key),
+            node_id=node_id,
+            device_uuid=data.device_uuid,
+            reason=data.reason,
+        )
+    )
+
+
+@post(
+    "/nodes/{node_id:str}/uncordon",
+    status_code=200,
+    dto=StrictBody[ReturnToService],
+    return_dto=None,
+)
+async def uncordon(
+    node_id: Node,
+    data: JSONBody[ReturnToService],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Grant there again; `confirm_stopped` also frees what is quarantined. For admins."""
+    identity.require_admin()
+    return await gateway.send(
+        Uncordon(
+            command_id=command_id_of(idempotency_key),
+            node_id=node_id,
+            device_uuid=data.device_uuid,
+            confirm_stopped=data.confirm_stopped,
+            reason=data.reason,
+        )
+    )
+
+
+@post("/nodes/{node_id:str}/drain", status_code=200, dto=StrictBody[Cause], return_dto=None)
+async def drain(
+    node_id: Node,
+    data: JSONBody[Cause],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Cordon a node and end its reservations. For admins."""
+    identity.require_admin()
+    command_id = command_id_of(idempotency_key)
+    return await gateway.send(Drain(command_id=command_id, node_id=node_id, reason=data.reason))
+
+
+ROUTES = [cordon, uncordon, drain]
