@@ -17,7 +17,7 @@ from services.gateway.live import Live
 from services.gateway.migrations import MIGRATIONS
 from services.gateway.openapi import StructSchemas, openapi_config
 from services.gateway.problems import EXCEPTION_HANDLERS
-from services.gateway.routes import gpus, history, reservations, system, tasks
+from services.gateway.routes import gpus, history, reservations, scheduler, system, tasks
 from services.gateway.routes.common import provide_identity, refuse_unknown_parameters
 from services.gateway.server import HttpServer
 from services.gateway.settings import GatewaySettings
@@ -28,7 +28,10 @@ from shared.settings import SettingsError, load_settings
 
 API: Final = "/api/v1"
 EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # only compared
-API_ROUTES: Final = (tasks.ROUTES, gpus.ROUTES, reservations.ROUTES, history.ROUTES)
+API_ROUTES: Final = (
+    *(tasks.ROUTES, gpus.ROUTES, reservations.ROUTES, history.ROUTES),
+    scheduler.ROUTES,
+)
 
 
 class GatewayService(Service):

@@ -28,10 +28,14 @@ RESERVATION_EVENTS: Final = tuple(e for e in EVENTS if issubclass(e, Reservation
 
 @dataclass(slots=True, eq=False)
 class Watcher:
-    """One client of live data. What it has not taken yet is replaced by what is newer."""
+    """One client of live data. What it has not taken yet is replaced by what is newer.
+
+    `ledger_changed` is set by whatever the scheduler tells; whoever waits for that clears it.
+    """
 
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     progressed: asyncio.Event = field(default_factory=asyncio.Event)
+    ledger_changed: asyncio.Event = field(default_factory=asyncio.Event)
     metrics: dict[str, GpuMetrics] = field(default_factory=dict)
     progress: deque[AttemptProgressed] = field(
         default_factory=lambda: deque[AttemptProgressed](maxlen=PROGRESS_KEPT)
@@ -103,8 +107,10 @@ class Live:
             watcher.wake.set()
 
     async def note(self, event: StoredEvent) -> None:
-        """Take a report of a node from the event log."""
-        if event.type == tag_of(InventoryReported):
+        """Take a report of a node, or a change of the ledger, from the event log."""
+        if event.type.startswith("scheduler."):
+            self._wake_for_ledger()
+        elif event.type == tag_of(InventoryReported):
             await self.hear_inventory(msgspec.convert(event.event, InventoryReported))
         elif event.type == tag_of(ExecutorReported):
             await self.hear_executor(msgspec.convert(event.event, ExecutorReported))
@@ -128,6 +134,11 @@ class Live:
     async def hear_reservation(self, event: ReservationEvent) -> None:
         for changed in self._changes.get(event.reservation_id, ()):
             changed.set()
+
+    def _wake_for_ledger(self) -> None:
+        for watcher in self.watchers:
+            watcher.ledger_changed.set()
+            watcher.wake.set()
 
     @contextmanager
     def watching(self) -> Iterator[Watcher]:

@@ -33,7 +33,9 @@ from schemas.scheduler_views import (
 )
 from services.gateway.bodies import StrictBody
 from services.gateway.domain.access import Identity
+from services.gateway.domain.waiting import Idle, is_news
 from services.gateway.gateway import Gateway
+from services.gateway.live import Watcher
 from services.gateway.routes.common import (
     Caller,
     IdempotencyKey,
@@ -52,6 +54,9 @@ from services.gateway.routes.common import (
 LONGEST_WAIT_SECONDS: Final = 60.0
 LARGEST_INTEGER: Final = 2**63 - 1
 LOOK_SECONDS: Final = 2.0  # an event may be lost with the bus
+SAFETY_SECONDS: Final = 10.0  # the same, where readings wake as well
+
+WaitSeconds = Annotated[float, QueryParameter(ge=0, le=LONGEST_WAIT_SECONDS)]
 
 
 @post("/reservations", dto=StrictBody[ReservationRequest], return_dto=None)
@@ -98,7 +103,7 @@ async def list_reservations(
 async def get_reservation(
     reservation_id: FromPath[UUID],
     gateway: TheGateway,
-    wait_seconds: Annotated[float, QueryParameter(ge=0, le=LONGEST_WAIT_SECONDS)] = 0.0,
+    wait_seconds: WaitSeconds = 0.0,
 ) -> ReservationView:
     """One reservation; with `wait_seconds` as soon as it is not queued any more, or then."""
     query = GetReservation(reservation_id=reservation_id)
@@ -184,9 +189,14 @@ async def estimate(data: JSONBody[dict[str, Any]], gateway: TheGateway) -> Estim
 
 
 @post("/availability", status_code=200, dto=StrictBody[GpuRequest], return_dto=None)
-async def check_availability(data: JSONBody[GpuRequest], gateway: TheGateway) -> AvailabilityView:
-    """Whether a request would be granted now; reserves nothing."""
-    return await gateway.ask(GetAvailability(request=data), AvailabilityView)
+async def check_availability(
+    data: JSONBody[GpuRequest], gateway: TheGateway, wait_seconds: WaitSeconds = 0.0
+) -> AvailabilityView:
+    """Whether a request would be granted now; reserves nothing.
+
+    With `wait_seconds` as soon as it would be, or then.
+    """
+    return await _available(gateway, data, wait_seconds)
 
 
 @get("/availability")
@@ -195,12 +205,42 @@ async def get_availability(
     gpus: Annotated[int, QueryParameter(ge=1, le=4096)] = 1,
     min_memory_mb: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
     max_utilization_percent: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
+    wait_seconds: WaitSeconds = 0.0,
 ) -> AvailabilityView:
     """The same for a request that a query can express."""
     request = GpuRequest(
         gpus=gpus, min_memory_mb=min_memory_mb, max_utilization_percent=max_utilization_percent
     )
-    return await gateway.ask(GetAvailability(request=request), AvailabilityView)
+    return await _available(gateway, request, wait_seconds)
+
+
+async def _available(
+    gateway: Gateway, request: GpuRequest, wait_seconds: float
+) -> AvailabilityView:
+    """Asks again whenever the ledger changes, or which devices look idle."""
+    query = GetAvailability(request=request)
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + wait_seconds
+    idle: Idle = {}
+    with gateway.live.watching() as watcher:
+        while True:
+            watcher.ledger_changed.clear()
+            _has_news(watcher, request, idle)
+            view = await gateway.ask(query, AvailabilityView)
+            left = give_up_at - loop.time()
+            if view.available or left <= 0:
+                return view
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, SAFETY_SECONDS)):
+                    await watcher.wake.wait()
+                    while not _has_news(watcher, request, idle):
+                        await watcher.wake.wait()
+
+
+def _has_news(watcher: Watcher, request: GpuRequest, idle: Idle) -> bool:
+    frames, _ = watcher.take()
+    news = [frame for frame in frames if is_news(frame, request, idle)]
+    return bool(news) or watcher.ledger_changed.is_set()
 
 
 async def _require_reservation(gateway: Gateway, identity: Identity, reservation_id: UUID) -> None:

@@ -1,0 +1,102 @@
+"""What the scheduler tells beside reservations: the cluster, what if, and what was decided."""
+
+from typing import Annotated, Final
+from uuid import UUID
+
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler_views import (
+    AvailabilityView,
+    ClusterGpu,
+    ClusterStatus,
+    DecisionList,
+    GetClusterStatus,
+    GetNodeSummaries,
+    ListDecisions,
+    NodeSummaries,
+    Replay,
+    ReplayDecisions,
+    WhatIf,
+)
+from services.gateway.bodies import StrictBody
+from services.gateway.routes.common import TheGateway, get, post
+
+REPLAY_SECONDS: Final = 60.0
+LARGEST_INTEGER: Final = 2**63 - 1
+
+Threshold = Annotated[float, QueryParameter(ge=0, le=100)]
+AtMost = Annotated[int, QueryParameter(ge=1, le=1000)]
+DecisionId = Annotated[int, QueryParameter(ge=0, le=LARGEST_INTEGER)]
+
+
+@post(
+    "/reservations/{reservation_id:str}/what-if",
+    status_code=200,
+    dto=StrictBody[GpuRequest],
+    return_dto=None,
+)
+async def what_if(
+    reservation_id: FromPath[UUID], data: JSONBody[GpuRequest], gateway: TheGateway
+) -> AvailabilityView:
+    """Whether a waiting reservation would be granted now if it had asked for this instead."""
+    return await gateway.ask(WhatIf(reservation_id=reservation_id, request=data), AvailabilityView)
+
+
+@get("/cluster/gpus")
+async def get_cluster_status(gateway: TheGateway) -> ClusterStatus:
+    """Every GPU of every node, as node selection sees it."""
+    found: list[ClusterGpu] = []
+    after: str | None = None
+    while True:
+        page = await gateway.ask(GetClusterStatus(after_node_id=after), ClusterStatus)
+        found += page.gpus
+        after = page.next_after_node_id
+        if after is None:
+            return ClusterStatus(gpus=tuple(found))
+
+
+@get("/cluster/nodes")
+async def get_node_summaries(
+    gateway: TheGateway,
+    utilization_threshold: Threshold = 30.0,
+    memory_threshold: Threshold = 50.0,
+) -> NodeSummaries:
+    """GPUs summed up by node; idle are those below both thresholds."""
+    query = GetNodeSummaries(
+        utilization_threshold=utilization_threshold, memory_threshold=memory_threshold
+    )
+    return await gateway.ask(query, NodeSummaries)
+
+
+@get("/decisions")
+async def list_decisions(
+    gateway: TheGateway,
+    after_id: DecisionId = 0,
+    reservation_id: FromQuery[UUID | None] = None,
+    limit: AtMost = 100,
+) -> DecisionList:
+    """Recorded decisions with what they were made on, oldest first."""
+    query = ListDecisions(after_id=after_id, reservation_id=reservation_id, limit=limit)
+    return await gateway.ask(query, DecisionList)
+
+
+@get("/decisions/replay")
+async def replay_decisions(
+    gateway: TheGateway,
+    from_id: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
+    reservation_id: FromQuery[UUID | None] = None,
+    limit: AtMost = 100,
+) -> Replay:
+    """Recorded decisions, decided again: whether each comes out the same."""
+    query = ReplayDecisions(from_id=from_id, reservation_id=reservation_id, limit=limit)
+    return await gateway.ask(query, Replay, timeout_seconds=REPLAY_SECONDS)
+
+
+ROUTES = [
+    what_if,
+    get_cluster_status,
+    get_node_summaries,
+    list_decisions,
+    replay_decisions,
+]
