@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from schemas.telemetry import HealthAction, HealthKind, Source
+from schemas.telemetry import Source
 from services.telemetry.domain.faults import Fault
 from services.telemetry.domain.xid import Origin, XidLog, xid_fault
 from services.telemetry.kernel_log import KERNEL_LOG, KernelLog
@@ -140,16 +140,6 @@ class NvmlSource:
             uuid = record.device_among(self._bus_ids)
             if uuid is not None and self._xids.is_new(uuid, record.xid, Origin.KERNEL_LOG, now):
                 told.append(xid_fault(uuid, record.xid, record.text))
-        told += [
-            Fault(
-                device_uuid=uuid,
-                change=HealthKind.MIG_CHANGED,
-                action=HealthAction.IGNORE,
-                action_source="somebody partitioned the GPU",
-                detail=detail,
-            )
-            for uuid, detail in taken.mig_changed.items()
-        ]
         return told
 
 

@@ -74,18 +74,16 @@ class BoardKeeper:
         self._divide(board, before)
         return board
 
-    def read(self, board: Board) -> tuple[list[GpuReading], str | None]:
-        """Readings of a board's devices, and what its partition has become if that changed.
+    def read(self, board: Board) -> list[GpuReading]:
+        """Readings of a board's devices, after a look at how it is divided.
 
         Raises GpuLostError and NVMLError.
         """
-        changed = None
         if board.layout[0] is not None:
             mode = mig_mode(board.handle)
             if mode != board.layout[0] or (mode and _names(board.handle) != board.layout[1]):
                 self._divide(board, board)
-                changed = _described(board)
-        return [unit.reader.read() for unit in board.units], changed
+        return [unit.reader.read() for unit in board.units]
 
     def _divide(self, board: Board, before: Board | None) -> None:
         """Look at the instances anew."""
@@ -109,10 +107,3 @@ class BoardKeeper:
 
 def _names(handle: Handle) -> tuple[str, ...]:
     return tuple(uuid for uuid in map(uuid_of, mig_handles(handle)) if uuid is not None)
-
-
-def _described(board: Board) -> str:
-    if not board.layout[0]:
-        return "MIG is off"
-    profiles = [unit.facts.mig_profile or "unknown" for unit in board.instances]
-    return f"MIG is on, instances: {', '.join(profiles) or 'none'}"

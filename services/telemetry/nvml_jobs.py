@@ -6,7 +6,7 @@
 import time
 from collections import deque
 from ctypes import c_uint
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pynvml
 
@@ -107,14 +107,6 @@ class TakingInventory(Job):
         )
 
 
-class _Read(NamedTuple):
-    """What one board answered; `lost` says that it did not."""
-
-    gpus: list[GpuReading]
-    mig_changed: str | None = None
-    lost: str | None = None
-
-
 class TakingReading(Job):
     """Reads every board, and hears the event set last."""
 
@@ -123,29 +115,26 @@ class TakingReading(Job):
         self.left = deque(index for index in (*host.boards, EVENTS) if index not in host.stuck)
         self._gpus: list[GpuReading] = []
         self._lost: dict[str, str] = {}
-        self._mig_changed: dict[str, str] = {}
         self._xids: list[tuple[str, int]] = []
 
     def ask(self, index: int) -> Any:
-        """A board's readings, or what was heard."""
+        """A board's readings, why there are none, or what was heard."""
         if index == EVENTS:
             return self._host.events.heard() if self._host.events is not None else []
         try:
-            return _Read(*self._host.keeper.read(self._host.boards[index]))
+            return self._host.keeper.read(self._host.boards[index])
         except GpuLostError as error:
-            return _Read([], lost=str(error))
+            return error
 
     def note(self, index: int, found: Any) -> None:
         """Collect it."""
         if index == EVENTS:
             self._xids = found
             return
-        board = self._host.boards[index]
-        self._gpus += found.gpus
-        if found.lost is not None:
-            self._lost.update(dict.fromkeys(board.uuids, found.lost))
-        if found.mig_changed is not None:
-            self._mig_changed[board.uuid] = found.mig_changed
+        if isinstance(found, GpuLostError):
+            self._lost.update(dict.fromkeys(self._host.boards[index].uuids, str(found)))
+        else:
+            self._gpus += found
 
     def reply(self) -> ProbeReply:
         """What answered, what did not, and what happened."""
@@ -165,7 +154,6 @@ class TakingReading(Job):
                 for uuid in host.uuids_at(index)
             },
             xids=tuple(self._xids),
-            mig_changed=self._mig_changed,
         )
 
 

@@ -9,7 +9,7 @@ from services.telemetry.ports import SourceAbsentError, SourceFailedError
 from services.telemetry.probe_protocol import Stuck, TakeInventory
 from shared.logging import log
 
-FIRST_TRIAL_SECONDS: Final = 5.0
+FIRST_TRIAL_SECONDS: Final = 1.0
 MAX_TRIAL_SECONDS: Final = 60.0
 
 

@@ -51,13 +51,12 @@ class InventoryTaken(Struct, frozen=True, tag="inventory"):
 
 
 class ReadingTaken(Struct, frozen=True, tag="reading"):
-    """Answers Read. `xids` are device and number; `mig_changed` names GPUs, with what is now."""
+    """Answers Read. `xids` are device and number."""
 
     gpus: tuple[GpuReading, ...]
     lost: dict[str, str] = {}
     hung: dict[str, str] = {}
     xids: tuple[tuple[str, int], ...] = ()
-    mig_changed: dict[str, str] = {}
 
 
 class Capped(Struct, frozen=True, tag="capped"):
