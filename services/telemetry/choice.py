@@ -1,12 +1,14 @@
 """Which source an agent reads from."""
 
 import gzip
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import schemas
 from schemas.telemetry import Source
+from services.telemetry.amd import AmdSource
 from services.telemetry.dcgm import DcgmSource
 from services.telemetry.domain.dcgm_xid import StickyXids
 from services.telemetry.domain.fleet import FleetError, parse_fleet
@@ -111,6 +113,15 @@ def choose(settings: TelemetrySettings, holdings: Holdings) -> SourceChoice:
                 open_deadline_seconds=settings.open_deadline_seconds,
             ),
         ),
+        "amd": (
+            Source.AMD,
+            lambda: AmdSource(
+                settings.amd_smi_path,
+                settings.rocm_smi_path,
+                deadline_seconds=settings.smi_deadline_seconds,
+                open_deadline_seconds=settings.open_deadline_seconds,
+            ),
+        ),
         "none": (Source.NONE, NoSource),
     }
     if settings.dcgm_url is not None:
@@ -148,7 +159,7 @@ def read_simulation(settings: TelemetrySettings) -> Simulation:
         fleet = parse_fleet(path.read_text())
         recording = None if fleet.replay is None else _read_recording(path, fleet.replay.file)
         return Simulation(fleet, recording)
-    except (OSError, EOFError, UnicodeDecodeError, FleetError, RecordingError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeError, FleetError, RecordingError) as error:
         raise SettingsError(f"GPUSTEWARD_TELEMETRY_FLEET: {path}: {error}") from error
 
 

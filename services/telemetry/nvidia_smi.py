@@ -10,6 +10,7 @@ import msgspec
 
 from schemas.errors import ErrorCode
 from schemas.telemetry import GpuProcess, Source
+from services.telemetry.described import described
 from services.telemetry.domain.power_range import limit_for
 from services.telemetry.domain.smi_csv import (
     NEEDED_FIELDS,
@@ -29,8 +30,8 @@ from services.telemetry.ports import (
     SourceAbsentError,
     SourceFailedError,
 )
-from services.telemetry.processes import ProcessFacts, ProcessTable
-from services.telemetry.program import Output, is_installed, run_program
+from services.telemetry.processes import ProcessTable
+from services.telemetry.program import Output, Patience, is_installed, run_program
 from shared.errors import RefusedError
 from shared.logging import log
 
@@ -40,11 +41,7 @@ _CUDA_VERSION = re.compile(r"CUDA Version\s*:\s*(\d+\.\d+)", re.IGNORECASE)
 
 
 class NvidiaSmiSource:
-    """Runs the program for every reading. Fields that its version does not know stay unknown.
-
-    A host without persistence mode loads the driver for every run: a reading may take twice what
-    the fastest run so far took, where that is more than the deadline.
-    """
+    """Runs the program for every reading. Fields that its version does not know stay unknown."""
 
     source: Final = Source.NVIDIA_SMI
 
@@ -52,9 +49,7 @@ class NvidiaSmiSource:
         self, path: str, *, deadline_seconds: float, open_deadline_seconds: float = 15.0
     ) -> None:
         self._path = path
-        self._shortest_deadline = deadline_seconds
-        self._deadline_seconds = open_deadline_seconds
-        self._fastest_seconds = open_deadline_seconds
+        self._patience = Patience(deadline_seconds, at_first_seconds=open_deadline_seconds)
         self._fields: tuple[str, ...] = QUERY_FIELDS
         self._problems: tuple[str, ...] = ()
         self._uuids_by_bus: dict[str, str] = {}
@@ -74,13 +69,13 @@ class NvidiaSmiSource:
         with contextlib.suppress(SourceFailedError):
             found = _CUDA_VERSION.search((await self._run("--version")).stdout)
             self._cuda_version = found.group(1) if found else None
-        self._settle_deadline()
+        self._patience.settle()
 
     async def inventory(self) -> Inventory:
         """The devices that answer now; whoever was lost is asked for again."""
         self._only = ()
         report = await self._report()
-        self._settle_deadline()
+        self._patience.settle()
         return Inventory(
             devices=tuple(gpu.facts for gpu in report.gpus),
             driver_version=next((gpu.driver_version for gpu in report.gpus), None),
@@ -99,9 +94,9 @@ class NvidiaSmiSource:
         processes = await asked
         readings = tuple(gpu.reading for gpu in report.gpus)
         if processes is not None:
-            described = _described(self._process_table, processes)
+            found = described(self._process_table, processes)
             readings = tuple(
-                msgspec.structs.replace(reading, processes=described.get(reading.uuid, ()))
+                msgspec.structs.replace(reading, processes=found.get(reading.uuid, ()))
                 for reading in readings
             )
         return Reading(gpus=readings, lost=dict(self._lost))
@@ -124,9 +119,6 @@ class NvidiaSmiSource:
     async def close(self) -> None:
         """Nothing runs between readings."""
         self._process_table.forget_ended(())
-
-    def _settle_deadline(self) -> None:
-        self._deadline_seconds = max(self._shortest_deadline, 2 * self._fastest_seconds)
 
     async def _report(self) -> SmiReport:
         """What the query says, without the fields that this version refuses."""
@@ -166,7 +158,7 @@ class NvidiaSmiSource:
         loop = asyncio.get_running_loop()
         started_at = loop.time()
         output = await self._run(f"--query-gpu={','.join(self._fields)}", _FORMAT, *only)
-        self._fastest_seconds = min(self._fastest_seconds, loop.time() - started_at)
+        self._patience.took(loop.time() - started_at)
         return f"{output.stdout}\n{output.stderr}"
 
     async def _processes(self) -> Mapping[str, tuple[GpuProcess, ...]] | None:
@@ -188,24 +180,4 @@ class NvidiaSmiSource:
         return found
 
     async def _run(self, *arguments: str) -> Output:
-        return await run_program(self._path, *arguments, deadline_seconds=self._deadline_seconds)
-
-
-def _described(
-    table: ProcessTable, processes: Mapping[str, tuple[GpuProcess, ...]]
-) -> dict[str, tuple[GpuProcess, ...]]:
-    """With what this host knows about them."""
-    table.forget_ended(process.pid for group in processes.values() for process in group)
-    return {
-        uuid: tuple(_with_facts(process, table.facts(process.pid)) for process in group)
-        for uuid, group in processes.items()
-    }
-
-
-def _with_facts(process: GpuProcess, facts: ProcessFacts) -> GpuProcess:
-    return msgspec.structs.replace(
-        process,
-        name=facts.name or process.name,
-        container_id=facts.container_id,
-        reservation_id=facts.reservation_id,
-    )
+        return await run_program(self._path, *arguments, deadline_seconds=self._patience.seconds)

@@ -32,6 +32,27 @@ class Output(Struct, frozen=True):
         return f"{said} (exit code {self.exit_code})"
 
 
+class Patience:
+    """How long a run may take: the deadline, or twice the fastest run so far if that is more.
+
+    A host that loads its driver for every run is slow always, and not hung. At first, when a driver
+    may be loaded for good, it is `at_first_seconds`.
+    """
+
+    def __init__(self, deadline_seconds: float, *, at_first_seconds: float) -> None:
+        self._deadline_seconds = deadline_seconds
+        self._fastest_seconds = at_first_seconds
+        self.seconds = at_first_seconds
+
+    def took(self, seconds: float) -> None:
+        """A run that read the devices took so long."""
+        self._fastest_seconds = min(self._fastest_seconds, seconds)
+
+    def settle(self) -> None:
+        """From now on runs are compared with what was seen."""
+        self.seconds = max(self._deadline_seconds, 2 * self._fastest_seconds)
+
+
 def is_installed(path: str) -> bool:
     """Whether there is such a program, on PATH or at this place."""
     return shutil.which(path) is not None

@@ -14,11 +14,12 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     """`fleet` is the TOML file of a simulated fleet; `simulate` allows a built-in one.
 
     Under `auto` both only come into play where no driver is found. `probe_deadline_seconds` is how
-    long NVML may take for one reading, `open_deadline_seconds` for its initialisation, which takes
-    seconds on hosts without persistence mode; `smi_deadline_seconds` is for one run of nvidia-smi,
-    and grows by itself on hosts where a run always takes longer. `dcgm_url` is the page of a
-    dcgm-exporter, which is looked at only where one is named. `metrics` serves Prometheus on
-    `metrics_host` and `metrics_port` (0: any free one).
+    long NVML, or a dcgm-exporter, may take for one reading, `open_deadline_seconds` for the
+    driver's initialisation, which takes seconds on hosts without persistence mode;
+    `smi_deadline_seconds` is for one run of nvidia-smi or amd-smi, and grows by itself on hosts
+    where a run always takes longer. `dcgm_url` is the page of a dcgm-exporter, which is looked at
+    only where one is named. `metrics` serves Prometheus on `metrics_host` and `metrics_port` (0:
+    any free one).
     """
 
     source: SourceChoice = "auto"
@@ -30,6 +31,8 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     open_deadline_seconds: PositiveSeconds = 15.0
     smi_deadline_seconds: PositiveSeconds = 2.5
     smi_path: str = "nvidia-smi"
+    amd_smi_path: str = "amd-smi"
+    rocm_smi_path: str = "rocm-smi"
     dcgm_url: Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None = None
     metrics: bool = True
     metrics_host: str = "127.0.0.1"

@@ -32,8 +32,9 @@ class ScriptedFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     `device` is an index or a uuid; without one a hang, a failure and `[N/A]` concern all of them.
     Without `duration_seconds` it stays. It comes again every `repeat_every_seconds`, up to
-    `jitter_seconds` late: how late is the seed's. `profile` and `instances` are what a device is
-    cut into by a `mig_change`.
+    `jitter_seconds` late: how late is the seed's. `action` is what to do about an XID, else what
+    the catalogue of XIDs says. `profile` and `instances` are what a device is cut into by a
+    `mig_change`.
     """
 
     kind: FaultKind
@@ -43,7 +44,7 @@ class ScriptedFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     jitter_seconds: NotNegative = 0.0
     device: Count | DeviceUuid | None = None
     xid: Annotated[int, Meta(ge=1, le=999)] | None = None
-    action: HealthAction = HealthAction.RESTART_APPLICATION
+    action: HealthAction | None = None
     corrected_per_second: NotNegative = 50.0
     uncorrected: Count = 0
     fields: tuple[str, ...] = ()

@@ -8,13 +8,14 @@ from typing import Final
 
 import msgspec
 
-from schemas.telemetry import DeviceFacts, GpuReading, HealthKind
+from schemas.telemetry import DeviceFacts, GpuReading
 from services.telemetry.domain.fault_script import FaultKind, ScriptedFault, Timeline, device_of
 from services.telemetry.domain.faults import Fault
 from services.telemetry.domain.fleet import Fleet
 from services.telemetry.domain.load import DeviceLoad, reading_at, turn
 from services.telemetry.domain.power_range import limit_for
 from services.telemetry.domain.replay import Recording, Replay
+from services.telemetry.domain.xid import xid_fault
 
 SCRIPTED: Final = "scripted in the simulated fleet"
 _MOST_AT_ONCE: Final = 8
@@ -218,14 +219,11 @@ class Simulation:
 
 
 def _xid(fault: ScriptedFault, device: str) -> Fault:
-    return Fault(
-        device_uuid=device,
-        change=HealthKind.XID,
-        action=fault.action,
-        action_source=SCRIPTED,
-        xid=fault.xid,
-        detail=f"XID {fault.xid}, {SCRIPTED}",
-    )
+    """As the catalogue has it, unless the script says what to do."""
+    known = xid_fault(device, fault.xid or 0, SCRIPTED)
+    if fault.action is None:
+        return known
+    return msgspec.structs.replace(known, action=fault.action, action_source=SCRIPTED)
 
 
 def _instance(facts: DeviceFacts, fault: ScriptedFault, number: int, index: int) -> DeviceFacts:

@@ -15,6 +15,7 @@ from services.telemetry.domain.fault_script import READABLE, FaultKind, Scripted
 from services.telemetry.domain.fleet import FleetError, parse_fleet
 from services.telemetry.domain.replay import RecordingError, parse_recording
 from services.telemetry.domain.simulation import Simulation
+from services.telemetry.domain.xid import advice
 from services.telemetry.settings import TelemetrySettings
 from shared.errors import RefusedError
 from shared.settings import SettingsError
@@ -172,8 +173,7 @@ def test_a_production_recording_is_replayed(tmp_path: Path) -> None:
 
 def test_an_xid_is_told_once_each_time_it_comes_also_when_nobody_looked() -> None:
     simulation = fleet_with(
-        '[[fault]]\nkind = "xid"\nxid = 79\ndevice = 1\naction = "reset"\n'
-        "at_seconds = 5\nrepeat_every_seconds = 10"
+        '[[fault]]\nkind = "xid"\nxid = 79\ndevice = 1\nat_seconds = 5\nrepeat_every_seconds = 10'
     )
 
     told = [simulation.look(seconds, NOBODY).faults for seconds in (4.9, 5.0, 5.1, 15.0, 36.0)]
@@ -181,7 +181,18 @@ def test_an_xid_is_told_once_each_time_it_comes_also_when_nobody_looked() -> Non
     assert [len(faults) for faults in told] == [0, 1, 0, 1, 2]
     fault = told[1][0]
     assert (fault.device_uuid, fault.change, fault.xid) == ("GPU-b", HealthKind.XID, 79)
-    assert fault.action is HealthAction.RESET
+    assert fault.action is advice(79).action
+
+
+def test_a_script_may_say_what_to_do_about_an_xid() -> None:
+    simulation = fleet_with('[[fault]]\nkind = "xid"\nxid = 79\ndevice = 1\naction = "ignore"')
+
+    (fault,) = simulation.look(0.0, NOBODY).faults
+
+    assert (fault.action, fault.action_source) == (
+        HealthAction.IGNORE,
+        "scripted in the simulated fleet",
+    )
 
 
 def test_a_storm_raises_counters_that_never_fall() -> None:

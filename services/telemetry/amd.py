@@ -1,0 +1,150 @@
+"""AMD's GPUs by amd-smi, or by rocm-smi where that is all there is."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from schemas.telemetry import DeviceFacts, GpuProcess, GpuReading, Source
+from services.telemetry.described import described
+from services.telemetry.domain import amd_smi, rocm_smi
+from services.telemetry.ports import (
+    Inventory,
+    Reading,
+    SourceAbsentError,
+    SourceFailedError,
+    no_power_limit,
+)
+from services.telemetry.processes import ProcessTable
+from services.telemetry.program import Output, Patience, is_installed, run_program
+from shared.logging import log
+
+PROCESS_PAUSE_SECONDS: Final = 30.0
+
+
+class AmdSource:
+    """Runs a program for every reading. What a release does not tell stays unknown."""
+
+    source: Final = Source.AMD
+
+    def __init__(
+        self,
+        amd_smi_path: str,
+        rocm_smi_path: str,
+        *,
+        deadline_seconds: float,
+        open_deadline_seconds: float = 15.0,
+    ) -> None:
+        self._amd_smi_path = amd_smi_path
+        self._rocm_smi_path = rocm_smi_path
+        self._uses_amd_smi = True
+        self._patience = Patience(deadline_seconds, at_first_seconds=open_deadline_seconds)
+        self._facts: dict[int, DeviceFacts] = {}
+        self._limits: dict[int, float] = {}
+        self._driver_version: str | None = None
+        self._no_processes_until = 0.0
+        self._process_table = ProcessTable()
+
+    async def open(self) -> None:
+        """Absent without either program, or where it works and sees no device."""
+        self._uses_amd_smi = is_installed(self._amd_smi_path)
+        if not self._uses_amd_smi and not is_installed(self._rocm_smi_path):
+            raise SourceAbsentError(
+                f"neither {self._amd_smi_path} nor {self._rocm_smi_path} is installed"
+            )
+        await self._look()
+        if not self._facts:
+            raise SourceAbsentError("no AMD device")
+
+    async def inventory(self) -> Inventory:
+        """The devices that are listed now."""
+        await self._look()
+        return Inventory(devices=tuple(self._facts.values()), driver_version=self._driver_version)
+
+    async def read(self) -> Reading:
+        """The devices that answer now."""
+        if not self._uses_amd_smi:
+            return Reading(gpus=rocm_smi.readings(await self._rocm()))
+        asked = asyncio.ensure_future(self._processes())
+        try:
+            gpus = await self._metrics()
+        except BaseException:
+            asked.cancel()
+            await asyncio.wait([asked])
+            raise
+        processes = await asked
+        if processes is None:
+            return Reading(gpus=gpus)
+        found = described(self._process_table, processes)
+        return Reading(
+            gpus=tuple(msgspec.structs.replace(gpu, processes=found.get(gpu.index)) for gpu in gpus)
+        )
+
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
+        """Not possible here."""
+        raise no_power_limit(self.source)
+
+    async def close(self) -> None:
+        """Nothing runs between readings."""
+        self._process_table.forget_ended(())
+
+    async def _look(self) -> None:
+        if self._uses_amd_smi:
+            listed, static = await self._amd("list"), await self._amd("static")
+            devices = amd_smi.device_facts(listed, static)
+            self._limits = amd_smi.power_limits(static)
+            self._driver_version = amd_smi.driver_version(static)
+        else:
+            document = await self._rocm()
+            devices = rocm_smi.devices(document)
+            self._driver_version = rocm_smi.driver_version(document)
+        self._facts = {facts.index: facts for facts in devices}
+        self._patience.settle()
+
+    async def _metrics(self) -> tuple[GpuReading, ...]:
+        metric = await self._amd("metric")
+        if amd_smi.indices(metric) - self._facts.keys():
+            await self._look()
+        gpus = amd_smi.readings(metric, self._facts, self._limits)
+        if not gpus and self._facts:
+            raise SourceFailedError(f"{self._amd_smi_path} metric names none of its GPUs")
+        return gpus
+
+    async def _processes(self) -> Mapping[int, tuple[GpuProcess, ...]] | None:
+        """None where they cannot be told, which is tried again after half a minute."""
+        now = asyncio.get_running_loop().time()
+        if now < self._no_processes_until:
+            return None
+        try:
+            found = amd_smi.processes(await self._amd("process"))
+        except SourceFailedError as error:
+            log.warning("amd_processes_unknown", reason=str(error))
+            found = None
+        if found is None:
+            self._no_processes_until = now + PROCESS_PAUSE_SECONDS
+        return found
+
+    async def _amd(self, command: str) -> Any:
+        return await self._document(self._amd_smi_path, command, "--json")
+
+    async def _rocm(self) -> Any:
+        return await self._document(self._rocm_smi_path, *rocm_smi.ARGUMENTS)
+
+    async def _document(self, path: str, *arguments: str) -> Any:
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        output = await run_program(path, *arguments, deadline_seconds=self._patience.seconds)
+        self._patience.took(loop.time() - started_at)
+        return _decoded(output, path)
+
+
+def _decoded(output: Output, path: str) -> Any:
+    """The JSON of an output that may begin with warnings."""
+    starts = [place for sign in "[{" if (place := output.stdout.find(sign)) >= 0]
+    for start in sorted(starts):
+        try:
+            return msgspec.json.decode(output.stdout[start:].encode())
+        except msgspec.DecodeError:
+            continue
+    raise SourceFailedError(f"{path} said: {output.summary}")
