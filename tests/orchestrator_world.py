@@ -109,6 +109,8 @@ class World:
     running: dict[UUID, StartExperiment] = field(default_factory=dict)
     summaries: dict[UUID, SummaryView] = field(default_factory=dict)
     epoch: int = 0
+    executor_gone: bool = False
+    asked: int = 0  # about reservations
 
     # What the orchestrator asks
 
@@ -143,6 +145,7 @@ class World:
         return Accepted(command_id=command.command_id, lease_ttl_seconds=TTL_SECONDS)
 
     async def get_reservation(self, query: GetReservation) -> ReservationView:
+        self.asked += 1
         if query.reservation_id not in self.reservations:
             raise RefusedError(ErrorCode.NOT_FOUND, "no such reservation")
         return self.reservations[query.reservation_id]
@@ -166,6 +169,8 @@ class World:
         return Accepted(command_id=command.command_id)
 
     async def list_running(self, query: ListRunning) -> RunningAttempts:
+        if self.executor_gone:
+            raise RefusedError(ErrorCode.UNAVAILABLE, "as if nobody answered")
         return RunningAttempts(
             executor_id=query.executor_id,
             boot_id=new_id(),

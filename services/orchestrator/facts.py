@@ -178,6 +178,14 @@ class Facts:
         """An executor, asked, has nothing of this attempt under way."""
         await self._about(_by_attempt(attempt_id), running.on_attempt_missing)
 
+    async def apply_stop_confirmed(self, attempt_id: UUID, reason: str) -> None:
+        """Nothing of this attempt runs any more, and nobody can tell how it ended."""
+
+        def decide(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+            return running.on_stop_confirmed(task, experiment, attempt, reason, utcnow())
+
+        await self._about(_by_attempt(attempt_id), decide)
+
     async def apply_summary(self, attempt_id: UUID, metrics: BenchmarkMetrics) -> None:
         """Measurements, told by an event or by results when asked."""
 

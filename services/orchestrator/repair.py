@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
 from schemas.executor import AttemptOutcome, ListRunning, RunningAttempts
 from schemas.results import GetSummary, SummaryView
@@ -17,6 +18,15 @@ from shared.bus import Bus
 from shared.database import Database
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
+
+TAKEN_AWAY: Final = frozenset(
+    {
+        ReservationState.EXPIRED,
+        ReservationState.LOST,
+        ReservationState.PREEMPTED,
+        ReservationState.CANCELLED,
+    }
+)
 
 
 @dataclass(slots=True)
@@ -67,31 +77,32 @@ class Repair:
             await self._ask_executor(executor_id, attempts)
 
     async def _ask_scheduler(self, attempt: Attempt) -> None:
-        query = GetReservation(reservation_id=attempt.reservation_id)
-        try:
-            view = await self.bus.query(query, ReservationView)
-        except (RefusedError, UnavailableError) as error:
-            # Not found is not lost: the request may still be on its way to the scheduler.
-            log.info("owner_not_asked", owner="scheduler", error=str(error))
+        view = await self._reservation(attempt)
+        if view is None:
             return
         if view.state in {ReservationState.GRANTED, ReservationState.ACTIVE}:
             if view.epoch is not None and view.node_id is not None:
                 await self.facts.apply_grant(attempt.reservation_id, _grant(view, view.epoch))
         elif view.state not in OPEN_STATES:
-            end = ReservationEnd(
-                revision=view.revision,
-                state=view.state,
-                was_granted=view.granted_at is not None,
-                reason=view.reason,
-                reasons=view.reasons,
-            )
-            await self.facts.apply_end(attempt.reservation_id, end)
+            await self.facts.apply_end(attempt.reservation_id, _end(view))
+
+    async def _reservation(self, attempt: Attempt) -> ReservationView | None:
+        """None if the scheduler does not tell."""
+        query = GetReservation(reservation_id=attempt.reservation_id)
+        try:
+            return await self.bus.query(query, ReservationView)
+        except (RefusedError, UnavailableError) as error:
+            # Not found is not lost: the request may still be on its way to the scheduler.
+            log.info("owner_not_asked", owner="scheduler", error=str(error))
+            return None
 
     async def _ask_executor(self, executor_id: str, attempts: list[Attempt]) -> None:
         try:
             answer = await self.bus.query(ListRunning(executor_id=executor_id), RunningAttempts)
         except (RefusedError, UnavailableError) as error:
             log.info("owner_not_asked", owner=executor_id, error=str(error))
+            for attempt in attempts:
+                await self._ask_about_stop(attempt)
             return
         running = {found.attempt_id: found for found in answer.attempts}
         for attempt in attempts:
@@ -101,6 +112,21 @@ class Repair:
             else:
                 await self.facts.apply_missing(attempt.attempt_id)
 
+    async def _ask_about_stop(self, attempt: Attempt) -> None:
+        """End an attempt whose executor is gone once its devices are free without its release.
+
+        They are free because the node or an administrator confirmed that nothing of it runs. After
+        a release the executor knows an outcome, and is waited for.
+        """
+        view = await self._reservation(attempt)
+        if view is None or view.quarantined or view.state not in TAKEN_AWAY:
+            return
+        await self.facts.apply_end(attempt.reservation_id, _end(view))
+        reason = f"the reservation was {view.state.value}"
+        await self.facts.apply_stop_confirmed(
+            attempt.attempt_id, f"{reason}: {view.reason}" if view.reason else reason
+        )
+
     async def _ask_results(self, attempt: Attempt) -> None:
         query = GetSummary(experiment_id=attempt.experiment_id)
         try:
@@ -109,6 +135,16 @@ class Repair:
             log.info("owner_not_asked", owner="results", error=str(error))
             return
         await self.facts.apply_summary(view.attempt_id, view.metrics)
+
+
+def _end(view: ReservationView) -> ReservationEnd:
+    return ReservationEnd(
+        revision=view.revision,
+        state=view.state,
+        was_granted=view.granted_at is not None,
+        reason=view.reason,
+        reasons=view.reasons,
+    )
 
 
 def _grant(view: ReservationView, epoch: int) -> Grant:

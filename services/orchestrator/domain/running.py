@@ -98,6 +98,24 @@ def on_attempt_missing(task: Task, experiment: Experiment, attempt: Attempt) -> 
     return Decision(experiment=experiment, attempt=attempt, commands=(*stops, start))
 
 
+def on_stop_confirmed(
+    task: Task, experiment: Experiment, attempt: Attempt, reason: str, now: datetime
+) -> Decision | None:
+    """Nothing of the attempt runs, by its node's word or an administrator's, and the executor that
+    could tell how it ended does not answer: it was interrupted.
+    """
+    if attempt.closed_at is not None or not attempt.reservation_ended:
+        return None
+    interrupted = replace(
+        attempt,
+        outcome=AttemptOutcome.INTERRUPTED,
+        failure=Failure(kind=FailureKind.LEASE_LOST, message=reason),
+        finished_at=now,
+        closed_at=now,
+    )
+    return _after_outcome(task, experiment, interrupted, now)
+
+
 def on_attempt_event(
     task: Task,
     experiment: Experiment,

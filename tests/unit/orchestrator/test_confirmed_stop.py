@@ -1,0 +1,44 @@
+"""What follows when nothing of an attempt runs and its executor cannot say how it ended."""
+
+from msgspec.structs import replace
+
+from schemas.executor import AttemptOutcome, FailureKind
+from schemas.orchestrator import ExperimentState as State
+from services.orchestrator.domain import running
+from tests.orchestrator_records import NOW, make_experiment, make_granted, make_task
+
+
+def test_a_confirmed_stop_interrupts_and_the_experiment_is_repeated() -> None:
+    attempt = replace(make_granted(), reservation_ended=True, is_accepted=True)
+
+    decision = running.on_stop_confirmed(
+        make_task(), make_experiment(State.RUNNING), attempt, "node lost", NOW
+    )
+
+    assert decision is not None
+    assert decision.attempt is not None
+    assert decision.attempt.outcome is AttemptOutcome.INTERRUPTED
+    assert decision.attempt.failure is not None
+    assert decision.attempt.failure.kind is FailureKind.LEASE_LOST
+    assert decision.attempt.closed_at == NOW
+    assert decision.experiment.state is State.PENDING
+    assert decision.experiment.interrupted_attempts == 1
+
+
+def test_a_task_that_was_cancelled_meanwhile_ends_instead() -> None:
+    attempt = replace(make_granted(), reservation_ended=True)
+    task = make_task(cancel_requested=True)
+
+    decision = running.on_stop_confirmed(task, make_experiment(State.STARTING), attempt, "", NOW)
+
+    assert decision is not None
+    assert decision.experiment.state is State.CANCELLED
+
+
+def test_what_lives_or_has_an_outcome_is_left_alone() -> None:
+    task, experiment = make_task(), make_experiment(State.RUNNING)
+    lives = make_granted()
+    closed = replace(lives, reservation_ended=True, closed_at=NOW)
+
+    assert running.on_stop_confirmed(task, experiment, lives, "", NOW) is None
+    assert running.on_stop_confirmed(task, experiment, closed, "", NOW) is None
