@@ -52,10 +52,17 @@ class Route:
 
 
 def command_route(
-    handler: Callable[[C], Awaitable[Reply]], message: type[C], *, key: str | None = None
+    handler: Callable[[C], Awaitable[Reply]],
+    message: type[C],
+    *,
+    key: str | None = None,
+    workers: int = 1,
 ) -> Route:
-    """Commands of one kind, shared by all processes of the service; `key`: one node's alone."""
-    return _request_route(handler, message, key)
+    """Commands of one kind, shared by all processes of the service; `key`: one node's alone.
+
+    One after another, unless there are more `workers`.
+    """
+    return _request_route(handler, message, key, workers)
 
 
 def query_route(
@@ -65,9 +72,18 @@ def query_route(
     return _request_route(handler, message, key)
 
 
-def _request_route(handler: Handler, message: type[Message], key: str | None) -> Route:
+def _request_route(
+    handler: Handler, message: type[Message], key: str | None, workers: int = 1
+) -> Route:
     subject = pattern_for(message, key)
-    return Route(NatsRoute(handler, subject=subject, queue=subject, codec=TypedCodec(message)))
+    route = NatsRoute(
+        handler,
+        subject=subject,
+        queue=subject,
+        codec=TypedCodec(message),
+        max_workers=workers if workers > 1 else None,
+    )
+    return Route(route)
 
 
 def event_route(handler: Handler, *events: type[Event], durable: str) -> Route:

@@ -38,6 +38,7 @@ from services.scheduler.fleet_queries import FleetQueries
 from services.scheduler.fleet_reader import FleetReader
 from services.scheduler.handlers import Commands
 from services.scheduler.hearing import Hearing
+from services.scheduler.intake import LARGEST, Intake
 from services.scheduler.inventory import NodeReports
 from services.scheduler.leadership import Leadership, Succession
 from services.scheduler.ledgers import LedgerReader
@@ -92,7 +93,8 @@ def create_service(
     decider = Decider(database, leadership, reader, settings.policy)
     present = Present(database, reader, settings.policy)
     succession = Succession(leadership, decider.wake)
-    commands = Commands(database, decider)
+    intake = Intake(database, decider.wake, decider.note_released)
+    commands = Commands(database, intake, decider)
     interval_seconds = settings.reconcile_interval_seconds
     hearing = Hearing(longest_gap_seconds=3 * interval_seconds + LATE_SECONDS)
     reconciler = Reconciler(
@@ -154,9 +156,9 @@ def create_service(
 def command_routes(commands: Commands) -> list[Route]:
     """What may be asked to be done."""
     return [
-        command_route(commands.request, RequestReservation),
-        command_route(commands.renew, RenewReservation),
-        command_route(commands.release, ReleaseReservation),
+        command_route(commands.request, RequestReservation, workers=LARGEST),
+        command_route(commands.renew, RenewReservation, workers=LARGEST),
+        command_route(commands.release, ReleaseReservation, workers=LARGEST),
         command_route(commands.cancel, CancelReservation),
         command_route(commands.cordon, Cordon),
         command_route(commands.uncordon, Uncordon),

@@ -21,6 +21,7 @@ from services.scheduler.leadership import Leadership, LeadershipLost
 from services.scheduler.ledger import LedgerChanged
 from services.scheduler.live_engine import LiveEngine
 from services.scheduler.readings import DeviceKey
+from services.scheduler.store import Row
 from shared.database import Connection, Database
 from shared.errors import UnavailableError
 from shared.logging import log
@@ -57,6 +58,11 @@ class Decider:
         live = self._live
         if live is not None and live.engine.queue_length and live.mirror.has_free(changed):
             self._woken.set()
+
+    def note_released(self, devices: Sequence[Row]) -> None:
+        """Have devices read at once that were just given back, without waiting for the look."""
+        if devices and self._live is not None:
+            self.reader.ask_for_released(devices)
 
     async def run(self) -> None:
         """Decide until cancelled. Raises UnavailableError while Postgres is away."""

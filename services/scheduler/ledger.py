@@ -17,13 +17,12 @@ from schemas.scheduler import (
     DeviceEvent,
     DeviceFreed,
     DeviceQuarantined,
-    ReservationActivated,
+    RequestReservation,
     ReservationCancelled,
     ReservationEnded,
     ReservationExpired,
     ReservationLost,
     ReservationPreempted,
-    ReservationQueued,
     ReservationRejected,
     ReservationReleased,
     ReservationState,
@@ -53,42 +52,6 @@ _ENDS: Final[dict[ReservationState, type[ReservationEnded]]] = {
 
 class LedgerChanged(StewardError):
     """What was decided on is no longer so; look again."""
-
-
-async def announce_queued(connection: Connection, stored: Reservation, position: int) -> None:
-    """Tell that a request waits."""
-    await stage(
-        connection,
-        ReservationQueued(
-            **about(stored, stored.requested_at),
-            request=stored.request,
-            position=position,
-            wait_deadline_at=stored.wait_deadline_at,
-        ),
-    )
-
-
-async def renew(connection: Connection, stored: Reservation, *, activate: bool) -> Reservation:
-    """Extend the lease; with `activate` a granted reservation becomes active."""
-    starts = activate and stored.state is ReservationState.GRANTED
-    renewed = stored
-    if starts:
-        renewed = replace(stored, state=ReservationState.ACTIVE, revision=stored.revision + 1)
-    await connection.execute(
-        "UPDATE reservation SET state = $2, revision = $3,"
-        " lease_expires_at = clock_timestamp() + lease_ttl_seconds * interval '1 second'"
-        " WHERE reservation_id = $1",
-        renewed.reservation_id,
-        renewed.state.value,
-        renewed.revision,
-    )
-    if starts and renewed.epoch is not None and renewed.node_id is not None:
-        now = await store.database_now(connection)
-        event = ReservationActivated(
-            **about(renewed, now), epoch=renewed.epoch, node_id=renewed.node_id
-        )
-        await stage(connection, event)
-    return renewed
 
 
 async def end(
@@ -125,16 +88,6 @@ async def end_all(
     await store.write_ended(connection, ended)
     await stage(connection, *(_ended_event(one, now) for one in ended))
     return ended
-
-
-async def give_back(
-    connection: Connection, stored: Reservation, now: datetime, reason: str
-) -> Reservation:
-    """End what lives and is stopped already, and free its devices."""
-    preempted = stored.preempting_until is not None
-    state = ReservationState.PREEMPTED if preempted else ReservationState.RELEASED
-    ended = await end(connection, stored, state, now, reason=reason)
-    return await free(connection, ended, now)
 
 
 async def begin_release(connection: Connection, stored: Reservation, reason: str) -> Reservation:
@@ -323,6 +276,18 @@ def _device_grant(scored: Scored) -> DeviceGrant:
         simulated=device.simulated,
         score=round(scored.score, 6),
     )
+
+
+def about_new(command: RequestReservation, now: datetime) -> dict[str, Any]:
+    """The same fields of what was just requested."""
+    return {
+        "message_id": new_id(),
+        "occurred_at": now,
+        "revision": 1,
+        "reservation_id": command.reservation_id,
+        "namespace": command.namespace,
+        "holder": command.holder,
+    }
 
 
 def about(stored: Reservation, now: datetime) -> dict[str, Any]:

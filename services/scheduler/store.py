@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from schemas.base import NodeId
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
-from schemas.scheduler import RequestReservation, ReservationState
+from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ListReservations
 from schemas.telemetry import Source
 from services.scheduler.domain.queue import QueuedRequest
@@ -181,6 +181,22 @@ async def release_holdings(connection: Connection, freed: Sequence[tuple[UUID, i
     )
 
 
+async def release_all(connection: Connection, ids: Sequence[UUID]) -> Sequence[Row]:
+    """Close everything these reservations hold; the devices, as they are then."""
+    rows: Sequence[Row] = await connection.fetch(
+        "WITH gone AS (UPDATE holding SET released_at = clock_timestamp()"
+        " WHERE reservation_id = ANY($1) AND released_at IS NULL"
+        " RETURNING reservation_id, device_no),"
+        " locked AS (SELECT device_no FROM device"
+        " WHERE device_no IN (SELECT device_no FROM gone) ORDER BY device_no FOR UPDATE)"
+        " UPDATE device d SET releases = d.releases + 1, released_by = gone.reservation_id"
+        " FROM gone JOIN locked USING (device_no) WHERE d.device_no = gone.device_no"
+        " RETURNING d.node_id, d.uuid, d.releases, d.released_by",
+        list(ids),
+    )
+    return rows
+
+
 async def release_hosts(connection: Connection, ids: Sequence[UUID]) -> None:
     """Give back what these reservations hold of nodes on which they hold no device any more."""
     await connection.execute(
@@ -200,33 +216,13 @@ async def release_hosts(connection: Connection, ids: Sequence[UUID]) -> None:
     )
 
 
-async def insert_request(connection: Connection, command: RequestReservation) -> bool:
-    """Store a request as queued, last in the order of arrival; False if its id is taken."""
-    inserted = await connection.fetchval(
-        "INSERT INTO reservation (reservation_id, namespace, holder, request, state, revision,"
-        " requested_at, wait_deadline_at, lease_ttl_seconds, priority)"
-        " SELECT $1, $2, $3, $4, 'queued', 1, now, now + $5 * interval '1 second', $6, $7"
-        " FROM clock_timestamp() AS now ON CONFLICT DO NOTHING RETURNING true",
-        command.reservation_id,
-        command.namespace,
-        command.holder,
-        to_json(command.request),
-        command.request.wait_timeout_seconds,
-        command.request.lease_ttl_seconds,
-        command.request.priority,
+async def waiting_by_priority(connection: Connection) -> dict[int, int]:
+    """How many requests wait, by priority."""
+    rows = await connection.fetch(
+        "SELECT priority, count(*) AS waiting FROM reservation WHERE state = 'queued'"
+        " GROUP BY priority"
     )
-    return bool(inserted)
-
-
-async def queue_position(connection: Connection, stored: Reservation) -> int:
-    """Place of a request that waits by priority and arrival, counted from 1."""
-    position: int = await connection.fetchval(
-        "SELECT 1 + count(*) FROM reservation o, reservation r WHERE r.reservation_id = $1"
-        " AND o.state = 'queued' AND (o.priority > r.priority"
-        " OR o.priority = r.priority AND o.arrival < r.arrival)",
-        stored.reservation_id,
-    )
-    return position
+    return {row["priority"]: row["waiting"] for row in rows}
 
 
 async def queued(connection: Connection) -> list[QueuedRequest]:
