@@ -1,6 +1,6 @@
 """Faults of devices: what a source saw happen, and what counters tell when they grow."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,7 @@ ECC_STORM_PER_SECOND: Final = 10.0
 STORM_OVER_SECONDS: Final = 60.0
 OUT_OF_SERVICE: Final = frozenset({HealthAction.DRAIN, HealthAction.RESET})
 
+_REMAP_FAILED: Final = "a row of memory could not be remapped"
 _DRIVER: Final = "NVIDIA GPU Memory Error Management"
 _DCGM: Final = "DCGM health checks"
 
@@ -69,20 +70,35 @@ class WearWatch:
         return found
 
 
-def failing_after(
-    failing: Mapping[str, str], faults: Iterable[Fault], reset: Iterable[str] = ()
-) -> dict[str, str]:
-    """The devices out of service, each with its reason, after more faults.
+class OutOfService:
+    """The devices that a fault took out of service, each with its reason, until they start anew.
 
-    `reset` are those that started anew: back on the bus, or under a driver loaded again.
+    A device starts anew when its driver is loaded again, as far as its counters tell, and when it
+    is back after it was lost.
     """
-    after = dict(failing)
-    for uuid in reset:
-        after.pop(uuid, None)
-    for fault in faults:
-        if fault.action in OUT_OF_SERVICE:
-            after[fault.device_uuid] = fault.detail or fault.change.value
-    return after
+
+    def __init__(self) -> None:
+        self._failing: dict[str, str] = {}
+        self._last: dict[str, GpuReading] = {}
+        self._lost: frozenset[str] = frozenset()
+
+    def after(
+        self, readings: Iterable[GpuReading], lost: Iterable[str], faults: Iterable[Fault]
+    ) -> dict[str, str]:
+        """Devices and reasons after one more reading, and what happened meanwhile."""
+        for reading in readings:
+            before = self._last.get(reading.uuid)
+            was_away = reading.uuid in self._lost
+            if was_away or (before is not None and was_reset(before, reading)):
+                self._failing.pop(reading.uuid, None)
+            self._last[reading.uuid] = reading
+            if reading.remap_failed:
+                self._failing.setdefault(reading.uuid, _REMAP_FAILED)
+        self._lost = frozenset(lost)
+        for fault in faults:
+            if fault.action in OUT_OF_SERVICE:
+                self._failing[fault.device_uuid] = fault.detail or fault.change.value
+        return dict(self._failing)
 
 
 def was_reset(before: GpuReading, after: GpuReading) -> bool:
@@ -144,7 +160,7 @@ def _standing_faults(before: GpuReading | None, after: GpuReading) -> list[Fault
                 change=HealthKind.ROW_REMAP_FAILED,
                 action=HealthAction.DRAIN,
                 action_source=f"{_DRIVER}, RMA policy; {_DCGM}, DCGM_FR_ROW_REMAP_FAILURE",
-                detail="a row of memory could not be remapped",
+                detail=_REMAP_FAILED,
             )
         )
     return found

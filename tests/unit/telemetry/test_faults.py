@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.telemetry import GpuReading, HealthAction, HealthKind
-from services.telemetry.domain.faults import Fault, WearWatch, failing_after, was_reset
+from services.telemetry.domain.faults import Fault, OutOfService, WearWatch, was_reset
 
 
 def reading(
@@ -61,11 +61,35 @@ def test_a_fault_that_asks_for_it_takes_the_device_out_until_it_was_reset(
         device_uuid="GPU-a", change=HealthKind.XID, action=action, action_source="", detail="why"
     )
 
-    failing = failing_after({}, [fault])
+    service = OutOfService()
 
-    assert failing == {"GPU-a": "why"}
-    assert failing_after(failing, []) == failing
-    assert failing_after(failing, [], ["GPU-a"]) == {}
+    assert service.after([reading(uncorrected=2)], [], [fault]) == {"GPU-a": "why"}
+    assert service.after([reading(uncorrected=2)], [], []) == {"GPU-a": "why"}
+    assert service.after([reading(uncorrected=0)], [], []) == {}
+
+
+def test_a_device_that_is_back_on_the_bus_is_in_service_again() -> None:
+    fault = Fault(
+        device_uuid="GPU-a",
+        change=HealthKind.XID,
+        action=HealthAction.DRAIN,
+        action_source="",
+        detail="fell off the bus",
+    )
+    service = OutOfService()
+
+    assert service.after([], ["GPU-a"], [fault]) == {"GPU-a": "fell off the bus"}
+    assert service.after([reading()], [], []) == {}
+
+
+def test_a_failed_remapping_keeps_the_device_out_while_it_stands() -> None:
+    service = OutOfService()
+
+    assert service.after([reading(failed=True)], [], []).keys() == {"GPU-a"}
+    assert service.after([reading(failed=True)], ["GPU-a"], []).keys() == {"GPU-a"}
+    assert service.after([reading(failed=True)], [], []).keys() == {"GPU-a"}
+    assert service.after([], ["GPU-a"], []).keys() == {"GPU-a"}
+    assert service.after([reading(failed=False)], [], []) == {}
 
 
 def test_a_fault_of_an_application_takes_nothing_out() -> None:
@@ -76,7 +100,7 @@ def test_a_fault_of_an_application_takes_nothing_out() -> None:
         action_source="",
     )
 
-    assert failing_after({}, [fault]) == {}
+    assert OutOfService().after([reading()], [], [fault]) == {}
 
 
 def test_counters_that_shrink_tell_of_a_reset() -> None:

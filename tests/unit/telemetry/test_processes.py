@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from subprocess import PIPE
 from uuid import UUID
 
 import pytest
@@ -20,18 +21,21 @@ def test_a_process_is_looked_at_once_and_forgotten_when_it_has_ended(
         monkeypatch.delattr(os, "pidfd_open")
     table = ProcessTable()
     environ = {**os.environ, "GPUSTEWARD_RESERVATION": str(RESERVATION)}
-    with subprocess.Popen(["sleep", "30"], env=environ) as worker:
-        try:
-            first = table.facts(worker.pid)
-            reads: list[str] = []
-            monkeypatch.setattr(processes, "_name", lambda _: reads.append("name"))
-            table.forget_ended([worker.pid])
-            again = table.facts(worker.pid)
-        finally:
-            worker.kill()
+    with subprocess.Popen(["cat"], env=environ, stdin=PIPE, stdout=PIPE, bufsize=0) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        # What it sends back shows that it runs: its environment is not there before.
+        worker.stdin.write(b"!")
+        worker.stdout.read(1)
+        first = table.facts(worker.pid)
+        reads: list[str] = []
+        monkeypatch.setattr(processes, "_name", lambda _: reads.append("name"))
+        table.forget_ended([worker.pid])
+        again = table.facts(worker.pid)
+        worker.kill()
     table.forget_ended([worker.pid])
 
-    assert (first.name, first.reservation_id) == ("sleep", RESERVATION)
+    assert (first.name, first.reservation_id) == ("cat", RESERVATION)
     assert again == first
     assert reads == []
     assert table.facts(worker.pid).name is None
