@@ -1,0 +1,66 @@
+"""What a dashboard made for dcgm-exporter finds."""
+
+from typing import Any
+from uuid import UUID
+
+from schemas.telemetry import DeviceFacts, GpuReading, Source
+from services.telemetry.domain.dcgm_fields import FIELDS, Node, labels_of
+from services.telemetry.domain.holdings import Tenant
+
+NODE = Node("host-a", "550.54", Source.NVML)
+GPU = DeviceFacts(
+    uuid="GPU-0", index=3, name="NVIDIA H100 80GB HBM3", pci_bus_id="00000000:07:00.0"
+)
+PART = DeviceFacts(
+    uuid="MIG-1",
+    index=8,
+    name="NVIDIA H100 MIG 1g.10gb",
+    parent_uuid="GPU-0",
+    mig_profile="1g.10gb",
+    gpu_instance_id=7,
+)
+DEVICES = {"GPU-0": GPU, "MIG-1": PART}
+
+
+def labels(uuid: str, **overrides: Any) -> dict[str, str]:
+    values: dict[str, Any] = {"node": NODE, "holder": None, **overrides}
+    return labels_of(GpuReading(uuid=uuid, index=3), DEVICES, **values)
+
+
+def test_labels_are_those_of_dcgm_exporter_and_ours() -> None:
+    holder = (UUID(int=5), Tenant.of("team-a", "experiment/e1"))
+
+    assert labels("GPU-0", holder=holder) == {
+        "gpu": "3",
+        "UUID": "GPU-0",
+        "pci_bus_id": "00000000:07:00.0",
+        "device": "nvidia3",
+        "modelName": "NVIDIA H100 80GB HBM3",
+        "Hostname": "host-a",
+        "DCGM_FI_DRIVER_VERSION": "550.54",
+        "reservation": str(UUID(int=5)),
+        "experiment": "e1",
+        "namespace": "team-a",
+    }
+
+
+def test_an_instance_goes_by_its_gpu_and_names_its_profile() -> None:
+    found = labels("MIG-1")
+
+    assert (found["gpu"], found["UUID"]) == ("3", "GPU-0")
+    assert (found["GPU_I_PROFILE"], found["GPU_I_ID"]) == ("1g.10gb", "7")
+    assert found["reservation"] == ""
+
+
+def test_a_made_up_gpu_says_so_wherever_it_shows() -> None:
+    assert labels("GPU-0", node=NODE._replace(source=Source.SIMULATED))["simulated"] == "true"
+    assert "simulated" not in labels("GPU-0")
+
+
+def test_what_is_unknown_has_no_value_and_zero_has_one() -> None:
+    nothing = GpuReading(uuid="GPU-0", index=0)
+    idle = GpuReading(uuid="GPU-0", index=0, utilization_percent=0.0, remap_failed=False)
+
+    assert {field.read(nothing) for field in FIELDS} == {None}
+    known = {field.name: field.read(idle) for field in FIELDS if field.read(idle) is not None}
+    assert known == {"DCGM_FI_DEV_GPU_UTIL": 0.0, "DCGM_FI_DEV_ROW_REMAP_FAILURE": False}
