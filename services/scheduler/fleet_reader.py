@@ -85,6 +85,7 @@ class FleetReader:
             health=HealthState(row["health"]),
             health_detail=row["health_detail"],
             cordoned=row["cordoned"],
+            cordon_reason=row["cordon_reason"] if row["cordoned"] else "",
             holder=row["reservation_id"],
             quarantined=row["quarantined"],
             reading_state=state,

@@ -70,7 +70,8 @@ async def test_a_device_that_has_to_be_reset_is_cordoned_and_its_reservation_is_
     await steward.event(DeviceFreed, granted.reservation_id)
     assert [fence.reservation_id for fence in fences] == [granted.reservation_id]
     assert (await steward.view(granted.reservation_id)).state is ReservationState.LOST
-    await steward.waiting(await steward.request(), ReasonCode.CORDONED)
+    view = await steward.waiting(await steward.request(), ReasonCode.CORDONED)
+    assert "XID 48" in view.reasons[0].message
 
 
 async def test_a_fault_told_again_after_the_return_to_service_changes_nothing(

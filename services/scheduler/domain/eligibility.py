@@ -178,7 +178,8 @@ def _foreign_use(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
 def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
     """What the device is or lacks, as the rest of a sentence that names it."""
     if code in _PLAIN:
-        return _PLAIN[code]
+        why = device.cordon_reason if code is ReasonCode.CORDONED else ""
+        return f"{_PLAIN[code]}: {why}" if why else _PLAIN[code]
     if code in NEVER:
         return _mismatch_predicate(code, device, request, node)
     if code is ReasonCode.FOREIGN_PROCESS:

@@ -69,6 +69,7 @@ class Device(Struct, frozen=True, kw_only=True):
 
     `foreign_pids` are processes on it that no live reservation explains. `parent_uuid` is set for
     a MIG instance; a GPU whose `mig_enabled` is True is granted only by its instances.
+    `cordon_reason` is why it is out of service, for people.
     """
 
     number: int
@@ -90,6 +91,7 @@ class Device(Struct, frozen=True, kw_only=True):
     mig_enabled: bool | None = None
     parent_uuid: str | None = None
     foreign_pids: tuple[int, ...] = ()
+    cordon_reason: str = ""
 
     @property
     def state(self) -> DeviceState:
