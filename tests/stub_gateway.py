@@ -3,6 +3,8 @@
 It keeps no lease and decides nothing: tests set its state and read what it was asked.
 """
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,10 +21,15 @@ from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskV
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,
+    ClusterGpu,
+    ClusterStatus,
     Drift,
     DriftList,
     EstimateView,
     Explanation,
+    NodeGpuSummary,
+    NodeSelection,
+    NodeSummaries,
     ReservationList,
     ReservationView,
 )
@@ -44,6 +51,7 @@ class StubGateway:
     availability: AvailabilityView = field(
         default_factory=lambda: AvailabilityView(available=False, message="all GPUs are held")
     )
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
     renewal_refusal: ErrorCode | None = None
     refusal: ErrorCode | None = None
     calls: list[tuple[str, str, Any]] = field(default_factory=list)
@@ -82,6 +90,9 @@ class StubGateway:
                 web.get("/api/v1/experiments/{id}", self._experiment),
                 web.post("/api/v1/estimate", self._estimate),
                 web.post("/api/v1/availability", self._availability),
+                web.get("/api/v1/cluster/gpus", self._cluster_gpus),
+                web.get("/api/v1/cluster/nodes", self._cluster_nodes),
+                web.get("/api/v1/select-node", self._select_node),
                 web.get("/api/v1/reservations", self._reservations),
                 web.post("/api/v1/reservations", self._reserve),
                 web.get("/api/v1/reservations/{id}", self._reservation),
@@ -142,8 +153,28 @@ class StubGateway:
     async def _estimate(self, _: web.Request) -> web.Response:
         return _json(EstimateView(gpus=4, min_memory_mb=20_000, world_size=4))
 
-    async def _availability(self, _: web.Request) -> web.Response:
+    async def _availability(self, request: web.Request) -> web.Response:
+        if not self.availability.available:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(float(request.query.get("wait_seconds", 0))):
+                    await self.freed.wait()
         return _json(self.availability)
+
+    async def _cluster_gpus(self, _: web.Request) -> web.Response:
+        gpu = ClusterGpu(
+            node_name="alpha", gpu_index=0, gpu_uuid="GPU-0", gpu_model="H100", allocatable=True
+        )
+        return _json(ClusterStatus(gpus=(gpu,)))
+
+    async def _cluster_nodes(self, _: web.Request) -> web.Response:
+        summary = NodeGpuSummary(
+            node_name="alpha", total_gpus=1, allocatable_gpus=1, idle_gpu_count=1
+        )
+        return _json(NodeSummaries(nodes={"alpha": summary}))
+
+    async def _select_node(self, request: web.Request) -> web.Response:
+        fits = int(request.query["required_gpus"]) == 1
+        return _json(NodeSelection(node_id="alpha" if fits else None, message="by idle GPUs"))
 
     async def _reservations(self, _: web.Request) -> web.Response:
         return _json(ReservationList(reservations=tuple(self.reservations.values())))

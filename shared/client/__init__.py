@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from shared.client.scheduling import (
         check_gpu_availability,
         estimate_gpu_requirements,
+        find_best_node_for_deployment,
+        get_cluster_gpu_status,
+        get_node_gpu_summaries,
+        select_best_node,
         select_gpus_for_task,
         wait_for_gpu_availability,
     )
@@ -32,6 +36,10 @@ _HOMES: Final = {
     "scheduling": (
         "check_gpu_availability",
         "estimate_gpu_requirements",
+        "find_best_node_for_deployment",
+        "get_cluster_gpu_status",
+        "get_node_gpu_summaries",
+        "select_best_node",
         "select_gpus_for_task",
         "wait_for_gpu_availability",
     ),
@@ -56,10 +64,14 @@ __all__ = [
     "check_gpu_availability",
     "estimate_gpu_requirements",
     "find_address",
+    "find_best_node_for_deployment",
     "get_available_gpus",
+    "get_cluster_gpu_status",
     "get_gpu_info",
+    "get_node_gpu_summaries",
     "is_available",
     "query_gpus",
+    "select_best_node",
     "select_gpus_for_task",
     "wait_for_gpu_availability",
 ]

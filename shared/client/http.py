@@ -24,16 +24,22 @@ from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
+    ClusterStatus,
+    DecisionList,
     DriftList,
     EstimateView,
     Explanation,
+    NodeSelection,
+    NodeSummaries,
+    Replay,
     ReservationList,
     ReservationView,
 )
-from shared.client.connection import GatewayConnection, decoded_frames
+from shared.client.connection import GatewayConnection, Parameters, decoded_frames
 from shared.ids import new_id
 
 LONGEST_POLL_SECONDS: Final = 30.0
+REPLAY_SECONDS: Final = 75.0
 
 
 class _Stored(msgspec.Struct):
@@ -114,10 +120,55 @@ class StewardClient(GatewayConnection):
         body = msgspec.json.encode(task_config)
         return self.decoded(await self.send("POST", "/estimate", body), EstimateView)
 
-    async def availability(self, request: GpuRequest) -> AvailabilityView:
-        """Whether a request would be granted now; reserves nothing."""
+    async def availability(
+        self, request: GpuRequest, *, wait_seconds: float = 0.0
+    ) -> AvailabilityView:
+        """Whether a request would be granted now, or within `wait_seconds`; reserves nothing."""
         body = msgspec.json.encode(request)
-        return self.decoded(await self.send("POST", "/availability", body), AvailabilityView)
+        answer = await self.send(
+            "POST",
+            "/availability",
+            body,
+            {"wait_seconds": f"{wait_seconds:.3f}"} if wait_seconds else None,
+            timeout_seconds=wait_seconds + self.timeout_seconds,
+        )
+        return self.decoded(answer, AvailabilityView)
+
+    async def await_availability(
+        self, request: GpuRequest, *, timeout_seconds: float
+    ) -> AvailabilityView:
+        """The answer as soon as the request would be granted, or as it is at the time-out.
+
+        The gateway holds each question until there is something to tell; nothing is polled.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            left = max(0.0, min(deadline - time.monotonic(), LONGEST_POLL_SECONDS))
+            view = await self.availability(request, wait_seconds=left)
+            if view.available or time.monotonic() >= deadline:
+                return view
+
+    async def cluster_status(self) -> ClusterStatus:
+        """Every GPU of every node, as node selection sees it."""
+        return await self.get("/cluster/gpus", ClusterStatus)
+
+    async def node_summaries(
+        self, utilization_threshold: float = 30.0, memory_threshold: float = 50.0
+    ) -> NodeSummaries:
+        """GPUs summed up by node; idle are those below both thresholds."""
+        thresholds = _thresholds(utilization_threshold, memory_threshold)
+        return await self.get("/cluster/nodes", NodeSummaries, thresholds)
+
+    async def select_node(
+        self,
+        required_gpus: int,
+        utilization_threshold: float = 30.0,
+        memory_threshold: float = 50.0,
+    ) -> NodeSelection:
+        """The node with the most idle GPUs; none leaves the choice to Kubernetes."""
+        thresholds = _thresholds(utilization_threshold, memory_threshold)
+        parameters: Parameters = {"required_gpus": required_gpus, **thresholds}
+        return await self.get("/select-node", NodeSelection, parameters)
 
     async def request_reservation(
         self,
@@ -189,8 +240,30 @@ class StewardClient(GatewayConnection):
         await self.send("DELETE", f"/reservations/{reservation_id}")
 
     async def explain_reservation(self, reservation_id: UUID) -> Explanation:
-        """Every reason why a reservation waits."""
+        """Every reason why a reservation waits, what would help, when it is expected to start."""
         return await self.get(f"/reservations/{reservation_id}/explain", Explanation)
+
+    async def what_if(self, reservation_id: UUID, request: GpuRequest) -> AvailabilityView:
+        """Whether a waiting reservation would be granted now if it had asked for this instead."""
+        body = msgspec.json.encode(request)
+        path = f"/reservations/{reservation_id}/what-if"
+        return self.decoded(await self.send("POST", path, body), AvailabilityView)
+
+    async def decisions(
+        self, *, after_id: int = 0, reservation_id: UUID | None = None, limit: int = 100
+    ) -> DecisionList:
+        """Recorded decisions with what they were made on, oldest first."""
+        parameters = {"after_id": after_id, "limit": limit, "reservation_id": _text(reservation_id)}
+        return await self.get("/decisions", DecisionList, parameters)
+
+    async def replay(
+        self, *, from_id: int | None = None, reservation_id: UUID | None = None, limit: int = 100
+    ) -> Replay:
+        """Recorded decisions, decided again: whether each comes out the same."""
+        parameters = {"from_id": from_id, "limit": limit, "reservation_id": _text(reservation_id)}
+        return await self.get(
+            "/decisions/replay", Replay, parameters, timeout_seconds=REPLAY_SECONDS
+        )
 
     async def cordon(
         self, node_id: str, device_uuid: str | None = None, *, reason: str = ""
@@ -235,6 +308,14 @@ class StewardClient(GatewayConnection):
         """Readings and benchmark progress as they happen, only the newest if we are slow."""
         async with self.socket("/ws/metrics") as socket:
             yield decoded_frames(socket, GpuMetrics | AttemptProgressed)
+
+
+def _thresholds(utilization: float, memory: float) -> dict[str, str]:
+    return {"utilization_threshold": str(utilization), "memory_threshold": str(memory)}
+
+
+def _text(identifier: UUID | None) -> str | None:
+    return str(identifier) if identifier is not None else None
 
 
 def _joined(states: Iterable[TaskState] | Iterable[ReservationState]) -> str | None:

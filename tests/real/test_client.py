@@ -1,11 +1,9 @@
 """The client over real HTTP and WebSockets, against a stand-in for the gateway."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from schemas.errors import ErrorCode
@@ -13,8 +11,14 @@ from schemas.gpu_request import GpuRequest
 from schemas.scheduler import DeviceState, ReservationState
 from schemas.scheduler_views import AvailabilityView
 from shared import client as steward
-from shared.client import Address, ApiError, PlatformUnreachable, StewardClient, find_address
-from shared.client.scheduling import await_availability
+from shared.client import (
+    Address,
+    ApiError,
+    PlatformUnreachable,
+    StewardClient,
+    aio_scheduling,
+    find_address,
+)
 from shared.paths import DataDirectory, Endpoint
 from shared.testing import eventually
 from tests.cli_views import make_gpu, make_grant
@@ -204,25 +208,51 @@ async def test_selecting_gpus_reserves_nothing_and_raises_when_there_are_too_few
     assert not stub.reservations
 
 
-async def test_waiting_for_gpus_is_woken_by_the_ledger_and_asks_only_then(
+async def test_waiting_for_gpus_is_one_question_that_is_answered_when_they_are_there(
     gateway: tuple[StubGateway, str],
 ) -> None:
-    stub, url = gateway
+    stub, _ = gateway
 
-    async with StewardClient(Address(url)) as client:
-        waiting = asyncio.create_task(await_availability(client, GpuRequest(), 30))
-        await eventually(lambda: len(stub.sockets) == 2 and len(_asked(stub)) >= 1)
-        await asyncio.sleep(0.3)
-        asked_while_nothing_happened = len(_asked(stub))
-        stub.availability = msgspec.structs.replace(stub.availability, available=True)
-        freed_at = time.monotonic()
-        await stub.tell("scheduler.device_freed")
-        view = await waiting
+    waiting = asyncio.create_task(
+        aio_scheduling.wait_for_gpu_availability(1, timeout_seconds=20, check_interval=1)
+    )
+    await eventually(lambda: len(_asked(stub)) == 1)
+    stub.availability = AvailabilityView(available=True, message="1 GPU available on alpha")
+    stub.freed.set()
 
-    assert view.available
-    assert time.monotonic() - freed_at < 1
-    assert asked_while_nothing_happened <= 2
-    assert len(_asked(stub)) == asked_while_nothing_happened + 1
+    assert await asyncio.wait_for(waiting, 5) == (True, "1 GPU available on alpha")
+    assert len(_asked(stub)) == 1
+    assert "wait_seconds=" in stub.calls[-1][1]
+
+
+async def test_nodes_for_a_deployment_are_told_by_the_known_names(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, _ = gateway
+
+    (gpu,) = await asyncio.to_thread(steward.get_cluster_gpu_status)
+    summaries = await asyncio.to_thread(steward.get_node_gpu_summaries)
+    best = await asyncio.to_thread(steward.find_best_node_for_deployment, required_gpus=1)
+    none = await aio_scheduling.select_best_node(2, utilization_threshold=20.0)
+
+    assert (gpu.node_name, gpu.gpu_index, gpu.utilization_percent) == ("alpha", 0, None)
+    assert summaries["alpha"].idle_gpu_count == 1
+    assert best == "alpha"
+    assert none is None
+    assert stub.calls[-1][1] == (
+        "/api/v1/select-node?required_gpus=2&utilization_threshold=20.0&memory_threshold=50.0"
+    )
+
+
+async def test_asynchronous_functions_answer_as_the_plain_ones_do(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    task = {"model": {"id_or_path": "llama-3-70b"}, "parameters": {"tp-size": [1, 2, 4]}}
+
+    assert await aio_scheduling.estimate_gpu_requirements(task) == (4, 20_000)
+    assert await aio_scheduling.check_gpu_availability(4) == (False, "all GPUs are held")
+    with pytest.raises(RuntimeError, match="all GPUs are held"):
+        await aio_scheduling.select_gpus_for_task(1)
 
 
 async def test_waiting_for_gpus_in_vain_says_why(gateway: tuple[StubGateway, str]) -> None:
@@ -234,4 +264,4 @@ async def test_waiting_for_gpus_in_vain_says_why(gateway: tuple[StubGateway, str
 
 
 def _asked(stub: StubGateway) -> list[object]:
-    return [call for call in stub.calls if call[1] == "/api/v1/availability"]
+    return [call for call in stub.calls if call[1].startswith("/api/v1/availability")]

@@ -1,0 +1,106 @@
+"""What would be granted, for asynchronous programs, by the names that tuning scripts know.
+
+Each asks the platform once, takes no lock and holds nothing; whoever needs GPUs kept asks for a
+reservation.
+"""
+
+from typing import Any, Final
+
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler_views import AvailabilityView, ClusterGpu, NodeGpuSummary
+from shared.client.asking import ask_in_loop
+from shared.client.devices import node_of_indices
+from shared.client.http import StewardClient
+
+DEFAULT_MIN_MEMORY_MB: Final = 8000
+UTILIZATION_THRESHOLD: Final = 30.0
+MEMORY_THRESHOLD: Final = 50.0
+
+
+async def estimate_gpu_requirements(task_config: dict[str, Any]) -> tuple[int, int]:
+    """GPUs that the largest combination of a task configuration needs, and MiB per GPU."""
+    estimate = await ask_in_loop(lambda client: client.estimate(task_config))
+    return estimate.gpus, estimate.min_memory_mb
+
+
+async def check_gpu_availability(
+    required_gpus: int, min_memory_mb: int | None = None
+) -> tuple[bool, str]:
+    """Whether so many GPUs would be granted now, and the sentence that says why or why not."""
+    request = GpuRequest(gpus=required_gpus, min_memory_mb=min_memory_mb)
+    view = await ask_in_loop(lambda client: client.availability(request))
+    return view.available, view.message
+
+
+async def wait_for_gpu_availability(
+    required_gpus: int,
+    min_memory_mb: int | None = None,
+    timeout_seconds: float = 300,
+    check_interval: float = 30,
+) -> tuple[bool, str]:
+    """Wait until so many GPUs would be granted; the sentence says why or why not.
+
+    The platform tells when something changes, so `check_interval` is accepted and has no effect.
+    """
+    del check_interval
+    request = GpuRequest(gpus=required_gpus, min_memory_mb=min_memory_mb)
+    view = await ask_in_loop(
+        lambda client: client.await_availability(request, timeout_seconds=timeout_seconds)
+    )
+    return view.available, view.message
+
+
+async def select_gpus_for_task(
+    required_gpus: int, min_memory_mb: int = DEFAULT_MIN_MEMORY_MB, *, node_id: str | None = None
+) -> list[int]:
+    """Indices of the GPUs that the scheduler would grant on one node, best first; freshly read.
+
+    Reserves nothing. Raises RuntimeError if there are too few.
+    """
+
+    async def choose(client: StewardClient) -> AvailabilityView:
+        views = (await client.gpus(use_cache=False)).gpus
+        node = node_id or node_of_indices(sorted({view.node_id for view in views}))
+        return await client.availability(
+            GpuRequest(
+                gpus=required_gpus,
+                min_memory_mb=min_memory_mb,
+                node_ids=(node,) if node is not None else (),
+            )
+        )
+
+    view = await ask_in_loop(choose)
+    if not view.available:
+        raise RuntimeError(f"expected {required_gpus} GPUs: {view.message}")
+    return [device.index for device in view.devices]
+
+
+async def get_cluster_gpu_status() -> list[ClusterGpu]:
+    """Every GPU of every node, by node and index; None is unknown."""
+    return list((await ask_in_loop(lambda client: client.cluster_status())).gpus)
+
+
+async def get_node_gpu_summaries(
+    utilization_threshold: float = UTILIZATION_THRESHOLD,
+    memory_threshold: float = MEMORY_THRESHOLD,
+) -> dict[str, NodeGpuSummary]:
+    """GPUs summed up by node name; idle are those below both thresholds, or without metrics."""
+    found = await ask_in_loop(
+        lambda client: client.node_summaries(utilization_threshold, memory_threshold)
+    )
+    return found.nodes
+
+
+async def find_best_node_for_deployment(
+    required_gpus: int,
+    utilization_threshold: float = UTILIZATION_THRESHOLD,
+    memory_threshold: float = MEMORY_THRESHOLD,
+) -> str | None:
+    """The name of the node with the most idle GPUs; None leaves the choice to Kubernetes."""
+    found = await ask_in_loop(
+        lambda client: client.select_node(required_gpus, utilization_threshold, memory_threshold)
+    )
+    return found.node_id
+
+
+select_best_node = find_best_node_for_deployment
