@@ -1,6 +1,7 @@
 """AMD's GPUs by amd-smi, or by rocm-smi where that is all there is."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from services.telemetry.program import Output, Patience, is_installed, run_progr
 from shared.logging import log
 
 PROCESS_PAUSE_SECONDS: Final = 30.0
+_DOCUMENT = re.compile(r"^\s*[\[{]", re.MULTILINE)
 
 
 class AmdSource:
@@ -140,11 +142,10 @@ class AmdSource:
 
 
 def _decoded(output: Output, path: str) -> Any:
-    """The JSON of an output that may begin with warnings."""
-    starts = [place for sign in "[{" if (place := output.stdout.find(sign)) >= 0]
-    for start in sorted(starts):
+    """The JSON of an output; lines of warnings may come before it."""
+    for start in _DOCUMENT.finditer(output.stdout):
         try:
-            return msgspec.json.decode(output.stdout[start:].encode())
+            return msgspec.json.decode(output.stdout[start.start() :].encode())
         except msgspec.DecodeError:
             continue
     raise SourceFailedError(f"{path} said: {output.summary}")

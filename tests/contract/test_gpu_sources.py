@@ -1,80 +1,215 @@
 """What every source of GPU readings keeps, whatever it reads from."""
 
+import asyncio
+import os
+import signal
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
-from schemas.telemetry import GpuSampled
+from schemas.errors import ErrorCode
+from schemas.telemetry import GpuReading, GpuSampled
+from services.telemetry.amd import AmdSource
 from services.telemetry.choice import DEFAULT_FLEET
+from services.telemetry.dcgm import DcgmSource
+from services.telemetry.domain.dcgm_xid import StickyXids
+from services.telemetry.domain.fault_script import FaultKind, ScriptedFault
 from services.telemetry.domain.fleet import parse_fleet
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.domain.simulation import Simulation
 from services.telemetry.nothing import NoSource
 from services.telemetry.nvidia_smi import NvidiaSmiSource
 from services.telemetry.nvml import NvmlSource
-from services.telemetry.ports import GpuSource
-from services.telemetry.simulated import FleetClock, SimulatedSource
+from services.telemetry.ports import GpuSource, ProbeHungError, SourceFailedError
+from services.telemetry.simulated import SimulatedSource
 from shared.clock import utcnow
 from shared.codec import encode
+from shared.errors import RefusedError
 from shared.ids import new_id
-from tests.fake_nvml import FakeNvml
+from tests.fake_amd import METRIC, ROCM, FakeAmd
+from tests.fake_dcgm import FakeDcgm, make_lines
+from tests.fake_nvml import NOT_SUPPORTED, FakeNvml
 from tests.fake_smi import FakeSmi, make_gpu
+
+DEADLINE_SECONDS = 0.5
+SLACK_SECONDS = 1.5
+Do = Callable[[GpuSource], None]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A way to make one kind of source, and how many GPUs it then has."""
+    """A way to make one kind of source with its GPUs, and to break what it reads from."""
 
-    make: Callable[[], GpuSource]
+    make: Callable[[float], GpuSource]
     gpus: int
+    hide_power: Do = lambda _: None
+    hang: Do = lambda _: None
+    fail: Do = lambda _: None
+    around: AbstractAsyncContextManager[object] = field(default_factory=nullcontext)
 
 
 def _nvml(directory: Path) -> Case:
     fake = FakeNvml(directory, gpus=3)
+
+    def kill(source: GpuSource) -> None:
+        assert isinstance(source, NvmlSource)
+        assert source.child_pid is not None
+        os.kill(source.child_pid, signal.SIGKILL)
+
     return Case(
-        lambda: NvmlSource(deadline_seconds=5, open_deadline_seconds=10, environ=fake.environ), 3
+        lambda deadline: NvmlSource(
+            deadline_seconds=deadline, open_deadline_seconds=10, environ=fake.environ
+        ),
+        3,
+        hide_power=lambda _: fake.rule("nvmlDeviceGetPowerUsage", device=0, error=NOT_SUPPORTED),
+        hang=lambda _: fake.rule("nvmlDeviceGetPowerUsage", latency_seconds=30),
+        fail=kill,
     )
 
 
 def _nvidia_smi(directory: Path) -> Case:
     smi = FakeSmi(directory)
-    smi.answer([make_gpu(1, "GPU-b"), make_gpu(0, "GPU-a", utilization__gpu="[N/A]")])
-    return Case(lambda: NvidiaSmiSource(smi.path, deadline_seconds=5), 2)
+    second = make_gpu(1, "GPU-b")
+    smi.answer([second, make_gpu(0, "GPU-a")])
+    return Case(
+        lambda deadline: NvidiaSmiSource(smi.path, deadline_seconds=deadline),
+        2,
+        hide_power=lambda _: smi.answer([make_gpu(0, "GPU-a", power__draw="ERR!"), second]),
+        hang=lambda _: smi.behave("sleep 33 & sleep 33"),
+        fail=lambda _: smi.behave("echo Segmentation fault; exit 139"),
+    )
+
+
+def _dcgm(_: Path) -> Case:
+    dcgm = FakeDcgm()
+
+    def hide_power(_: GpuSource) -> None:
+        hidden = make_lines(0, "GPU-aaaa", DCGM_FI_DEV_POWER_USAGE=None)
+        dcgm.page = hidden + make_lines(1, "GPU-bbbb")
+
+    def hang(_: GpuSource) -> None:
+        dcgm.delay_seconds = 30
+
+    def fail(_: GpuSource) -> None:
+        dcgm.cut_at = 4000
+
+    return Case(
+        lambda deadline: DcgmSource(dcgm.url, StickyXids(), deadline_seconds=deadline),
+        2,
+        hide_power,
+        hang,
+        fail,
+        dcgm.serving(),
+    )
+
+
+def _amd(directory: Path) -> Case:
+    amd = FakeAmd(directory)
+    hidden = {**METRIC[0], "power": "N/A"}
+    return Case(
+        lambda deadline: AmdSource(amd.amd_smi_path, amd.rocm_smi_path, deadline_seconds=deadline),
+        2,
+        hide_power=lambda _: amd.answer(metric=[hidden, METRIC[1]]),
+        hang=lambda _: amd.behave("sleep 33 & sleep 33"),
+        fail=lambda _: amd.behave("echo AMDSMI_STATUS_DRIVER_NOT_LOADED >&2; exit 41"),
+    )
+
+
+def _rocm(directory: Path) -> Case:
+    amd = FakeAmd(directory, rocm_only=True)
+    hidden = {name: text for name, text in ROCM["card0"].items() if "Average" not in name}
+
+    def hide_power(_: GpuSource) -> None:
+        text = msgspec.json.encode({"card0": hidden}).decode()
+        amd.behave(f"cat <<'END'\n{text}\nEND", program="rocm-smi")
+
+    return Case(
+        lambda deadline: AmdSource(amd.amd_smi_path, amd.rocm_smi_path, deadline_seconds=deadline),
+        1,
+        hide_power=hide_power,
+        hang=lambda _: amd.behave("sleep 33 & sleep 33", program="rocm-smi"),
+        fail=lambda _: amd.behave("echo Driver not initialized; exit 1", program="rocm-smi"),
+    )
 
 
 def _simulated(_: Path) -> Case:
-    fleet = parse_fleet(DEFAULT_FLEET.read_text())
-    simulation, clock = Simulation(fleet), FleetClock()
+    """Breaks at 100, 200 and 300 s of its time, which stands still otherwise."""
+    fleet = msgspec.structs.replace(
+        parse_fleet(DEFAULT_FLEET.read_text()),
+        faults=tuple(
+            ScriptedFault(kind=kind, at_seconds=at, duration_seconds=10, device=device, fields=of)
+            for kind, at, device, of in (
+                (FaultKind.NOT_AVAILABLE, 100, 0, ("power_draw_w",)),
+                (FaultKind.HANG, 200, None, ()),
+                (FaultKind.FAIL, 300, None, ()),
+            )
+        ),
+    )
+    simulation, now = Simulation(fleet), [0.0]
+
+    def turn_to(seconds: float) -> Do:
+        return lambda _: now.__setitem__(0, seconds)
+
     return Case(
-        lambda: SimulatedSource(
-            simulation, Holdings(), clock, interval_seconds=1.0, deadline_seconds=1.0
+        lambda deadline: SimulatedSource(
+            simulation,
+            Holdings(),
+            lambda: now[0],
+            interval_seconds=1.0,
+            deadline_seconds=deadline,
         ),
         2,
+        hide_power=turn_to(100),
+        hang=turn_to(200),
+        fail=turn_to(300),
     )
 
 
 def _none(_: Path) -> Case:
-    return Case(NoSource, 0)
+    return Case(lambda _: NoSource(), 0)
 
 
-@pytest.fixture(params=[_nvml, _nvidia_smi, _simulated, _none], ids=lambda make: make.__name__[1:])
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+READING = [_nvml, _nvidia_smi, _dcgm, _amd, _rocm, _simulated]
+
+
+@pytest.fixture(params=[*READING, _none], ids=lambda make: make.__name__[1:])
+async def case(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Case]:
     made: Case = request.param(tmp_path)
-    return made
+    async with made.around:
+        yield made
+
+
+reading_sources = pytest.mark.parametrize(
+    "case", READING, ids=lambda make: make.__name__[1:], indirect=True
+)
 
 
 @asynccontextmanager
-async def opened(case: Case) -> AsyncIterator[GpuSource]:
-    source = case.make()
+async def opened(case: Case, *, deadline_seconds: float = 5) -> AsyncIterator[GpuSource]:
+    source = case.make(deadline_seconds)
     await source.open()
     try:
+        await source.inventory()
         yield source
     finally:
         await source.close()
+
+
+def loose_ends() -> tuple[set[str], int]:
+    """Programs that this process still runs, and sockets and pipes that it holds."""
+    here = psutil.Process()
+    running = {
+        " ".join(child.cmdline())
+        for child in here.children(recursive=True)
+        if child.status() != psutil.STATUS_ZOMBIE
+    }
+    return running, here.num_fds()
 
 
 async def test_inventory_names_every_device_once_in_the_order_of_indices(case: Case) -> None:
@@ -93,12 +228,11 @@ async def test_a_reading_has_the_devices_of_the_inventory(case: Case) -> None:
 
     found = [(gpu.index, gpu.uuid, gpu.name) for gpu in reading.gpus]
     assert found == [(facts.index, facts.uuid, facts.name) for facts in inventory.devices]
-    assert reading.lost == {}
+    assert (reading.lost, reading.hung, reading.faults) == ({}, {}, ())
 
 
 async def test_memory_adds_up_to_no_more_than_there_is(case: Case) -> None:
     async with opened(case) as source:
-        await source.inventory()
         reading = await source.read()
 
     for gpu in reading.gpus:
@@ -108,7 +242,6 @@ async def test_memory_adds_up_to_no_more_than_there_is(case: Case) -> None:
 
 async def test_a_reading_survives_the_wire(case: Case) -> None:
     async with opened(case) as source:
-        await source.inventory()
         reading = await source.read()
 
     sample = GpuSampled(
@@ -132,11 +265,75 @@ async def test_devices_are_marked_simulated_where_they_are_and_only_there(case: 
 
 
 async def test_a_source_can_be_closed_twice_and_replaced_by_another(case: Case) -> None:
-    source = case.make()
+    source = case.make(5)
     await source.open()
     await source.close()
     await source.close()
 
     async with opened(case) as another:
-        await another.inventory()
         assert len((await another.read()).gpus) == case.gpus
+
+
+@reading_sources
+async def test_a_field_that_cannot_be_read_is_unknown_and_takes_nothing_else_along(
+    case: Case,
+) -> None:
+    async with opened(case) as source:
+        before = (await source.read()).gpus[0]
+        case.hide_power(source)
+        after = (await source.read()).gpus[0]
+
+    assert before.power_draw_w is not None
+    assert after.power_draw_w is None
+    assert known(before) - known(after) <= {"power_draw_w", "power_limit_w", "throttle_reasons"}
+    assert after.memory_used_mb is not None
+
+
+def known(reading: GpuReading) -> set[str]:
+    return {name for name in reading.__struct_fields__ if getattr(reading, name) is not None}
+
+
+@reading_sources
+async def test_a_hang_is_told_by_the_deadline_and_leaves_nothing_behind(case: Case) -> None:
+    before = loose_ends()
+    async with opened(case, deadline_seconds=DEADLINE_SECONDS) as source:
+        await source.read()
+        case.hang(source)
+        started_at = time.monotonic()
+        with pytest.raises(ProbeHungError):
+            await source.read()
+        took = time.monotonic() - started_at
+
+    assert took < DEADLINE_SECONDS + SLACK_SECONDS
+    await settled(before)
+
+
+@reading_sources
+async def test_a_failure_is_told_as_one_and_leaves_nothing_behind(case: Case) -> None:
+    before = loose_ends()
+    async with opened(case) as source:
+        await source.read()
+        case.fail(source)
+        with pytest.raises(SourceFailedError) as failure:
+            await source.read()
+
+    assert not isinstance(failure.value, ProbeHungError)
+    await settled(before)
+
+
+async def settled(before: tuple[set[str], int]) -> None:
+    """Wait until there are no more loose ends than before; the event loop reaps in its own time."""
+    async with asyncio.timeout(3):
+        while True:
+            running, held = loose_ends()
+            if running <= before[0] and held <= before[1] + 1:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_a_power_limit_of_an_unknown_device_is_refused(case: Case) -> None:
+    async with opened(case) as source:
+        with pytest.raises(RefusedError) as refusal:
+            await source.set_power_limit("GPU-nowhere", 300.0)
+
+    assert refusal.value.code in {ErrorCode.NOT_FOUND, ErrorCode.UNSUPPORTED}

@@ -89,8 +89,8 @@ def test_more_fields_are_taken_where_the_exporter_has_them() -> None:
 
     (reading,), (facts,) = found.readings, found.devices
     assert reading.power_limit_w == 500
-    limits = (facts.power_limit_min_w, facts.power_limit_max_w, facts.power_limit_default_w)
-    assert limits == (200, 700, 650)
+    limits = [facts.power_limit_min_w, facts.power_limit_max_w, facts.power_limit_default_w]
+    assert limits == [200, 700, 650]
     assert reading.throttle_reasons == ("sw_power_cap", "hw_thermal_slowdown")
     assert reading.retired_pages == 3
     assert reading.retired_pages_pending is True
