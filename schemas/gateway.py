@@ -26,7 +26,9 @@ from schemas.executor import RuntimeOffer
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler import DeviceState
 from schemas.scheduler_views import NodeAllocation
-from schemas.telemetry import HealthState, HostFacts, Source
+from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
+
+DaySeconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class CustomEvent(Event, frozen=True, kw_only=True, tag="gateway.custom"):
@@ -75,9 +77,10 @@ class GpuProcessView(Struct, frozen=True, kw_only=True):
 class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     """A GPU: its last reading joined to the scheduler's ledger.
 
-    None is unknown, never 0. `state` and what follows it are None while the scheduler does not know
-    the device. `availability_score` is 0.6 x free memory share + 0.4 x idle share, None if one of
-    them is unknown.
+    None is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are None while the
+    scheduler does not know the device. `availability_score` is 0.6 x free memory share + 0.4 x idle
+    share, None if one of them is unknown. What follows `holder` is as telemetry's `GpuReading` and
+    `DeviceFacts` have it.
     """
 
     node_id: NodeId
@@ -104,6 +107,30 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     reservation_id: UUID | None = None
     namespace: Namespace | None = None
     holder: str | None = None
+    health_detail: str | None = None
+    energy_mj: Count | None = None
+    sm_clock_mhz: Count | None = None
+    memory_clock_mhz: Count | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+    performance_state: Count | None = None
+    fan_percent: float | None = None
+    memory_utilization_percent: float | None = None
+    encoder_percent: float | None = None
+    decoder_percent: float | None = None
+    pcie_generation: Count | None = None
+    pcie_width: Count | None = None
+    ecc_corrected: Count | None = None
+    ecc_uncorrected: Count | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    pci_bus_id: str | None = None
+    numa_node: int | None = None
+    mig_enabled: bool | None = None
+    mig_profile: str | None = None
+    parent_uuid: DeviceUuid | None = None
+    power_limit_min_w: float | None = None
+    power_limit_max_w: float | None = None
+    recent_faults: tuple[FaultSeen, ...] = ()
 
 
 class GpuList(View, frozen=True, kw_only=True, tag="gateway.gpus"):
@@ -188,6 +215,30 @@ class ReturnToService(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     device_uuid: DeviceUuid | None = None
     confirm_stopped: bool = False
     reason: Annotated[str, Meta(max_length=1000)] = ""
+
+
+class MonitoringRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Starts watching a node, until it is stopped or `max_seconds` are over."""
+
+    monitoring_id: UUID | None = None
+    interval_seconds: BurstSeconds = 1.0
+    max_seconds: DaySeconds = 3600.0
+
+
+class BurstRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Has a node sample faster for a while."""
+
+    interval_seconds: BurstSeconds = 0.1
+    duration_seconds: DaySeconds
+    experiment_id: UUID | None = None
+
+
+class PowerLimitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Caps a device's power; None takes the cap back. Without a reservation it is an admin's."""
+
+    device_uuid: DeviceUuid
+    power_limit_w: Annotated[float, Meta(gt=0)] | None
+    reservation_id: UUID | None = None
 
 
 class CustomEventRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

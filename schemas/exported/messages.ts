@@ -1264,9 +1264,10 @@ export interface GpuStats {
 /**
  * A GPU: its last reading joined to the scheduler's ledger.
  *
- * null is unknown, never 0. `state` and what follows it are null while the scheduler does not know
- * the device. `availability_score` is 0.6 x free memory share + 0.4 x idle share, null if one of
- * them is unknown.
+ * null is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are null while the
+ * scheduler does not know the device. `availability_score` is 0.6 x free memory share + 0.4 x idle
+ * share, null if one of them is unknown. What follows `holder` is as telemetry's `GpuReading` and
+ * `DeviceFacts` have it.
  */
 export interface GpuView {
   type: "gateway.gpu";
@@ -1295,6 +1296,30 @@ export interface GpuView {
   reservation_id: string | null;
   namespace: string | null;
   holder: string | null;
+  health_detail: string | null;
+  energy_mj: number | null;
+  sm_clock_mhz: number | null;
+  memory_clock_mhz: number | null;
+  throttle_reasons: string[] | null;
+  performance_state: number | null;
+  fan_percent: number | null;
+  memory_utilization_percent: number | null;
+  encoder_percent: number | null;
+  decoder_percent: number | null;
+  pcie_generation: number | null;
+  pcie_width: number | null;
+  ecc_corrected: number | null;
+  ecc_uncorrected: number | null;
+  remap_pending: boolean | null;
+  remap_failed: boolean | null;
+  pci_bus_id: string | null;
+  numa_node: number | null;
+  mig_enabled: boolean | null;
+  mig_profile: string | null;
+  parent_uuid: string | null;
+  power_limit_min_w: number | null;
+  power_limit_max_w: number | null;
+  recent_faults: FaultSeen[];
 }
 
 /** What an operator does about a fault; `drain` and `reset` take the device out of service. */

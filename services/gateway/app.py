@@ -17,7 +17,16 @@ from services.gateway.live import Live
 from services.gateway.migrations import MIGRATIONS
 from services.gateway.openapi import StructSchemas, openapi_config
 from services.gateway.problems import EXCEPTION_HANDLERS
-from services.gateway.routes import gpus, history, reservations, scheduler, system, tasks
+from services.gateway.routes import (
+    gpus,
+    history,
+    nodes,
+    operations,
+    reservations,
+    scheduler,
+    system,
+    tasks,
+)
 from services.gateway.routes.common import provide_identity, refuse_unknown_parameters
 from services.gateway.server import HttpServer
 from services.gateway.settings import GatewaySettings
@@ -30,7 +39,7 @@ API: Final = "/api/v1"
 EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # only compared
 API_ROUTES: Final = (
     *(tasks.ROUTES, gpus.ROUTES, reservations.ROUTES, history.ROUTES),
-    scheduler.ROUTES,
+    *(nodes.ROUTES, operations.ROUTES, scheduler.ROUTES),
 )
 
 

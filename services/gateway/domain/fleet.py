@@ -17,10 +17,37 @@ from schemas.telemetry import (
     InventoryReported,
     Source,
 )
+from shared.scoring import availability_score
 
-MEMORY_WEIGHT: Final = 0.6
-IDLE_WEIGHT: Final = 0.4
 STALE_INTERVALS: Final = 3.0
+READING_FIELDS: Final = (
+    "energy_mj",
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "throttle_reasons",
+    "performance_state",
+    "fan_percent",
+    "memory_utilization_percent",
+    "encoder_percent",
+    "decoder_percent",
+    "pcie_generation",
+    "pcie_width",
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "remap_pending",
+    "remap_failed",
+)
+FACTS_FIELDS: Final = (
+    "health_detail",
+    "pci_bus_id",
+    "numa_node",
+    "mig_enabled",
+    "mig_profile",
+    "parent_uuid",
+    "power_limit_min_w",
+    "power_limit_max_w",
+    "recent_faults",
+)
 DeviceKey = tuple[str, str]
 
 
@@ -34,19 +61,6 @@ class Heard(Struct, frozen=True, kw_only=True):
     def is_stale(self) -> bool:
         """Whether later ones should have come."""
         return self.age_seconds > STALE_INTERVALS * self.sample.interval_seconds
-
-
-def availability_score(reading: GpuReading) -> float | None:
-    """0.6 x free share of memory + 0.4 x idle share; None if either is unknown."""
-    if (
-        reading.utilization_percent is None
-        or reading.memory_free_mb is None
-        or not reading.memory_total_mb
-    ):
-        return None
-    free = reading.memory_free_mb / reading.memory_total_mb
-    idle = (100.0 - reading.utilization_percent) / 100.0
-    return MEMORY_WEIGHT * free + IDLE_WEIGHT * idle
 
 
 def gpu_views(
@@ -110,12 +124,16 @@ def _gpu_view(
         temperature_c=gpu.temperature_c,
         power_draw_w=gpu.power_draw_w,
         power_limit_w=gpu.power_limit_w,
-        availability_score=availability_score(gpu),
+        availability_score=availability_score(
+            gpu.utilization_percent, gpu.memory_free_mb, gpu.memory_total_mb
+        ),
         processes=_processes(gpu),
         state=held.state if held else None,
         reservation_id=held.reservation_id if held else None,
         namespace=held.namespace if held else None,
         holder=held.holder if held else None,
+        **{name: getattr(gpu, name) for name in READING_FIELDS},
+        **({name: getattr(facts, name) for name in FACTS_FIELDS} if facts else {}),
     )
 
 

@@ -1,7 +1,7 @@
 """GPUs and nodes: readings as heard, joined to the scheduler's ledger."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Final
 
 from litestar.params import FromQuery, PathParameter, QueryParameter
 
@@ -16,6 +16,7 @@ from services.gateway.routes.common import OnNode, TheGateway, get
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 
+CACHE_SECONDS: Final = 5.0
 Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
 
 
@@ -23,9 +24,11 @@ Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
 async def list_gpus(
     gateway: TheGateway, node_id: OnNode = None, use_cache: FromQuery[bool] = True
 ) -> GpuList:
-    """Every GPU with its newest reading; `use_cache=false` has the nodes read anew first."""
-    if not use_cache:
-        await _read_anew(gateway)
+    """Every GPU with a reading at most 5 s old; `use_cache=false` has the nodes read anew first.
+
+    A node that does not answer keeps its last reading, marked stale.
+    """
+    await _read_anew(gateway, use_cache=use_cache)
     live = gateway.live
     gpus = gpu_views(live.heard(), live.inventories, await _ledger(gateway))
     return GpuList(gpus=tuple(gpu for gpu in gpus if node_id in {None, gpu.node_id}))
@@ -91,18 +94,24 @@ async def _ledger(gateway: Gateway) -> AllocationMap | None:
         return None
 
 
-async def _read_anew(gateway: Gateway) -> None:
-    """Ask every node that was heard of; one that does not answer keeps its old reading."""
+async def _read_anew(gateway: Gateway, *, use_cache: bool) -> None:
+    """Ask the nodes that were heard of; with `use_cache` only those that seldom report."""
 
     async def read(node_id: str) -> None:
+        query = GetSnapshot(node_id=node_id, use_cache=use_cache)
         try:
-            sample = await gateway.ask(GetSnapshot(node_id=node_id), GpuSampled)
+            sample = await gateway.ask(query, GpuSampled)
         except (UnavailableError, RefusedError) as error:
             log.info("snapshot_unavailable", node_id=node_id, error=str(error))
             return
         await gateway.live.hear_sample(sample)
 
-    await asyncio.gather(*(read(node) for node in {*gateway.live.heard()}))
+    asked = [
+        node_id
+        for node_id, heard in gateway.live.heard().items()
+        if not use_cache or (heard.age_seconds > CACHE_SECONDS and not heard.is_stale)
+    ]
+    await asyncio.gather(*(read(node_id) for node_id in asked))
 
 
 ROUTES = [list_gpus, list_nodes, get_node, get_gpu_alloc_map, select_node]

@@ -4,8 +4,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any, Final
 
-import psutil
 from litestar import MediaType, Response, get
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from schemas.base import Query
 from schemas.errors import ErrorCode
@@ -14,13 +14,13 @@ from schemas.gateway import Health
 from schemas.orchestrator import ListTasks, TaskList
 from schemas.results import GetReport, ReportView
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from services.gateway.figures import text_of
 from services.gateway.gateway import Gateway
 from services.gateway.routes.common import PROBLEMS, TheGateway
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
 
 ANSWER_SECONDS: Final = 2.0
-_process: Final = psutil.Process()
 
 
 @get("/healthz")
@@ -83,42 +83,9 @@ async def _executors(gateway: Gateway) -> bool:
 
 
 @get("/metrics", media_type=MediaType.TEXT)
-async def metrics(gateway: TheGateway) -> Response[str]:
+async def metrics(gateway: TheGateway) -> Response[bytes]:
     """The gateway's own figures, as Prometheus reads them."""
-    with _process.oneshot():
-        cpu, memory = _process.cpu_times(), _process.memory_info()
-        started_at = _process.create_time()
-    figures: list[tuple[str, str, str, float]] = [
-        ("process_cpu_seconds_total", "counter", "CPU time used", cpu.user + cpu.system),
-        ("process_resident_memory_bytes", "gauge", "Resident memory", memory.rss),
-        ("process_start_time_seconds", "gauge", "Start, since the epoch", started_at),
-        ("gpusteward_bus_connected", "gauge", "1 if the bus answers", gateway.bus.is_connected),
-        (
-            "gpusteward_gateway_samples_heard_total",
-            "counter",
-            "Samples heard on the bus",
-            gateway.live.samples_heard,
-        ),
-        (
-            "gpusteward_gateway_events_stored_total",
-            "counter",
-            "Events taken into the log",
-            gateway.log.stored_events,
-        ),
-        ("gpusteward_gateway_event_cursor", "gauge", "Newest cursor", gateway.log.cursor),
-        (
-            "gpusteward_gateway_metric_watchers",
-            "gauge",
-            "WebSocket clients of live data",
-            len(gateway.live.watchers),
-        ),
-        ("gpusteward_gateway_nodes", "gauge", "Nodes heard of", len(gateway.live.heard())),
-    ]
-    lines = [
-        f"# HELP {name} {text}\n# TYPE {name} {kind}\n{name} {float(value):.17g}\n"
-        for name, kind, text, value in figures
-    ]
-    return Response("".join(lines), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(text_of(gateway), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 ROUTES = [is_alive, is_ready, metrics]

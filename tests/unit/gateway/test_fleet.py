@@ -20,7 +20,6 @@ from schemas.telemetry import (
 from services.gateway.domain.fleet import (
     Heard,
     allocation_shares,
-    availability_score,
     gpu_views,
     node_views,
 )
@@ -74,21 +73,24 @@ def make_inventory(*devices: DeviceFacts) -> InventoryReported:
     )
 
 
-@pytest.mark.parametrize(
-    ("reading", "score"),
-    [
-        pytest.param({"utilization_percent": 0, "memory_free_mb": 100}, 1.0, id="idle and empty"),
-        pytest.param({"utilization_percent": 100, "memory_free_mb": 0}, 0.0, id="busy and full"),
-        pytest.param({"utilization_percent": 50, "memory_free_mb": 50}, 0.5, id="half"),
-        pytest.param({"utilization_percent": 0, "memory_free_mb": 0}, 0.4, id="idle but full"),
-        pytest.param({"memory_free_mb": 100}, None, id="utilization unknown"),
-        pytest.param({"utilization_percent": 0}, None, id="memory unknown"),
-    ],
-)
-def test_the_score_weighs_memory_and_idleness(reading: dict[str, Any], score: float | None) -> None:
-    gpu = GpuReading(uuid="g", index=0, memory_total_mb=100, **reading)
+def test_what_an_agent_reads_reaches_the_view_and_the_unknown_stays_so() -> None:
+    gpu = GpuReading(
+        uuid="g",
+        index=0,
+        utilization_percent=50,
+        memory_total_mb=100,
+        memory_free_mb=50,
+        fan_percent=0.0,
+        throttle_reasons=("sw_power_cap",),
+    )
+    facts = DeviceFacts(uuid="g", index=0, name="A100", power_limit_max_w=400.0)
 
-    assert availability_score(gpu) == (pytest.approx(score) if score is not None else None)
+    (view,) = gpu_views({"a": make_heard(gpu)}, {"a": make_inventory(facts)}, None)
+
+    assert view.availability_score == pytest.approx(0.5)
+    assert (view.fan_percent, view.throttle_reasons) == (0.0, ("sw_power_cap",))
+    assert (view.power_limit_max_w, view.power_limit_min_w) == (400.0, None)
+    assert (view.decoder_percent, view.health_detail) == (None, None)
 
 
 def test_a_device_is_shown_whoever_knows_of_it() -> None:

@@ -1,0 +1,176 @@
+"""What a node's telemetry agent answers and does: its GPUs, monitorings, bursts, power limits."""
+
+from typing import Annotated
+from uuid import UUID
+
+from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
+
+from schemas.base import TOKEN_PATTERN
+from schemas.errors import Accepted
+from schemas.gateway import BurstRequest, MonitoringRequest, PowerLimitRequest
+from schemas.monitoring import (
+    AgentView,
+    AvailableGpus,
+    GetAgent,
+    GetGpu,
+    GpuDetail,
+    ListAvailableGpus,
+    MonitoringView,
+    StartMonitoring,
+    StopMonitoring,
+)
+from schemas.scheduler_views import GetReservation, ReservationView
+from schemas.telemetry import SetBurst, SetPowerLimit
+from services.gateway.bodies import StrictBody
+from services.gateway.domain.access import Identity
+from services.gateway.gateway import Gateway
+from services.gateway.routes.common import (
+    Caller,
+    IdempotencyKey,
+    TheGateway,
+    command_id_of,
+    delete,
+    get,
+    id_for,
+    post,
+)
+
+LARGEST_INTEGER = 2**63 - 1
+Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
+
+
+@get("/nodes/{node_id:str}/agent")
+async def get_agent(node_id: Node, gateway: TheGateway) -> AgentView:
+    """Whether and how the node's GPUs can be read."""
+    return await gateway.ask(GetAgent(node_id=node_id), AgentView)
+
+
+@get("/nodes/{node_id:str}/available-gpus")
+async def list_available_gpus(
+    node_id: Node,
+    gateway: TheGateway,
+    min_memory_mb: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
+    max_utilization: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
+    use_cache: FromQuery[bool] = True,
+) -> AvailableGpus:
+    """The node's GPUs with room, best score first, whoever has reserved them."""
+    query = ListAvailableGpus(
+        node_id=node_id,
+        min_memory_mb=min_memory_mb,
+        max_utilization_percent=max_utilization,
+        use_cache=use_cache,
+    )
+    return await gateway.ask(query, AvailableGpus)
+
+
+@get("/nodes/{node_id:str}/gpus/{index:int}")
+async def get_gpu(
+    node_id: Node,
+    index: Annotated[int, PathParameter(ge=0, le=LARGEST_INTEGER)],
+    gateway: TheGateway,
+    use_cache: FromQuery[bool] = True,
+) -> GpuDetail:
+    """One GPU by its index in the node: all facts, and the newest reading."""
+    query = GetGpu(node_id=node_id, index=index, use_cache=use_cache)
+    return await gateway.ask(query, GpuDetail)
+
+
+@post("/nodes/{node_id:str}/monitoring", dto=StrictBody[MonitoringRequest], return_dto=None)
+async def start_monitoring(
+    node_id: Node,
+    data: JSONBody[MonitoringRequest],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> MonitoringView:
+    """Watch the node's GPUs; DELETE tells what they did."""
+    identity.require(identity.namespace)
+    query = StartMonitoring(
+        node_id=node_id,
+        monitoring_id=data.monitoring_id or id_for(idempotency_key),
+        interval_seconds=data.interval_seconds,
+        max_seconds=data.max_seconds,
+    )
+    return await gateway.ask(query, MonitoringView)
+
+
+@delete("/nodes/{node_id:str}/monitoring/{monitoring_id:uuid}", status_code=200)
+async def stop_monitoring(
+    node_id: Node, monitoring_id: FromPath[UUID], gateway: TheGateway, identity: Caller
+) -> MonitoringView:
+    """End a monitoring; minimum, maximum and mean of what was read. For ten minutes again."""
+    identity.require(identity.namespace)
+    query = StopMonitoring(node_id=node_id, monitoring_id=monitoring_id)
+    return await gateway.ask(query, MonitoringView)
+
+
+@post("/nodes/{node_id:str}/burst", status_code=200, dto=StrictBody[BurstRequest], return_dto=None)
+async def set_burst(
+    node_id: Node,
+    data: JSONBody[BurstRequest],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Have the node sample up to ten times per second for a while."""
+    identity.require(identity.namespace)
+    return await gateway.send(
+        SetBurst(
+            command_id=command_id_of(idempotency_key),
+            node_id=node_id,
+            interval_seconds=data.interval_seconds,
+            duration_seconds=data.duration_seconds,
+            experiment_id=data.experiment_id,
+        )
+    )
+
+
+@post(
+    "/nodes/{node_id:str}/power-limit",
+    status_code=200,
+    dto=StrictBody[PowerLimitRequest],
+    return_dto=None,
+)
+async def set_power_limit(
+    node_id: Node,
+    data: JSONBody[PowerLimitRequest],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Cap a GPU's power until its reservation ends; null takes the cap back.
+
+    Without a reservation until an admin takes it back, or the agent stops.
+    """
+    await _require_power_over(gateway, identity, data.reservation_id)
+    return await gateway.send(
+        SetPowerLimit(
+            command_id=command_id_of(idempotency_key),
+            node_id=node_id,
+            device_uuid=data.device_uuid,
+            power_limit_w=data.power_limit_w,
+            reservation_id=data.reservation_id,
+        )
+    )
+
+
+async def _require_power_over(
+    gateway: Gateway, identity: Identity, reservation_id: UUID | None
+) -> None:
+    """Raises RefusedError unless the caller may change what this reservation holds."""
+    if reservation_id is None:
+        identity.require_admin()
+        return
+    view = await gateway.ask(GetReservation(reservation_id=reservation_id), ReservationView)
+    identity.require(view.namespace)
+
+
+ROUTES = [
+    get_agent,
+    list_available_gpus,
+    get_gpu,
+    start_monitoring,
+    stop_monitoring,
+    set_burst,
+    set_power_limit,
+]
