@@ -16,9 +16,10 @@ from schemas.scheduler import (
 from services.scheduler.store import Reservation
 from shared.errors import RefusedError
 
-LONGEST_WAIT_SECONDS: Final = 366 * 24 * 3600.0
+LONGEST_SECONDS: Final = 366 * 24 * 3600.0
 HELD_ON_LEASE: Final = frozenset({ReservationState.GRANTED, ReservationState.ACTIVE})
 
+_DURATIONS: Final = ("wait_timeout_seconds", "expected_duration_seconds")
 _NUMBERS: Final = (
     "max_utilization_percent",
     "wait_timeout_seconds",
@@ -34,12 +35,13 @@ Stored = Mapping[UUID, Reservation]
 def check_request(command: RequestReservation) -> None:
     """That a request can be stored and waited for."""
     request = command.request
-    if request.wait_timeout_seconds > LONGEST_WAIT_SECONDS:
-        raise RefusedError(
-            ErrorCode.BAD_REQUEST,
-            f"expected at most {LONGEST_WAIT_SECONDS:.0f} s",
-            path="$.request.wait_timeout_seconds",
-        )
+    for name in _DURATIONS:
+        if (getattr(request, name) or 0) > LONGEST_SECONDS:
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST,
+                f"expected at most {LONGEST_SECONDS:.0f} s",
+                path=f"$.request.{name}",
+            )
     for name in _NUMBERS:
         value = getattr(request, name)
         if value is not None and not math.isfinite(value):

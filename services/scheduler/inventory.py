@@ -20,8 +20,10 @@ from services.scheduler.domain.faults import Fault, fault_of_event, faults_of_in
 from services.scheduler.losses import handle_faults
 from services.scheduler.readings import Readings
 from shared.database import Connection, Database, to_json
+from shared.errors import PermanentError
 
 BOOTS_REMEMBERED: Final = 16
+LARGEST_EPOCH: Final = 2**62  # leaves room for more grants than there will be
 FAULTS_KEPT_DAYS: Final = 14  # of earlier boots of an agent; the stream repeats 7 days
 
 _HEALTH: Final = {
@@ -119,7 +121,12 @@ class NodeReports:
         self.decider.wake()
 
     async def record_executor(self, event: ExecutorReported) -> None:
-        """Keep epochs above every one that a node has seen, whatever backup this ledger is from."""
+        """Keep epochs above every one that a node has seen, whatever backup this ledger is from.
+
+        Raises PermanentError for one behind which there is no other.
+        """
+        if event.largest_epoch > LARGEST_EPOCH:
+            raise PermanentError(f"expected an epoch up to {LARGEST_EPOCH}, got a larger one")
         async with self.database.transaction() as connection:
             await _know(connection, event.executor_id)
             await connection.execute(

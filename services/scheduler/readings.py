@@ -193,8 +193,10 @@ def _process(told: GpuProcess) -> Process:
 
 
 def _reading(gpu: GpuReading) -> Reading:
+    used = gpu.utilization_percent
     return Reading(
-        utilization_percent=gpu.utilization_percent,
+        # What is no number, or below nothing, compares as idle and is not known.
+        utilization_percent=used if used is not None and used >= 0 else None,
         memory_total_mb=gpu.memory_total_mb,
         memory_free_mb=gpu.memory_free_mb,
     )

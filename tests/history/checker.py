@@ -83,15 +83,25 @@ def held_by_one(history: History) -> Iterator[Violation]:
 
 
 def epochs_grow(history: History) -> Iterator[Violation]:
-    """Every grant has a larger epoch than the one before it, and work follows that order."""
-    grants = [r for r in history.rows if isinstance(r, Moved) and r.after == "granted"]
-    for before, after in pairwise(grants):
-        if (after.epoch or 0) <= (before.epoch or 0):
+    """Every grant has an epoch of its own, larger than those of earlier transactions, and work on
+    a device follows that order.
+    """
+    largest, of_earlier, transaction = 0, 0, -1
+    seen: set[int] = set()
+    for move in history.rows:
+        if not isinstance(move, Moved) or move.after is not ReservationState.GRANTED:
+            continue
+        epoch = move.epoch or 0
+        if move.transaction != transaction:
+            transaction, of_earlier = move.transaction, largest
+        if epoch <= of_earlier or epoch in seen:
             yield Violation(
                 rule="epoch_not_larger",
-                at=after.at,
-                detail=f"{after.reservation_id} got {after.epoch} after {before.epoch}",
+                at=move.at,
+                detail=f"{move.reservation_id} got {epoch} after {of_earlier}",
             )
+        seen.add(epoch)
+        largest = max(largest, epoch)
     for device, works in _by_device(history.works).items():
         for earlier, later in pairwise(sorted(works, key=lambda work: work.began_at)):
             if later.epoch < earlier.epoch:

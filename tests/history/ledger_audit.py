@@ -19,6 +19,10 @@ CREATE TABLE skew.clock (ahead interval NOT NULL);
 INSERT INTO skew.clock VALUES ('0');
 CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
     'SELECT pg_catalog.clock_timestamp() + (SELECT ahead FROM skew.clock)';
+CREATE FUNCTION skew.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS
+    'SELECT pg_catalog.statement_timestamp() + (SELECT ahead FROM skew.clock)';
+CREATE FUNCTION skew.now() RETURNS timestamptz LANGUAGE sql STABLE AS
+    'SELECT pg_catalog.now() + (SELECT ahead FROM skew.clock)';
 GRANT USAGE ON SCHEMA skew TO PUBLIC;
 GRANT SELECT ON skew.clock TO PUBLIC;
 CREATE FUNCTION skew.log_in() RETURNS event_trigger LANGUAGE plpgsql AS $$
@@ -36,7 +40,8 @@ CREATE TABLE audit.line (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at float8 NOT NULL DEFAULT extract(epoch FROM pg_catalog.clock_timestamp()),
     kind text NOT NULL, reservation_id uuid NOT NULL, device_no bigint, epoch bigint,
-    before text, after text, revision bigint);
+    before text, after text, revision bigint,
+    transaction bigint NOT NULL DEFAULT txid_current());
 CREATE FUNCTION audit.on_reservation() RETURNS trigger SECURITY DEFINER LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' OR NEW.state <> OLD.state THEN
@@ -137,6 +142,7 @@ def _records(lines: list[Any], offset: float) -> Iterator[LedgerRow]:
             "at": line["at"] + offset,
             "number": line["number"],
             "reservation_id": line["reservation_id"],
+            "transaction": line["transaction"],
         }
         if line["kind"] == "moved":
             before = line["before"]

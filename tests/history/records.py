@@ -96,6 +96,7 @@ class LedgerRow(Record, frozen=True, kw_only=True):
 
     number: int
     reservation_id: UUID
+    transaction: int = 0
 
 
 class Moved(LedgerRow, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from schemas.gpu_request import ReasonCode, Selector, SelectorKey, SelectorOpera
 from services.scheduler.domain.fleet import Device, Node
 
 _SEPARATORS: Final = re.compile(r"[\s_-]+")
-_VERSION: Final = re.compile(r"\d+(?:\.\d+)*")
+_VERSION: Final = re.compile(r"\d{1,18}(?:\.\d{1,18}){0,15}")
 _MISMATCHES: Final = {
     SelectorKey.NODE: ReasonCode.NODE_MISMATCH,
     SelectorKey.GPU_MODEL: ReasonCode.MODEL_MISMATCH,
@@ -47,7 +47,11 @@ def matches_model(name: str, models: Sequence[str]) -> bool:
 
 
 def version(text: str) -> Version | None:
-    """`12.4.0` as (12, 4): trailing zeros say nothing. None if it is no version."""
+    """`12.4.0` as (12, 4): trailing zeros say nothing.
+
+    None if it is no version; a part of more than 18 digits, which could keep everybody waiting, is
+    none.
+    """
     if not _VERSION.fullmatch(text.strip()):
         return None
     numbers = [int(part) for part in text.strip().split(".")]

@@ -72,6 +72,7 @@ def life(start: float, reservation_id: UUID, epoch: int, *, leaks: bool) -> Reco
             after=after,
             revision=step,
             epoch=None if before is None else epoch,
+            transaction=number + step,
         )
 
     held = Held(
