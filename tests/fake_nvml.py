@@ -103,11 +103,13 @@ class DriverEvent(ctypes.Structure):
 
 
 class State(ctypes.Structure):
-    """The whole file. With `serial` a call that waits keeps every other call waiting."""
+    """The whole file. With `serial` a call that waits keeps every other call waiting; `sampling` is
+    how many new samples the driver has at every call, whatever the devices say.
+    """
 
     _fields_ = [
-        *_numbers("magic", "size", "init_error", "count", "serial", "throughput_calls"),
-        ("event_count", ctypes.c_uint64),
+        *_numbers("magic", "size", "init_error", "count", "serial", "sampling"),
+        *_numbers("throughput_calls", "event_count"),
         ("events", DriverEvent * EVENTS),
         ("devices", Device * DEVICES),
         ("rules", Rule * RULES),

@@ -1,5 +1,6 @@
 """The GPUs of this host as NVML has them, each with its MIG instances."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,11 +9,11 @@ from services.telemetry.nvml_facts import (
     gpu_facts,
     handle_at,
     instance_facts,
+    is_divided,
     mig_handles,
-    mig_mode,
     uuid_of,
 )
-from services.telemetry.nvml_library import Handle
+from services.telemetry.nvml_library import Handle, function, numbers
 from services.telemetry.nvml_reading import DeviceReader
 from services.telemetry.processes import ProcessTable
 
@@ -34,6 +35,7 @@ class Board:
     index: int
     handle: Handle
     gpu: Unit
+    ask_mode: Callable[[], tuple[int, ...] | None]
     instances: list[Unit] = field(default_factory=list)
     layout: tuple[bool | None, tuple[str, ...]] = (None, ())
 
@@ -70,7 +72,8 @@ class BoardKeeper:
         if uuid is None:
             return None
         facts = gpu_facts(uuid, index, handle)
-        board = Board(index, handle, Unit(facts, self._reader(facts, handle, before)))
+        gpu = Unit(facts, self._reader(facts, handle, before))
+        board = Board(index, handle, gpu, numbers(function("nvmlDeviceGetMigMode"), handle, 2))
         self._divide(board, before)
         return board
 
@@ -80,14 +83,14 @@ class BoardKeeper:
         Raises GpuLostError and NVMLError.
         """
         if board.layout[0] is not None:
-            mode = mig_mode(board.handle)
+            mode = is_divided(board.ask_mode())
             if mode != board.layout[0] or (mode and _names(board.handle) != board.layout[1]):
                 self._divide(board, board)
         return [unit.reader.read() for unit in board.units]
 
     def _divide(self, board: Board, before: Board | None) -> None:
         """Look at the instances anew."""
-        mode = mig_mode(board.handle)
+        mode = is_divided(board.ask_mode())
         instances = []
         for place, handle in enumerate(mig_handles(board.handle) if mode else []):
             uuid = uuid_of(handle)

@@ -42,9 +42,8 @@ def uuid_of(handle: Handle) -> str | None:
     return text(function("nvmlDeviceGetUUID"), handle)
 
 
-def mig_mode(handle: Handle) -> bool | None:
-    """Whether MIG is on; None where there is no such thing."""
-    mode = numbers(function("nvmlDeviceGetMigMode"), handle, 2)()
+def is_divided(mode: tuple[int, ...] | None) -> bool | None:
+    """Whether MIG is on, of its present and its coming mode; None where there is no such thing."""
     return None if mode is None else mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 
 
@@ -76,7 +75,7 @@ def gpu_facts(uuid: str, index: int, handle: Handle) -> DeviceFacts:
         serial=text(function("nvmlDeviceGetSerial"), handle, 30),
         compute_capability=_compute_capability(handle),
         numa_node=_numa_node(handle, bus_id),
-        mig_enabled=mig_mode(handle),
+        mig_enabled=is_divided(numbers(function("nvmlDeviceGetMigMode"), handle, 2)()),
         power_limit_default_w=_watts(
             number(function("nvmlDeviceGetPowerManagementDefaultLimit"), handle)()
         ),

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -133,10 +133,10 @@ class Probe:
     async def _ask(self, request: bytes, what: str, deadline_seconds: float) -> ProbeReply:
         child, transport = self._child, self._transport
         stdin = None if transport is None else transport.get_pipe_transport(0)
-        if child is None or not isinstance(stdin, asyncio.WriteTransport):
+        if child is None or stdin is None:
             raise SourceFailedError("the probe is closed")
         answer = child.expect_reply()
-        stdin.write(request)
+        cast("asyncio.WriteTransport", stdin).write(request)
         loop = asyncio.get_running_loop()
         expiry = loop.call_later(deadline_seconds, child.fail, TimeoutError())
         self._urge_later(PATIENCE * self._deadline_seconds)

@@ -14,13 +14,13 @@ _KINDS: Final = {
     BufferedMetric.POWER_DRAW_W: (pynvml.NVML_TOTAL_POWER_SAMPLES, 1000.0),
 }
 _SAMPLE_BYTES: Final = 16  # nvmlSample_t: a timestamp and a union, eight bytes each
-# The type that the driver names, and the letter of its memory view.
-_WORDS: Final[dict[int, Literal["d", "I", "L", "Q", "q"]]] = {
-    pynvml.NVML_VALUE_TYPE_DOUBLE: "d",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "I",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "L",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "Q",
-    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "q",
+# The type that the driver names, the letter of its memory view, and its size.
+_WORDS: Final[dict[int, tuple[Literal["d", "I", "L", "Q", "q"], int]]] = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: ("d", 8),
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: ("I", 4),
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: ("L", 8),
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: ("Q", 8),
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: ("q", 8),
 }
 
 
@@ -55,7 +55,8 @@ class _Ring:
         self._started = False
         self._room = 0
         self._samples: Any = None
-        self._bytes = memoryview(b"")
+        self._memory = self._times = memoryview(b"")
+        self._words: dict[str, memoryview[Any]] = {}
         self.exists = self._make_room()
 
     def since_last(self) -> Buffered | None:
@@ -71,17 +72,18 @@ class _Ring:
                 refused(status)
             self._started = True
             return None
-        data = self._bytes[: count * _SAMPLE_BYTES]
-        words: memoryview[Any] = data.cast(_WORDS.get(self._type.value, "Q"))
-        step = len(words) // count
-        at_us = data.cast("Q")[::2].tolist()
+        at_us = self._times[: 2 * count : 2].tolist()
         self._since.value = max(at_us)
         if not self._started:
             self._started = True
             return None
-        return summarized(
-            self._metric, words[step // 2 :: step].tolist(), at_us, divisor=self._divisor
-        )
+        letter, size = _WORDS.get(self._type.value, ("Q", 8))
+        words = self._words.get(letter)
+        if words is None:
+            words = self._words[letter] = self._memory.cast(letter)
+        step = _SAMPLE_BYTES // size
+        values = words[step // 2 : step * count : step].tolist()
+        return summarized(self._metric, values, at_us, divisor=self._divisor)
 
     def _make_room(self) -> bool:
         status = self._call(
@@ -93,5 +95,7 @@ class _Ring:
         self._room = max(self._count.value, 1)
         memory = bytearray(self._room * _SAMPLE_BYTES)
         self._samples = (c_char * len(memory)).from_buffer(memory)
-        self._bytes = memoryview(memory)
+        self._memory = memoryview(memory)
+        self._times = self._memory.cast("Q")
+        self._words.clear()
         return True

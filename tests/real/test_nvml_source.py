@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import uvloop
 
 from schemas.errors import ErrorCode
 from schemas.telemetry import (
@@ -457,6 +458,19 @@ async def test_a_power_limit_is_set_within_what_the_gpu_allows(fake: FakeNvml) -
         ErrorCode.FORBIDDEN,
     ]
     assert fake.device(1).limit_mw == 700_000
+
+
+def test_the_source_works_in_the_loop_that_services_run_in(fake: FakeNvml) -> None:
+    async def read_and_hang() -> Reading:
+        async with opened(fake, deadline_seconds=0.5) as source:
+            fake.rule("nvmlDeviceGetPowerUsage", device=0, latency_seconds=30)
+            return await source.read()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        reading = runner.run(read_and_hang())
+
+    assert [gpu.index for gpu in reading.gpus] == [1]
+    assert list(reading.hung) == [GPU.format(0)]
 
 
 def own_container() -> str | None:
