@@ -1,4 +1,6 @@
-"""Client of the gateway: `StewardClient` for asynchronous programs, plain functions for the rest.
+"""Client of the gateway: `StewardClient`, and the functions that tuning scripts know.
+
+The names here wait; `aio_telemetry` and `aio_scheduling` have the same for asynchronous programs.
 
 Names are resolved on first use, so that finding a platform costs no HTTP library.
 """
@@ -7,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from shared.client.aio_telemetry import GPUInfo, GPUSnapshot
     from shared.client.discovery import Address, find_address
     from shared.client.errors import ApiError, PlatformUnreachable
     from shared.client.http import StewardClient
@@ -21,15 +24,16 @@ if TYPE_CHECKING:
         wait_for_gpu_availability,
     )
     from shared.client.telemetry import (
-        GPUInfo,
-        GPUSnapshot,
         get_available_gpus,
         get_gpu_info,
         is_available,
         query_gpus,
+        start_monitoring,
+        stop_monitoring,
     )
 
 _HOMES: Final = {
+    "aio_telemetry": ("GPUInfo", "GPUSnapshot"),
     "discovery": ("Address", "find_address"),
     "errors": ("ApiError", "PlatformUnreachable"),
     "http": ("StewardClient",),
@@ -44,12 +48,12 @@ _HOMES: Final = {
         "wait_for_gpu_availability",
     ),
     "telemetry": (
-        "GPUInfo",
-        "GPUSnapshot",
         "get_available_gpus",
         "get_gpu_info",
         "is_available",
         "query_gpus",
+        "start_monitoring",
+        "stop_monitoring",
     ),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
@@ -73,6 +77,8 @@ __all__ = [
     "query_gpus",
     "select_best_node",
     "select_gpus_for_task",
+    "start_monitoring",
+    "stop_monitoring",
     "wait_for_gpu_availability",
 ]
 

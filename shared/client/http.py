@@ -35,7 +35,8 @@ from schemas.scheduler_views import (
     ReservationList,
     ReservationView,
 )
-from shared.client.connection import GatewayConnection, Parameters, decoded_frames
+from shared.client.connection import Parameters, decoded_frames
+from shared.client.nodes import NodeClient
 from shared.ids import new_id
 
 LONGEST_POLL_SECONDS: Final = 30.0
@@ -49,7 +50,7 @@ class _Stored(msgspec.Struct):
     reservation_id: UUID | None = None
 
 
-class StewardClient(GatewayConnection):
+class StewardClient(NodeClient):
     """Talks to one gateway; what `GatewayConnection` says of time-outs and errors holds here."""
 
     async def submit_task(

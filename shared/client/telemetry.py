@@ -1,66 +1,28 @@
 """What the GPUs do, as plain functions for scripts, by the names that tuning scripts know.
 
-Each asks the platform once, takes no lock and holds nothing; whoever needs GPUs kept asks for a
-reservation. `shared.client.aio` has the same for asynchronous programs.
+Each is its namesake of `shared.client.aio_telemetry`, waited for; inside an event loop use that.
 """
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Final
+import asyncio
+from typing import Any
 
-from schemas.gateway import GpuView
-from shared.client.asking import ask
-from shared.client.devices import by_score, is_free, of_one_node
-from shared.client.errors import PlatformUnreachable
-from shared.client.http import StewardClient
-
-DEFAULT_MAX_UTILIZATION: Final = 50
-
-
-@dataclass(frozen=True, slots=True)
-class GPUInfo:
-    """One GPU; None is unknown. `score` is 0.6 x free memory share + 0.4 x idle share."""
-
-    index: int
-    name: str
-    memory_total_mb: int | None
-    memory_used_mb: int | None
-    memory_free_mb: int | None
-    utilization_percent: float | None
-    temperature_c: float | None
-    power_draw_w: float | None
-    score: float | None
-    uuid: str
-    node_id: str
-    simulated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class GPUSnapshot:
-    """The GPUs of every node at one moment, by node and index."""
-
-    timestamp: datetime
-    gpus: list[GPUInfo]
+from shared.client import aio_telemetry
+from shared.client.aio_telemetry import DEFAULT_MAX_UTILIZATION, GPUInfo, GPUSnapshot
 
 
 def is_available() -> bool:
-    """Whether a platform answers and any GPU is watched."""
-    snapshot = query_gpus()
-    return snapshot is not None and bool(snapshot.gpus)
+    """Whether a platform answers and the readings of any GPU are fresh."""
+    return asyncio.run(aio_telemetry.is_available())
 
 
 def query_gpus(use_cache: bool = True) -> GPUSnapshot | None:
-    """The last readings, at most 5 s old; fresh ones without cache. None if no platform answers."""
-    try:
-        views = ask(lambda client: _gpus(client, use_cache=use_cache))
-    except PlatformUnreachable:
-        return None
-    return GPUSnapshot(datetime.now(UTC), [_info(view) for view in views])
+    """Readings at most 5 s old; fresh ones without cache. None if no platform answers."""
+    return asyncio.run(aio_telemetry.query_gpus(use_cache))
 
 
 def get_available_gpus(
     min_memory_mb: int | None = None,
-    max_utilization: int = DEFAULT_MAX_UTILIZATION,
+    max_utilization: float = DEFAULT_MAX_UTILIZATION,
     *,
     node_id: str | None = None,
 ) -> list[int]:
@@ -68,34 +30,31 @@ def get_available_gpus(
 
     Unknown readings never count as free.
     """
-    views = ask(lambda client: _gpus(client, use_cache=True))
-    free = [v for v in of_one_node(views, node_id) if is_free(v, min_memory_mb, max_utilization)]
-    return [view.index for view in sorted(free, key=by_score)]
+    return asyncio.run(
+        aio_telemetry.get_available_gpus(min_memory_mb, max_utilization, node_id=node_id)
+    )
 
 
 def get_gpu_info(gpu_index: int, *, node_id: str | None = None) -> GPUInfo | None:
     """One node's GPU by its index, None if there is none."""
-    views = ask(lambda client: _gpus(client, use_cache=True))
-    matching = [view for view in of_one_node(views, node_id) if view.index == gpu_index]
-    return _info(matching[0]) if matching else None
+    return asyncio.run(aio_telemetry.get_gpu_info(gpu_index, node_id=node_id))
 
 
-def _info(view: GpuView) -> GPUInfo:
-    return GPUInfo(
-        index=view.index,
-        name=view.name,
-        memory_total_mb=view.memory_total_mb,
-        memory_used_mb=view.memory_used_mb,
-        memory_free_mb=view.memory_free_mb,
-        utilization_percent=view.utilization_percent,
-        temperature_c=view.temperature_c,
-        power_draw_w=view.power_draw_w,
-        score=view.availability_score,
-        uuid=view.uuid,
-        node_id=view.node_id,
-        simulated=view.simulated,
+def start_monitoring(
+    interval_seconds: float = 1.0, *, node_id: str | None = None, max_seconds: float = 3600.0
+) -> None:
+    """Watch one node's GPUs until `stop_monitoring`, or for `max_seconds`.
+
+    A program has one monitoring at a time: one that runs already is given up.
+    """
+    asyncio.run(
+        aio_telemetry.start_monitoring(interval_seconds, node_id=node_id, max_seconds=max_seconds)
     )
 
 
-async def _gpus(client: StewardClient, *, use_cache: bool) -> tuple[GpuView, ...]:
-    return (await client.gpus(use_cache=use_cache)).gpus
+def stop_monitoring() -> dict[str, Any] | None:
+    """What was seen: duration, number of samples, and per GPU minimum, maximum and mean.
+
+    None if none was started, or the node's agent knows nothing of it any more.
+    """
+    return asyncio.run(aio_telemetry.stop_monitoring())

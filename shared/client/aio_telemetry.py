@@ -1,0 +1,169 @@
+"""What the GPUs do, for asynchronous programs, by the names that tuning scripts know.
+
+Each asks the platform once, takes no lock and holds nothing; whoever needs GPUs kept asks for a
+reservation.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from schemas.errors import ErrorCode
+from schemas.gateway import GpuView
+from schemas.monitoring import MonitoringView
+from shared.client.asking import ask_in_loop
+from shared.client.devices import by_score, is_free, node_of_indices, of_one_node
+from shared.client.errors import ApiError, PlatformUnreachable
+from shared.client.http import StewardClient
+from shared.ids import new_id
+
+DEFAULT_MAX_UTILIZATION: Final = 50
+_AGGREGATE: Final = ("monitoring_duration_seconds", "sample_count", "missed_count", "gpu_stats")
+
+
+@dataclass(frozen=True, slots=True)
+class GPUInfo:
+    """One GPU; None is unknown. `score` is 0.6 x free memory share + 0.4 x idle share."""
+
+    index: int
+    name: str
+    memory_total_mb: int | None
+    memory_used_mb: int | None
+    memory_free_mb: int | None
+    utilization_percent: float | None
+    temperature_c: float | None
+    power_draw_w: float | None
+    score: float | None
+    uuid: str
+    node_id: str
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GPUSnapshot:
+    """The GPUs of every node at one moment, by node and index."""
+
+    timestamp: datetime
+    gpus: list[GPUInfo]
+
+
+async def is_available() -> bool:
+    """Whether a platform answers and the readings of any GPU are fresh."""
+    try:
+        views = await ask_in_loop(lambda client: _gpus(client, use_cache=True))
+    except PlatformUnreachable:
+        return False
+    return any(view.fresh for view in views)
+
+
+async def query_gpus(use_cache: bool = True) -> GPUSnapshot | None:
+    """Readings at most 5 s old; fresh ones without cache. None if no platform answers."""
+    try:
+        views = await ask_in_loop(lambda client: _gpus(client, use_cache=use_cache))
+    except PlatformUnreachable:
+        return None
+    return GPUSnapshot(datetime.now(UTC), [_info(view) for view in views])
+
+
+async def get_available_gpus(
+    min_memory_mb: int | None = None,
+    max_utilization: float = DEFAULT_MAX_UTILIZATION,
+    *,
+    node_id: str | None = None,
+) -> list[int]:
+    """Indices of one node's GPUs that nobody holds or uses, the best score first.
+
+    Unknown readings never count as free.
+    """
+    views = await ask_in_loop(lambda client: _gpus(client, use_cache=True))
+    free = [v for v in of_one_node(views, node_id) if is_free(v, min_memory_mb, max_utilization)]
+    return [view.index for view in sorted(free, key=by_score)]
+
+
+async def get_gpu_info(gpu_index: int, *, node_id: str | None = None) -> GPUInfo | None:
+    """One node's GPU by its index, None if there is none."""
+    views = await ask_in_loop(lambda client: _gpus(client, use_cache=True))
+    matching = [view for view in of_one_node(views, node_id) if view.index == gpu_index]
+    return _info(matching[0]) if matching else None
+
+
+@dataclass(slots=True)
+class _Running:
+    """The monitoring that this program started last."""
+
+    node_id: str
+    monitoring_id: UUID
+
+
+_running: list[_Running] = []
+
+
+async def start_monitoring(
+    interval_seconds: float = 1.0, *, node_id: str | None = None, max_seconds: float = 3600.0
+) -> None:
+    """Watch one node's GPUs until `stop_monitoring`, or for `max_seconds`.
+
+    A program has one monitoring at a time: one that runs already is given up. `StewardClient`
+    starts as many as wanted.
+    """
+    await stop_monitoring()
+
+    async def start(client: StewardClient) -> _Running:
+        node = node_id or node_of_indices([n.node_id for n in (await client.nodes()).nodes])
+        if node is None:
+            raise ValueError("expected a node to monitor, found none")
+        running = _Running(node, new_id())
+        await client.start_monitoring(
+            node,
+            interval_seconds=interval_seconds,
+            max_seconds=max_seconds,
+            monitoring_id=running.monitoring_id,
+        )
+        return running
+
+    _running.append(await ask_in_loop(start))
+
+
+async def stop_monitoring() -> dict[str, Any] | None:
+    """What was seen: duration, number of samples, and per GPU minimum, maximum and mean.
+
+    None if none was started, or the node's agent knows nothing of it any more.
+    """
+    if not _running:
+        return None
+    running = _running.pop()
+
+    async def stop(client: StewardClient) -> MonitoringView:
+        return await client.stop_monitoring(running.node_id, running.monitoring_id)
+
+    try:
+        view = msgspec.to_builtins(await ask_in_loop(stop))
+    except ApiError as error:
+        if error.code is ErrorCode.NOT_FOUND:
+            return None
+        raise
+    return {key: view[key] for key in _AGGREGATE}
+
+
+def _info(view: GpuView) -> GPUInfo:
+    return GPUInfo(
+        index=view.index,
+        name=view.name,
+        memory_total_mb=view.memory_total_mb,
+        memory_used_mb=view.memory_used_mb,
+        memory_free_mb=view.memory_free_mb,
+        utilization_percent=view.utilization_percent,
+        temperature_c=view.temperature_c,
+        power_draw_w=view.power_draw_w,
+        score=view.availability_score,
+        uuid=view.uuid,
+        node_id=view.node_id,
+        simulated=view.simulated,
+    )
+
+
+async def _gpus(client: StewardClient, *, use_cache: bool) -> tuple[GpuView, ...]:
+    return (await client.gpus(use_cache=use_cache)).gpus

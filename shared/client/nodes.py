@@ -1,0 +1,89 @@
+"""What a node's telemetry agent answers and does, as typed methods."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from schemas.errors import Accepted
+from schemas.monitoring import AgentView, AvailableGpus, GpuDetail, MonitoringView
+from shared.client.connection import GatewayConnection
+from shared.ids import new_id
+
+
+class NodeClient(GatewayConnection):
+    """The part of `StewardClient` that is about one node."""
+
+    async def agent(self, node_id: str) -> AgentView:
+        """Whether and how the node's GPUs can be read."""
+        return await self.get(f"/nodes/{node_id}/agent", AgentView)
+
+    async def available_gpus(
+        self, node_id: str, *, min_memory_mb: int | None = None, max_utilization: float = 50.0
+    ) -> AvailableGpus:
+        """The node's GPUs with room, best score first, whoever has reserved them."""
+        parameters = {"min_memory_mb": min_memory_mb, "max_utilization": f"{max_utilization:g}"}
+        return await self.get(f"/nodes/{node_id}/available-gpus", AvailableGpus, parameters)
+
+    async def gpu(self, node_id: str, index: int, *, use_cache: bool = True) -> GpuDetail:
+        """Every fact and the newest reading of one GPU."""
+        parameters = {"use_cache": str(use_cache).lower()}
+        return await self.get(f"/nodes/{node_id}/gpus/{index}", GpuDetail, parameters)
+
+    async def start_monitoring(
+        self,
+        node_id: str,
+        *,
+        interval_seconds: float = 1.0,
+        max_seconds: float = 3600.0,
+        monitoring_id: UUID | None = None,
+    ) -> MonitoringView:
+        """Watch a node's GPUs until `stop_monitoring`."""
+        body: dict[str, Any] = {
+            "monitoring_id": monitoring_id or new_id(),
+            "interval_seconds": interval_seconds,
+            "max_seconds": max_seconds,
+        }
+        path = f"/nodes/{node_id}/monitoring"
+        return self.decoded(
+            await self.send("POST", path, msgspec.json.encode(body)), MonitoringView
+        )
+
+    async def stop_monitoring(self, node_id: str, monitoring_id: UUID) -> MonitoringView:
+        """End it; what was seen. Answered for ten minutes."""
+        path = f"/nodes/{node_id}/monitoring/{monitoring_id}"
+        return self.decoded(await self.send("DELETE", path), MonitoringView)
+
+    async def set_burst(
+        self,
+        node_id: str,
+        *,
+        duration_seconds: float,
+        interval_seconds: float = 0.1,
+        experiment_id: UUID | None = None,
+    ) -> Accepted:
+        """Have a node sample faster for a while."""
+        body: dict[str, Any] = {
+            "interval_seconds": interval_seconds,
+            "duration_seconds": duration_seconds,
+            "experiment_id": experiment_id,
+        }
+        path = f"/nodes/{node_id}/burst"
+        return self.decoded(await self.send("POST", path, msgspec.json.encode(body)), Accepted)
+
+    async def set_power_limit(
+        self,
+        node_id: str,
+        device_uuid: str,
+        watts: float | None,
+        *,
+        reservation_id: UUID | None = None,
+    ) -> Accepted:
+        """Cap a GPU's power until its reservation ends; None takes the cap back."""
+        body: dict[str, Any] = {
+            "device_uuid": device_uuid,
+            "power_limit_w": watts,
+            "reservation_id": reservation_id,
+        }
+        path = f"/nodes/{node_id}/power-limit"
+        return self.decoded(await self.send("POST", path, msgspec.json.encode(body)), Accepted)
