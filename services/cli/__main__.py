@@ -11,6 +11,15 @@ from services.cli import reading
 from services.cli.demo_command import demo
 from services.cli.exec_command import exec_command
 from services.cli.failures import report
+from services.cli.insight_commands import (
+    availability,
+    cluster,
+    estimate,
+    replay,
+    select_node,
+    what_if,
+    why,
+)
 from services.cli.operation_commands import cordon, drain, drift, uncordon
 from services.cli.platform_commands import agent, up
 from services.cli.reservation_commands import release, renew, reserve
@@ -26,9 +35,10 @@ def cli() -> None:
 
 for command in (
     *(up, agent, run, demo, submit, validate, cancel),
-    *(reading.tasks, reading.experiments, reading.show, reading.why),
+    *(reading.tasks, reading.experiments, reading.show),
     *(reading.gpus, reading.nodes, reading.reservations),
     *(reserve, renew, release, exec_command),
+    *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift),
 ):
     cli.add_command(command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import click
+from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler_views import ReservationView
@@ -19,12 +20,8 @@ from services.cli.device_process import (
 )
 from services.cli.failures import LEASE_LOST_EXIT_CODE, leave
 from services.cli.options import Target, with_target
-from services.cli.reservation_commands import (
-    ANSWER_SECONDS,
-    granted,
-    request_options,
-    user_name,
-)
+from services.cli.request_options import request_options
+from services.cli.reservation_commands import ANSWER_SECONDS, granted, user_name
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import host_node_id, new_id
 
@@ -58,9 +55,9 @@ class _Held:
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True})
-@request_options
+@request_options()
 @click.option(
-    "--node", "node_id", envvar="GPUSTEWARD_NODE_ID", metavar="ID", help="Id of this host."
+    "--node", "host_id", envvar="GPUSTEWARD_NODE_ID", metavar="ID", help="Id of this host."
 )
 @click.option(
     "--ttl",
@@ -74,12 +71,8 @@ class _Held:
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 def exec_command(
     target: Target,
-    gpus: int,
-    min_memory_mb: int | None,
-    gpu_models: tuple[str, ...],
-    priority: int,
-    wait_seconds: float,
-    node_id: str | None,
+    request: GpuRequest,
+    host_id: str | None,
     ttl: float,
     argv: tuple[str, ...],
 ) -> None:
@@ -88,15 +81,7 @@ def exec_command(
     CMD finds them in CUDA_VISIBLE_DEVICES. The exit code is CMD's own; 75 if the reservation was
     lost and CMD had to be stopped, 127 and 126 if it could not be started.
     """
-    request = GpuRequest(
-        gpus=gpus,
-        min_memory_mb=min_memory_mb,
-        gpu_models=gpu_models,
-        priority=priority,
-        node_ids=(node_id or host_node_id(),),
-        wait_timeout_seconds=wait_seconds,
-        lease_ttl_seconds=ttl,
-    )
+    request = replace(request, node_ids=(host_id or host_node_id(),), lease_ttl_seconds=ttl)
     holder = f"exec/{user_name()}"
     wanted = Wanted(request, argv, holder, _installation_id(target))
     leave(target.ask(lambda client: _execute(client, wanted), patience_seconds=PATIENCE_SECONDS))

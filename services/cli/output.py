@@ -99,7 +99,16 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
     """How long ago, in the largest unit that fits."""
     if moment is None:
         return UNKNOWN
-    seconds = max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
+    return _span_text(((now or datetime.now(UTC)) - moment).total_seconds())
+
+
+def until(moment: datetime, now: datetime | None = None) -> str:
+    """How long still, in the largest unit that fits."""
+    return _span_text((moment - (now or datetime.now(UTC))).total_seconds())
+
+
+def _span_text(seconds: float) -> str:
+    seconds = max(0.0, seconds)
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:
             return f"{seconds / size:.0f}{unit}"

@@ -1,20 +1,15 @@
 """Commands that only look."""
 
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import click
 
-from schemas.errors import ErrorCode
-from schemas.orchestrator import ExperimentState, ExperimentView, TaskView
-from schemas.scheduler_views import ReservationView
-from services.cli.failures import CommandFailed
+from schemas.orchestrator import ExperimentView, TaskView
 from services.cli.lookup import Found, Sort, find
 from services.cli.options import Target, reading
 from services.cli.output import print_json, print_table
 from services.cli.tables import (
     experiment_table,
-    explanation_text,
     gpu_table,
     node_table,
     reason_table,
@@ -119,50 +114,6 @@ def show(target: Target, identifier: str) -> None:
             _print_found(found, (found,) if isinstance(found, ExperimentView) else ())
 
     target.ask(ask)
-
-
-@click.command()
-@click.argument("identifier", metavar="ID")
-@reading
-def why(target: Target, identifier: str) -> None:
-    """Say why a reservation, an experiment or a task waits: every reason, and its place."""
-
-    async def ask(client: "StewardClient") -> None:
-        found = await find(client, identifier)
-        waiting = await _reservations_of(client, found)
-        for reservation_id in waiting:
-            explanation = await client.explain_reservation(reservation_id)
-            if target.as_json:
-                print_json(explanation)
-                continue
-            click.echo(explanation_text(explanation))
-            if explanation.reasons:
-                print_table(reason_table(explanation.reasons))
-        if not waiting:
-            raise CommandFailed(ErrorCode.CONFLICT, _nothing_waits(found))
-
-    target.ask(ask)
-
-
-async def _reservations_of(client: "StewardClient", found: Found) -> list[UUID]:
-    if isinstance(found, ReservationView):
-        return [found.reservation_id]
-    of_it = (
-        (found,) if isinstance(found, ExperimentView) else await client.experiments(found.task_id)
-    )
-    return [
-        each.reservation_id
-        for each in of_it
-        if each.reservation_id is not None and each.state is ExperimentState.WAITING
-    ]
-
-
-def _nothing_waits(found: Found) -> str:
-    if isinstance(found, TaskView):
-        return f"task {found.task_name} is {found.state.value}; no experiment of it waits for GPUs"
-    state = found.state.value
-    remark = f": {found.reason}" if found.reason else ""
-    return f"it is {state} and does not wait for GPUs{remark}"
 
 
 def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:

@@ -1,57 +1,32 @@
 """Commands that take GPUs and give them back."""
 
 import getpass
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest, Placement
+from schemas.gpu_request import GpuRequest
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ReservationView
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Sort, find
 from services.cli.options import Target, reading, with_target
 from services.cli.output import print_json, print_table
+from services.cli.request_options import request_options
 from services.cli.tables import reservation_table
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
-DEFAULT_WAIT_SECONDS = 300.0
 ANSWER_SECONDS = 15.0
 
 
-def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which GPUs are wanted."""
-    options = (
-        click.option("--gpus", type=click.IntRange(min=1), required=True, metavar="N"),
-        click.option("--min-memory", "min_memory_mb", type=click.IntRange(min=0), metavar="MB"),
-        click.option("--model", "gpu_models", multiple=True, help="GPU model; may be repeated."),
-        click.option("--priority", type=click.IntRange(-1000, 1000), default=0, show_default=True),
-        click.option(
-            "--wait",
-            "wait_seconds",
-            type=click.FloatRange(min=0.1),
-            default=DEFAULT_WAIT_SECONDS,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long to queue.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @click.command()
-@request_options
-@click.option("--node", "node_ids", multiple=True, metavar="ID", help="Only this node; repeatable.")
-@click.option("--placement", type=click.Choice([each.value for each in Placement]), default="pack")
+@request_options(whole_fleet=True)
 @click.option(
     "--ttl",
-    "lease_ttl_seconds",
     type=click.FloatRange(3, 3600),
     default=600.0,
     show_default=True,
@@ -60,32 +35,12 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--holder", help="What for, for people [default: reserve/USER].")
 @reading
-def reserve(
-    target: Target,
-    gpus: int,
-    min_memory_mb: int | None,
-    gpu_models: tuple[str, ...],
-    priority: int,
-    wait_seconds: float,
-    node_ids: tuple[str, ...],
-    placement: str,
-    lease_ttl_seconds: float,
-    holder: str | None,
-) -> None:
+def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None) -> None:
     """Reserve GPUs and print which ones were granted.
 
     Nothing renews the lease: `gpusteward exec` does, for as long as a command runs.
     """
-    request = GpuRequest(
-        gpus=gpus,
-        min_memory_mb=min_memory_mb,
-        gpu_models=gpu_models,
-        node_ids=node_ids,
-        placement=Placement(placement),
-        priority=priority,
-        wait_timeout_seconds=wait_seconds,
-        lease_ttl_seconds=lease_ttl_seconds,
-    )
+    request = replace(request, lease_ttl_seconds=ttl)
 
     async def ask(client: "StewardClient") -> ReservationView:
         reservation_id = await client.request_reservation(
@@ -93,7 +48,7 @@ def reserve(
         )
         return granted(
             await client.await_reservation(
-                reservation_id, timeout_seconds=wait_seconds + ANSWER_SECONDS
+                reservation_id, timeout_seconds=request.wait_timeout_seconds + ANSWER_SECONDS
             )
         )
 
@@ -106,7 +61,7 @@ def reserve(
         mark = "  simulated" if device.simulated else ""
         click.echo(f"{device.node_id}/{device.index}  {device.name}  {device.uuid}{mark}")
     click.echo(
-        f"held for {lease_ttl_seconds:g} s; `gpusteward renew {view.reservation_id}` keeps it,"
+        f"held for {ttl:g} s; `gpusteward renew {view.reservation_id}` keeps it,"
         f" `gpusteward release {view.reservation_id}` gives it back"
     )
 

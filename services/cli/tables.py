@@ -1,14 +1,15 @@
 """Views of the API as tables."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
 from schemas.gateway import GpuView, NodeView
 from schemas.gpu_request import Reason
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
-from schemas.scheduler_views import Explanation, ReservationView
-from services.cli.output import UNKNOWN, Table, age, number, settings_text
+from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
+from services.cli.output import UNKNOWN, Table, age, number, settings_text, until
 
 SHORT_ID_CHARACTERS: Final = 12
 
@@ -152,6 +153,21 @@ def explanation_text(explanation: Explanation) -> str:
         where = f", position {explanation.queue_position} of {explanation.queue_length}"
     state = explanation.state.value
     return f"reservation {explanation.reservation_id}: {state}{where}\n{explanation.summary}"
+
+
+def help_lines(view: Explanation | AvailabilityView, now: datetime | None = None) -> list[str]:
+    """What would help, when it starts, and what is not among the reasons that follow."""
+    lines = []
+    if view.expected_start_at is not None:
+        at = view.expected_start_at.astimezone(UTC)
+        lines.append(f"expected start: {at:%Y-%m-%d %H:%M:%S} UTC, in {until(at, now)}")
+    if view.suggestion is not None:
+        lines.append(f"what would help: {view.suggestion.message}")
+    if view.reasons_left_out:
+        count = sum(view.reasons_left_out.values())
+        codes = ", ".join(f"{code} x{n}" for code, n in view.reasons_left_out.items())
+        lines.append(f"{len(view.reasons)} reasons follow, {count} are left out: {codes}")
+    return lines
 
 
 def attempts_text(experiment: ExperimentView) -> str:

@@ -1,0 +1,162 @@
+"""The options that say which GPUs are wanted, read into a request."""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+import click
+
+from schemas.gpu_request import (
+    GpuRequest,
+    Placement,
+    Preference,
+    Selector,
+    SelectorKey,
+    SelectorOperator,
+)
+
+T = TypeVar("T")
+DEFAULT_WAIT_SECONDS: Final = 300.0
+LARGEST_WEIGHT: Final = 100
+
+_OPERATORS: Final = {
+    "=": SelectorOperator.IN,
+    "!=": SelectorOperator.NOT_IN,
+    ">=": SelectorOperator.AT_LEAST,
+    "<=": SelectorOperator.AT_MOST,
+    "": SelectorOperator.EXISTS,
+}
+_SELECTOR: Final = re.compile(r"([a-z_]+)(?::([^=!<>]+))?(?:(=|!=|>=|<=)(.+))?")
+_WEIGHTED: Final = re.compile(r"(.+?)(?:\*(\d+))?")
+_KEYS: Final = ", ".join(key.value for key in SelectorKey if key is not SelectorKey.LABEL)
+
+
+def selector(text: str) -> Selector:
+    """`gpu_model=H100,A100`, `compute_capability>=8.0`, `label:zone!=b`, `numa_node`.
+
+    Raises BadParameter with what would be one.
+    """
+    found = _SELECTOR.fullmatch(text.strip())
+    key, label, operator, values = found.groups() if found else ("", None, None, None)
+    if key not in set(SelectorKey) or (key == SelectorKey.LABEL) != (label is not None):
+        raise click.BadParameter(
+            f"expected label:NAME or one of {_KEYS}, then nothing or =, !=, >= or <= with values,"
+            f" got {text!r}"
+        )
+    chosen = _OPERATORS[operator or ""]
+    given = tuple(part.strip() for part in (values or "").split(",") if part.strip())
+    if chosen in {SelectorOperator.AT_LEAST, SelectorOperator.AT_MOST} and len(given) != 1:
+        raise click.BadParameter(f"expected one value after {operator}, got {text!r}")
+    return Selector(key=SelectorKey(key), operator=chosen, values=given, label=label)
+
+
+def preference(text: str) -> Preference:
+    """A selector, with `*10` behind it of that weight, else of 1. Raises BadParameter."""
+    found = _WEIGHTED.fullmatch(text.strip())
+    named, weight = found.groups() if found else (text, None)
+    if weight is not None and not 1 <= int(weight) <= LARGEST_WEIGHT:
+        raise click.BadParameter(f"expected a weight from 1 to {LARGEST_WEIGHT}, got {weight}")
+    return Preference(selector=selector(named), weight=int(weight or 1))
+
+
+def _each(parse: Callable[[str], T]) -> Callable[[Any, Any, tuple[str, ...]], tuple[T, ...]]:
+    return lambda _context, _option, texts: tuple(map(parse, texts))
+
+
+def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Adds the options; the command gets them as `request`.
+
+    `whole_fleet`: nodes may be chosen, and how to choose among them.
+    """
+    options = [*_OF_DEVICES, *(_OF_NODES if whole_fleet else ()), *_OF_WAITING]
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def run(*args: Any, **given: Any) -> Any:
+            names = [name for name in GpuRequest.__struct_fields__ if name in given]
+            fields = {name: given.pop(name) for name in names}
+            if "placement" in fields:
+                fields["placement"] = Placement(fields["placement"])
+            request = GpuRequest(**fields)
+            return command(*args, request=request, **given)
+
+        decorated: Callable[..., Any] = run
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+_OF_DEVICES: Final = (
+    click.option("--gpus", type=click.IntRange(1, 4096), required=True, metavar="N"),
+    click.option("--min-memory", "min_memory_mb", type=click.IntRange(min=0), metavar="MB"),
+    click.option(
+        "--max-utilization",
+        "max_utilization_percent",
+        type=click.FloatRange(0, 100),
+        default=50.0,
+        show_default=True,
+        metavar="PERCENT",
+        help="By others, of a GPU that nobody holds.",
+    ),
+    click.option("--model", "gpu_models", multiple=True, help="GPU model; may be repeated."),
+    click.option(
+        "--require",
+        multiple=True,
+        metavar="SELECTOR",
+        callback=_each(selector),
+        help=f"What has to match: {_KEYS} or label:NAME, with =, !=, >= or <=; repeatable.",
+    ),
+    click.option(
+        "--prefer",
+        multiple=True,
+        metavar="SELECTOR",
+        callback=_each(preference),
+        help="What is liked, written as for --require; *10 behind it weighs 10 times.",
+    ),
+    click.option(
+        "--balanced",
+        "balanced_memory",
+        is_flag=True,
+        help="Only GPUs with about the same free memory, for tensor parallelism.",
+    ),
+    click.option("--cpus", "cpu_count", type=click.FloatRange(min=0), help="Of each node."),
+    click.option("--host-memory", "host_memory_mb", type=click.IntRange(min=0), metavar="MB"),
+)
+_OF_NODES: Final = (
+    click.option(
+        "--nodes",
+        type=click.IntRange(1, 512),
+        default=1,
+        show_default=True,
+        help="How many nodes with --gpus each, all of them or none.",
+    ),
+    click.option(
+        "--node", "node_ids", multiple=True, metavar="ID", help="Only this node; repeatable."
+    ),
+    click.option(
+        "--placement", type=click.Choice([each.value for each in Placement]), default="pack"
+    ),
+)
+_OF_WAITING: Final = (
+    click.option("--priority", type=click.IntRange(-1000, 1000), default=0, show_default=True),
+    click.option("--preemptible", is_flag=True, help="May be ended for a higher priority."),
+    click.option(
+        "--duration",
+        "expected_duration_seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="How long it will take; lets it start early in a gap, and others expect its end.",
+    ),
+    click.option(
+        "--wait",
+        "wait_timeout_seconds",
+        type=click.FloatRange(min=0.1),
+        default=DEFAULT_WAIT_SECONDS,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to queue.",
+    ),
+)

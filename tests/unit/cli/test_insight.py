@@ -1,0 +1,63 @@
+"""What a person reads below the sentence that says why."""
+
+from datetime import timedelta
+
+import pytest
+
+from schemas.gpu_request import (
+    ChangeKind,
+    GpuRequest,
+    Reason,
+    ReasonCode,
+    Suggestion,
+)
+from schemas.scheduler_views import AvailabilityView, Replay, ReplayedDecision
+from services.cli.insight_commands import print_replay
+from services.cli.output import until
+from services.cli.tables import help_lines
+from tests.cli_views import NOW
+
+
+def test_help_says_when_it_starts_what_would_help_and_what_is_left_out() -> None:
+    view = AvailabilityView(
+        available=False,
+        message="",
+        reasons=(Reason(code=ReasonCode.HELD, message="held"),),
+        reasons_left_out={ReasonCode.HELD: 5_711, ReasonCode.CORDONED: 2},
+        expected_start_at=NOW + timedelta(minutes=12),
+        suggestion=Suggestion(
+            changes=(ChangeKind.FEWER_GPUS,),
+            request=GpuRequest(),
+            message="ask for 1 GPU instead of 2: then it is granted now",
+        ),
+    )
+
+    starts, helps, rest = help_lines(view, NOW)
+
+    assert starts.startswith("expected start: ")
+    assert starts.endswith("UTC, in 12m")
+    assert helps == "what would help: ask for 1 GPU instead of 2: then it is granted now"
+    assert rest == "1 reasons follow, 5713 are left out: held x5711, cordoned x2"
+    assert help_lines(AvailabilityView(available=True, message="")) == []
+    assert until(NOW, NOW + timedelta(hours=1)) == "0s"
+
+
+def test_a_replay_says_of_each_decision_whether_it_is_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    grant = {"type": "grant", "reservation_id": "019b8e50-7000-7000-8000-000000000001"}
+    decisions = (
+        ReplayedDecision(decision_id=7, term=1, decided_at=NOW, same=True, recorded=[grant]),
+        ReplayedDecision(
+            decision_id=8, term=1, decided_at=NOW, same=False, recorded={"grant": 900}, replayed=[]
+        ),
+    )
+
+    print_replay(Replay(decisions=decisions, keyframe_id=5, checked=4, different=1, next_from_id=9))
+
+    shown = capsys.readouterr().out
+    assert "grant 000000000001" in shown
+    assert "DIFFERENT" in shown
+    assert "grant x900" in shown
+    assert "4 decisions decided again from keyframe 5 on, 1 came out otherwise" in shown
+    assert "gpusteward replay --from 9" in shown

@@ -1,0 +1,119 @@
+"""What is typed, as a request for GPUs."""
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from schemas.gpu_request import (
+    GpuRequest,
+    Placement,
+    Preference,
+    Selector,
+    SelectorKey,
+    SelectorOperator,
+)
+from services.cli.request_options import request_options
+
+
+def parsed(*arguments: str, whole_fleet: bool = True) -> GpuRequest:
+    """The request that a command gets. Raises ClickException for what is none."""
+    found: list[GpuRequest] = []
+
+    @click.command()
+    @request_options(whole_fleet=whole_fleet)
+    def command(request: GpuRequest) -> None:
+        found.append(request)
+
+    command.main(["--gpus", "1", *arguments], standalone_mode=False)
+    return found[0]
+
+
+def test_everything_that_a_request_can_say_can_be_typed() -> None:
+    request = parsed(
+        *("--min-memory", "40000", "--max-utilization", "10", "--model", "H100", "--model", "A100"),
+        *("--nodes", "2", "--node", "a", "--node", "b", "--placement", "spread", "--balanced"),
+        *("--cpus", "8", "--host-memory", "64000", "--priority", "-3", "--preemptible"),
+        *("--duration", "600", "--wait", "5"),
+    )
+
+    assert request == GpuRequest(
+        min_memory_mb=40_000,
+        max_utilization_percent=10.0,
+        gpu_models=("H100", "A100"),
+        nodes=2,
+        node_ids=("a", "b"),
+        placement=Placement.SPREAD,
+        balanced_memory=True,
+        cpu_count=8.0,
+        host_memory_mb=64_000,
+        priority=-3,
+        preemptible=True,
+        expected_duration_seconds=600.0,
+        wait_timeout_seconds=5.0,
+    )
+    assert parsed() == GpuRequest()
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("gpu_model=H100, A100", {"key": "gpu_model", "values": ("H100", "A100")}),
+        ("node!=a", {"key": "node", "operator": "not_in", "values": ("a",)}),
+        (
+            "compute_capability>=8.0",
+            {"key": "compute_capability", "operator": "at_least", "values": ("8.0",)},
+        ),
+        (
+            "cuda_driver_version<=12.4",
+            {"key": "cuda_driver_version", "operator": "at_most", "values": ("12.4",)},
+        ),
+        ("label:zone=a", {"key": "label", "label": "zone", "values": ("a",)}),
+        ("label:nvidia.com/gpu", {"key": "label", "label": "nvidia.com/gpu", "operator": "exists"}),
+        ("numa_node", {"key": "numa_node", "operator": "exists"}),
+    ],
+)
+def test_a_selector_is_typed_as_it_is_read(text: str, want: dict[str, Any]) -> None:
+    selector = Selector(
+        key=SelectorKey(want["key"]),
+        operator=SelectorOperator(want.get("operator", "in")),
+        values=want.get("values", ()),
+        label=want.get("label"),
+    )
+
+    assert parsed("--require", text).require == (selector,)
+    assert parsed("--prefer", text, "--prefer", f"{text}*10").prefer == (
+        Preference(selector=selector),
+        Preference(selector=selector, weight=10),
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--require", "colour=red"),
+        ("--require", "label=zone"),
+        ("--require", "node:a=b"),
+        ("--require", "compute_capability>=8.0,9.0"),
+        ("--prefer", "node=a*0"),
+        ("--gpus", "0"),
+        ("--duration", "0"),
+    ],
+)
+def test_what_is_no_request_is_refused_with_what_would_be(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(click.BadParameter) as refused:
+        parsed(*arguments)
+
+    assert refused.value.format_message()
+
+
+def test_a_command_for_one_host_offers_no_choice_of_nodes() -> None:
+    @click.command()
+    @request_options()
+    def command(request: GpuRequest) -> None: ...
+
+    shown = CliRunner().invoke(command, ["--help"]).output
+
+    assert "--nodes" not in shown
+    assert "--require" in shown
