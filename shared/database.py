@@ -89,6 +89,10 @@ def from_json(text: str | bytes, type_: type[T]) -> T:
     return msgspec.json.decode(text, type=type_)
 
 
+async def _leave(_: Connection) -> None:
+    """Nothing is set beyond a transaction, so that no statement has to put it back."""
+
+
 @dataclass(slots=True)
 class Database:
     """One pool of connections, acting as the role `gpusteward_<schema>` in that schema.
@@ -131,6 +135,7 @@ class Database:
             min_size=1,
             max_size=self.max_connections,
             command_timeout=COMMAND_TIMEOUT_SECONDS,
+            reset=_leave,
             server_settings={
                 "role": self._role,
                 "search_path": self.schema,
@@ -171,6 +176,18 @@ class Database:
             self.outbox_wake.set()
         if notes.outgoing:
             self.outgoing_wake.set()
+
+    @asynccontextmanager
+    async def statements(self) -> AsyncIterator[Connection]:
+        """A connection on which every statement is a transaction of its own; nothing is staged.
+
+        Raises UnavailableError when Postgres is out of reach.
+        """
+        try:
+            async with self.pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS) as connection:
+                yield connection
+        except OUTSIDE_DOWN as error:
+            raise UnavailableError(f"postgres: {error!r}") from error
 
     @property
     def _role(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from schemas.base import Event
 from schemas.executor import ExecutorReported
 from schemas.scheduler import (
     CancelReservation,
@@ -57,7 +58,7 @@ from shared.logging import log
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
 
-# A scheduler that only accepts tells the leader by its events; hearing its own costs one look.
+# A scheduler that only accepts tells the leader by its events.
 WAKING_EVENTS = (
     ReservationQueued,
     ReservationReleased,
@@ -120,8 +121,9 @@ def create_service(
     async def note_executor(event: ExecutorReported) -> None:
         hearing.hear_executor(event.executor_id)
 
-    async def wake(_: object) -> None:
-        decider.wake()
+    async def wake(event: Event) -> None:
+        if not intake.has_served(getattr(event, "reservation_id", None)):
+            decider.wake()
 
     async def hear() -> None:
         await bus.listen(GpuSampled, note_sample)

@@ -24,6 +24,7 @@ from shared.logging import log
 AT_ONCE: Final = 2  # transactions
 LARGEST: Final = 64  # commands in one
 TRIES: Final = 3
+SERVED_KEPT: Final = 4_096
 
 BulkCommand = RequestReservation | RenewReservation | ReleaseReservation
 
@@ -60,7 +61,12 @@ class Intake:
     on_change: Callable[[], None]
     on_released: Callable[[Sequence[Row]], None]
     _waiting: list[_Waiting] = field(default_factory=list)
+    _served: dict[UUID, None] = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    def has_served(self, reservation_id: UUID | None) -> bool:
+        """Whether one of the last commands was on this reservation."""
+        return reservation_id in self._served
 
     async def submit(self, command: BulkCommand) -> Reply:
         """The command's answer, after its commit. Raises UnavailableError without Postgres."""
@@ -130,12 +136,18 @@ class Intake:
             applied = await bulk.apply(connection, new)
             await _remember(connection, applied.replies, hashes)
         self.on_released(applied.released)
+        self._note_served(new)
         if new:
             self.on_change()
         replies |= applied.replies
         for one in batch:
             if not one.answer.done():
                 one.answer.set_result(replies[one.command.command_id])
+
+    def _note_served(self, commands: Sequence[BulkCommand]) -> None:
+        self._served |= dict.fromkeys(command.reservation_id for command in commands)
+        while len(self._served) > SERVED_KEPT:
+            del self._served[next(iter(self._served))]
 
 
 async def _known(connection: Connection, hashes: dict[UUID, bytes]) -> dict[UUID, Reply]:

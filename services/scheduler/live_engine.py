@@ -1,7 +1,6 @@
 """An engine that keeps up with the ledger and the readings; the leader decides by one."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -29,8 +28,7 @@ from services.scheduler.domain.policy import Policy
 from services.scheduler.fleet_reader import FleetReader
 from services.scheduler.mirror import Mirror
 from services.scheduler.readings import DeviceKey
-from shared.database import OUTSIDE_DOWN, Connection, Database
-from shared.errors import UnavailableError
+from shared.database import Database
 
 Key = tuple[type[Input], UUID | NodeId | int | None]
 
@@ -88,7 +86,7 @@ class LiveEngine:
 
     async def catch_up(self) -> Look:
         """Take over what the ledger says is new. Raises UnavailableError while it is away."""
-        async with _outside_transactions(self.database) as connection:
+        async with self.database.statements() as connection:
             seen = await changes.look(connection, self.snapshot, self._own)
             rows = await changes.read(connection, seen)
         self.snapshot = seen.snapshot
@@ -109,16 +107,6 @@ class LiveEngine:
         told = tuple(inputs)
         self.engine.apply(*told)
         self.journal.note(told)
-
-
-@asynccontextmanager
-async def _outside_transactions(database: Database) -> AsyncIterator[Connection]:
-    """A connection on which each statement stands alone."""
-    try:
-        async with database.pool.acquire() as connection:
-            yield connection
-    except OUTSIDE_DOWN as error:
-        raise UnavailableError(f"postgres: {error!r}") from error
 
 
 def _key(one: Input) -> Key:
