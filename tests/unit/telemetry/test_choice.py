@@ -12,6 +12,7 @@ from services.telemetry.nothing import NoSource
 from services.telemetry.ports import GpuSource, SourceAbsentError, SourceFailedError
 from services.telemetry.settings import TelemetrySettings
 from shared.settings import SettingsError, load_settings
+from tests.fake_amd import FakeAmd
 
 
 class Opening(NoSource):
@@ -130,3 +131,31 @@ def test_a_fleet_that_cannot_be_used_stops_the_start(tmp_path: Path, text: str |
 def test_an_unknown_source_is_refused_by_name() -> None:
     with pytest.raises(SettingsError, match="GPUSTEWARD_TELEMETRY_SOURCE"):
         load_settings(TelemetrySettings, "telemetry", {"GPUSTEWARD_TELEMETRY_SOURCE": "magic"})
+
+
+def test_a_dcgm_exporter_is_looked_at_only_where_one_is_named() -> None:
+    with pytest.raises(SettingsError, match="GPUSTEWARD_TELEMETRY_DCGM_URL"):
+        choose(TelemetrySettings(source="dcgm"), Holdings())
+    with pytest.raises(SettingsError, match="GPUSTEWARD_TELEMETRY_DCGM_URL"):
+        load_settings(TelemetrySettings, "telemetry", {"GPUSTEWARD_TELEMETRY_DCGM_URL": "gpu:9400"})
+
+    named = TelemetrySettings(source="dcgm", dcgm_url="http://127.0.0.1:9400/metrics")
+    assert choose(named, Holdings()).source is Source.DCGM
+
+
+async def test_amd_devices_are_found_by_themselves_before_a_fleet_is_made_up(
+    tmp_path: Path,
+) -> None:
+    amd = FakeAmd(tmp_path)
+    settings = TelemetrySettings(
+        simulate=True,
+        smi_path=str(tmp_path / "nvidia-smi"),
+        amd_smi_path=amd.amd_smi_path,
+        rocm_smi_path=amd.rocm_smi_path,
+    )
+    choice = choose(settings, Holdings())
+
+    source = await choice.open()
+    await source.close()
+
+    assert choice.source is Source.AMD
