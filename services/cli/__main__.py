@@ -20,6 +20,7 @@ from services.cli.insight_commands import (
     what_if,
     why,
 )
+from services.cli.node_commands import monitor, power
 from services.cli.operation_commands import cordon, drain, drift, uncordon
 from services.cli.platform_commands import agent, up
 from services.cli.reservation_commands import release, renew, reserve
@@ -40,6 +41,7 @@ for command in (
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift),
+    *(monitor, power),
 ):
     cli.add_command(command)
 

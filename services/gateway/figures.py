@@ -18,7 +18,7 @@ def text_of(gateway: Gateway) -> bytes:
     return generate_latest(registry)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Figures(Collector):
     gateway: Gateway
 

@@ -1,0 +1,55 @@
+"""Which GPU is meant, and what a monitoring prints."""
+
+from uuid import UUID
+
+import pytest
+
+from schemas.errors import ErrorCode
+from schemas.monitoring import GpuStats, MonitoringView, SampledSpread, Spread
+from services.cli.failures import CommandFailed
+from services.cli.node_commands import choose_gpu, monitoring_table
+from services.cli.output import plain_text
+from tests.cli_views import NOW, make_gpu
+
+
+def test_a_gpu_is_named_by_node_and_index_or_by_its_uuid() -> None:
+    here, there = make_gpu(0), make_gpu(1)
+
+    assert choose_gpu((here, there), f"{there.node_id}/1") is there
+    assert choose_gpu((here, there), there.uuid) is there
+    assert choose_gpu((here, there), "1") is there
+
+
+def test_a_gpu_that_nobody_reports_is_said_so() -> None:
+    with pytest.raises(CommandFailed, match="reports no GPU 7") as failed:
+        choose_gpu((make_gpu(0),), "7")
+
+    assert failed.value.code is ErrorCode.NOT_FOUND
+
+
+def test_a_monitoring_is_a_row_per_gpu_with_the_unknown_as_such() -> None:
+    stats = GpuStats(
+        name="H200",
+        uuid="GPU-0",
+        utilization=SampledSpread(min=10, max=90, mean=55, samples=12),
+        memory_used_mb=Spread(),
+        memory_usage_percent=Spread(),
+        temperature_c=Spread(),
+        power_draw_w=Spread(min=100, max=300, mean=200),
+    )
+    view = MonitoringView(
+        node_id="node-a",
+        monitoring_id=UUID(int=1),
+        running=False,
+        started_at=NOW,
+        monitoring_duration_seconds=12.0,
+        sample_count=12,
+        missed_count=0,
+        gpu_stats={"0": stats},
+    )
+
+    text = plain_text(monitoring_table(view))
+
+    assert "H200" in text
+    assert "55" in text
+    assert " 12" in text
