@@ -18,6 +18,7 @@ from services.telemetry.power import PowerLimits
 from services.telemetry.power_journal import PowerJournal
 from services.telemetry.settings import TelemetrySettings
 from shared.bus import Bus
+from shared.lifecycle import give_back_memory
 from shared.service import Service
 from shared.settings import load_settings
 
@@ -83,6 +84,10 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         await follower.listen()
         await agent.start()
 
+    async def ready() -> None:
+        await agent.settle()
+        give_back_memory()
+
     async def stop() -> None:
         await power.stop()
         await agent.stop()
@@ -93,7 +98,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         routes=build_routes(Handlers(agent, announcer, choice, power), settings.node_id),
         loops=loops,
         start=start,
-        ready=agent.settle,
+        ready=ready,
         stop=stop,
     )
     service.metrics = metrics

@@ -27,7 +27,7 @@ from services.telemetry.probe_protocol import (
     decode_request,
     framed,
 )
-from shared.lifecycle import die_with_parent
+from shared.lifecycle import die_with_parent, give_back_memory
 
 REQUESTS: Final = 0
 
@@ -158,6 +158,7 @@ def main() -> None:
     die_with_parent(parent_pid=int(parent_pid))
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    give_back_memory()
     Server(NvmlHost(), replies, int(rescues), stuck_seconds=float(stuck_seconds)).run()
 
 
