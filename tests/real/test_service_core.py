@@ -369,15 +369,19 @@ async def test_an_event_that_no_server_would_carry_holds_up_none_behind_it(
         listener_service(nats_url, postgres_dsn, heard),
     ):
         assert service.database is not None
+        pool = service.database.pool
         huge = msgspec.structs.replace(make_released(), reason="x" * (1 << 20))
         behind = make_released()
 
         async with service.database.transaction() as connection:
             await stage(connection, huge, behind)
 
+        async def is_kept() -> bool:
+            bodies = await pool.fetch("SELECT body FROM dead_letter")
+            return [row["body"] for row in bodies] == [encode(huge)]
+
         await eventually(lambda: heard.events == [behind.reservation_id])
-        bodies = await service.database.pool.fetch("SELECT body FROM dead_letter")
-        assert [row["body"] for row in bodies] == [encode(huge)]
+        await eventually(is_kept)
 
 
 async def test_a_command_that_no_server_would_carry_is_refused(
