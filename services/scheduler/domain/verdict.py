@@ -14,10 +14,11 @@ from services.scheduler.domain.engine import Engine
 from services.scheduler.domain.expected_start import FAR, expected_start
 from services.scheduler.domain.inputs import QueuedRequest, RequestEnded, RequestQueued
 from services.scheduler.domain.placement import Placed
-from services.scheduler.domain.suggest import suggest
+from services.scheduler.domain.suggest import TRIALS, suggest
 
 NOBODY: Final = UUID(int=0)
 LAST: Final = 1 << 62
+MANY_NODES: Final = 8  # a trial of such a gang takes milliseconds
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -51,7 +52,11 @@ def judge(
             return Verdict(placed=placed)
         reasons = engine.reasons_for(asked.request, now, in_place_of=entry.reservation_id)
         start = expected_start(engine, asked, now)
-        suggestion = suggest(asked.request, lambda changed: would_grant(changed) is not None)
+        suggestion = suggest(
+            asked.request,
+            lambda changed: would_grant(changed) is not None,
+            trials=TRIALS if asked.request.nodes <= MANY_NODES else TRIALS // 4,
+        )
     return Verdict(reasons=reasons, suggestion=suggestion, expected_start_at=start)
 
 

@@ -133,11 +133,22 @@ def test_what_could_start_now_starts_now() -> None:
     assert engine.queue_length == 0
 
 
-def test_the_search_ends_after_so_many_looks() -> None:
-    engine = make_engine(*(busy(n) for n in range(1, 9)))
-    for number in range(1, 9):
+def test_among_many_ends_neighbouring_ones_are_taken_together() -> None:
+    engine = make_engine(*(busy(n) for n in range(1, 41)))
+    for number in range(1, 41):
         hold(engine, number, ends_in=number)
-    entry = wait(engine, 1, gpus=8)
+    near, far = make_queued(1, GpuRequest(gpus=8)), make_queued(2, GpuRequest(gpus=30))
 
-    assert expected_start(engine, entry, NOW, looks=8) is None
-    assert expected_start(engine, entry, NOW, looks=9) == after(8)
+    assert expected_start(engine, near, NOW) == after(8)
+    roughly = expected_start(engine, far, NOW)
+    assert roughly is not None
+    assert after(30) <= roughly <= after(33)
+    assert expected_start(engine, far, NOW, looks=9) is None
+
+
+def test_what_no_end_of_a_lease_brings_is_known_without_waiting_for_any() -> None:
+    engine = make_engine(busy(1), busy(2))
+    hold(engine, 1, ends_in=60)
+    hold(engine, 2)
+
+    assert expected_start(engine, wait(engine, 1, gpus=2), NOW) is None
