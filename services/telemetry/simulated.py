@@ -57,9 +57,13 @@ class SimulatedSource:
 
     async def inventory(self) -> Inventory:
         """The fleet, every device marked simulated."""
-        fleet = self._simulation.fleet
+        fleet, devices = self._simulation.fleet, self._simulation.devices(await self._now())
+        present = {facts.uuid for facts in devices}
         return Inventory(
-            devices=self._simulation.devices(await self._now()),
+            devices=devices,
+            links=tuple(
+                link for link in fleet.links if {link.first_uuid, link.second_uuid} <= present
+            ),
             driver_version=fleet.driver_version,
             cuda_driver_version=fleet.cuda_driver_version,
         )

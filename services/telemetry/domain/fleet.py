@@ -2,13 +2,15 @@
 
 import re
 import tomllib
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct
 
-from schemas.base import DeviceUuid, Percent, PositiveSeconds
-from schemas.telemetry import DeviceFacts
+from schemas.base import Count, DeviceUuid, Percent, PositiveSeconds
+from schemas.telemetry import DeviceFacts, GpuLink, LinkKind
 from services.telemetry.domain.fault_script import ScriptedFault, complaint
 from services.telemetry.domain.replay import ReplayPlan
 
@@ -33,6 +35,14 @@ class MockDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     numa_node: int | None = None
     subproc_count: int | None = None
     is_mig_device: bool = False
+
+
+class MockLink(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How GPUs are connected, each of them with each; by their indices."""
+
+    devices: Annotated[tuple[Count, ...], Meta(min_length=2)]
+    kind: LinkKind
+    nvlinks: Count = 0
 
 
 class LoadShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +81,7 @@ class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     load: LoadShape = LoadShape()
     replay: ReplayPlan | None = None
     fault: list[ScriptedFault] = []
+    link: list[MockLink] = []
 
 
 class Fleet(Struct, frozen=True, kw_only=True):
@@ -80,6 +91,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     load: LoadShape
     replay: ReplayPlan | None = None
     faults: tuple[ScriptedFault, ...] = ()
+    links: tuple[GpuLink, ...] = ()
     driver_version: str | None = None
     cuda_driver_version: str | None = None
 
@@ -102,6 +114,7 @@ def parse_fleet(text: str) -> Fleet:
         load=file.load,
         replay=file.replay,
         faults=tuple(file.fault),
+        links=tuple(_links(file.link, uuids)),
         driver_version=_attribute(file, "nvidia_driver"),
         cuda_driver_version=_attribute(file, "cuda_runtime"),
     )
@@ -132,6 +145,22 @@ def _facts(file: _FleetFile, device: MockDevice, index: int) -> DeviceFacts:
         power_limit_min_w=lowest if load.power_limit_min_w is None else load.power_limit_min_w,
         power_limit_max_w=highest,
     )
+
+
+def _links(links: Sequence[MockLink], uuids: Sequence[str]) -> Iterator[GpuLink]:
+    told: set[tuple[int, int]] = set()
+    for place, link in enumerate(links):
+        if max(link.devices) >= len(uuids):
+            raise FleetError(f"expected indices below {len(uuids)} - at `$.link[{place}].devices`")
+        pairs = [pair for pair in combinations(sorted(set(link.devices)), 2) if pair not in told]
+        told.update(pairs)
+        for first, second in pairs:
+            yield GpuLink(
+                first_uuid=uuids[first],
+                second_uuid=uuids[second],
+                kind=link.kind,
+                nvlinks=link.nvlinks,
+            )
 
 
 def _attribute(file: _FleetFile, name: str) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 
 import schemas
 from schemas.errors import ErrorCode
-from schemas.telemetry import GpuReading, HealthAction, HealthKind
+from schemas.telemetry import GpuReading, HealthAction, HealthKind, LinkKind
 from services.telemetry.choice import read_simulation
 from services.telemetry.domain.fault_script import READABLE, FaultKind, ScriptedFault, Timeline
 from services.telemetry.domain.fleet import FleetError, parse_fleet
@@ -367,6 +367,30 @@ def test_energy_is_power_over_time_whatever_the_steps() -> None:
 
     energy = [simulation.look(60.0, NOBODY).gpus[0].energy_mj for simulation in (fine, coarse)]
     assert energy == pytest.approx([60 * 76_000] * 2, rel=0.02)
+
+
+# Topology
+
+
+def test_links_connect_each_with_each_and_the_first_that_names_a_pair_counts() -> None:
+    fleet = parse_fleet(
+        DEVICES
+        + """
+        [[link]]
+        devices = [1, 0]
+        kind = "nvlink"
+        nvlinks = 18
+        [[link]]
+        devices = [0, 1]
+        kind = "sys"
+        """
+    )
+
+    (link,) = fleet.links
+    assert (link.first_uuid, link.second_uuid) == ("GPU-a", "GPU-b")
+    assert (link.kind, link.nvlinks) == (LinkKind.NVLINK, 18)
+    with pytest.raises(FleetError, match=r"below 2 - at `\$\.link\[0\]"):
+        fleet_with('[[link]]\ndevices = [0, 2]\nkind = "sys"')
 
 
 # Examples
