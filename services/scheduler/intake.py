@@ -100,8 +100,8 @@ class Intake:
                 await self._answer(batch)
             except UnavailableError:
                 raise
-            except Exception:
-                if len(batch) == 1:
+            except Exception as error:
+                if len(batch) == 1 and not isinstance(error, CameTwice):
                     raise
                 log.info("batch_taken_apart", commands=len(batch))
                 for one in batch:

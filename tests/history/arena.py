@@ -12,17 +12,20 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 from uuid import UUID
 
+import asyncpg
 import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 
 from schemas.base import PREFIX, tag_of
 from schemas.catalog import EVENTS
-from schemas.scheduler import ReservationEvent, ReservationGranted
+from schemas.scheduler import ReservationEvent, ReservationGranted, Uncordon
+from schemas.scheduler_views import Replay, ReplayDecisions
 from shared.bus import Bus
+from shared.ids import new_id
 from shared.streams import EVENTS as EVENT_STREAM
 from shared.testing import NatsServer, PostgresServer, eventually, short_directory
 from tests.history import ledger_audit
@@ -31,12 +34,22 @@ from tests.history.messenger import Messenger
 from tests.history.node_double import CPU_COUNT, HOST_MEMORY_MB
 from tests.history.node_journal import read_lines
 from tests.history.processes import Victim
-from tests.history.records import AnyRecord, Fault, Heard, NodeFacts, Record
+from tests.history.records import AnyRecord, Fault, Heard, NodeFacts, Record, Replayed
 
 AGAIN = "X-Again"  # marks what the network repeats, or it would repeat itself
 EVENT_AGAIN = 0.04
 LATEST_SECONDS = 8.0
 SUBJECT = f"{PREFIX}.evt.scheduler.>"
+
+# Drifts and lost nodes within seconds, so that a short run sees what they do.
+IMPATIENT = {
+    "RECONCILE_INTERVAL_SECONDS": "1",
+    "STALE_AGENT_SECONDS": "2",
+    "NODE_LOST_SECONDS": "6",
+    "GHOST_SECONDS": "4",
+    "ORPHAN_SECONDS": "1",
+    "SQUATTER_SECONDS": "1",
+}
 
 _reservation_events = tuple(
     event for event in EVENTS if issubclass(event, ReservationEvent) and tag_of(event)
@@ -64,7 +77,7 @@ class Arena:
     told: defaultdict[UUID, asyncio.Event] = field(
         default_factory=lambda: defaultdict(asyncio.Event)
     )
-    late: list[asyncio.Task[None]] = field(default_factory=list)
+    late: list[asyncio.Task[Any]] = field(default_factory=list)
 
     def note(self, record: AnyRecord) -> None:
         self.history.append(record)
@@ -74,7 +87,7 @@ class Arena:
 
     @property
     def messenger(self) -> Messenger:
-        return Messenger(self.bus, self.note, self.dice, self.tasks)
+        return Messenger(self.bus, self.note, self.dice, self.tasks, self.late)
 
     async def hear(self) -> None:
         """Note reservation events as they pass, and have the network repeat some events."""
@@ -130,14 +143,37 @@ class Arena:
 
     async def collect(self) -> list[AnyRecord]:
         """The whole history: what was noted here, by the nodes, by Postgres and by the stream."""
-        for task in self.late:
-            task.cancel()
         await self._read_stream()
+        await self._replay()
         records: list[AnyRecord] = [*self.history, *await ledger_audit.read_ledger(self.dsn)]  # type: ignore[list-item]  # its rows are of these kinds
         for node_id in self.node_sizes:
             lines = read_lines(self.directory / f"{node_id}.journal")
             records += [line for line in lines if isinstance(line, Record)]
         return records
+
+    async def _replay(self) -> None:
+        """Have everything decided again that was recorded."""
+        from_id: int | None = 1
+        while from_id is not None:
+            replay = await self.bus.query(
+                ReplayDecisions(from_id=from_id), Replay, timeout_seconds=20.0
+            )
+            different = tuple(one.decision_id for one in replay.decisions if not one.same)
+            self.note(Replayed(at=time.monotonic(), checked=replay.checked, different=different))
+            from_id = replay.next_from_id
+
+    async def keep_in_service(self) -> None:
+        """An administrator who takes back whatever was taken out, as soon as it is seen."""
+        while True:
+            await asyncio.sleep(0.5)
+            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                for node_id in await ledger_audit.cordoned_nodes(self.dsn):
+                    await self.messenger.ask(Uncordon(command_id=new_id(), node_id=node_id))
+
+    def end_late(self) -> None:
+        """Nothing is sent or repeated any more."""
+        for task in self.late:
+            task.cancel()
 
     async def _read_stream(self) -> None:
         """What a listener missed while the bus was away is in the stream."""
@@ -176,7 +212,11 @@ async def arena(seed: int, node_groups: list[dict[str, int]]) -> AsyncIterator[A
                 name,
                 "services.scheduler",
                 (),
-                {"GPUSTEWARD_NATS_URL": await linked(name), "GPUSTEWARD_POSTGRES_DSN": dsn},
+                {
+                    "GPUSTEWARD_NATS_URL": await linked(name),
+                    "GPUSTEWARD_POSTGRES_DSN": dsn,
+                    **{f"GPUSTEWARD_SCHEDULER_{key}": value for key, value in IMPATIENT.items()},
+                },
                 directory,
             )
             for name in ("scheduler-a", "scheduler-b")
@@ -197,8 +237,7 @@ async def arena(seed: int, node_groups: list[dict[str, int]]) -> AsyncIterator[A
         ]
         for victim in (*schedulers, *nodes):
             stack.callback(victim.kill)
-        for scheduler in schedulers:
-            await scheduler.start()
+        await asyncio.gather(*(scheduler.start() for scheduler in schedulers))
         await ledger_audit.execute(dsn, ledger_audit.AUDIT)
         bus = await stack.enter_async_context(Bus.connected(url, None, "history"))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
@@ -226,6 +265,5 @@ async def arena(seed: int, node_groups: list[dict[str, int]]) -> AsyncIterator[A
                 )
             )
         await made.hear()
-        for victim in nodes:
-            await victim.start()
+        await asyncio.gather(*(victim.start() for victim in nodes))
         yield made

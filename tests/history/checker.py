@@ -22,6 +22,7 @@ from tests.history.records import (
     Moved,
     NodeFacts,
     Outage,
+    Replayed,
     Verdict,
 )
 
@@ -346,6 +347,15 @@ def hosts_hold_out(history: History) -> Iterator[Violation]:
                 )
 
 
+def decisions_repeat(history: History) -> Iterator[Violation]:
+    """What was decided is decided again from what was recorded."""
+    for replayed in history.of(Replayed):
+        for decision_id in replayed.different:
+            yield Violation(
+                rule="replayed_otherwise", at=replayed.at, detail=f"decision {decision_id}"
+            )
+
+
 RULES: Final[tuple[Rule, ...]] = (
     one_at_a_time,
     held_by_one,
@@ -359,6 +369,7 @@ RULES: Final[tuple[Rule, ...]] = (
     renewals_are_the_holders,
     answers_stay,
     hosts_hold_out,
+    decisions_repeat,
 )
 
 

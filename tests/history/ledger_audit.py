@@ -112,6 +112,18 @@ async def unsettled(dsn: str) -> dict[str, int]:
     return {name: number for name, number in (row or {}).items() if number}
 
 
+async def cordoned_nodes(dsn: str) -> list[str]:
+    """Nodes of which a device is out of service."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(
+            "SELECT DISTINCT node_id FROM scheduler.device WHERE cordoned"
+        )
+    finally:
+        await connection.close()
+    return [row["node_id"] for row in rows]
+
+
 async def open_reservations(dsn: str) -> list[Any]:
     """Ids of what has not ended."""
     connection = await asyncpg.connect(dsn)

@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.base import Command
@@ -25,23 +25,28 @@ LATEST_SECONDS = 8.0
 
 @dataclass(slots=True)
 class Messenger:
-    """Notes every command that is sent and every answer. `tasks` owns the late copies."""
+    """Notes every command that is sent and every answer. `tasks` owns the late copies, `late` are
+    they.
+    """
 
     bus: Bus
     note: Callable[[AnyRecord], None]
     dice: random.Random
     tasks: asyncio.TaskGroup
+    late: list["asyncio.Task[Any]"] = field(default_factory=list)
 
     async def ask(self, command: Command, *, timeout_seconds: float = 3.0) -> Reply | None:
         """The answer of the first copy; None if none came."""
         fate = self.dice.random()
         if fate < TWICE_AT_ONCE:
             self.note(Fault(at=time.monotonic(), what="command twice at once"))
-            self.tasks.create_task(self._send(command, 1, timeout_seconds))
+            self.late.append(self.tasks.create_task(self._send(command, 1, timeout_seconds)))
         elif fate < TWICE_AT_ONCE + AGAIN_LATER:
             self.note(Fault(at=time.monotonic(), what="command again later"))
             pause = self.dice.uniform(0.1, LATEST_SECONDS)
-            self.tasks.create_task(self._send_later(command, pause, timeout_seconds))
+            self.late.append(
+                self.tasks.create_task(self._send_later(command, pause, timeout_seconds))
+            )
         return await self._send(command, 0, timeout_seconds)
 
     async def _send_later(self, command: Command, pause: float, timeout_seconds: float) -> None:

@@ -161,6 +161,13 @@ class Fault(Record, frozen=True, kw_only=True):
     target: str = ""
 
 
+class Replayed(Record, frozen=True, kw_only=True):
+    """What the scheduler says when it decides again what it has recorded."""
+
+    checked: int
+    different: tuple[int, ...] = ()
+
+
 class Outage(Record, frozen=True, kw_only=True):
     """Nobody could write to the ledger: Postgres was away, or every scheduler."""
 
@@ -182,5 +189,6 @@ AnyRecord = (
     | Ceased
     | Confirmed
     | Fault
+    | Replayed
     | Outage
 )

@@ -52,7 +52,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 async def run(
-    seed: int, seconds: float, *, wide: bool = False, clock_jumps: bool = False
+    seed: int, seconds: float, *, wide: bool = True, clock_jumps: bool = False
 ) -> Outcome:
     """Faults for so many seconds, rest, and what the checker says. Raises AssertionError if the
     ledger does not come to rest.
@@ -66,18 +66,17 @@ async def run(
         working = [
             asyncio.create_task(client.live(lambda: time.monotonic() < until)) for client in clients
         ]
+        administrator = asyncio.create_task(place.keep_in_service())
         nemesis = Nemesis(place, random.Random(seed + 7), clock_jumps=clock_jumps)
         await nemesis.rage(seconds)
-        await asyncio.wait(working, timeout=15.0)
+        await asyncio.wait(working, timeout=3.0)
         for task in working:
             task.cancel()
         await cancel_all(place, await ledger_audit.open_reservations(place.dsn))
         await place.settle(REST_SECONDS)
+        administrator.cancel()
         records = await place.collect()
-        for victim in (*place.nodes, *place.schedulers):
-            victim.kill()
-        for late in place.late:
-            late.cancel()
+        place.end_late()
         return outcome_of(seed, seconds, records)
 
 

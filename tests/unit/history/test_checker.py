@@ -23,6 +23,7 @@ from tests.history.records import (
     NodeFacts,
     Outage,
     Quarantined,
+    Replayed,
     Verdict,
 )
 
@@ -179,6 +180,11 @@ def test_a_history_that_may_be_has_no_violation() -> None:
         ),
         pytest.param(
             changed(Freed, FIRST, number=208), {"held_twice"}, id="the ledger holds one twice"
+        ),
+        pytest.param(
+            also(Replayed(at=20, checked=2, different=(2,))),
+            {"replayed_otherwise"},
+            id="a decision that cannot be repeated",
         ),
         pytest.param(
             without(Confirmed, FIRST), {"freed_unconfirmed"}, id="freed without confirmation"

@@ -1,0 +1,31 @@
+"""A command that two schedulers are given at the same time is applied once and answered twice."""
+
+import asyncio
+
+from schemas.scheduler import RequestReservation
+from services.scheduler.intake import Intake
+from services.scheduler.migrations import MIGRATIONS
+from shared.database import Database
+from shared.ids import new_id
+from tests.scheduler_world import accepted
+
+TIMES = 10
+
+
+async def test_both_get_the_same_answer(postgres_dsn: str) -> None:
+    """Both look, neither finds it answered, both apply it; the second one's memory is refused."""
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    await database.open()
+    try:
+        intakes = [Intake(database, lambda: None, lambda _: None) for _ in range(2)]
+        for _ in range(TIMES):
+            command = RequestReservation(command_id=new_id(), reservation_id=new_id())
+
+            replies = await asyncio.gather(*(intake.submit(command) for intake in intakes))
+
+            assert accepted(replies[0]) == accepted(replies[1])
+        async with database.transaction() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM reservation") == TIMES
+            assert await connection.fetchval("SELECT count(*) FROM outbox") == TIMES
+    finally:
+        await database.close()
