@@ -15,7 +15,9 @@ from shared.errors import RefusedError, StewardError, UnavailableError
 LEASE_LOST_EXIT_CODE: Final = 75
 _HINTS: Final = {
     ErrorCode.UNAUTHENTICATED: "give a token with --token or GPUSTEWARD_TOKEN",
-    ErrorCode.NOT_FOUND: "`gpusteward tasks`, `experiments` and `reservations` list what there is",
+    ErrorCode.NOT_FOUND: (
+        "`gpusteward tasks`, `experiments`, `reservations` and `gpus` list what there is"
+    ),
     ErrorCode.UNSUPPORTED: "`gpusteward validate FILE` shows what is missing",
 }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.scheduler import Cordon, Drain, DriftAction, DriftKind, Uncordon
+from schemas.scheduler_views import DriftList, ListDrifts
 from services.cli.operation_commands import DONE, MEANINGS, NEXT
 from tests.cli_views import make_drift
 from tests.gateway_world import gateway
@@ -27,6 +28,7 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
         for command in (Cordon, Uncordon, Drain):
             await api.owners.accept(command)
+        await api.owners.answer(ListDrifts, DriftList(drifts=(make_drift(),)))
 
         async def status(what: str, token: str, body: dict[str, Any]) -> int:
             headers = {"Authorization": f"Bearer {token}"}
@@ -41,6 +43,10 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
         assert await status("drain", "a", {"reason": "moves"}) == 200
         assert await status("cordon", "a", {"device": "GPU-0"}) == 400
         cordoned, back, drained = api.owners.received
+        _, listed = await api.get(
+            "/api/v1/drifts?node_id=alpha&ended=true", headers={"Authorization": "Bearer s"}
+        )
+        asked = api.owners.received[-1]
 
     assert isinstance(cordoned, Cordon)
     assert (cordoned.node_id, cordoned.device_uuid, cordoned.reason) == ("alpha", "GPU-0", "hot")
@@ -48,6 +54,8 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     assert (back.device_uuid, back.confirm_stopped) == (None, True)
     assert isinstance(drained, Drain)
     assert drained.reason == "moves"
+    assert asked == ListDrifts(node_id="alpha", ended=True)
+    assert [drift["drift"] for drift in listed["drifts"]] == ["squatter"]
 
 
 async def test_the_command_names_a_gpu_by_its_index_and_lists_what_does_not_add_up(

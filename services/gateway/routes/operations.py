@@ -1,19 +1,22 @@
-"""Taking nodes and GPUs out of service and back."""
+"""Taking nodes and GPUs out of service and back, and what disagrees with the ledger."""
 
 from typing import Annotated
 
-from litestar.params import JSONBody, PathParameter
+from litestar.params import FromQuery, JSONBody, PathParameter
 
 from schemas.base import TOKEN_PATTERN
 from schemas.errors import Accepted
 from schemas.gateway import Cause, ReturnToService, Withdrawal
 from schemas.scheduler import Cordon, Drain, Uncordon
+from schemas.scheduler_views import DriftList, ListDrifts
 from services.gateway.bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
     IdempotencyKey,
+    OnNode,
     TheGateway,
     command_id_of,
+    get,
     post,
 )
 
@@ -80,4 +83,12 @@ async def drain(
     return await gateway.send(Drain(command_id=command_id, node_id=node_id, reason=data.reason))
 
 
-ROUTES = [cordon, uncordon, drain]
+@get("/drifts")
+async def list_drifts(
+    gateway: TheGateway, node_id: OnNode = None, ended: FromQuery[bool] = False
+) -> DriftList:
+    """Where reserved, running and used disagree; with `ended` also what did within a day."""
+    return await gateway.ask(ListDrifts(node_id=node_id, ended=ended), DriftList)
+
+
+ROUTES = [cordon, uncordon, drain, list_drifts]
