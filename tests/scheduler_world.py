@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, TypeVar, Union
 from uuid import UUID
 
@@ -99,6 +100,8 @@ class FakeNode:
     node_id: str
     gpus: list[FakeGpu]
     interval_seconds: float = 1.0
+    cpu_count: int | None = None
+    clock_off_by: timedelta = timedelta()
     boot_id: UUID = field(default_factory=new_id)
     sequence: int = 0
     inventory_revision: int = 0
@@ -121,7 +124,7 @@ class FakeNode:
             boot_id=self.boot_id,
             source=Source.SIMULATED,
             interval_seconds=self.interval_seconds,
-            host=HostFacts(hostname=self.node_id),
+            host=HostFacts(hostname=self.node_id, cpu_count=self.cpu_count),
             devices=tuple(
                 DeviceFacts(
                     uuid=gpu.uuid,
@@ -146,7 +149,7 @@ class FakeNode:
             node_id=self.node_id,
             boot_id=self.boot_id,
             sequence=self.sequence,
-            observed_at=utcnow(),
+            observed_at=utcnow() + self.clock_off_by,
             interval_seconds=self.interval_seconds,
             source=Source.SIMULATED,
             gpus=tuple(
@@ -236,12 +239,12 @@ class World:
         samples: bool = True,
         snapshots: bool = True,
         executor: bool = True,
-        interval_seconds: float = 1.0,
+        **more: Any,
     ) -> FakeNode:
         """A node that has reported and keeps sampling."""
         if isinstance(gpus, int):
             gpus = [FakeGpu(uuid=f"GPU-{node_id}-{i}", index=i) for i in range(gpus)]
-        node = FakeNode(bus=self.bus, node_id=node_id, gpus=gpus, interval_seconds=interval_seconds)
+        node = FakeNode(bus=self.bus, node_id=node_id, gpus=gpus, **more)
         if snapshots:
             await node.answer_snapshots()
         if executor:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -226,6 +227,17 @@ async def test_a_silent_node_is_not_granted(steward: World) -> None:
     node.gpus[0].utilization_percent = 0.0
     await node.publish_sample()
     await steward.granted(reservation_id)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_a_node_whose_clock_is_an_hour_off_is_granted_from(
+    steward: World, hours: int
+) -> None:
+    await steward.add_node("alpha", 1, clock_off_by=timedelta(hours=hours))
+
+    granted = await steward.granted(await steward.request())
+
+    assert granted.node_id == "alpha"
 
 
 async def test_what_can_never_fit_is_rejected_at_once_with_reasons(steward: World) -> None:

@@ -2,15 +2,23 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import ReasonCode
-from schemas.scheduler import ReservationGranted
+from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.scheduler import RequestReservation, ReservationExpired, ReservationGranted
 from services.scheduler.leadership import Leadership
 from services.scheduler.migrations import MIGRATIONS
 from shared.database import Connection, Database
-from tests.scheduler_world import accepted, ledger, scheduler, world
+from shared.errors import UnavailableError
+from shared.ids import new_id
+from shared.testing import eventually
+from tests.scheduler_process import scheduler_process
+from tests.scheduler_world import World, accepted, ledger, scheduler, world
 
 
 class PausedLeadership(Leadership):
@@ -23,18 +31,18 @@ class PausedLeadership(Leadership):
         self.resume.set()
         self.outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    async def check(self, connection: Connection) -> None:
+    async def check(self, connection: Connection) -> str:
         if self.resume.is_set():
             return await super().check(connection)
         self.paused.set()
         await self.resume.wait()
         try:
-            await super().check(connection)
+            xid = await super().check(connection)
         except Exception as error:
             self.outcome.set_result(type(error).__name__)
             raise
         self.outcome.set_result("committed")
-        return None
+        return xid
 
 
 async def test_a_leader_that_was_paused_commits_nothing(nats_url: str, postgres_dsn: str) -> None:
@@ -144,3 +152,117 @@ async def test_the_row_is_taken_only_when_nobody_holds_it(postgres_dsn: str, exp
         assert leads is (expires == "-infinity")
     finally:
         await database.close()
+
+
+async def test_a_standby_succeeds_a_killed_leader_long_before_its_term_ends(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    """The row would hold everybody off for a minute; the lock of the dead session does not."""
+    async with AsyncExitStack() as stack:
+        start = stack.enter_async_context
+        leader = await start(
+            scheduler_process(nats_url, postgres_dsn, tmp_path, leader_ttl_seconds=60)
+        )
+        around = await start(world(nats_url))
+        await around.add_node("alpha", 2, interval_seconds=0.2)
+        first = await around.granted(await around.request())
+        await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=60))
+
+        leader.kill()
+        await leader.process.wait()
+        second = await around.granted(await around.request())
+
+        assert second.epoch > first.epoch
+        assert second.devices != first.devices
+        async with ledger(postgres_dsn) as connection:
+            assert await connection.fetchval("SELECT term FROM leader") == 2
+
+
+@pytest.mark.long
+async def test_a_leader_stopped_beyond_its_term_wakes_up_and_grants_nothing_twice(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        start = stack.enter_async_context
+        leader = await start(
+            scheduler_process(nats_url, postgres_dsn, tmp_path, leader_ttl_seconds=0.5)
+        )
+        around = await start(world(nats_url))
+        await around.add_node("alpha", 4, interval_seconds=0.2)
+        await around.known("alpha", 4)
+        await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=0.5))
+        held = [await around.granted(await around.request()) for _ in range(2)]
+
+        leader.pause()
+        async with ledger(postgres_dsn) as connection:
+
+            async def is_overtaken() -> bool:
+                return bool(await connection.fetchval("SELECT term > 1 FROM leader"))
+
+            await eventually(is_overtaken, what="the standby to take over")
+        meanwhile = [await around.granted(i) for i in await requests(around, 2)]
+        waiting = await requests(around, 2)
+        leader.resume()
+        for granted in held:
+            accepted(await around.release(granted))
+        later = [await around.granted(i) for i in waiting]
+
+        epochs = [granted.epoch for granted in (*held, *meanwhile, *later)]
+        assert epochs == sorted(set(epochs))
+        assert overlaps(await holdings(postgres_dsn)) == []
+
+
+async def test_a_clock_that_jumps_ends_leases_but_frees_nothing(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """For the ledger a jump of the database's clock is that every time in it is long past."""
+    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
+        await around.add_node("alpha", 1, executor=False)
+        granted = await around.granted(await around.request())
+        waiting = await around.request(GpuRequest(wait_timeout_seconds=86_400))
+        async with ledger(postgres_dsn) as connection:
+            await connection.execute(
+                "UPDATE reservation SET lease_expires_at = lease_expires_at - interval '1 hour'"
+                " WHERE state = 'granted'"
+            )
+            await connection.execute("UPDATE leader SET expires_at = expires_at - interval '1 h'")
+
+        await around.event(ReservationExpired, granted.reservation_id)
+        await around.waiting(waiting, ReasonCode.QUARANTINED)
+
+        assert len(await holdings(postgres_dsn)) == 1
+
+
+async def requests(around: World, count: int) -> list[UUID]:
+    """Requests for one GPU each; some may be asked of a scheduler that does not answer now."""
+    ids = [new_id() for _ in range(count)]
+    for reservation_id in ids:
+        command = RequestReservation(command_id=new_id(), reservation_id=reservation_id)
+
+        async def is_accepted(command: RequestReservation = command) -> bool:
+            try:
+                accepted(await around.bus.request(command, timeout_seconds=0.5))
+            except UnavailableError:
+                return False
+            return True
+
+        await eventually(is_accepted, what="somebody to accept")
+    return ids
+
+
+async def holdings(postgres_dsn: str) -> list[tuple[int, datetime, datetime | None]]:
+    """Every holding there ever was: device, from, to."""
+    async with ledger(postgres_dsn) as connection:
+        rows = await connection.fetch(
+            "SELECT device_no, granted_at, released_at FROM holding ORDER BY device_no, granted_at"
+        )
+    return [tuple(row) for row in rows]
+
+
+def overlaps(held: list[tuple[int, datetime, datetime | None]]) -> list[int]:
+    """Devices that two held at once."""
+    return [
+        before[0]
+        for before, after in pairwise(held)
+        if before[0] == after[0] and (before[2] is None or before[2] > after[1])
+    ]
