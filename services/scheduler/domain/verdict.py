@@ -64,10 +64,14 @@ def judge(
 def _trial(
     engine: Engine, entry: QueuedRequest, now: datetime
 ) -> Iterator[Callable[[GpuRequest], Placed | None]]:
-    """Puts a changed request where the entry stands, and asks the engine."""
+    """Asks the engine for a changed request where the entry stands, or, by its priority, would."""
+    stands = None if entry.reservation_id == NOBODY else entry.request.priority
 
     def would_grant(request: GpuRequest) -> Placed | None:
-        engine.apply(RequestQueued(entry=replace(entry, request=request)))
+        nonlocal stands
+        if request.priority != stands:
+            engine.apply(RequestQueued(entry=replace(entry, request=request)))
+            stands = request.priority
         return engine.would_grant(request, now, in_place_of=entry.reservation_id)
 
     try:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -126,9 +127,22 @@ def grants(engine: Engine, entry: QueuedRequest) -> bool:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(engines(), REQUESTS)
 def test_what_is_said_of_a_request_is_so(engine: Engine, request: GpuRequest) -> None:
+    check(engine, request)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@settings(max_examples=2_000, deadline=None)
+@given(engines(), REQUESTS)
+def test_what_is_said_of_many_requests_is_so(engine: Engine, request: GpuRequest) -> None:
+    check(engine, request)
+
+
+def check(engine: Engine, request: GpuRequest) -> None:
+    """Everything that is said of what waits, and of a newcomer, holds."""
     before = engine.state()
     for entry in (*queue_of(engine), newcomer(request, NOW)):
         verdict = judge(engine, entry, NOW)
@@ -143,7 +157,7 @@ def test_what_is_said_of_a_request_is_so(engine: Engine, request: GpuRequest) ->
     assert engine.state() == before
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(engines())
 def test_a_request_that_still_waits_after_a_turn_has_reasons_and_one_that_is_granted_none(
     engine: Engine,
