@@ -205,7 +205,8 @@ async def _release(
         except RefusedError as error:
             replies[command.command_id] = error.refused(command.command_id)
             continue
-        if before.state in HELD_ON_LEASE and command.stopped:
+        # Of a gang each node speaks for itself.
+        if before.state in HELD_ON_LEASE and command.stopped and len(before.node_ids) == 1:
             given_back.append(command)
         else:
             after = await _release_slowly(connection, command, before, now)
@@ -235,7 +236,6 @@ async def _release_slowly(
     if before.state in HELD_ON_LEASE:
         return await ledger.begin_release(connection, before, command.reason)
     stored = await store.find(connection, before.reservation_id)
-    # Of a gang each node speaks for itself.
     if stored is not None and command.stopped and stored.quarantined and len(stored.node_ids) == 1:
         return await ledger.free(connection, stored, now, "its holder confirmed the stop")
     return before
