@@ -109,6 +109,14 @@ def test_a_window_without_samples_says_so_and_keeps_its_gpus() -> None:
     assert monitoring.gpu_stats["0"].power_draw_w == Spread()
 
 
+def test_a_power_limit_shows_beside_the_power_drawn() -> None:
+    readings = every_second(0, 10, power_limit_w=700.0) + every_second(11, 20, power_limit_w=450.0)
+
+    stats = monitoring_of(readings, (0.0, 20.0)).gpu_stats["0"]
+
+    assert (stats.power_limit_w.min, stats.power_limit_w.max) == (450.0, 700.0)
+
+
 def test_what_is_unknown_stays_unknown_and_is_not_counted_as_zero() -> None:
     readings = every_second(0, 20, power_draw_w=None)
     readings += [make_reading(21, utilization_percent=None, power_draw_w=None)]

@@ -1,0 +1,188 @@
+"""Power limits on a made-up driver: what is kept on disk, refused, and taken back."""
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from schemas.errors import ErrorCode
+from schemas.telemetry import HealthKind, SetPowerLimit
+from services.telemetry.answered import Answered
+from services.telemetry.power import PowerLimits
+from services.telemetry.power_journal import PowerJournal
+from shared.errors import RefusedError
+from shared.ids import new_id
+from shared.testing import eventually
+from tests.telemetry_node import DEFAULT_W, FakeSource, Node
+
+
+class Powered:
+    """A node with power limits, whose reservations the test ends."""
+
+    def __init__(self, source: FakeSource, path: Path) -> None:
+        self.source = source
+        self.node = Node(source)
+        self.ended: set[UUID] = set()
+        self.path = path
+        self.power = PowerLimits(
+            self.node.agent,
+            self.node.announcer,
+            PowerJournal(path),
+            require_holder=self._hold,
+            has_ended=self.ended.__contains__,
+        )
+
+    async def cap(self, watts: float | None, reservation_id: UUID | None = None) -> None:
+        await self.power.apply(make_limit(watts, reservation_id))
+
+    async def kinds(self) -> list[HealthKind]:
+        return [change.change for change in await self.node.changes()]
+
+    async def _hold(self, reservation_id: UUID, device_uuid: str) -> None:
+        """Everybody holds everything."""
+
+
+def make_limit(watts: float | None, reservation_id: UUID | None = None) -> SetPowerLimit:
+    return SetPowerLimit(
+        command_id=new_id(),
+        node_id="node-a",
+        device_uuid="GPU-0",
+        power_limit_w=watts,
+        reservation_id=reservation_id,
+    )
+
+
+@pytest.fixture
+async def powered(tmp_path: Path) -> Powered:
+    found = Powered(FakeSource(), tmp_path / "telemetry" / "power.json")
+    await found.node.devices.read()
+    return found
+
+
+async def test_the_limit_is_on_disk_before_the_driver_is_told(powered: Powered) -> None:
+    seen: list[str] = []
+
+    async def look(_uuid: str, _watts: float | None) -> None:
+        seen.append(await asyncio.to_thread(powered.path.read_text))
+
+    powered.source.on_limit = look
+    await powered.cap(300.0)
+
+    assert '"watts":300.0' in seen[0]
+    assert f'"original_w":{DEFAULT_W}' in powered.path.read_text()
+
+
+async def test_what_was_before_the_first_limit_comes_back_after_the_last(
+    powered: Powered,
+) -> None:
+    powered.source.limits["GPU-0"] = 650.0
+    await powered.cap(300.0)
+    await powered.cap(400.0)
+    await powered.cap(None)
+    await powered.cap(None)
+
+    assert powered.source.limits["GPU-0"] == 650.0
+    assert powered.path.read_text() == "[]"
+    assert await powered.kinds() == [
+        HealthKind.POWER_LIMIT_CHANGED,
+        HealthKind.POWER_LIMIT_CHANGED,
+        HealthKind.POWER_LIMIT_RESTORED,
+    ]
+
+
+async def test_without_the_privilege_nothing_is_kept_and_nothing_told(powered: Powered) -> None:
+    async def forbid(_uuid: str, _watts: float | None) -> None:
+        raise RefusedError(ErrorCode.FORBIDDEN, "setting power limits takes root")
+
+    powered.source.on_limit = forbid
+    with pytest.raises(RefusedError, match="takes root"):
+        await powered.cap(300.0)
+
+    assert powered.path.read_text() == "[]"
+    assert await powered.kinds() == []
+
+
+async def test_without_a_place_for_the_journal_the_driver_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "telemetry").write_text("a file where a directory belongs")
+    powered = Powered(FakeSource(), tmp_path / "telemetry" / "power.json")
+    await powered.node.devices.read()
+
+    with pytest.raises(RefusedError, match="journal") as refused:
+        await powered.cap(300.0)
+
+    assert refused.value.code is ErrorCode.INTERNAL
+    assert powered.source.limits == {}
+
+
+async def test_a_driver_that_does_not_let_go_is_asked_again_until_it_does(
+    powered: Powered,
+) -> None:
+    reservation_id = new_id()
+    await powered.cap(300.0, reservation_id)
+    failures = 1
+
+    async def fail_once(_uuid: str, _watts: float | None) -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise RefusedError(ErrorCode.FORBIDDEN, "not now")
+
+    powered.source.on_limit = fail_once
+    loop = asyncio.create_task(powered.power.run())
+    powered.power.reservation_ended(reservation_id)
+    await eventually(lambda: powered.source.limits["GPU-0"] == DEFAULT_W, what="the limit back")
+    loop.cancel()
+
+    assert failures < 0
+
+
+async def test_a_reservation_that_ends_while_its_limit_is_set_leaves_none(
+    powered: Powered,
+) -> None:
+    reservation_id = new_id()
+
+    async def end(_uuid: str, _watts: float | None) -> None:
+        powered.ended.add(reservation_id)
+
+    powered.source.on_limit = end
+    loop = asyncio.create_task(powered.power.run())
+    await powered.cap(300.0, reservation_id)
+    await eventually(lambda: powered.source.limits["GPU-0"] == DEFAULT_W, what="the limit back")
+    loop.cancel()
+
+
+async def test_a_journal_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "power.json"
+    path.write_text("{")
+
+    powered = Powered(FakeSource(), path)
+    await powered.node.devices.read()
+    await powered.cap(300.0)
+
+    assert powered.source.limits["GPU-0"] == 300.0
+
+
+async def test_a_command_is_carried_out_once_and_its_id_stands_for_its_body() -> None:
+    answered, command, done = Answered(), make_limit(300.0), 0
+
+    async def apply() -> None:
+        nonlocal done
+        done += 1
+        if done == 1:
+            raise RefusedError(ErrorCode.UNAVAILABLE, "not now")
+
+    for_now = await answered.once(command, apply)
+    first, again = [await answered.once(command, apply) for _ in range(2)]
+    other = SetPowerLimit(
+        command_id=command.command_id, node_id="node-a", device_uuid="GPU-1", power_limit_w=None
+    )
+    reused = await answered.once(other, apply)
+
+    assert [getattr(reply, "code", None) for reply in (for_now, first, again, reused)] == [
+        ErrorCode.UNAVAILABLE,
+        None,
+        None,
+        ErrorCode.COMMAND_ID_REUSED,
+    ]
+    assert done == 2
