@@ -52,6 +52,7 @@ def make_sample(at: datetime, sequence: int, *, gpus: int = 2, **reading: Any) -
         "memory_used_mb": 20_000,
         "temperature_c": 60.0,
         "power_draw_w": 360.0,
+        "power_limit_w": 400.0,
         "name": "NVIDIA A100",
         **reading,
     }
@@ -314,6 +315,7 @@ async def test_unknown_readings_stay_unknown_through_the_database(world: World) 
 
     stats = view.gpu_monitoring.gpu_stats["0"]
     assert stats.power_draw_w.mean is None
+    assert stats.power_limit_w.mean == 400.0
     assert stats.temperature_c.min is None
     assert stats.utilization.mean == 80.0
 
