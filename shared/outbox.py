@@ -154,5 +154,8 @@ class Relay:
                 await connection.execute(
                     "DELETE FROM command WHERE created_at < now() - interval '7 days'"
                 )
+                await connection.execute(
+                    "DELETE FROM dead_letter WHERE created_at < now() - interval '30 days'"
+                )
         except UnavailableError as error:
             log.warning("outbox_trim_failed", error=str(error))

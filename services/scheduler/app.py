@@ -49,6 +49,7 @@ from services.scheduler.queries import Queries
 from services.scheduler.readings import DeviceKey, Readings
 from services.scheduler.reconciliation import Reconciler
 from services.scheduler.record_queries import RecordQueries
+from services.scheduler.retention import Retention
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.snapshots import Snapshots
 from shared.bus import Bus, Route, command_route, event_route, query_route
@@ -96,6 +97,13 @@ def create_service(
     succession = Succession(leadership, decider.wake)
     intake = Intake(database, decider.wake, decider.note_released)
     commands = Commands(database, intake, decider)
+    retention = Retention(
+        database,
+        leadership,
+        reservation_days=settings.retention_days,
+        decision_days=settings.decision_retention_days,
+        decisions_kept=settings.decisions_kept,
+    )
     interval_seconds = settings.reconcile_interval_seconds
     hearing = Hearing(longest_gap_seconds=3 * interval_seconds + LATE_SECONDS)
     reconciler = Reconciler(
@@ -148,6 +156,7 @@ def create_service(
             "snapshots": snapshots.run,
             "reconciler": reconciler.run,
             "succession": succession.run,
+            "retention": retention.run,
         },
         on_reply=commands.fenced,
         start=hear,

@@ -65,6 +65,24 @@ async def since_keyframe(connection: Connection, decision_id: int) -> tuple[Deci
     return tuple(_decision(row) for row in rows)
 
 
+async def forget(connection: Connection, days: float, kept: int, limit: int) -> int:
+    """Delete the oldest records beyond an age or a number, up to a keyframe; how many."""
+    count: int = await connection.fetchval(
+        "WITH bounds AS (SELECT greatest((SELECT max(decision_id) - $2 FROM decision),"
+        " (SELECT max(decision_id) FROM decision"
+        " WHERE decided_at < now() - $1 * interval '1 day')) AS last),"
+        " first AS (SELECT max(decision_id) AS kept FROM decision, bounds"
+        " WHERE keyframe AND decision_id <= bounds.last),"
+        " gone AS (DELETE FROM decision WHERE decision_id IN (SELECT decision_id"
+        " FROM decision, first WHERE decision_id < first.kept ORDER BY decision_id LIMIT $3)"
+        " RETURNING 1) SELECT count(*) FROM gone",
+        days,
+        kept,
+        limit,
+    )
+    return count
+
+
 def _decision(row: Any) -> DecisionRecord:
     return DecisionRecord(
         decision_id=row["decision_id"],

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schemas.base import Percent, PositiveSeconds, Seconds
+from schemas.base import Percent, PositiveInt, PositiveSeconds, Seconds
 from services.scheduler.domain.drift import Limits
 from services.scheduler.domain.placement import Weights
 from services.scheduler.domain.policy import Policy
@@ -28,7 +28,9 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     not heard. A node of which nothing at all was heard for `node_lost_seconds` is lost. Names in
     `system_processes`, separated by commas, never keep a GPU from being granted.
     `aging_seconds` of waiting count as one point of priority, 0 turns that off; who is preempted
-    has `preemption_grace_seconds` to stop.
+    has `preemption_grace_seconds` to stop. Ended reservations are kept for
+    `retention_days`; of the decision log `decisions_kept` records, none longer than
+    `decision_retention_days`.
     """
 
     leader_ttl_seconds: PositiveSeconds = 3.0
@@ -48,6 +50,9 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     aging_seconds: Seconds = 60.0
     preemption: bool = True
     preemption_grace_seconds: Seconds = 30.0
+    retention_days: PositiveSeconds = 30.0
+    decision_retention_days: PositiveSeconds = 7.0
+    decisions_kept: PositiveInt = 20_000
 
     @property
     def weights(self) -> Weights:

@@ -159,6 +159,25 @@ async def write_ended(connection: Connection, ended: Sequence[Reservation]) -> N
     )
 
 
+async def forget_ended(connection: Connection, days: float, limit: int) -> int:
+    """Delete reservations that ended long ago and hold nothing any more; how many."""
+    rows = await connection.fetch(
+        "SELECT reservation_id FROM reservation r"
+        " WHERE ended_at < clock_timestamp() - $1 * interval '1 day'"
+        " AND NOT EXISTS (SELECT 1 FROM holding h WHERE h.reservation_id = r.reservation_id"
+        " AND h.released_at IS NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM drift d WHERE d.reservation_id = r.reservation_id"
+        " AND d.ended_at IS NULL)"
+        " ORDER BY reservation_id LIMIT $2 FOR UPDATE SKIP LOCKED",
+        days,
+        limit,
+    )
+    ids = [row["reservation_id"] for row in rows]
+    for table in ("holding", "host_holding", "reservation"):
+        await connection.execute(f"DELETE FROM {table} WHERE reservation_id = ANY($1)", ids)
+    return len(ids)
+
+
 async def release_holdings(connection: Connection, freed: Sequence[tuple[UUID, int]]) -> None:
     """Close holdings and count their devices' release, devices by number."""
     ordered = sorted(freed, key=lambda pair: pair[1])
