@@ -51,6 +51,10 @@ class Scored(Struct, frozen=True):
     liked: int = 0  # sum of the weights of the preferences that it matches
 
 
+Nodes = Mapping[NodeId, Sequence[Device]]
+Candidates = Mapping[NodeId, tuple[Scored, ...]]
+
+
 class PlacedNode(Struct, frozen=True, kw_only=True):
     """A node's part of a grant, best device first."""
 
@@ -116,9 +120,18 @@ def place(look: Look, request: GpuRequest) -> Placed | None:
         if len(found := eligible(look, devices, request)) >= request.gpus
         and has_room(look, node_id, request)
     }
-    if request.balanced_memory and request.nodes > 1:
-        return _place_balanced_gang(look, candidates, request)
-    return _place(look, candidates, request)
+    return place_among(look.fleet.nodes, candidates, request)
+
+
+def place_among(nodes: Nodes, candidates: Candidates, request: GpuRequest) -> Placed | None:
+    """The best place if these are the devices that may be taken, best first on each node."""
+    placed = _place(nodes, candidates, request)
+    if placed is None or not request.balanced_memory or request.nodes == 1:
+        return placed
+    free = [free_mb(scored) for scored in placed.devices]
+    if is_balanced(min(free), max(free)):
+        return placed
+    return _place_balanced_gang(nodes, candidates, request)
 
 
 def has_room(look: Look, node_id: NodeId, request: GpuRequest) -> bool:
@@ -158,7 +171,7 @@ def choose(candidates: tuple[Scored, ...], request: GpuRequest) -> tuple[Scored,
         for largest in candidates
         if (group := _balanced_below(largest, candidates, request.gpus)) is not None
     ]
-    return max(groups, key=_worth, default=None)
+    return max(groups, key=worth, default=None)
 
 
 def preference(
@@ -169,14 +182,12 @@ def preference(
     """
     held = sum(1 for device in devices if device.holder is not None)
     share, free = held / len(devices), len(devices) - held
-    liked, total = _worth(chosen)
+    liked, total = worth(chosen)
     sign = -1 if placement is Placement.PACK else 1
     return -liked, sign * share, -sign * free, -total
 
 
-def _place(
-    look: Look, candidates: Mapping[NodeId, tuple[Scored, ...]], request: GpuRequest
-) -> Placed | None:
+def _place(nodes: Nodes, candidates: Candidates, request: GpuRequest) -> Placed | None:
     chosen = {
         node_id: group
         for node_id, found in candidates.items()
@@ -184,7 +195,6 @@ def _place(
     }
     if len(chosen) < request.nodes:
         return None
-    nodes = look.fleet.nodes
     ranked = sorted(chosen, key=lambda n: (*preference(nodes[n], chosen[n], request.placement), n))
     return Placed(
         nodes=tuple(
@@ -195,25 +205,23 @@ def _place(
 
 
 def _place_balanced_gang(
-    look: Look, candidates: Mapping[NodeId, tuple[Scored, ...]], request: GpuRequest
+    nodes: Nodes, candidates: Candidates, request: GpuRequest
 ) -> Placed | None:
     """The best of those groups over several nodes in which no device has much less memory free."""
     found = (
         placed
         for below in _windows(candidates)
-        if (placed := _place(look, below, request)) is not None
+        if (placed := _place(nodes, below, request)) is not None
     )
-    return max(found, key=lambda placed: _worth(placed.devices), default=None)
+    return max(found, key=lambda placed: worth(placed.devices), default=None)
 
 
-def _windows(
-    candidates: Mapping[NodeId, tuple[Scored, ...]],
-) -> Iterator[dict[NodeId, tuple[Scored, ...]]]:
+def _windows(candidates: Candidates) -> Iterator[dict[NodeId, tuple[Scored, ...]]]:
     """The candidates within the balanced share below each amount of free memory, largest first."""
-    ceilings = {_free_mb(scored) for found in candidates.values() for scored in found}
+    ceilings = {free_mb(scored) for found in candidates.values() for scored in found}
     for ceiling in sorted(ceilings, reverse=True):
         yield {
-            node_id: tuple(s for s in found if is_balanced(_free_mb(s), ceiling))
+            node_id: tuple(s for s in found if is_balanced(free_mb(s), ceiling))
             for node_id, found in candidates.items()
         }
 
@@ -227,8 +235,8 @@ def _balanced_below(
     largest: Scored, candidates: tuple[Scored, ...], gpus: int
 ) -> tuple[Scored, ...] | None:
     """The best group in which no device has more memory free than `largest`, none much less."""
-    ceiling = _free_mb(largest)
-    others = [s for s in candidates if s is not largest and is_balanced(_free_mb(s), ceiling)]
+    ceiling = free_mb(largest)
+    others = [s for s in candidates if s is not largest and is_balanced(free_mb(s), ceiling)]
     if len(others) < gpus - 1:
         return None
     return best_first((largest, *others[: gpus - 1]))
@@ -238,11 +246,21 @@ def _rank(scored: Scored) -> tuple[int, float, int, int]:
     return -scored.liked, -scored.score, scored.device.index, scored.device.number
 
 
-def _worth(chosen: Iterable[Scored]) -> tuple[int, float]:
+def worth(chosen: Iterable[Scored]) -> tuple[int, float]:
+    """How much is liked of a group, and its scores; larger is better."""
     group = tuple(chosen)
-    return sum(s.liked for s in group), sum(s.score for s in group)
+    return sum(s.liked for s in group), total_score(group)
 
 
-def _free_mb(scored: Scored) -> int:
+def total_score(chosen: Iterable[Scored]) -> float:
+    """Added one by one, as `accumulate` does; `sum` rounds otherwise from Python 3.12 on."""
+    total = 0.0
+    for scored in chosen:
+        total += scored.score
+    return total
+
+
+def free_mb(scored: Scored) -> int:
+    """Memory that is free on it; 0 if unknown."""
     reading = scored.device.reading
     return reading.memory_free_mb or 0 if reading is not None else 0

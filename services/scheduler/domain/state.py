@@ -1,5 +1,6 @@
 """What the engine knows: fleet, leases and queue, kept by one input after another."""
 
+import heapq
 from collections.abc import Iterator
 from datetime import datetime
 from typing import assert_never
@@ -39,7 +40,11 @@ class State:
         self.devices: dict[int, Device] = {}
         self.leases: dict[UUID, Lease] = {}
         self.queue: dict[UUID, QueuedRequest] = {}
+        self.preemptible: set[UUID] = set()  # leases that may be told to stop
+        self.preempting: set[UUID] = set()  # leases that were
         self.touched: set[NodeId] = set()
+        self._ends: list[tuple[datetime, UUID]] = []
+        self._overdue: set[UUID] = set()
         self._numbers: dict[NodeId, set[int]] = {}
         self._held: dict[int, UUID] = {}
         self._groups: dict[NodeId, tuple[Device, ...]] = {}
@@ -125,18 +130,36 @@ class State:
         """Nodes of a lease's devices, as far as they are known."""
         return {self.devices[n].node_id for n in lease.numbers if n in self.devices}
 
-    def free_at(self, number: int, now: datetime) -> datetime | None:
-        """When the lease that holds a device is expected to end; None if nobody can tell.
+    def end_of(self, lease: Lease) -> datetime | None:
+        """When a lease is expected to end; None if nobody can tell.
 
-        A lease that has outlived its expectation can end any time or never.
+        One that has outlived its expectation may end any time or never.
         """
-        lease = self.lease_of(number)
-        if lease is None:
-            return None
-        if lease.preempting_until is not None:
-            return max(lease.preempting_until, now)
-        end = lease.expected_end_at
-        return end if end is not None and end > now else None
+        end = lease.expected_end_at if lease.reservation_id not in self._overdue else None
+        until = lease.preempting_until
+        return until if end is None or (until is not None and until < end) else end
+
+    def pass_time(self, now: datetime) -> None:
+        """Expect nothing more of leases that should have ended by now."""
+        while self._ends and self._ends[0][0] <= now:
+            at, reservation_id = heapq.heappop(self._ends)
+            lease = self.leases.get(reservation_id)
+            if lease is not None and lease.expected_end_at == at:
+                self._overdue.add(reservation_id)
+                for node_id in self.nodes_of(lease):
+                    self._touch(node_id)
+
+    def next_end(self, now: datetime) -> datetime | None:
+        """The next moment at which a lease is to end, by itself or because it was told to."""
+        ends = [self.leases[each].preempting_until for each in self.preempting]
+        while self._ends and not self._is_current(*self._ends[0]):
+            heapq.heappop(self._ends)
+        ends += [end for end, _ in self._ends[:1]]
+        return min((end for end in ends if end is not None and end > now), default=None)
+
+    def _is_current(self, at: datetime, reservation_id: UUID) -> bool:
+        lease = self.leases.get(reservation_id)
+        return lease is not None and lease.expected_end_at == at
 
     def _room(self, node_id: NodeId) -> Room:
         held = NOTHING
@@ -181,6 +204,17 @@ class State:
         if before is not None and before.numbers != lease.numbers:
             self._end(lease.reservation_id)
         self.leases[lease.reservation_id] = lease
+        self._overdue.discard(lease.reservation_id)
+        if lease.expected_end_at is not None:
+            heapq.heappush(self._ends, (lease.expected_end_at, lease.reservation_id))
+        if lease.request.preemptible and lease.preempting_until is None:
+            self.preemptible.add(lease.reservation_id)
+        else:
+            self.preemptible.discard(lease.reservation_id)
+        if lease.preempting_until is not None:
+            self.preempting.add(lease.reservation_id)
+        else:
+            self.preempting.discard(lease.reservation_id)
         self.queue.pop(lease.reservation_id, None)
         for number in lease.numbers:
             self._held[number] = lease.reservation_id
@@ -190,6 +224,9 @@ class State:
         lease = self.leases.pop(reservation_id, None)
         if lease is None:
             return
+        self._overdue.discard(reservation_id)
+        self.preemptible.discard(reservation_id)
+        self.preempting.discard(reservation_id)
         for number in lease.numbers:
             if self._held.get(number) != reservation_id:
                 continue

@@ -1,0 +1,65 @@
+"""The parts of a request that decide where it fits; requests that share them are searched once."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from schemas.gpu_request import GpuRequest, Placement, Preference, Selector
+from services.scheduler.domain.eligibility import room_of
+from services.scheduler.domain.fleet import Room
+
+Rank = tuple[int, int, int]  # place in the queue: aged priority, arrival, id; smallest first
+
+
+class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):
+    """What is asked of each device by itself."""
+
+    min_memory_mb: int | None
+    max_utilization_percent: float
+    node_ids: tuple[str, ...]
+    device_uuids: tuple[str, ...]
+    gpu_models: tuple[str, ...]
+    require: tuple[Selector, ...]
+
+
+class Shape(Struct, frozen=True, kw_only=True, cache_hash=True):
+    """All that decides where and when a request fits; of several alike the first goes first."""
+
+    filter: Filter
+    gpus: int
+    nodes: int
+    balanced: bool
+    placement: Placement
+    room: Room
+    prefer: tuple[Preference, ...]
+    duration_seconds: float | None
+
+
+class Demand(Struct, frozen=True, kw_only=True):
+    """A request in its place of the queue. `ends_at` is when it would be over if it began now."""
+
+    request: GpuRequest
+    shape: Shape
+    rank: Rank
+    ends_at: datetime | None
+
+
+def shape_of(request: GpuRequest) -> Shape:
+    """The request without what only its place in the queue, its lease and its end depend on."""
+    return Shape(
+        filter=Filter(
+            min_memory_mb=request.min_memory_mb,
+            max_utilization_percent=request.max_utilization_percent,
+            node_ids=request.node_ids,
+            device_uuids=request.device_uuids,
+            gpu_models=request.gpu_models,
+            require=request.require,
+        ),
+        gpus=request.gpus,
+        nodes=request.nodes,
+        balanced=request.balanced_memory,
+        placement=request.placement,
+        room=room_of(request),
+        prefer=request.prefer,
+        duration_seconds=request.expected_duration_seconds,
+    )
