@@ -86,7 +86,7 @@ class NvmlSource:
         except ProbeHungError:
             self._quarantine.blame(self._opened.stuck)
             raise
-        self._quarantine.start_trial(self._new_probe())
+        self._quarantine.start_trial(self._new_probe)
         return Reading(
             gpus=taken.gpus,
             lost=taken.lost,

@@ -35,7 +35,7 @@ class Board:
     index: int
     handle: Handle
     gpu: Unit
-    ask_mode: Callable[[], tuple[int, ...] | None]
+    ask_mode: Callable[[], list[int] | None]
     instances: list[Unit] = field(default_factory=list)
     layout: tuple[bool | None, tuple[str, ...]] = (None, ())
 

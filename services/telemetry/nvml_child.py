@@ -1,7 +1,8 @@
 """The process that talks to NVML, so that a driver that hangs takes nothing but this along.
 
-Started by `services.telemetry.nvml_probe`; reads requests from stdin, answers on stdout. A byte on
-the third pipe asks whether a call is stuck: then another thread takes over, without that GPU.
+Started by `services.telemetry.nvml_probe`; reads requests from stdin, answers on stdout. A number
+on the third pipe asks whether a call has been stuck for so many seconds: then another thread takes
+over, without that GPU.
 """
 
 import os
@@ -16,6 +17,7 @@ from services.telemetry.nvml_host import NvmlHost
 from services.telemetry.nvml_jobs import Capping, Job, TakingInventory, TakingReading
 from services.telemetry.probe_protocol import (
     LENGTH,
+    SECONDS,
     Cap,
     Failed,
     Open,
@@ -30,6 +32,7 @@ from services.telemetry.probe_protocol import (
 from shared.lifecycle import die_with_parent, give_back_memory
 
 REQUESTS: Final = 0
+_REQUEST_BYTES: Final = 65536
 
 
 class Server:
@@ -39,11 +42,10 @@ class Server:
     call returns it says no more than that this GPU can be asked again.
     """
 
-    def __init__(self, host: NvmlHost, replies: int, rescues: int, *, stuck_seconds: float) -> None:
+    def __init__(self, host: NvmlHost, replies: int, rescues: int) -> None:
         self._host = host
         self._replies = replies
         self._rescues = rescues
-        self._stuck_seconds = stuck_seconds
         self._lock = threading.Lock()
         self._turn = 0
         self._asking: tuple[int, float] | None = None
@@ -104,10 +106,11 @@ class Server:
 
     def _watch(self) -> None:
         """Take over from a thread that is stuck, each time the other side asks for it."""
-        while os.read(self._rescues, 1):
+        while request := os.read(self._rescues, SECONDS.size):
+            (stuck_seconds,) = SECONDS.unpack(request)
             with self._lock:
                 asking = self._asking
-                if asking is None or time.monotonic() - asking[1] < self._stuck_seconds:
+                if asking is None or time.monotonic() - asking[1] < stuck_seconds:
                     continue
                 self._turn += 1
                 turn = self._turn
@@ -128,22 +131,14 @@ def _tried(job: Job, index: int) -> tuple[Any, pynvml.NVMLError | None]:
 
 
 def _receive(source: int) -> ProbeRequest | None:
-    """The next request; None when the other side has closed."""
-    header = _read_exactly(source, LENGTH.size)
-    if header is None:
-        return None
-    body = _read_exactly(source, LENGTH.unpack(header)[0])
-    return None if body is None else decode_request(body)
-
-
-def _read_exactly(source: int, size: int) -> bytes | None:
-    data = os.read(source, size)
-    while 0 < len(data) < size:
-        more = os.read(source, size - len(data))
+    """The next request; None when the other side has closed. There is one at a time."""
+    data = os.read(source, _REQUEST_BYTES)
+    while data and len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
+        more = os.read(source, _REQUEST_BYTES)
         if not more:
             return None
         data += more
-    return data or None
+    return decode_request(data[LENGTH.size :]) if data else None
 
 
 def _send(replies: int, reply: ProbeReply) -> None:
@@ -154,12 +149,12 @@ def _send(replies: int, reply: ProbeReply) -> None:
 
 def main() -> None:
     """Serve on stdin and stdout; what the library prints goes to stderr instead."""
-    parent_pid, rescues, stuck_seconds = sys.argv[1:4]
+    parent_pid, rescues = sys.argv[1:3]
     die_with_parent(parent_pid=int(parent_pid))
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     give_back_memory()
-    Server(NvmlHost(), replies, int(rescues), stuck_seconds=float(stuck_seconds)).run()
+    Server(NvmlHost(), replies, int(rescues)).run()
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def uuid_of(handle: Handle) -> str | None:
     return text(function("nvmlDeviceGetUUID"), handle)
 
 
-def is_divided(mode: tuple[int, ...] | None) -> bool | None:
+def is_divided(mode: list[int] | None) -> bool | None:
     """Whether MIG is on, of its present and its coming mode; None where there is no such thing."""
     return None if mode is None else mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 

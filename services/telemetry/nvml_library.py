@@ -5,7 +5,7 @@ make a new C object per call, are left out where a call repeats every second.
 """
 
 from collections.abc import Callable
-from ctypes import Array, Structure, byref, c_uint, c_ulonglong, create_string_buffer
+from ctypes import Array, Structure, byref, c_uint, c_ulonglong, create_string_buffer, sizeof
 from typing import Any, Final
 
 import pynvml
@@ -74,17 +74,17 @@ def number(
 
 def numbers(
     call: Function, handle: Handle, count: int, *arguments: int
-) -> Callable[[], tuple[int, ...] | None]:
-    """Asks for several numbers that come together."""
-    cells = [c_uint() for _ in range(count)]
-    places = [byref(cell) for cell in cells]
+) -> Callable[[], list[int] | None]:
+    """Asks for several numbers that come together, each to its own place."""
+    cells = (c_uint * count)()
+    places = [byref(cells, place * sizeof(c_uint)) for place in range(count)]
 
-    def ask() -> tuple[int, ...] | None:
+    def ask() -> list[int] | None:
         status = call(handle, *arguments, *places)
         if status:
             refused(status)
             return None
-        return tuple(cell.value for cell in cells)
+        return cells[:]
 
     return ask
 

@@ -14,6 +14,7 @@ from services.telemetry.ports import ProbeHungError, SourceAbsentError, SourceFa
 from services.telemetry.probe_protocol import (
     LENGTH,
     MAX_BYTES,
+    SECONDS,
     Absent,
     Cap,
     Capped,
@@ -62,7 +63,9 @@ class Probe:
         self._child: _Child | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._rescue: int | None = None
-        self._urging: asyncio.TimerHandle | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._later: asyncio.TimerHandle | None = None
+        self._took_inventory = False
         self.stuck: list[Stuck] = []
 
     @property
@@ -79,27 +82,35 @@ class Probe:
             self._transport, self._child = await asyncio.get_running_loop().subprocess_exec(
                 lambda: _Child(self.stuck.append),
                 *(sys.executable, "-m", "services.telemetry.nvml_child"),
-                *(str(os.getpid()), str(theirs), str(STUCK * self._deadline_seconds)),
+                *(str(os.getpid()), str(theirs)),
                 stderr=None,
                 pass_fds=(theirs,),
                 env={**self._environ, "PYTHONPATH": _python_path(self._environ)},
             )
         finally:
             os.close(theirs)
-        reply = await self._ask(framed(Open()), "open", self._open_deadline_seconds)
+        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        longer = self._open_deadline_seconds
+        reply = await self._ask(framed(Open()), "open", longer, longer)
         if not isinstance(reply, Done):
             raise _unexpected(reply)
 
     async def inventory(self, request: TakeInventory) -> InventoryTaken:
-        """Bounded by the longer deadline, as it may initialise NVML anew."""
-        reply = await self._ask(framed(request), "inventory", self._open_deadline_seconds)
+        """Bounded by the longer deadline, as it may initialise NVML anew.
+
+        The first one also has its patience: a driver wakes up GPU by GPU.
+        """
+        longer = self._open_deadline_seconds
+        patience = self._deadline_seconds if self._took_inventory else longer
+        reply = await self._ask(framed(request), "inventory", longer, patience)
         if not isinstance(reply, InventoryTaken):
             raise _unexpected(reply)
+        self._took_inventory = True
         return reply
 
     async def read(self) -> ReadingTaken:
         """Raises ProbeHungError after the deadline."""
-        reply = await self._ask(_READ, "read", self._deadline_seconds)
+        reply = await self._ask(_READ, "read", self._deadline_seconds, self._deadline_seconds)
         if not isinstance(reply, ReadingTaken):
             raise _unexpected(reply)
         if self.stuck:
@@ -108,7 +119,8 @@ class Probe:
 
     async def cap(self, request: Cap) -> Capped | CapRefused:
         """Set a power limit."""
-        reply = await self._ask(framed(request), "cap", self._deadline_seconds)
+        seconds = self._deadline_seconds
+        reply = await self._ask(framed(request), "cap", seconds, seconds)
         if not isinstance(reply, Capped | CapRefused):
             raise _unexpected(reply)
         return reply
@@ -116,7 +128,7 @@ class Probe:
     async def close(self) -> None:
         """Kill the child, and leave it to be reaped if it does not die at once."""
         transport, self._transport = self._transport, None
-        child, self._child = self._child, None
+        child, self._child, self._stdin = self._child, None, None
         if self._rescue is not None:
             os.close(self._rescue)
             self._rescue = None
@@ -130,16 +142,20 @@ class Probe:
         await asyncio.wait({reaped}, timeout=_REAP_SECONDS)
         transport.close()
 
-    async def _ask(self, request: bytes, what: str, deadline_seconds: float) -> ProbeReply:
-        child, transport = self._child, self._transport
-        stdin = None if transport is None else transport.get_pipe_transport(0)
+    async def _ask(
+        self, request: bytes, what: str, deadline_seconds: float, patience_seconds: float
+    ) -> ProbeReply:
+        """The reply; after half of the patience the child is urged to go on."""
+        child, stdin = self._child, self._stdin
         if child is None or stdin is None:
             raise SourceFailedError("the probe is closed")
         answer = child.expect_reply()
-        cast("asyncio.WriteTransport", stdin).write(request)
+        stdin.write(request)
         loop = asyncio.get_running_loop()
-        expiry = loop.call_later(deadline_seconds, child.fail, TimeoutError())
-        self._urge_later(PATIENCE * self._deadline_seconds)
+        ends_at = loop.time() + deadline_seconds
+        self._later = loop.call_later(
+            PATIENCE * patience_seconds, self._urge, STUCK * patience_seconds, ends_at
+        )
         try:
             return await answer
         except TimeoutError as error:
@@ -149,19 +165,20 @@ class Probe:
         except (EOFError, OSError, msgspec.DecodeError) as error:
             raise SourceFailedError(f"the NVML probe ended: {error!r}") from error
         finally:
-            expiry.cancel()
-            if self._urging is not None:
-                self._urging.cancel()
+            self._later.cancel()
 
-    def _urge_later(self, seconds: float) -> None:
-        self._urging = asyncio.get_running_loop().call_later(seconds, self._urge)
-
-    def _urge(self) -> None:
-        """Have the child go on without the GPU that it is stuck in, if it is in one."""
-        if self._rescue is not None:
+    def _urge(self, stuck_seconds: float, ends_at: float) -> None:
+        """Have the child go on without the GPU that it is stuck in, if it is in one; or give up."""
+        loop = asyncio.get_running_loop()
+        left = ends_at - loop.time()
+        if self._child is not None and left <= 0:
+            self._child.fail(TimeoutError())
+        elif self._rescue is not None:
             with contextlib.suppress(OSError):
-                os.write(self._rescue, b"!")
-            self._urge_later(STUCK * self._deadline_seconds)
+                os.write(self._rescue, SECONDS.pack(stuck_seconds))
+            self._later = loop.call_later(
+                min(stuck_seconds, left), self._urge, stuck_seconds, ends_at
+            )
 
 
 class _Child(asyncio.SubprocessProtocol):

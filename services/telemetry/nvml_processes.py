@@ -29,6 +29,9 @@ class RunningProcesses:
         self._count = c_uint()
         self._count_at = byref(self._count)
         self._make_room(_FIRST_ROOM)
+        self._raw: bytes | None = None
+        self._version = 0
+        self._processes: tuple[GpuProcess, ...] = ()
 
     def now(self) -> tuple[GpuProcess, ...] | None:
         """In the driver's order; None if the compute processes cannot be told.
@@ -38,17 +41,26 @@ class RunningProcesses:
         compute, graphics = self._lists
         if not self._ask(compute):
             return None
-        found: dict[int, int | None] = {}
-        self._collect(found)
+        raw = bytes(self._filled())
         if self._ask(graphics):
-            self._collect(found)
-        return tuple(self._process(pid, used) for pid, used in found.items())
+            raw += self._filled()
+        if raw != self._raw or self._version != self._table.version:
+            self._raw = raw
+            self._processes = self._understood(raw)
+            self._version = self._table.version
+        return self._processes
 
-    def _collect(self, found: dict[int, int | None]) -> None:
-        for pid, memory, _, _ in _ENTRY.iter_unpack(self._filled()):
+    def _understood(self, raw: bytes) -> tuple[GpuProcess, ...]:
+        found: dict[int, int | None] = {}
+        for pid, memory, _, _ in _ENTRY.iter_unpack(raw):
             used = None if memory == _UNKNOWN else memory // MEBIBYTE
             before = found.get(pid)
             found[pid] = used if before is None or (used is not None and used > before) else before
+        version = self._table.version
+        processes = tuple(self._process(pid, used) for pid, used in found.items())
+        if version != self._table.version:
+            self._raw = None
+        return processes
 
     def _process(self, pid: int, used_mb: int | None) -> GpuProcess:
         facts = self._table.facts(pid)

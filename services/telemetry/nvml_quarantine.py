@@ -1,6 +1,7 @@
 """GPUs that are left out, as a call for them took the whole child along."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,14 +70,14 @@ class Quarantine:
         index, self._answering = self._answering, None
         return index is not None and self._apart.pop(index, None) is not None
 
-    def start_trial(self, probe: Probe) -> None:
+    def start_trial(self, make: Callable[[], Probe]) -> None:
         """Try a GPU in a child of its own, if it is time to and none is being tried."""
         if not self._apart or (self._trial is not None and not self._trial.done()):
             return
         now = asyncio.get_running_loop().time()
         due = next((index for index, apart in self._apart.items() if now >= apart.try_at), None)
         if due is not None:
-            self._trial = asyncio.create_task(self._try(due, probe))
+            self._trial = asyncio.create_task(self._try(due, make()))
 
     async def stop_trial(self) -> None:
         """Before whoever reads is closed."""

@@ -1,6 +1,6 @@
 """One reading of one device, over a handle and C cells that are kept for the next."""
 
-from ctypes import byref, c_uint
+from ctypes import byref, c_uint, c_ulonglong
 from functools import lru_cache
 from typing import Final
 
@@ -8,18 +8,44 @@ import pynvml
 
 from schemas.telemetry import GpuReading
 from services.telemetry.domain.throttle import throttle_reasons
-from services.telemetry.nvml_library import Handle, function, number, numbers, refused
+from services.telemetry.nvml_library import Handle, function, numbers, refused
 from services.telemetry.nvml_processes import RunningProcesses
 from services.telemetry.nvml_samples import DriverSamples
 from services.telemetry.processes import ProcessTable
 
 MEBIBYTE: Final = 1 << 20
-_ECC: Final = (
-    (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC),
-    (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC),
-)
 
 _reasons = lru_cache(maxsize=256)(throttle_reasons)
+
+
+_SINGLE: Final = (
+    (("nvmlDeviceGetTemperature",), (pynvml.NVML_TEMPERATURE_GPU,)),
+    (("nvmlDeviceGetPowerUsage",), ()),
+    (("nvmlDeviceGetEnforcedPowerLimit",), ()),
+    (("nvmlDeviceGetTotalEnergyConsumption",), ()),
+    (("nvmlDeviceGetClockInfo",), (pynvml.NVML_CLOCK_SM,)),
+    (("nvmlDeviceGetClockInfo",), (pynvml.NVML_CLOCK_MEM,)),
+    (
+        (
+            "nvmlDeviceGetCurrentClocksEventReasons",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+        ),
+        (),
+    ),
+    (
+        ("nvmlDeviceGetTotalEccErrors",),
+        (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC),
+    ),
+    (
+        ("nvmlDeviceGetTotalEccErrors",),
+        (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC),
+    ),
+    (("nvmlDeviceGetPerformanceState",), ()),
+    (("nvmlDeviceGetFanSpeed",), ()),
+    (("nvmlDeviceGetCurrPcieLinkGeneration",), ()),
+    (("nvmlDeviceGetCurrPcieLinkWidth",), ()),
+    (("nvmlDeviceGetRetiredPagesPendingStatus",), ()),
+)
 
 
 class DeviceReader:
@@ -32,50 +58,25 @@ class DeviceReader:
         self, uuid: str, index: int, name: str, handle: Handle, table: ProcessTable
     ) -> None:
         self._uuid, self._index, self._name = uuid, index, name
-        ecc = function("nvmlDeviceGetTotalEccErrors")
-        clock = function("nvmlDeviceGetClockInfo")
         self._memory = _Memory(handle)
         self._utilization = _Utilization(handle)
         self._links = _Links(handle)
         self._retired = _RetiredPages(handle)
         self._processes = RunningProcesses(handle, table)
         self._samples = DriverSamples(handle)
-        self._celsius = number(
-            function("nvmlDeviceGetTemperature"), handle, pynvml.NVML_TEMPERATURE_GPU
-        )
-        self._draw_mw = number(function("nvmlDeviceGetPowerUsage"), handle)
-        self._limit_mw = number(function("nvmlDeviceGetEnforcedPowerLimit"), handle)
-        self._energy_mj = number(function("nvmlDeviceGetTotalEnergyConsumption"), handle, wide=True)
-        self._sm_mhz = number(clock, handle, pynvml.NVML_CLOCK_SM)
-        self._memory_mhz = number(clock, handle, pynvml.NVML_CLOCK_MEM)
-        self._throttle = number(
-            function(
-                "nvmlDeviceGetCurrentClocksEventReasons",
-                "nvmlDeviceGetCurrentClocksThrottleReasons",
-            ),
-            handle,
-            wide=True,
-        )
-        self._corrected, self._uncorrected = (
-            number(ecc, handle, *kind, wide=True) for kind in _ECC
-        )
-        self._state = number(function("nvmlDeviceGetPerformanceState"), handle)
-        self._fan = number(function("nvmlDeviceGetFanSpeed"), handle)
+        self._single = _SingleNumbers(handle)
         self._encoder = numbers(function("nvmlDeviceGetEncoderUtilization"), handle, 2)
         self._decoder = numbers(function("nvmlDeviceGetDecoderUtilization"), handle, 2)
-        self._generation = number(function("nvmlDeviceGetCurrPcieLinkGeneration"), handle)
-        self._width = number(function("nvmlDeviceGetCurrPcieLinkWidth"), handle)
-        self._pending = number(function("nvmlDeviceGetRetiredPagesPendingStatus"), handle)
         self._rows = numbers(function("nvmlDeviceGetRemappedRows"), handle, 4)
 
     def read(self) -> GpuReading:
         """Raises GpuLostError, and NVMLError when NVML as a whole does not work."""
         total, used, free = self._memory.mebibytes()
         busy, memory_busy = self._utilization.percent()
-        celsius, mask, state = self._celsius(), self._throttle(), self._state()
-        draw_mw, limit_mw = self._draw_mw(), self._limit_mw()
-        fan, encoder, decoder = self._fan(), self._encoder(), self._decoder()
-        rows, pending = self._rows(), self._pending()
+        one = self._single.now()
+        celsius, draw_mw, limit_mw, energy_mj, sm_mhz, memory_mhz, mask = one[:7]
+        corrected, uncorrected, state, fan, generation, width, pending = one[7:]
+        encoder, decoder, rows = self._encoder(), self._decoder(), self._rows()
         return GpuReading(
             uuid=self._uuid,
             index=self._index,
@@ -86,12 +87,12 @@ class DeviceReader:
             temperature_c=None if celsius is None else float(celsius),
             power_draw_w=None if draw_mw is None else draw_mw / 1000,
             power_limit_w=None if limit_mw is None else limit_mw / 1000,
-            energy_mj=self._energy_mj(),
-            sm_clock_mhz=self._sm_mhz(),
-            memory_clock_mhz=self._memory_mhz(),
+            energy_mj=energy_mj,
+            sm_clock_mhz=sm_mhz,
+            memory_clock_mhz=memory_mhz,
             throttle_reasons=None if mask is None else _reasons(mask),
-            ecc_corrected=self._corrected(),
-            ecc_uncorrected=self._uncorrected(),
+            ecc_corrected=corrected,
+            ecc_uncorrected=uncorrected,
             processes=self._processes.now(),
             name=self._name,
             # NVML_PSTATE_UNKNOWN is 32; the states that there are end with P15.
@@ -100,8 +101,8 @@ class DeviceReader:
             memory_utilization_percent=memory_busy,
             encoder_percent=None if encoder is None else float(encoder[0]),
             decoder_percent=None if decoder is None else float(decoder[0]),
-            pcie_generation=self._generation(),
-            pcie_width=self._width(),
+            pcie_generation=generation,
+            pcie_width=width,
             retired_pages=self._retired.count(),
             retired_pages_pending=None if pending is None else pending == 1,
             remapped_rows_corrected=None if rows is None else rows[0],
@@ -113,29 +114,56 @@ class DeviceReader:
         )
 
 
+class _SingleNumbers:
+    """What is asked for by one call and answered by one number, in one loop over all of it."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._asks = []
+        for names, arguments in _SINGLE:
+            # Some are of 32 bits, and leave the upper half alone; every host of NVIDIA's counts
+            # from the lower end.
+            cell = c_ulonglong()
+            self._asks.append((function(*names), (handle, *arguments, byref(cell)), cell))
+
+    def now(self) -> list[int | None]:
+        """In the order of the table."""
+        found: list[int | None] = []
+        for call, arguments, cell in self._asks:
+            status = call(*arguments)
+            if status:
+                refused(status)
+                found.append(None)
+            else:
+                found.append(cell.value)
+        return found
+
+
 class _Memory:
-    """As nvidia-smi counts: without what the driver reserves. Before 510 that is counted in."""
+    """As nvidia-smi counts: without what the driver reserves. Before 510 that is counted in.
+
+    The cells are laid out as nvmlMemory_v2_t and nvmlMemory_t, whose fields cost more to get at.
+    """
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._now, self._old = pynvml.c_nvmlMemory_v2_t(), pynvml.c_nvmlMemory_t()
-        self._now.version = pynvml.nvmlMemory_v2
+        self._now, self._old = (c_ulonglong * 5)(pynvml.nvmlMemory_v2), (c_ulonglong * 3)()
         self._now_at, self._old_at = byref(self._now), byref(self._old)
         self._ask_now = function("nvmlDeviceGetMemoryInfo_v2")
         self._ask_old = function("nvmlDeviceGetMemoryInfo")
 
     def mebibytes(self) -> tuple[int, int, int] | tuple[None, None, None]:
         """Total, used, free."""
-        found = self._now
         status = self._ask_now(self._handle, self._now_at)
-        if status:
-            refused(status)
-            found = self._old
-            status = self._ask_old(self._handle, self._old_at)
-            if status:
-                refused(status)
-                return None, None, None
-        return found.total // MEBIBYTE, found.used // MEBIBYTE, found.free // MEBIBYTE
+        if not status:
+            _, total, _, free, used = self._now
+            return total // MEBIBYTE, used // MEBIBYTE, free // MEBIBYTE
+        refused(status)
+        status = self._ask_old(self._handle, self._old_at)
+        if not status:
+            total, free, used = self._old
+            return total // MEBIBYTE, used // MEBIBYTE, free // MEBIBYTE
+        refused(status)
+        return None, None, None
 
 
 class _Utilization:
@@ -151,7 +179,7 @@ class _Utilization:
         if status:
             refused(status)
             return None, None
-        gpu, memory = self._rates
+        gpu, memory = self._rates[:]
         return float(gpu), float(memory)
 
 

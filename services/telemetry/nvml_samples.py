@@ -63,9 +63,8 @@ class _Ring:
         if not self.exists:
             return None
         self._count.value = self._room
-        status = self._call(
-            *(self._handle, self._kind, self._since, self._type_at, self._count_at, self._samples)
-        )
+        since, samples = self._since, self._samples
+        status = self._call(self._handle, self._kind, since, self._type_at, self._count_at, samples)
         count = self._count.value
         if status or not count:
             if status not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_NOT_FOUND}:
@@ -73,7 +72,8 @@ class _Ring:
             self._started = True
             return None
         at_us = self._times[: 2 * count : 2].tolist()
-        self._since.value = max(at_us)
+        first, last = min(at_us), max(at_us)
+        since.value = last
         if not self._started:
             self._started = True
             return None
@@ -83,7 +83,7 @@ class _Ring:
             words = self._words[letter] = self._memory.cast(letter)
         step = _SAMPLE_BYTES // size
         values = words[step // 2 : step * count : step].tolist()
-        return summarized(self._metric, values, at_us, divisor=self._divisor)
+        return summarized(self._metric, values, first, last, self._divisor)
 
     def _make_room(self) -> bool:
         status = self._call(

@@ -1,7 +1,8 @@
 """What the agent and its NVML child say to each other over pipes: a length, then msgpack.
 
 The child answers every request with one reply, in order. Before a reply it may say that it has
-given up waiting for a device (`Stuck`).
+given up waiting for a device (`Stuck`). On a pipe of their own it is told after how many seconds
+it should.
 """
 
 import struct
@@ -15,6 +16,7 @@ from schemas.telemetry import GpuReading
 from services.telemetry.ports import Inventory
 
 LENGTH: Final = struct.Struct(">I")
+SECONDS: Final = struct.Struct(">d")
 MAX_BYTES: Final = 16 << 20
 
 

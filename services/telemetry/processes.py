@@ -22,10 +22,11 @@ class ProcessFacts(NamedTuple):
 class ProcessTable:
     """Facts of processes, read once for each: a file descriptor tells when one has ended, before
     its number can mean another. Where the kernel has no such descriptors (Linux before 5.3), the
-    time at which it started is compared instead.
+    time at which it started is compared instead. As long as `version` stays, every answer would.
     """
 
     def __init__(self) -> None:
+        self.version = 0
         self._known: dict[int, tuple[ProcessFacts, int | None, bytes | None]] = {}
         self._ended = select.poll()
 
@@ -34,7 +35,10 @@ class ProcessTable:
         known = self._known.get(pid)
         if known is not None:
             facts, descriptor, started = known
-            if descriptor is not None or started == _started(pid):
+            if descriptor is not None:
+                return facts
+            self.version += 1
+            if started == _started(pid):
                 return facts
             del self._known[pid]
         return self._look(pid)
@@ -54,13 +58,16 @@ class ProcessTable:
         descriptor = _descriptor(pid)
         started = _started(pid)
         facts = ProcessFacts(_name(pid), _container(pid), _reservation(pid))
-        if descriptor is not None:
+        if descriptor is None:
+            self.version += 1
+        else:
             self._ended.register(descriptor, select.POLLIN)
         if descriptor is not None or started is not None:
             self._known[pid] = (facts, descriptor, started)
         return facts
 
     def _drop(self, pid: int) -> None:
+        self.version += 1
         _, descriptor, _ = self._known.pop(pid)
         if descriptor is not None:
             self._ended.unregister(descriptor)

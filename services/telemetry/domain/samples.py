@@ -8,19 +8,17 @@ from schemas.telemetry import Buffered, BufferedMetric
 def summarized(
     metric: BufferedMetric,
     values: Sequence[float],
-    at_us: Sequence[int],
-    *,
+    first_at_us: int,
+    last_at_us: int,
     divisor: float = 1.0,
-) -> Buffered | None:
-    """None if there are none. `at_us` may be in any order; values are divided by `divisor`."""
-    if not values:
-        return None
+) -> Buffered:
+    """At least one value; each is divided by `divisor`."""
     return Buffered(
-        metric=metric,
-        count=len(values),
-        minimum=min(values) / divisor,
-        maximum=max(values) / divisor,
-        mean=sum(values) / len(values) / divisor,
-        first_at_us=min(at_us),
-        last_at_us=max(at_us),
+        metric,
+        len(values),
+        min(values) / divisor,
+        max(values) / divisor,
+        sum(values) / len(values) / divisor,
+        first_at_us,
+        last_at_us,
     )
