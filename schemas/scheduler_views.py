@@ -121,9 +121,13 @@ class GetNodeSummaries(Query, frozen=True, kw_only=True, tag="scheduler.node_sum
 
 
 class GetAllocationMap(Query, frozen=True, kw_only=True, tag="scheduler.allocation_map"):
-    """What is held on each device? Answered by `AllocationMap`. None: every node."""
+    """What is held on each device? Answered by `AllocationMap`. None: every node.
+
+    As many nodes as fit into a message, in order of their ids, those after `after_node_id`.
+    """
 
     node_id: NodeId | None = None
+    after_node_id: NodeId | None = None
 
 
 class SelectNode(Query, frozen=True, kw_only=True, tag="scheduler.select_node"):
@@ -239,9 +243,10 @@ class NodeAllocation(Struct, frozen=True, kw_only=True):
 
 
 class AllocationMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_map_view"):
-    """The ledger, node by node."""
+    """The ledger, node by node. `next_after_node_id` is set where more nodes follow."""
 
     nodes: tuple[NodeAllocation, ...]
+    next_after_node_id: NodeId | None = None
 
 
 class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):

@@ -35,10 +35,11 @@ export interface AgentView {
   interval_seconds: number;
 }
 
-/** The ledger, node by node. */
+/** The ledger, node by node. `next_after_node_id` is set where more nodes follow. */
 export interface AllocationMap {
   type: "scheduler.allocation_map_view";
   nodes: NodeAllocation[];
+  next_after_node_id: string | null;
 }
 
 /**
@@ -948,10 +949,15 @@ export interface GetAgent {
   node_id: string;
 }
 
-/** What is held on each device? Answered by `AllocationMap`. null: every node. */
+/**
+ * What is held on each device? Answered by `AllocationMap`. null: every node.
+ *
+ * As many nodes as fit into a message, in order of their ids, those after `after_node_id`.
+ */
 export interface GetAllocationMap {
   type: "scheduler.allocation_map";
   node_id?: string | null;
+  after_node_id?: string | null;
 }
 
 /** Could this request be granted now? Answered by `AvailabilityView`; reserves nothing. */

@@ -58,17 +58,21 @@ class FleetQueries:
             owners = await store.owners(connection, holders)
         if query.node_id is not None and query.node_id not in {node.node_id for node in nodes}:
             raise RefusedError(ErrorCode.NOT_FOUND, f"no node {query.node_id}", path="$.node_id")
-        return AllocationMap(
-            nodes=tuple(
-                NodeAllocation(
-                    node_id=node.node_id,
-                    source=node.source,
-                    fresh=reader.readings.is_fresh(node.node_id),
-                    devices=_allocations(fleet, node.node_id, owners),
-                )
-                for node in nodes
-                if query.node_id in (None, node.node_id)
+        after = query.after_node_id
+        wanted = [
+            NodeAllocation(
+                node_id=node.node_id,
+                source=node.source,
+                fresh=reader.readings.is_fresh(node.node_id),
+                devices=_allocations(fleet, node.node_id, owners),
             )
+            for node in sorted(nodes, key=lambda known: known.node_id)
+            if query.node_id in (None, node.node_id) and (after is None or node.node_id > after)
+        ]
+        told = fitting(wanted)
+        return AllocationMap(
+            nodes=tuple(told),
+            next_after_node_id=told[-1].node_id if told and len(told) < len(wanted) else None,
         )
 
     async def cluster_status(self, query: GetClusterStatus) -> ClusterStatus:

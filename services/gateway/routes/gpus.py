@@ -8,7 +8,13 @@ from litestar.params import FromQuery, PathParameter, QueryParameter
 from schemas.base import TOKEN_PATTERN
 from schemas.errors import ErrorCode
 from schemas.gateway import GpuAllocMap, GpuList, NodeList, NodeView
-from schemas.scheduler_views import AllocationMap, GetAllocationMap, NodeSelection, SelectNode
+from schemas.scheduler_views import (
+    AllocationMap,
+    GetAllocationMap,
+    NodeAllocation,
+    NodeSelection,
+    SelectNode,
+)
 from schemas.telemetry import GetSnapshot, GpuSampled
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
 from services.gateway.gateway import Gateway
@@ -87,8 +93,17 @@ def _unknown_node(node_id: str) -> RefusedError:
 
 async def _ledger(gateway: Gateway) -> AllocationMap | None:
     """None while the scheduler is away: readings are told without it."""
+    nodes: list[NodeAllocation] = []
+    after: str | None = None
     try:
-        return await gateway.ask(GetAllocationMap(), AllocationMap, timeout_seconds=2.0)
+        while True:
+            page = await gateway.ask(
+                GetAllocationMap(after_node_id=after), AllocationMap, timeout_seconds=2.0
+            )
+            nodes += page.nodes
+            after = page.next_after_node_id
+            if after is None:
+                return AllocationMap(nodes=tuple(nodes))
     except UnavailableError as error:
         log.info("ledger_unavailable", error=str(error))
         return None

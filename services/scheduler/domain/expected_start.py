@@ -50,7 +50,9 @@ class _Future:
         self._now = now
         self._policy = engine.policy
         self._entry = replace(entry, wait_deadline_at=FAR)
-        self._state = tuple(map(_soon, engine.state()))
+        self._state = tuple(
+            _soon(change) for change in engine.state() if not _queues(change, entry.reservation_id)
+        )
         self._devices = {
             change.device.number: change.device
             for change in self._state
@@ -137,6 +139,10 @@ class _Future:
             device = self._devices.get(number)
             if device is not None and not device.quarantined:
                 yield DeviceSeen(device=_idle(device))
+
+
+def _queues(change: Input, reservation_id: UUID) -> bool:
+    return isinstance(change, RequestQueued) and change.entry.reservation_id == reservation_id
 
 
 def _soon(change: Input) -> Input:

@@ -70,6 +70,15 @@ def test_a_request_starts_when_enough_leases_have_ended() -> None:
     assert engine.queue_length == 1
 
 
+def test_how_long_it_wants_to_wait_itself_does_not_matter() -> None:
+    engine = make_engine(busy(1))
+    hold(engine, 1, ends_in=600)
+
+    entry = wait(engine, 1, wait_deadline_at=after(300))
+
+    assert expected_start(engine, entry, NOW) == after(600)
+
+
 def test_those_ahead_take_their_turn_for_as_long_as_they_say() -> None:
     engine = make_engine(busy(1))
     hold(engine, 1, ends_in=60)

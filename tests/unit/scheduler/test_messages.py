@@ -1,0 +1,50 @@
+"""Answers stay below the size of a message."""
+
+from uuid import UUID
+
+import msgspec
+
+from schemas.gpu_request import Reason, ReasonCode
+from schemas.scheduler import ReservationState
+from schemas.scheduler_views import Explanation
+from services.scheduler.domain.explain import told
+from services.scheduler.messages import ANSWER_BYTES, fitting
+
+LARGEST_MESSAGE_BYTES = 1 << 20
+
+
+def test_as_many_items_as_fit_are_taken_from_the_front() -> None:
+    items = ["x" * 1_000 for _ in range(2_000)]
+
+    found = fitting(items)
+
+    assert 0 < len(found) < len(items)
+    assert len(msgspec.msgpack.encode(found)) <= ANSWER_BYTES + 8
+    assert fitting(items[:3]) == items[:3]
+    assert fitting(["x" * ANSWER_BYTES]) == []
+
+
+def test_an_explanation_of_the_largest_fleet_is_a_small_message() -> None:
+    reasons = tuple(
+        Reason(
+            code=ReasonCode.HELD if number % 7 else ReasonCode.TOO_FEW_DEVICES,
+            message=f"GPU {number} on node-{number} is held by reservation {number:036}",
+            node_id=f"openb-node-{number:04}",
+            device_uuid=f"GPU-{number:036}",
+        )
+        for number in range(7_425)
+    )
+    shown = told(reasons)
+
+    explanation = Explanation(
+        reservation_id=UUID(int=1),
+        state=ReservationState.QUEUED,
+        queue_position=1,
+        queue_length=10_000,
+        reasons=shown.reasons,
+        reasons_left_out=shown.left_out,
+        summary="held",
+    )
+
+    assert len(msgspec.msgpack.encode(explanation)) < LARGEST_MESSAGE_BYTES / 4
+    assert len(shown.reasons) + sum(shown.left_out.values()) == len(reasons)
