@@ -12,8 +12,8 @@ from schemas.telemetry import DeviceFacts, GpuSampled, HealthKind, SetBurst, Sou
 from services.telemetry.announcer import Announcer
 from services.telemetry.devices import Devices
 from services.telemetry.domain.health import Change
-from services.telemetry.domain.pace import Pace
-from services.telemetry.domain.sessions import Sessions
+from services.telemetry.domain.pace import MOST_WISHES, Pace
+from services.telemetry.domain.sessions import MOST_RUNNING, Sessions
 from services.telemetry.domain.ticks import next_slot
 from services.telemetry.figures import Figures
 from services.telemetry.ports import Outlet, Reading
@@ -44,6 +44,7 @@ class Agent:
         self._figures = figures
         self._source = source
         self._release = release
+        self._interval_seconds = interval_seconds
         self._pace = Pace(interval_seconds)
         self._sessions = Sessions()
         self._one_call = asyncio.Lock()
@@ -60,11 +61,11 @@ class Agent:
 
     @property
     def fresh(self) -> GpuSampled | None:
-        """The last sample, unless later ones should have come."""
+        """The last sample, unless three configured intervals have gone by since."""
         if self._newest is None or self.trouble is not None:
             return None
         taken_at, sample = self._newest
-        return sample if _now() - taken_at <= FRESH_INTERVALS * sample.interval_seconds else None
+        return sample if _now() - taken_at <= FRESH_INTERVALS * self._interval_seconds else None
 
     @property
     def driver_version(self) -> str | None:
@@ -158,7 +159,9 @@ class Agent:
         session = self._sessions.start(query, now, self._announcer.clock.now())
         if session.is_running:
             interval, key = session.asked.interval_seconds, session.asked.monitoring_id
-            self._pace.wish(key, interval, session.ends, now)
+            # Sessions are bounded themselves: bursts must not keep one from its interval.
+            most = MOST_WISHES + MOST_RUNNING
+            self._pace.wish(key, interval, session.ends, now, most=most)
             self._may_answer_from_cache = False
             self._hurried.set()
         return session.view(now)

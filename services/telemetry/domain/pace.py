@@ -19,16 +19,23 @@ class Pace:
         self._configured = interval_seconds
         self._wishes: dict[UUID, tuple[float, float]] = {}
 
-    def wish(self, key: UUID, interval_seconds: float, until: float, now: float) -> None:
+    def wish(
+        self,
+        key: UUID,
+        interval_seconds: float,
+        until: float,
+        now: float,
+        *,
+        most: int = MOST_WISHES,
+    ) -> None:
         """Ask for an interval; the same key again replaces what it asked for.
 
-        Raises RefusedError (conflict) when too many wishes stand.
+        Raises RefusedError (conflict) when `most` wishes stand.
         """
         self._forget(now)
-        if key not in self._wishes and len(self._wishes) >= MOST_WISHES:
+        if key not in self._wishes and len(self._wishes) >= most:
             raise RefusedError(
-                ErrorCode.CONFLICT,
-                f"expected at most {MOST_WISHES} bursts and monitorings at once on a node",
+                ErrorCode.CONFLICT, f"expected at most {most} bursts at once on a node"
             )
         self._wishes[key] = (interval_seconds, until)
 
