@@ -166,7 +166,7 @@ def help_lines(view: Explanation | AvailabilityView, now: datetime | None = None
     if view.reasons_left_out:
         count = sum(view.reasons_left_out.values())
         codes = ", ".join(f"{code} x{n}" for code, n in view.reasons_left_out.items())
-        lines.append(f"{len(view.reasons)} reasons follow, {count} are left out: {codes}")
+        lines.append(f"of {count + len(view.reasons)} reasons {count} are left out below: {codes}")
     return lines
 
 

@@ -179,7 +179,7 @@ def _kept_reason(look: Look, device: Device) -> Reason:
     ahead = look.claimed.get(device.number)
     code = ReasonCode.BEHIND_IN_QUEUE if ahead is not None else ReasonCode.KEPT_FOR_EARLIER
     whose = ahead if ahead is not None else look.kept[device.number]
-    soon = "" if ahead is not None else ", which will start on it before this one would be over"
+    soon = "" if ahead is not None else " and will start on it before this one would be over"
     return Reason(
         code=code,
         message=(
