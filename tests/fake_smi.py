@@ -39,7 +39,7 @@ GPU: Final[Mapping[str, str]] = {
     "retired_pages.pending": "No",
     "remapped_rows.correctable": "0",
     "remapped_rows.uncorrectable": "1",
-    "remapped_rows.pending": "Yes",
+    "remapped_rows.pending": "No",
     "remapped_rows.failure": "No",
     "power.default_limit": "700.00",
     "power.min_limit": "200.00",

@@ -45,7 +45,7 @@ def test_every_field_is_read() -> None:
     assert (reading.pcie_generation, reading.pcie_width) == (5, 16)
     assert (reading.retired_pages, reading.retired_pages_pending) == (3, False)
     assert (reading.remapped_rows_corrected, reading.remapped_rows_uncorrected) == (0, 1)
-    assert (reading.remap_pending, reading.remap_failed) == (True, False)
+    assert (reading.remap_pending, reading.remap_failed) == (False, False)
     assert (reading.power_draw_w, reading.power_limit_w) == (412.37, 700)
     assert (reading.sm_clock_mhz, reading.memory_clock_mhz) == (1980, 2619)
     assert reading.throttle_reasons == ("sw_power_cap", "hw_thermal_slowdown")
@@ -87,6 +87,15 @@ def test_a_zero_is_a_value_and_not_unknown() -> None:
 
     assert gpu.reading.utilization_percent == 0
     assert gpu.reading.memory_used_mb == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "want"), [("Yes", True), ("1", True), ("No", False), ("0", False)]
+)
+def test_a_claim_is_read_in_words_and_in_digits(said: str, want: bool) -> None:
+    (gpu,) = parse_report(make_line(remapped_rows__pending=said)).gpus
+
+    assert gpu.reading.remap_pending is want
 
 
 def test_units_after_a_number_are_accepted() -> None:
