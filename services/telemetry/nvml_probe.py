@@ -35,7 +35,7 @@ from services.telemetry.probe_protocol import (
 # A process stuck inside the driver cannot be killed before the driver lets go of it.
 MAX_UNDEAD: Final = 3
 # Shares of a deadline: how long one GPU may keep the others waiting, and how long it must have.
-PATIENCE: Final = 0.5
+PATIENCE: Final = 0.25
 STUCK: Final = 0.125
 _REAP_SECONDS: Final = 1.0
 _READ: Final = framed(Read())
@@ -139,16 +139,20 @@ class Probe:
         reaped = asyncio.ensure_future(child.ended.wait())
         _undead.add(reaped)
         reaped.add_done_callback(_undead.discard)
-        await asyncio.wait({reaped}, timeout=_REAP_SECONDS)
-        transport.close()
+        try:
+            await asyncio.wait({reaped}, timeout=_REAP_SECONDS)
+        finally:
+            transport.close()
 
     async def _ask(
         self, request: bytes, what: str, deadline_seconds: float, patience_seconds: float
     ) -> ProbeReply:
-        """The reply; after half of the patience the child is urged to go on."""
+        """The reply; after a part of the patience the child is urged to go on."""
         child, stdin = self._child, self._stdin
         if child is None or stdin is None:
             raise SourceFailedError("the probe is closed")
+        if child.failure is not None:
+            raise SourceFailedError(f"the NVML probe ended: {child.failure!r}")
         answer = child.expect_reply()
         stdin.write(request)
         loop = asyncio.get_running_loop()
@@ -188,14 +192,12 @@ class _Child(asyncio.SubprocessProtocol):
         self._on_stuck = on_stuck
         self._received = bytearray()
         self._answer: asyncio.Future[ProbeReply] | None = None
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
         self.ended = asyncio.Event()
 
     def expect_reply(self) -> asyncio.Future[ProbeReply]:
         """The next reply; one at a time."""
         self._answer = asyncio.get_running_loop().create_future()
-        if self._failure is not None:
-            self._answer.set_exception(self._failure)
         return self._answer
 
     def fail(self, error: Exception) -> None:
@@ -220,8 +222,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._take(body)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
-            self._break(exc or EOFError("it closed its output"))
+        self._break(exc or EOFError(f"it closed pipe {fd}"))
 
     def process_exited(self) -> None:
         self.ended.set()
@@ -238,7 +239,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._answer.set_result(reply)
 
     def _break(self, error: Exception) -> None:
-        self._failure = error
+        self.failure = error
         self.fail(error)
 
 

@@ -357,7 +357,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory, busy_host(Path(directory)) as fake:
         costs = measure_snapshots(fake)
         agent = measure_agent(fake)
-    console = Console()
+    console = Console(width=100)
     ours, bare, nvitop, _, smi, _ = costs.values()
     table = Table("one snapshot of 8 GPUs", "wall ms", "CPU ms", "child's", "ours / it, by wall")
     for name, cost in costs.items():

@@ -1,16 +1,13 @@
-"""NVML in its child process, over a fake library: values, errors, loss, and a driver that hangs."""
+"""An agent on NVML, over a fake library: what it tells of GPUs that hang, fail, or fall off."""
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from schemas.telemetry import HealthKind, HealthState, Source
+from schemas.telemetry import HealthAction, HealthKind, HealthState, Source
 from services.telemetry.app import create_service
-from services.telemetry.nvml import NvmlSource
 from services.telemetry.settings import TelemetrySettings
 from shared.errors import RefusedError
 from shared.testing import eventually
@@ -32,19 +29,6 @@ def fake_driver(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     for name in ("LD_LIBRARY_PATH", "FAKE_NVML_STATE"):
         monkeypatch.setenv(name, fake.environ[name])
     return fake
-
-
-@asynccontextmanager
-async def opened(fake: FakeNvml, *, deadline_seconds: float = 5.0) -> AsyncIterator[NvmlSource]:
-    source = NvmlSource(
-        deadline_seconds=deadline_seconds, open_deadline_seconds=10, environ=fake.environ
-    )
-    try:
-        await source.open()
-        await source.inventory()
-        yield source
-    finally:
-        await source.close()
 
 
 def children() -> set[int]:
@@ -122,6 +106,42 @@ async def test_auto_prefers_a_real_gpu_to_a_fleet_that_is_allowed(
         await watcher.samples_beyond(1)
 
     assert watcher.samples[0].source is Source.NVML
+
+
+async def test_one_gpu_that_hangs_is_told_while_the_other_keeps_reporting(
+    nats_url: str, fake_driver: FakeNvml
+) -> None:
+    settings = TelemetrySettings(
+        nats_url=nats_url,
+        node_id=NODE,
+        interval_seconds=INTERVAL_SECONDS,
+        probe_deadline_seconds=2 * INTERVAL_SECONDS,
+        metrics=False,
+    )
+    async with watching(nats_url) as watcher, create_service(settings).running():
+        await watcher.samples_beyond(1)
+        fake_driver.rule("nvmlDeviceGetPowerUsage", device=0, latency_seconds=30)
+        fake_driver.xid(1, 48)
+        hung_at = time.monotonic()
+        await _until(watcher, HealthKind.PROBE_HUNG)
+        assert time.monotonic() - hung_at < 3 * INTERVAL_SECONDS + SLACK_SECONDS
+        await watcher.samples_beyond(2)
+        assert [gpu.index for gpu in watcher.samples[-1].gpus] == [1]
+
+        fake_driver.clear_rules()
+        await _until(watcher, HealthKind.PROBE_RECOVERED)
+        await eventually(lambda: len(watcher.samples[-1].gpus) == 2, what="both GPUs")
+
+    first, last = watcher.samples[0].sequence, watcher.samples[-1].sequence
+    assert last - first + 1 - len(watcher.samples) <= 1, "ticks were missed"
+    (hung,) = (event for event in watcher.health if event.change is HealthKind.PROBE_HUNG)
+    assert hung.device_uuid == "GPU-fa4e0000-0000-0000-0000-000000000000"
+    (xid,) = (event for event in watcher.health if event.change is HealthKind.XID)
+    assert (xid.xid, xid.action) == (48, HealthAction.RESET)
+    assert [device.health for device in watcher.inventories[-1].devices] == [
+        HealthState.OK,
+        HealthState.FAILING,
+    ]
 
 
 async def _until(watcher: Watcher, change: HealthKind) -> None:
