@@ -259,7 +259,7 @@ async def test_a_power_limit_is_taken_back_after_the_agent_was_killed(
         preexec_fn=dying_with_parent(),
     )
     try:
-        await watcher.samples_beyond(2)
+        await eventually(lambda: bool(watcher.samples), within_seconds=30.0, what="its start")
         await watcher.bus.request(make_limit(400.0))
     finally:
         process.kill()
