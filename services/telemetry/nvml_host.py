@@ -1,10 +1,12 @@
 """NVML, initialised, with a handle per device that is kept open."""
 
+import os
 from ctypes import byref, c_int
 
 import pynvml
 
 from schemas.telemetry import DeviceFacts, GpuLink
+from services.telemetry.container_labels import ContainerLabels, engine_socket
 from services.telemetry.nvml_boards import Board, BoardKeeper
 from services.telemetry.nvml_events import XidEvents
 from services.telemetry.nvml_facts import links_between
@@ -25,7 +27,7 @@ class NvmlHost:
         self.stuck: dict[int, float] = {}
         self.seen: dict[str, DeviceFacts] = {}
         self.someone_is_missing = False
-        self.table = ProcessTable()
+        self.table = ProcessTable(ContainerLabels(engine_socket(os.environ)))
         self.keeper = BoardKeeper(self.table)
         self.events: XidEvents | None = None
         self._links: tuple[tuple[str, ...], tuple[GpuLink, ...]] = ((), ())

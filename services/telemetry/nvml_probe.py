@@ -153,8 +153,11 @@ class Probe:
             raise SourceFailedError("the probe is closed")
         if child.failure is not None:
             raise SourceFailedError(f"the NVML probe ended: {child.failure!r}")
+        try:
+            stdin.write(request)
+        except RuntimeError as error:  # uvloop's word for a pipe whose end it has not told of yet
+            raise SourceFailedError(f"the NVML probe ended: {error}") from error
         answer = child.expect_reply()
-        stdin.write(request)
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + deadline_seconds
         self._later = loop.call_later(

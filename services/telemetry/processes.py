@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from services.telemetry.container_labels import ContainerLabels
 from services.telemetry.domain.cgroup import container_of
 
 _MARK: Final = b"GPUSTEWARD_RESERVATION="
@@ -25,8 +26,9 @@ class ProcessTable:
     time at which it started is compared instead. As long as `version` stays, every answer would.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, labels: ContainerLabels | None = None) -> None:
         self.version = 0
+        self._labels = ContainerLabels(None) if labels is None else labels
         self._known: dict[int, tuple[ProcessFacts, int | None, bytes | None]] = {}
         self._ended = select.poll()
 
@@ -53,11 +55,23 @@ class ProcessTable:
             if pid not in keep or descriptor in ended
         ]:
             self._drop(pid)
+        if answered := self._labels.answered():
+            self._learn(answered)
+
+    def _learn(self, answered: dict[str, UUID]) -> None:
+        for pid, (facts, descriptor, started) in self._known.items():
+            found = answered.get(facts.container_id or "")
+            if found is not None and facts.reservation_id is None:
+                told = facts._replace(reservation_id=found)
+                self._known[pid] = (told, descriptor, started)
+                self.version += 1
 
     def _look(self, pid: int) -> ProcessFacts:
         descriptor = _descriptor(pid)
         started = _started(pid)
         facts = ProcessFacts(_name(pid), _container(pid), _reservation(pid))
+        if facts.reservation_id is None and facts.container_id is not None:
+            self._labels.ask(facts.container_id)
         if descriptor is None:
             self.version += 1
         else:

@@ -1,14 +1,22 @@
 """What is known of a process, as long as it is the same process."""
 
 import os
+import socketserver
 import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from subprocess import PIPE
 from uuid import UUID
 
 import pytest
 
 from services.telemetry import processes
+from services.telemetry.container_labels import ContainerLabels, engine_socket
 from services.telemetry.processes import ProcessTable
+from shared.testing import short_directory
 
 RESERVATION = UUID("0191d2a0-0000-7000-8000-000000000001")
 
@@ -43,3 +51,65 @@ def test_a_process_is_looked_at_once_and_forgotten_when_it_has_ended(
 
 def test_a_number_without_a_process_is_unknown_and_not_remembered() -> None:
     assert ProcessTable().facts((1 << 22) + 1) == (None, None, None)
+
+
+ID = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "want"),
+    [
+        pytest.param(
+            b'HTTP/1.0 200 OK\r\n\r\n{"Config":{"Labels":{"gpusteward.reservation":"%s"}}}'
+            % str(RESERVATION).encode(),
+            RESERVATION,
+            id="labelled",
+        ),
+        pytest.param(
+            b'HTTP/1.0 200 OK\r\n\r\n{"Config":{"Labels":null}}', None, id="without labels"
+        ),
+        pytest.param(
+            b'HTTP/1.0 404 Not Found\r\n\r\n{"message":"No such container"}', None, id="gone"
+        ),
+        pytest.param(b"", None, id="silent"),
+    ],
+)
+def test_a_process_without_a_reservation_has_its_containers(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, want: UUID | None
+) -> None:
+    monkeypatch.setattr(processes, "_container", lambda _: ID)
+    with short_directory() as directory, engine_answering(directory / "docker.sock", answer) as at:
+        labels = ContainerLabels(engine_socket({"DOCKER_HOST": f"unix://{at}"}))
+        table = ProcessTable(labels)
+        before = table.facts(os.getpid())
+        wait_until(lambda: labels.is_idle)
+        table.forget_ended([os.getpid()])
+        after = table.facts(os.getpid())
+
+    assert (before.container_id, before.reservation_id) == (ID, None)
+    assert after.reservation_id == want
+
+
+@contextmanager
+def engine_answering(path: Path, answer: bytes) -> Iterator[Path]:
+    """A container engine that knows one answer."""
+
+    class Answering(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            asked = self.rfile.readline()
+            if f"/containers/{ID}/json".encode() in asked:
+                self.wfile.write(answer)
+
+    with socketserver.UnixStreamServer(str(path), Answering) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield path
+        server.shutdown()
+        thread.join()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < ends_at
+        time.sleep(0.005)
