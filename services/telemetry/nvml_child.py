@@ -149,12 +149,12 @@ def _send(replies: int, reply: ProbeReply) -> None:
 
 def main() -> None:
     """Serve on stdin and stdout; what the library prints goes to stderr instead."""
-    parent_pid, rescues = sys.argv[1:3]
+    parent_pid, rescues, engine_socket = sys.argv[1:4]
     die_with_parent(parent_pid=int(parent_pid))
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     give_back_memory()
-    Server(NvmlHost(), replies, int(rescues)).run()
+    Server(NvmlHost(engine_socket or None), replies, int(rescues)).run()
 
 
 if __name__ == "__main__":

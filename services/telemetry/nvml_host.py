@@ -1,12 +1,11 @@
 """NVML, initialised, with a handle per device that is kept open."""
 
-import os
 from ctypes import byref, c_int
 
 import pynvml
 
 from schemas.telemetry import DeviceFacts, GpuLink
-from services.telemetry.container_labels import ContainerLabels, engine_socket
+from services.telemetry.container_labels import ContainerLabels
 from services.telemetry.nvml_boards import Board, BoardKeeper
 from services.telemetry.nvml_events import XidEvents
 from services.telemetry.nvml_facts import links_between
@@ -22,12 +21,12 @@ class NvmlHost:
     since when; `seen` everything that ever was in an inventory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, engine_socket: str | None) -> None:
         self.boards: dict[int, Board] = {}
         self.stuck: dict[int, float] = {}
         self.seen: dict[str, DeviceFacts] = {}
         self.someone_is_missing = False
-        self.table = ProcessTable(ContainerLabels(engine_socket(os.environ)))
+        self.table = ProcessTable(ContainerLabels(engine_socket))
         self.keeper = BoardKeeper(self.table)
         self.events: XidEvents | None = None
         self._links: tuple[tuple[str, ...], tuple[GpuLink, ...]] = ((), ())

@@ -10,6 +10,7 @@ from typing import Final, cast
 
 import msgspec
 
+from services.telemetry.container_labels import engine_socket
 from services.telemetry.ports import ProbeHungError, SourceAbsentError, SourceFailedError
 from services.telemetry.probe_protocol import (
     LENGTH,
@@ -82,7 +83,7 @@ class Probe:
             self._transport, self._child = await asyncio.get_running_loop().subprocess_exec(
                 lambda: _Child(self.stuck.append),
                 *(sys.executable, "-m", "services.telemetry.nvml_child"),
-                *(str(os.getpid()), str(theirs)),
+                *(str(os.getpid()), str(theirs), engine_socket(self._environ) or ""),
                 stderr=None,
                 pass_fds=(theirs,),
                 env={**self._environ, "PYTHONPATH": _python_path(self._environ)},
