@@ -46,7 +46,7 @@ class HealthState(StrEnum):
     OK = "ok"
     LOST = "lost"  # no longer answers, or fell off the bus
     HUNG = "hung"  # the probe did not return within its deadline
-    FAILING = "failing"  # uncorrectable errors, or an XID whose action is drain or reset
+    FAILING = "failing"  # needs repair by its own word: a row of memory could not be remapped
 
 
 class HealthAction(StrEnum):

@@ -8,7 +8,7 @@ from schemas.errors import ErrorCode
 from schemas.telemetry import DeviceFacts, HealthChanged, HealthKind
 from services.telemetry.announcer import Announcer
 from services.telemetry.choice import SourceChoice
-from services.telemetry.domain.faults import OutOfService, WearWatch
+from services.telemetry.domain.faults import WearWatch, failing
 from services.telemetry.domain.health import Change, NodeHealth, changes_between, with_health
 from services.telemetry.domain.instances import dissolved, mig_changes
 from services.telemetry.domain.recent_faults import RecentFaults
@@ -46,8 +46,6 @@ class Devices:
         self._source: GpuSource | None = None
         self._health = NodeHealth()
         self._wear = WearWatch()
-        self._out_of_service = OutOfService()
-        self._failing: dict[str, str] = {}
         self._recent = RecentFaults()
         self._known: dict[str, DeviceFacts] = {}
         self._inventory = Inventory()
@@ -208,7 +206,7 @@ class Devices:
                 if uuid not in present and uuid not in reading.hung
             },
             stuck=reading.hung,
-            failing=self._failing,
+            failing=failing(reading.gpus),
         )
 
     def _note(self, health: NodeHealth) -> None:
@@ -227,10 +225,6 @@ class Devices:
         """Tell what happened to devices, and have the inventory repeat it."""
         now = asyncio.get_running_loop().time()
         faults = [*reading.faults, *self._wear.faults(reading.gpus, now)]
-        present = {gpu.uuid for gpu in reading.gpus}
-        self._failing = self._out_of_service.after(
-            reading.gpus, self._known.keys() - present - reading.hung.keys(), faults
-        )
         for fault in faults:
             event = self._announce(Change.of_fault(fault))
             self._recent.add(fault, event.message_id, event.occurred_at)

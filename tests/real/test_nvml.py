@@ -138,10 +138,9 @@ async def test_one_gpu_that_hangs_is_told_while_the_other_keeps_reporting(
     assert hung.device_uuid == "GPU-fa4e0000-0000-0000-0000-000000000000"
     (xid,) = (event for event in watcher.health if event.change is HealthKind.XID)
     assert (xid.xid, xid.action) == (48, HealthAction.RESET)
-    assert [device.health for device in watcher.inventories[-1].devices] == [
-        HealthState.OK,
-        HealthState.FAILING,
-    ]
+    devices = watcher.inventories[-1].devices
+    assert [device.health for device in devices] == [HealthState.OK, HealthState.OK]
+    assert [fault.xid for fault in devices[1].recent_faults] == [48]
 
 
 async def _until(watcher: Watcher, change: HealthKind) -> None:

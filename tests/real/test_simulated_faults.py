@@ -95,7 +95,7 @@ async def test_a_driver_that_hangs_as_scripted_is_a_hung_probe_until_it_answers(
     assert (after.energy_mj or 0) >= (hung.energy_mj or 0) > 0
 
 
-async def test_a_storm_of_errors_is_told_and_an_uncorrected_one_takes_its_device_out(
+async def test_errors_are_told_with_what_to_do_and_repeated_with_the_inventory(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:
     script = """
@@ -109,13 +109,15 @@ async def test_a_storm_of_errors_is_told_and_an_uncorrected_one_takes_its_device
         await eventually(lambda: HealthKind.ECC_STORM in watcher.changes, what="the storm")
         await eventually(lambda: HealthKind.ECC_UNCORRECTED in watcher.changes, what="the error")
         await eventually(
-            lambda: watcher.inventories[-1].devices[1].health is HealthState.FAILING,
-            what="the device out of service",
+            lambda: bool(watcher.inventories[-1].devices[1].recent_faults),
+            what="the inventory that repeats it",
         )
         await watcher.samples_beyond(1)
 
     first, _, third, fourth = watcher.samples[-1].gpus
-    assert watcher.inventories[-1].devices[0].health is HealthState.OK
+    storm, error = (device.recent_faults[-1] for device in watcher.inventories[-1].devices[:2])
+    assert (storm.change, error.change) == (HealthKind.ECC_STORM, HealthKind.ECC_UNCORRECTED)
+    assert error.action in {HealthAction.DRAIN, HealthAction.RESET}
     assert (first.ecc_corrected or 0) > 0
     assert (third.power_draw_w, third.memory_used_mb) == (None, fourth.memory_used_mb)
     assert fourth.power_draw_w is not None

@@ -10,7 +10,6 @@ from schemas.telemetry import GpuReading, HealthAction, HealthKind
 
 ECC_STORM_PER_SECOND: Final = 10.0
 STORM_OVER_SECONDS: Final = 60.0
-OUT_OF_SERVICE: Final = frozenset({HealthAction.DRAIN, HealthAction.RESET})
 
 _REMAP_FAILED: Final = "a row of memory could not be remapped"
 _DRIVER: Final = "NVIDIA GPU Memory Error Management"
@@ -70,45 +69,12 @@ class WearWatch:
         return found
 
 
-class OutOfService:
-    """The devices that a fault took out of service, each with its reason, until they start anew.
+def failing(readings: Iterable[GpuReading]) -> dict[str, str]:
+    """The devices that tell by themselves, now, that they need repair, each with its reason.
 
-    A device starts anew when its driver is loaded again, as far as its counters tell, and when it
-    is back after it was lost.
+    A fault that happened once is no such state: whoever acts on it remembers it.
     """
-
-    def __init__(self) -> None:
-        self._failing: dict[str, str] = {}
-        self._last: dict[str, GpuReading] = {}
-        self._lost: frozenset[str] = frozenset()
-
-    def after(
-        self, readings: Iterable[GpuReading], lost: Iterable[str], faults: Iterable[Fault]
-    ) -> dict[str, str]:
-        """Devices and reasons after one more reading, and what happened meanwhile."""
-        for reading in readings:
-            before = self._last.get(reading.uuid)
-            was_away = reading.uuid in self._lost
-            if was_away or (before is not None and was_reset(before, reading)):
-                self._failing.pop(reading.uuid, None)
-            self._last[reading.uuid] = reading
-            if reading.remap_failed:
-                self._failing.setdefault(reading.uuid, _REMAP_FAILED)
-        self._lost = frozenset(lost)
-        for fault in faults:
-            if fault.action in OUT_OF_SERVICE:
-                self._failing[fault.device_uuid] = fault.detail or fault.change.value
-        return dict(self._failing)
-
-
-def was_reset(before: GpuReading, after: GpuReading) -> bool:
-    """Whether the driver was loaded again between two readings of a device, as far as they tell."""
-    pairs = (
-        (before.ecc_uncorrected, after.ecc_uncorrected),
-        (before.ecc_corrected, after.ecc_corrected),
-        (before.energy_mj, after.energy_mj),
-    )
-    return any(old is not None and new is not None and new < old for old, new in pairs)
+    return {reading.uuid: _REMAP_FAILED for reading in readings if reading.remap_failed}
 
 
 def _growth(before: int | None, after: int | None) -> int:

@@ -1,9 +1,7 @@
 """Which faults follow from counters, and which devices they put out of service."""
 
-import pytest
-
-from schemas.telemetry import GpuReading, HealthAction, HealthKind
-from services.telemetry.domain.faults import Fault, OutOfService, WearWatch, was_reset
+from schemas.telemetry import GpuReading, HealthKind
+from services.telemetry.domain.faults import WearWatch, failing
 
 
 def reading(
@@ -53,57 +51,7 @@ def test_a_failed_remapping_is_told_when_it_is_first_seen() -> None:
     assert changes(watch, reading(failed=True), 2.0) == []
 
 
-@pytest.mark.parametrize("action", [HealthAction.DRAIN, HealthAction.RESET])
-def test_a_fault_that_asks_for_it_takes_the_device_out_until_it_was_reset(
-    action: HealthAction,
-) -> None:
-    fault = Fault(
-        device_uuid="GPU-a", change=HealthKind.XID, action=action, action_source="", detail="why"
-    )
-
-    service = OutOfService()
-
-    assert service.after([reading(uncorrected=2)], [], [fault]) == {"GPU-a": "why"}
-    assert service.after([reading(uncorrected=2)], [], []) == {"GPU-a": "why"}
-    assert service.after([reading(uncorrected=0)], [], []) == {}
-
-
-def test_a_device_that_is_back_on_the_bus_is_in_service_again() -> None:
-    fault = Fault(
-        device_uuid="GPU-a",
-        change=HealthKind.XID,
-        action=HealthAction.DRAIN,
-        action_source="",
-        detail="fell off the bus",
-    )
-    service = OutOfService()
-
-    assert service.after([], ["GPU-a"], [fault]) == {"GPU-a": "fell off the bus"}
-    assert service.after([reading()], [], []) == {}
-
-
 def test_a_failed_remapping_keeps_the_device_out_while_it_stands() -> None:
-    service = OutOfService()
-
-    assert service.after([reading(failed=True)], [], []).keys() == {"GPU-a"}
-    assert service.after([reading(failed=True)], ["GPU-a"], []).keys() == {"GPU-a"}
-    assert service.after([reading(failed=True)], [], []).keys() == {"GPU-a"}
-    assert service.after([], ["GPU-a"], []).keys() == {"GPU-a"}
-    assert service.after([reading(failed=False)], [], []) == {}
-
-
-def test_a_fault_of_an_application_takes_nothing_out() -> None:
-    fault = Fault(
-        device_uuid="GPU-a",
-        change=HealthKind.XID,
-        action=HealthAction.RESTART_APPLICATION,
-        action_source="",
-    )
-
-    assert OutOfService().after([reading()], [], [fault]) == {}
-
-
-def test_counters_that_shrink_tell_of_a_reset() -> None:
-    assert was_reset(reading(uncorrected=3), reading(uncorrected=0))
-    assert not was_reset(reading(uncorrected=3), reading(uncorrected=None))
-    assert not was_reset(reading(uncorrected=3), reading(uncorrected=3))
+    assert failing([reading(failed=True)]).keys() == {"GPU-a"}
+    assert failing([reading(failed=False)]) == {}
+    assert failing([reading(failed=None)]) == {}
