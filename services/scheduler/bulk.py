@@ -213,7 +213,11 @@ async def _release(
             replies[command.command_id] = _released(command, after)
     if not given_back:
         return replies, ()
-    endings = [_given_back(stored[command.reservation_id], command) for command in given_back]
+    endings = [
+        Ending(stored=before, state=ledger.end_of_release(before), reason=command.reason)
+        for command in given_back
+        for before in (stored[command.reservation_id],)
+    ]
     ended = await ledger.end_all(connection, endings, now)
     rows = await store.release_all(connection, [one.reservation_id for one in ended])
     if hosts := [one.reservation_id for one in ended if one.holds_host]:
@@ -221,12 +225,6 @@ async def _release(
     for command, after in zip(given_back, ended, strict=True):
         replies[command.command_id] = _released(command, after)
     return replies, rows
-
-
-def _given_back(before: Reservation, command: ReleaseReservation) -> Ending:
-    preempted = before.preempting_until is not None
-    state = ReservationState.PREEMPTED if preempted else ReservationState.RELEASED
-    return Ending(stored=before, state=state, reason=command.reason)
 
 
 async def _release_slowly(

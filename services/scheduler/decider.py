@@ -27,6 +27,7 @@ from shared.errors import UnavailableError
 from shared.logging import log
 
 SAFETY_SECONDS: Final = 1.0
+SHORTEST_SECONDS: Final = 0.005  # a moment that has just come is not asked for again and again
 LONGEST_GAP_SECONDS: Final = 60.0  # changes are kept for longer than this
 DROPS_IN_A_ROW: Final = 5
 
@@ -176,4 +177,4 @@ def _pause(live: LiveEngine, seen: Look) -> float:
     """Until time alone changes something, at most until the next look for safety."""
     ends = (live.engine.next_decision_at(seen.now), seen.next_end_at)
     left = [(at - seen.now).total_seconds() for at in ends if at is not None]
-    return max(0.0, min([SAFETY_SECONDS, *left]))
+    return max(SHORTEST_SECONDS, min([SAFETY_SECONDS, *left]))

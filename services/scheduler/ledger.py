@@ -90,6 +90,12 @@ async def end_all(
     return ended
 
 
+def end_of_release(stored: Reservation) -> ReservationState:
+    """What a reservation that is given back becomes: who was told to give way was preempted."""
+    preempted = stored.preempting_until is not None
+    return ReservationState.PREEMPTED if preempted else ReservationState.RELEASED
+
+
 async def begin_release(connection: Connection, stored: Reservation, reason: str) -> Reservation:
     """Given up, but something may still run: its devices wait for the confirmed stop."""
     releasing = replace(stored, state=ReservationState.RELEASING)
@@ -151,9 +157,8 @@ async def free(
     if stored.holds_host:
         await store.release_hosts(connection, [stored.reservation_id])
     if stored.state is ReservationState.RELEASING and len(freed) == len(held):
-        return await end(
-            connection, stored, ReservationState.RELEASED, now, reason=stored.reason or reason
-        )
+        state = end_of_release(stored)
+        return await end(connection, stored, state, now, reason=stored.reason or reason)
     return stored
 
 
