@@ -130,7 +130,9 @@ def create_service(
         hearing.hear_executor(event.executor_id)
 
     async def wake(event: Event) -> None:
-        if not intake.has_served(getattr(event, "reservation_id", None)):
+        # Its own commands have woken it already; what a node confirms later comes by no command.
+        freed = isinstance(event, DeviceFreed)
+        if freed or not intake.has_served(getattr(event, "reservation_id", None)):
             decider.wake()
 
     async def hear() -> None:
