@@ -22,6 +22,7 @@ EPOCH_VARIABLE: Final = "GPUSTEWARD_EPOCH"
 INSTALLATION_VARIABLE: Final = "GPUSTEWARD_INSTALLATION"
 POLL_SECONDS: Final = 0.05
 COMPLAIN_SECONDS: Final = 5.0
+EPOCH_DIGITS: Final = 18
 PROC: Final = Path("/proc")
 
 log = structlog.get_logger()
@@ -245,7 +246,9 @@ def _label_of(
     except ValueError:
         return None
     epoch = named.get(EPOCH_VARIABLE, "")
-    known = int(epoch) if epoch.isascii() and epoch.isdigit() and int(epoch) > 0 else None
+    # Anybody may set it: a number that no message can carry must not hide what else runs here.
+    is_number = epoch.isascii() and epoch.isdigit() and len(epoch) <= EPOCH_DIGITS
+    known = int(epoch) if is_number and int(epoch) > 0 else None
     return reservation_id, known, installation is not None
 
 

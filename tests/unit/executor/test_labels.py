@@ -59,3 +59,13 @@ def test_what_names_no_installation_is_told_as_such_and_another_one_s_is_not() -
 def test_a_label_that_is_no_reservation_is_nobody_s() -> None:
     with labelled(GPUSTEWARD_RESERVATION="x", GPUSTEWARD_EPOCH="x") as pid:
         assert all(pid not in workload.pids for workload in labelled_workloads("ours"))
+
+
+def test_an_epoch_that_no_message_can_carry_hides_nothing() -> None:
+    mine = new_id()
+
+    for epoch in ("9" * 30, "9" * 5000):
+        with labelled(GPUSTEWARD_RESERVATION=str(mine), GPUSTEWARD_EPOCH=epoch) as pid:
+            (found,) = under(mine)
+
+        assert (found.epoch, found.pids) == (None, (pid,))
