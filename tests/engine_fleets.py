@@ -42,6 +42,8 @@ EXTRAS: tuple[dict[str, Any], ...] = (
     {"require": (_selector(SelectorKey.LABEL, SelectorOperator.NOT_IN, "a"),)},
     {"require": (_selector(SelectorKey.COMPUTE_CAPABILITY, SelectorOperator.AT_LEAST, "8.5"),)},
     {"preemptible": True},
+    {"preemptible": True, "placement": Placement.SPREAD},
+    {"preemptible": True, "gpu_models": ("h100",)},
     {"prefer": (Preference(selector=Selector(key=SelectorKey.GPU_MODEL, values=("H100",))),)},
     {"device_uuids": tuple(f"GPU-{number}" for number in range(8))},
 )
@@ -71,7 +73,7 @@ requests = st.builds(
     nodes=st.sampled_from((1, 1, 1, 2, 3)),
     extra=extras,
     other=extras,
-    priority=st.sampled_from((0, 0, 0, 1, 5, -2)),
+    priority=st.sampled_from((0, 0, 0, 1, 5, -2, 20)),
     duration=st.integers(0, 3),
 )
 

@@ -194,6 +194,9 @@ class EngineMachine(RuleBasedStateMachine):
             self.now = later
             assert self._decide() == (), "decided although time alone changes nothing"
         self.now = later
+        for lease in tuple(self.told.leases.values()):
+            if lease.preempting_until is not None and lease.preempting_until <= self.now:
+                self._tell(LeaseEnded(reservation_id=lease.reservation_id))
         self._decide()
 
     # What is asked.

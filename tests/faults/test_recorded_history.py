@@ -32,3 +32,17 @@ async def test_no_fault_gives_one_device_to_two_holders(
     assert outcome.violations == []
     assert outcome.grants >= FEWEST_GRANTS
     assert sum(outcome.faults.values()) >= SECONDS / 3
+
+
+@pytest.mark.long
+@pytest.mark.timeout(SECONDS * 2 + 180)
+async def test_no_fault_gives_a_device_of_a_real_executor_to_two_holders(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The real agent and executor with simulated GPUs and engines: what runs is read from /proc."""
+    outcome = await run(SEEDS[0] + 100, SECONDS, with_real_node=True)
+
+    with capsys.disabled():
+        sys.stdout.write(f"\n{outcome.table()}")
+    assert outcome.violations == []
+    assert outcome.operations["runs begun"] >= 2

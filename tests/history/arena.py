@@ -34,6 +34,7 @@ from tests.history.messenger import Messenger
 from tests.history.node_double import CPU_COUNT, HOST_MEMORY_MB
 from tests.history.node_journal import read_lines
 from tests.history.processes import Victim
+from tests.history.real_node import Watch, real_node
 from tests.history.records import AnyRecord, Fault, Heard, NodeFacts, Record, Replayed
 
 AGAIN = "X-Again"  # marks what the network repeats, or it would repeat itself
@@ -71,6 +72,7 @@ class Arena:
     schedulers: list[Victim]
     nodes: list[Victim]
     links: dict[str, Link]
+    watch: Watch | None
     node_sizes: dict[str, int]
     history: list[AnyRecord] = field(default_factory=list)
     granted: dict[UUID, ReservationGranted] = field(default_factory=dict)
@@ -149,6 +151,8 @@ class Arena:
         for node_id in self.node_sizes:
             lines = read_lines(self.directory / f"{node_id}.journal")
             records += [line for line in lines if isinstance(line, Record)]
+        if self.watch is not None:
+            records += self.watch.collect()
         return records
 
     async def _replay(self) -> None:
@@ -187,8 +191,12 @@ class Arena:
 
 
 @asynccontextmanager
-async def arena(seed: int, node_groups: list[dict[str, int]]) -> AsyncIterator[Arena]:
-    """Two schedulers and a process for every group of nodes (id: GPUs), ready."""
+async def arena(
+    seed: int, node_groups: list[dict[str, int]], *, with_real_node: bool = False
+) -> AsyncIterator[Arena]:
+    """Two schedulers, a process for every group of node doubles (id: GPUs) and, if wanted, a node
+    with the real agent and executor; all of it ready.
+    """
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(short_directory())
         nats_server = NatsServer(directory / "nats")
@@ -235,6 +243,8 @@ async def arena(seed: int, node_groups: list[dict[str, int]]) -> AsyncIterator[A
             )
             for number, group in enumerate(node_groups)
         ]
+        if with_real_node:
+            nodes += real_node(await linked("rho"), directory)
         for victim in (*schedulers, *nodes):
             stack.callback(victim.kill)
         await asyncio.gather(*(scheduler.start() for scheduler in schedulers))
@@ -253,6 +263,7 @@ async def arena(seed: int, node_groups: list[dict[str, int]]) -> AsyncIterator[A
             schedulers=schedulers,
             nodes=nodes,
             links=links,
+            watch=Watch(bus, directory) if with_real_node else None,
             node_sizes=sizes,
         )
         for node_id in sizes:
@@ -265,5 +276,8 @@ async def arena(seed: int, node_groups: list[dict[str, int]]) -> AsyncIterator[A
                 )
             )
         await made.hear()
+        if made.watch is not None:
+            await made.watch.hear()
+            made.late.append(tasks.create_task(made.watch.look()))
         await asyncio.gather(*(victim.start() for victim in nodes))
         yield made

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
@@ -35,7 +35,20 @@ from tests.history.node_double import PARTS
 
 LEASE_TTL_SECONDS = 3.0
 PATIENCE_SECONDS = 40.0
-ENGINE = EngineSpec(runtime=Runtime.PROCESS, engine="simulated", model="m")
+# Slower than any run lasts: every one is ended by its time limit.
+ENGINE = EngineSpec(
+    runtime=Runtime.PROCESS,
+    engine="simulated",
+    model="m",
+    parameters={"ttft-seconds": 0.01, "tpot-seconds": 0.05},
+)
+BENCHMARK = BenchmarkSpec(
+    traffic_scenarios=("D(8,64)",),
+    num_concurrency=(1,),
+    max_requests_per_level=100_000,
+    max_time_per_level_seconds=600,
+    warmup_requests=0,
+)
 
 
 def make_request(dice: random.Random, *, wide: bool) -> GpuRequest:
@@ -59,13 +72,12 @@ def make_request(dice: random.Random, *, wide: bool) -> GpuRequest:
 
 @dataclass(slots=True)
 class Client:
-    """One that asks, uses, gives back and forgets, over and over. `busy` until its turn is over."""
+    """One that asks, uses, gives back and forgets, over and over."""
 
     arena: Arena
     dice: random.Random
     wide: bool
-    start_commands: bool = True
-    _renewing: set[UUID] = field(default_factory=set)
+    run_seconds: tuple[float, ...] = (0.2, 0.5, 1.0, 4.0)
 
     async def live(self, goes_on: Callable[[], bool]) -> None:
         """One reservation after another."""
@@ -127,7 +139,7 @@ class Client:
 
     async def _hand_over(self, granted: ReservationGranted) -> None:
         """Start it on its nodes; from then on the executors keep the lease."""
-        seconds = self.dice.choice((0.2, 0.5, 1.0, 4.0))
+        seconds = self.dice.choice(self.run_seconds)
         starts = self._starts(granted, seconds)
         renewing = self.arena.tasks.create_task(self._keep(granted))
         try:
@@ -162,7 +174,7 @@ class Client:
                 lease_ttl_seconds=granted.lease_ttl_seconds,
                 devices=tuple(d for d in granted.devices if d.node_id == node_id),
                 engine=ENGINE,
-                benchmark=BenchmarkSpec(),
+                benchmark=BENCHMARK,
                 timeout_seconds=seconds,
             )
             for node_id in node_ids

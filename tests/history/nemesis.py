@@ -25,6 +25,7 @@ class Nemesis:
     arena: Arena
     dice: random.Random
     clock_jumps: bool = False
+    pause_seconds: tuple[float, float] = (0.5, 2.5)
     _suffering: set[str] = field(default_factory=set)
     _deciders_rest_until: float = 0.0
     _under_way: set["asyncio.Task[None]"] = field(default_factory=set)
@@ -51,7 +52,7 @@ class Nemesis:
         while time.monotonic() < deadline:
             task = asyncio.create_task(self._first_possible(self.dice.sample(faults, len(faults))))
             self._under_way.add(task)
-            await asyncio.sleep(self.dice.uniform(0.5, 2.5))
+            await asyncio.sleep(self.dice.uniform(*self.pause_seconds))
         await asyncio.gather(*self._under_way)
 
     async def _first_possible(self, faults: list[Callable[[], Awaitable[None]]]) -> None:
@@ -100,8 +101,7 @@ class Nemesis:
                 self.arena.fault("SIGKILL", victim.name)
                 victim.kill()
             await asyncio.sleep(self.dice.uniform(0.2, 3.0))
-            for victim in self.arena.schedulers:
-                await victim.start()
+            await asyncio.gather(*(victim.start() for victim in self.arena.schedulers))
             until = max(time.monotonic(), began + TERM_SECONDS) + 1.0
             self.arena.note(Outage(at=began, until=until, what="no scheduler"))
 

@@ -25,7 +25,7 @@ class Victim:
     is_stopped: bool = False
     _process: "subprocess.Popen[bytes] | None" = None
 
-    async def start(self, *, within_seconds: float = 30.0) -> None:
+    async def start(self, *, within_seconds: float = 60.0) -> None:
         """Start it and wait until it answers."""
         self.launch()
         await eventually(self.is_ready, within_seconds=within_seconds, what=f"{self.name} ready")

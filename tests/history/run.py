@@ -17,6 +17,7 @@ from tests.history.records import Answered, AnyRecord, Asked, Began, Fault, Move
 
 CLIENTS = 12
 NODE_GROUPS = [{"alpha": 4, "beta": 2}, {"gamma": 4}, {"delta": 3, "epsilon": 1}]
+REAL_BESIDE = [{"alpha": 1}]
 REST_SECONDS = 60.0
 
 
@@ -52,22 +53,34 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 async def run(
-    seed: int, seconds: float, *, wide: bool = True, clock_jumps: bool = False
+    seed: int, seconds: float, *, clock_jumps: bool = False, with_real_node: bool = False
 ) -> Outcome:
     """Faults for so many seconds, rest, and what the checker says. Raises AssertionError if the
     ledger does not come to rest.
     """
-    async with arena(seed, NODE_GROUPS) as place:
+    groups = REAL_BESIDE if with_real_node else NODE_GROUPS
+    run_seconds = (2.0, 4.0, 6.0) if with_real_node else (0.2, 0.5, 1.0, 4.0)
+    async with arena(seed, groups, with_real_node=with_real_node) as place:
         until = time.monotonic() + seconds
         clients = [
-            Client(place, random.Random(seed * 1000 + number), wide=wide)
-            for number in range(CLIENTS)
+            Client(
+                place,
+                random.Random(seed * 1000 + number),
+                wide=not with_real_node,
+                run_seconds=run_seconds,
+            )
+            for number in range(4 if with_real_node else CLIENTS)
         ]
         working = [
             asyncio.create_task(client.live(lambda: time.monotonic() < until)) for client in clients
         ]
         administrator = asyncio.create_task(place.keep_in_service())
-        nemesis = Nemesis(place, random.Random(seed + 7), clock_jumps=clock_jumps)
+        nemesis = Nemesis(
+            place,
+            random.Random(seed + 7),
+            clock_jumps=clock_jumps,
+            pause_seconds=(2.0, 4.0) if with_real_node else (0.5, 2.5),
+        )
         await nemesis.rage(seconds)
         await asyncio.wait(working, timeout=3.0)
         for task in working:
@@ -75,8 +88,8 @@ async def run(
         await cancel_all(place, await ledger_audit.open_reservations(place.dsn))
         await place.settle(REST_SECONDS)
         administrator.cancel()
-        records = await place.collect()
         place.end_late()
+        records = await place.collect()
         return outcome_of(seed, seconds, records)
 
 
