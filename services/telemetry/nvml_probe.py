@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
@@ -41,7 +41,7 @@ STUCK: Final = 0.125
 _REAP_SECONDS: Final = 1.0
 _READ: Final = framed(Read())
 
-_undead: set[asyncio.Future[bool]] = set()
+_undead: set[asyncio.Future[Literal[True]]] = set()
 
 
 class Probe:
