@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from services.telemetry import thrift
 from services.telemetry.agent import Agent
 from services.telemetry.announcer import Announcer, read_host_facts
 from services.telemetry.choice import choose
@@ -73,6 +74,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         "announcements": announcer.run,
         "grants": follower.reconcile,
         "power_limits": power.run,
+        "memory": thrift.collect,
     }
     metrics = None
     if settings.metrics:
@@ -87,6 +89,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
     async def ready() -> None:
         await agent.settle()
         give_back_memory()
+        thrift.set_apart()
 
     async def stop() -> None:
         await power.stop()

@@ -37,7 +37,7 @@ from tests.fake_dcgm import FakeDcgm, make_lines
 from tests.fake_nvml import NOT_SUPPORTED, FakeNvml
 from tests.fake_smi import FakeSmi, make_gpu
 
-DEADLINE_SECONDS = 0.5
+DEADLINE_SECONDS = 0.3
 SLACK_SECONDS = 1.5
 Do = Callable[[GpuSource], None]
 

@@ -119,7 +119,10 @@ async def test_a_slow_probe_skips_ticks_and_leaves_gaps_that_can_be_counted(
     numbers = [sample.sequence for sample in samples]
     assert all(later - earlier >= 2 for earlier, later in pairwise(numbers))
     seconds = (samples[-1].observed_at - samples[0].observed_at).total_seconds()
-    assert numbers[-1] - numbers[0] == pytest.approx(seconds / INTERVAL_SECONDS, rel=0.3)
+    # A sample has the number of its slot and the time at which its reading ended.
+    longest = max(later - earlier for earlier, later in pairwise(numbers))
+    passed = seconds / INTERVAL_SECONDS
+    assert numbers[-1] - numbers[0] == pytest.approx(passed, abs=longest + 1)
     assert {len(sample.gpus) for sample in watcher.samples} == {1}
 
 
@@ -134,7 +137,9 @@ async def test_a_slow_probe_skips_ticks_and_leaves_gaps_that_can_be_counted(
 async def test_what_nvidia_smi_gets_wrong_is_told_within_three_intervals_and_recovered_from(
     nats_url: str, watcher: Watcher, smi: FakeSmi, body: str, told: HealthKind
 ) -> None:
-    settings = make_settings(nats_url, smi, interval_seconds=0.2, smi_deadline_seconds=0.4)
+    settings = make_settings(
+        nats_url, smi, interval_seconds=0.3, smi_deadline_seconds=0.5, open_deadline_seconds=2.0
+    )
     async with create_service(settings).running():
         await watcher.samples_beyond(2)
         smi.behave(body)
@@ -151,7 +156,7 @@ async def test_what_nvidia_smi_gets_wrong_is_told_within_three_intervals_and_rec
         await watcher.samples_beyond(1)
 
     # The tick after the last good one is the first of three to notice in.
-    assert (event.occurred_at - last).total_seconds() < 4 * 0.2
+    assert (event.occurred_at - last).total_seconds() < 4 * 0.3
     assert children_named("sleep") == []
 
 
