@@ -12,7 +12,6 @@ from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ListReservations
 from schemas.telemetry import Source
-from services.scheduler.domain.queue import QueuedRequest
 from shared.database import Connection, from_json, to_json
 
 Row = Mapping[str, Any]
@@ -242,23 +241,6 @@ async def waiting_by_priority(connection: Connection) -> dict[int, int]:
         " GROUP BY priority"
     )
     return {row["priority"]: row["waiting"] for row in rows}
-
-
-async def queued(connection: Connection) -> list[QueuedRequest]:
-    """Everything that waits, in no particular order."""
-    rows = await connection.fetch(
-        "SELECT reservation_id, request, arrival, wait_deadline_at FROM reservation"
-        " WHERE state = 'queued'"
-    )
-    return [
-        QueuedRequest(
-            reservation_id=row["reservation_id"],
-            request=from_json(row["request"], GpuRequest),
-            arrival=row["arrival"],
-            wait_deadline_at=row["wait_deadline_at"],
-        )
-        for row in rows
-    ]
 
 
 async def find_all(connection: Connection, query: ListReservations) -> list[Reservation]:
