@@ -174,8 +174,7 @@ async def _drain(connection: Connection, command: Drain) -> Accepted:
 
 
 async def _check_device(connection: Connection, node_id: NodeId, device_uuid: str | None) -> None:
-    if not await connection.fetchval("SELECT 1 FROM node WHERE node_id = $1", node_id):
-        raise RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="$.node_id")
+    await store.check_node(connection, node_id)
     if device_uuid is not None and not await connection.fetchval(
         "SELECT 1 FROM device WHERE node_id = $1 AND uuid = $2", node_id, device_uuid
     ):

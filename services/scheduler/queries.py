@@ -23,6 +23,7 @@ from schemas.scheduler_views import (
     WhatIf,
 )
 from services.scheduler import store
+from services.scheduler.checks import check_wanted
 from services.scheduler.domain.estimate import estimate
 from services.scheduler.domain.explain import availability_sentence, summary_sentence, told
 from services.scheduler.domain.inputs import QueuedRequest
@@ -99,6 +100,7 @@ class Queries:
 
     async def availability(self, query: GetAvailability) -> AvailabilityView:
         """Whether a request would be granted if it came now, behind everybody of its priority."""
+        check_wanted(query.request)
         async with self.present.moment() as moment:
             entry = newcomer(query.request, moment.now)
             verdict = await asyncio.to_thread(judge, moment.engine, entry, moment.now)
@@ -106,6 +108,7 @@ class Queries:
 
     async def what_if(self, query: WhatIf) -> AvailabilityView:
         """Whether a waiting reservation would be granted now if it had asked for something else."""
+        check_wanted(query.request)
         async with self.present.moment() as moment:
             stored = await self._known(query.reservation_id)
             entries = {entry.reservation_id: entry for entry in moment.engine.waiting}

@@ -47,6 +47,8 @@ class RecordQueries:
     async def drifts(self, query: ListDrifts) -> DriftList:
         """Where reserved, running and used disagree."""
         async with self.database.transaction() as connection:
+            if query.node_id is not None:
+                await store.check_node(connection, query.node_id)
             found = await drifts.listed(connection, query.node_id, ended=query.ended)
             now = await store.database_now(connection)
         return DriftList(drifts=tuple(fitting(_drift(each, now) for each in found)))

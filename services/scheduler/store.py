@@ -8,11 +8,13 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
+from schemas.errors import ErrorCode
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ListReservations
 from schemas.telemetry import Source
 from shared.database import Connection, from_json, to_json
+from shared.errors import RefusedError
 
 Row = Mapping[str, Any]
 
@@ -295,6 +297,12 @@ async def nodes(connection: Connection, recent_seconds: float) -> list[KnownNode
         )
         for row in rows
     ]
+
+
+async def check_node(connection: Connection, node_id: NodeId) -> None:
+    """Raises RefusedError for a node that never reported."""
+    if not await connection.fetchval("SELECT 1 FROM node WHERE node_id = $1", node_id):
+        raise RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="$.node_id")
 
 
 async def next_node_revision(connection: Connection, node_id: NodeId) -> int:
