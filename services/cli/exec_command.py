@@ -20,7 +20,7 @@ from services.cli.device_process import (
 )
 from services.cli.failures import LEASE_LOST_EXIT_CODE, leave
 from services.cli.options import Target, with_target
-from services.cli.request_options import request_options
+from services.cli.request_options import NumberRange, request_options
 from services.cli.reservation_commands import ANSWER_SECONDS, granted, user_name
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import host_node_id, new_id
@@ -61,7 +61,7 @@ class _Held:
 )
 @click.option(
     "--ttl",
-    type=click.FloatRange(3, 3600),
+    type=NumberRange(3, 3600),
     default=LEASE_TTL_SECONDS,
     show_default=True,
     metavar="SECONDS",

@@ -16,7 +16,7 @@ LEASE_LOST_EXIT_CODE: Final = 75
 _HINTS: Final = {
     ErrorCode.UNAUTHENTICATED: "give a token with --token or GPUSTEWARD_TOKEN",
     ErrorCode.NOT_FOUND: (
-        "`gpusteward tasks`, `experiments`, `reservations` and `gpus` list what there is"
+        "`gpusteward tasks`, `experiments`, `reservations`, `nodes` and `gpus` list what there is"
     ),
     ErrorCode.UNSUPPORTED: "`gpusteward validate FILE` shows what is missing",
 }

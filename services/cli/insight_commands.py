@@ -21,7 +21,7 @@ from services.cli.failures import CommandFailed, leave
 from services.cli.lookup import Found, Sort, find
 from services.cli.options import Target, reading
 from services.cli.output import UNKNOWN, Table, number, print_json, print_table
-from services.cli.request_options import request_options
+from services.cli.request_options import NumberRange, request_options
 from services.cli.tables import explanation_text, help_lines, reason_table, short
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ DIFFERENT_EXIT_CODE: Final = 1
 _thresholds = (
     click.option(
         "--utilization-threshold",
-        type=click.FloatRange(0, 100),
+        type=NumberRange(0, 100),
         default=30.0,
         show_default=True,
         metavar="PERCENT",
@@ -39,7 +39,7 @@ _thresholds = (
     ),
     click.option(
         "--memory-threshold",
-        type=click.FloatRange(0, 100),
+        type=NumberRange(0, 100),
         default=50.0,
         show_default=True,
         metavar="PERCENT",

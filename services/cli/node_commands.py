@@ -13,6 +13,7 @@ from services.cli.failures import CommandFailed
 from services.cli.lookup import Sort, find
 from services.cli.options import Target, reading, with_target
 from services.cli.output import Table, print_json, print_table
+from services.cli.request_options import NumberRange
 from services.cli.results import gpu_cells
 from shared.client.devices import node_of_indices
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("place", metavar="[NODE/]GPU")
-@click.argument("watts", type=click.FloatRange(min=1), required=False)
+@click.argument("watts", type=NumberRange(min=1), required=False)
 @click.option("--restore", is_flag=True, help="Take the limit back.")
 @click.option(
     "--reservation",
@@ -65,14 +66,14 @@ def power(
 @click.argument("node_id", metavar="[NODE]", required=False)
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 86_400),
+    type=NumberRange(0.1, 86_400),
     default=10.0,
     show_default=True,
     help="How long; Ctrl-C ends it earlier.",
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 60),
+    type=NumberRange(0.1, 60),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

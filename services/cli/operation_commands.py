@@ -11,6 +11,7 @@ from schemas.scheduler_views import Drift
 from services.cli.failures import CommandFailed
 from services.cli.options import Target, reading, with_target
 from services.cli.output import UNKNOWN, Table, age, print_json, print_table
+from services.cli.request_options import node_name
 from services.cli.tables import short
 
 if TYPE_CHECKING:
@@ -38,7 +39,19 @@ NEXT: Final = {
     DriftKind.STALE_AGENT: "look at the agent on the node; granting resumes by itself",
 }
 
-_place = click.argument("place", metavar="NODE[/GPU]")
+
+def _checked(context: click.Context, option: click.Parameter, place: str) -> str:
+    """NODE or NODE/GPU; a GPU left empty is never taken for the whole node."""
+    node_id, slash, gpu = place.partition("/")
+    if slash and not gpu:
+        raise click.BadParameter(
+            f"expected NODE or NODE/GPU, got {place!r} without the GPU's index or UUID"
+        )
+    node_name(context, option, node_id)
+    return place
+
+
+_place = click.argument("place", metavar="NODE[/GPU]", callback=_checked)
 _reason = click.option("--reason", default="", help="Why, for people.")
 
 
@@ -85,7 +98,7 @@ def uncordon(target: Target, place: str, confirm_stopped: bool, reason: str) -> 
 
 
 @click.command()
-@click.argument("node_id", metavar="NODE")
+@click.argument("node_id", metavar="NODE", callback=node_name)
 @_reason
 @with_target
 def drain(target: Target, node_id: str, reason: str) -> None:
@@ -95,7 +108,7 @@ def drain(target: Target, node_id: str, reason: str) -> None:
 
 
 @click.command()
-@click.option("--node", "node_id", metavar="ID", help="Only this node.")
+@click.option("--node", "node_id", metavar="ID", callback=node_name, help="Only this node.")
 @click.option("--ended", is_flag=True, help="Also what ended within a day.")
 @reading
 def drift(target: Target, node_id: str | None, ended: bool) -> None:

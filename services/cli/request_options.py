@@ -1,5 +1,6 @@
 """The options that say which GPUs are wanted, read into a request."""
 
+import math
 import re
 from collections.abc import Callable
 from functools import wraps
@@ -7,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from schemas.base import TOKEN_PATTERN
 from schemas.gpu_request import (
     GpuRequest,
     Placement,
@@ -19,6 +21,8 @@ from schemas.gpu_request import (
 T = TypeVar("T")
 DEFAULT_WAIT_SECONDS: Final = 300.0
 LARGEST_WEIGHT: Final = 100
+LONGEST_SECONDS: Final = 366 * 24 * 3600
+MEBIBYTES: Final = click.IntRange(0, 2**63 - 1)
 
 _OPERATORS: Final = {
     "=": SelectorOperator.IN,
@@ -30,6 +34,29 @@ _OPERATORS: Final = {
 _SELECTOR: Final = re.compile(r"([a-z_]+)(?::([^=!<>]+))?(?:(=|!=|>=|<=)(.+))?")
 _WEIGHTED: Final = re.compile(r"(.+?)(?:\*(\d+))?")
 _KEYS: Final = ", ".join(key.value for key in SelectorKey if key is not SelectorKey.LABEL)
+
+
+class NumberRange(click.FloatRange):
+    """A range that what is no number is not in."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"expected a number, got {value}", param, ctx)
+        return number
+
+
+def node_name(_context: click.Context, _option: click.Parameter, given: Any) -> Any:
+    """Node ids as they were typed. Raises BadParameter for what can be none."""
+    for one in given if isinstance(given, tuple) else (given,):
+        if one is not None and not re.fullmatch(TOKEN_PATTERN, one):
+            raise click.BadParameter(
+                f"expected a node's id, of letters, digits, - and _, got {one!r};"
+                " `gpusteward nodes` lists them"
+            )
+    return given
 
 
 def selector(text: str) -> Selector:
@@ -91,11 +118,11 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
 
 _OF_DEVICES: Final = (
     click.option("--gpus", type=click.IntRange(1, 4096), required=True, metavar="N"),
-    click.option("--min-memory", "min_memory_mb", type=click.IntRange(min=0), metavar="MB"),
+    click.option("--min-memory", "min_memory_mb", type=MEBIBYTES, metavar="MB"),
     click.option(
         "--max-utilization",
         "max_utilization_percent",
-        type=click.FloatRange(0, 100),
+        type=NumberRange(0, 100),
         default=50.0,
         show_default=True,
         metavar="PERCENT",
@@ -122,8 +149,8 @@ _OF_DEVICES: Final = (
         is_flag=True,
         help="Only GPUs with about the same free memory, for tensor parallelism.",
     ),
-    click.option("--cpus", "cpu_count", type=click.FloatRange(min=0), help="Of each node."),
-    click.option("--host-memory", "host_memory_mb", type=click.IntRange(min=0), metavar="MB"),
+    click.option("--cpus", "cpu_count", type=NumberRange(min=0), help="Of each node."),
+    click.option("--host-memory", "host_memory_mb", type=MEBIBYTES, metavar="MB"),
 )
 _OF_NODES: Final = (
     click.option(
@@ -134,7 +161,12 @@ _OF_NODES: Final = (
         help="How many nodes with --gpus each, all of them or none.",
     ),
     click.option(
-        "--node", "node_ids", multiple=True, metavar="ID", help="Only this node; repeatable."
+        "--node",
+        "node_ids",
+        multiple=True,
+        metavar="ID",
+        callback=node_name,
+        help="Only this node; repeatable.",
     ),
     click.option(
         "--placement", type=click.Choice([each.value for each in Placement]), default="pack"
@@ -146,14 +178,14 @@ _OF_WAITING: Final = (
     click.option(
         "--duration",
         "expected_duration_seconds",
-        type=click.FloatRange(min=0, min_open=True),
+        type=NumberRange(min=0, min_open=True, max=LONGEST_SECONDS),
         metavar="SECONDS",
         help="How long it will take; lets it start early in a gap, and others expect its end.",
     ),
     click.option(
         "--wait",
         "wait_timeout_seconds",
-        type=click.FloatRange(min=0.1),
+        type=NumberRange(min=0.1, max=LONGEST_SECONDS),
         default=DEFAULT_WAIT_SECONDS,
         show_default=True,
         metavar="SECONDS",

@@ -14,7 +14,7 @@ from services.cli.failures import CommandFailed
 from services.cli.lookup import Sort, find
 from services.cli.options import Target, reading, with_target
 from services.cli.output import print_json, print_table
-from services.cli.request_options import request_options
+from services.cli.request_options import NumberRange, request_options
 from services.cli.tables import reservation_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ ANSWER_SECONDS = 15.0
 @request_options(whole_fleet=True)
 @click.option(
     "--ttl",
-    type=click.FloatRange(3, 3600),
+    type=NumberRange(3, 3600),
     default=600.0,
     show_default=True,
     metavar="SECONDS",

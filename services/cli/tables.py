@@ -109,9 +109,9 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
             short(each.reservation_id),
             each.state.value,
             number(each.queue_position),
-            str(each.request.gpus),
-            each.node_id or UNKNOWN,
-            ",".join(str(device.index) for device in each.devices) or UNKNOWN,
+            _gpus_text(each),
+            ",".join(each.node_ids) or each.node_id or UNKNOWN,
+            _indices_text(each),
             each.holder or UNKNOWN,
             age(each.requested_at),
         ]
@@ -119,6 +119,20 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
     ]
     headings = ["id", "state", "position", "GPUs", "node", "indices", "holder", "age"]
     return Table(headings, rows, numeric=frozenset({"position", "GPUs"}))
+
+
+def _gpus_text(reservation: ReservationView) -> str:
+    """`2`, or `2x4` for four nodes with two each."""
+    asked = reservation.request
+    return f"{asked.gpus}" if asked.nodes == 1 else f"{asked.gpus}x{asked.nodes}"
+
+
+def _indices_text(reservation: ReservationView) -> str:
+    """The GPUs of each node, nodes in the order of their column: `0,1 0,1`."""
+    by_node: dict[str, list[str]] = {}
+    for device in reservation.devices:
+        by_node.setdefault(device.node_id, []).append(str(device.index))
+    return " ".join(",".join(indices) for indices in by_node.values()) or UNKNOWN
 
 
 def plan_table(plan: TaskPlan) -> Table:

@@ -4,8 +4,12 @@ from datetime import timedelta
 
 import pytest
 
+from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.scheduler import ReservationState
+from schemas.scheduler_views import ReservationView
 from services.cli.output import Table, age, number, plain_text, settings_text, span
-from services.cli.tables import gpu_table
+from services.cli.tables import gpu_table, reservation_table
+from shared.ids import new_id
 from tests.cli_views import NOW, make_gpu
 
 
@@ -41,3 +45,29 @@ def test_numbers_and_spans() -> None:
     assert (number(None), number(1.26, 1)) == ("-", "1.3")
     assert span(1, None, 3) == "1/-/3"
     assert settings_text({"a": 1, "b": "x"}, ["b"]) == "b=x"
+
+
+def test_a_reservation_over_several_nodes_shows_every_node_with_its_gpus() -> None:
+    devices = tuple(
+        DeviceGrant(node_id=node, uuid=f"GPU-{node}{n}", index=n, name="Test GPU")
+        for node in ("alpha", "beta")
+        for n in (0, 1)
+    )
+    gang = ReservationView(
+        reservation_id=new_id(),
+        namespace="default",
+        holder="me",
+        state=ReservationState.GRANTED,
+        request=GpuRequest(gpus=2, nodes=2),
+        revision=2,
+        requested_at=NOW,
+        node_id="alpha",
+        node_ids=("alpha", "beta"),
+        devices=devices,
+    )
+
+    row = dict(
+        zip(reservation_table([gang]).headings, reservation_table([gang]).rows[0], strict=True)
+    )
+
+    assert (row["GPUs"], row["node"], row["indices"]) == ("2x2", "alpha,beta", "0,1 0,1")

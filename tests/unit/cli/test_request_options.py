@@ -92,6 +92,10 @@ def test_a_selector_is_typed_as_it_is_read(text: str, want: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("--cpus", "nan"),
+        ("--duration", "inf"),
+        ("--wait", "1e12"),
+        ("--node", ""),
         ("--require", "colour=red"),
         ("--require", "label=zone"),
         ("--require", "node:a=b"),
