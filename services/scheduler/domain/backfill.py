@@ -117,11 +117,10 @@ class Forecast:
         for device in held_in_time(view, reach):
             lease = self._state.lease_of(device.number)
             end = self._state.end_of(lease) if lease is not None else None
-            is_told = lease is not None and lease.preempting_until is not None
             scored = Scored(device, 0.0)
             if end is not None:
                 promised.append(Coming(end, device.index, device.number, scored))
-            at = FREE_ALREADY if end is None or is_told else end
+            at = FREE_ALREADY if end is None else end
             hoped.append(Coming(at, device.index, device.number, scored))
         promised.sort(key=_soonest)
         hoped.sort(key=_soonest)

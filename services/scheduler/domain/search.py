@@ -5,7 +5,7 @@ from uuid import UUID
 
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.demand import Demand, Filter, Shape
+from services.scheduler.domain.demand import Demand, Filter, Rank, Shape
 from services.scheduler.domain.eligibility import host_blocks
 from services.scheduler.domain.fleet import NOTHING, Host, Room
 from services.scheduler.domain.indexes import Chosen, Entry, Index, Judge
@@ -22,7 +22,7 @@ from services.scheduler.domain.policy import Policy
 from services.scheduler.domain.reach import Reach
 from services.scheduler.domain.state import State
 from services.scheduler.domain.views import NodeView, Views
-from services.scheduler.domain.waiting import Waiting
+from services.scheduler.domain.waiting import Kept, Waiting
 
 INDEXES_KEPT: Final = 64
 REACHES_KEPT: Final = 256
@@ -83,7 +83,8 @@ class Search:
         kept: dict[int, UUID] = {}
         set_aside: dict[NodeId, Room] = {}
         for node_id, view in self._views.nodes.items():
-            for each in self._waiting.kept(view, demand.rank, demand.ends_at):
+            held_back = self._waiting.kept(view, demand.rank, demand.ends_at)
+            for each in sorted(held_back, key=_first_in_rank):
                 whose = each.group.head.reservation_id
                 for number in each.numbers:
                     (claimed if each.is_open else kept).setdefault(number, whose)
@@ -150,6 +151,10 @@ class Search:
         kept = {f: reach for f, reach in self._reaches.items() if self._waiting.uses(reach)}
         self._reaches = kept
         self._indexed = {reach: None for reach in self._indexed if reach.filter in kept}
+
+
+def _first_in_rank(kept: Kept) -> Rank:
+    return kept.group.claim_rank
 
 
 def _without(ready: Chosen, taken: set[int]) -> Chosen:

@@ -133,11 +133,12 @@ class State:
     def end_of(self, lease: Lease) -> datetime | None:
         """When a lease is expected to end; None if nobody can tell.
 
-        One that has outlived its expectation may end any time or never.
+        One that has outlived its expectation may end any time or never, and so may one that was
+        told to stop.
         """
-        end = lease.expected_end_at if lease.reservation_id not in self._overdue else None
-        until = lease.preempting_until
-        return until if end is None or (until is not None and until < end) else end
+        if lease.preempting_until is not None or lease.reservation_id in self._overdue:
+            return None
+        return lease.expected_end_at
 
     def pass_time(self, now: datetime) -> None:
         """Expect nothing more of leases that should have ended by now."""
