@@ -27,17 +27,24 @@ CPU_PARTS: Final = 1_000
 
 Stored = Mapping[UUID, Reservation]
 
-_HOLD: Final = """
-INSERT INTO holding (reservation_id, device_no, epoch, cells)
-SELECT reservation_id, device_no, epoch, int8multirange(int8range(
-    device_no * $4::bigint, (device_no + 1) * $4::bigint))
-FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS new (reservation_id, device_no, epoch)
+# Epochs are drawn after the devices are locked.
+_LOCK_DEVICES: Final = """
+WITH locked AS MATERIALIZED (
+    SELECT cordoned OR health <> 'ok' AS blocked FROM device WHERE device_no = ANY($1)
+    ORDER BY device_no FOR UPDATE)
+UPDATE epoch SET value = value + $2
+WHERE (SELECT count(*) FROM locked WHERE NOT blocked) = cardinality($1::bigint[]) RETURNING value
 """
 _GRANT: Final = """
-UPDATE reservation r SET state = 'granted', revision = r.revision + 1, granted_at = $5,
+WITH held AS (
+    INSERT INTO holding (reservation_id, device_no, epoch, cells)
+    SELECT reservation_id, device_no, epoch, int8multirange(int8range(
+        device_no * $4::bigint, (device_no + 1) * $4::bigint))
+    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS new (reservation_id, device_no, epoch))
+UPDATE reservation r SET state = 'granted', revision = r.revision + 1, granted_at = $9,
     epoch = new.epoch, node_id = new.node_id, devices = new.devices::jsonb, reasons = '[]',
     lease_expires_at = clock_timestamp() + r.lease_ttl_seconds * interval '1 second'
-FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[])
+FROM unnest($5::uuid[], $6::bigint[], $7::text[], $8::text[])
     AS new (reservation_id, epoch, node_id, devices)
 WHERE r.reservation_id = new.reservation_id
 """
@@ -93,20 +100,20 @@ async def _grant(
     for grant in grants:
         _check(stored[grant.reservation_id], ReservationState.QUEUED)
     held = [(g.reservation_id, number) for g in grants for number in sorted(g.placed.numbers)]
-    await _lock_grantable(connection, sorted(number for _, number in held))
-    last = await store.draw_epochs(connection, len(grants))
+    last = await connection.fetchval(
+        _LOCK_DEVICES, sorted(number for _, number in held), len(grants)
+    )
+    if last is None:
+        raise LedgerChanged("a device is not in service any more")
     numbers = count(last - len(grants) + 1)
     epochs = {grant.reservation_id: next(numbers) for grant in grants}
+    devices = {grant.reservation_id: device_grants(grant.placed) for grant in grants}
     await connection.execute(
-        _HOLD,
+        _GRANT,
         [reservation_id for reservation_id, _ in held],
         [number for _, number in held],
         [epochs[reservation_id] for reservation_id, _ in held],
         CELLS_PER_DEVICE,
-    )
-    devices = {grant.reservation_id: device_grants(grant.placed) for grant in grants}
-    await connection.execute(
-        _GRANT,
         list(epochs),
         list(epochs.values()),
         [grant.placed.node_id for grant in grants],
@@ -121,16 +128,6 @@ async def _grant(
             for g in grants
         ),
     )
-
-
-async def _lock_grantable(connection: Connection, numbers: list[int]) -> None:
-    rows = await connection.fetch(
-        "SELECT cordoned OR health <> 'ok' AS blocked FROM device WHERE device_no = ANY($1)"
-        " ORDER BY device_no FOR UPDATE",
-        numbers,
-    )
-    if len(rows) != len(numbers) or any(row["blocked"] for row in rows):
-        raise LedgerChanged(f"devices {numbers} are not all in service any more")
 
 
 async def _hold_hosts(connection: Connection, grants: Sequence[Grant], stored: Stored) -> None:

@@ -315,14 +315,6 @@ async def next_node_revision(connection: Connection, node_id: NodeId) -> int:
     return revision
 
 
-async def draw_epochs(connection: Connection, count: int) -> int:
-    """The last of the next `count` epochs; who draws after this transaction gets larger ones."""
-    epoch: int = await connection.fetchval(
-        "UPDATE epoch SET value = value + $1 RETURNING value", count
-    )
-    return epoch
-
-
 async def raise_epoch(connection: Connection, largest: int) -> None:
     """Never again draw an epoch that an executor has already seen."""
     await connection.execute("UPDATE epoch SET value = $1 WHERE value < $1", largest)
