@@ -171,12 +171,15 @@ class Told:
         mine = Lease(reservation_id=UUID(int=0), request=granted, numbers=(), granted_at=now)
         known = [le for le in self.leases.values() if _ends_at(le, now) is not None]
         unknown = [le for le in self.leases.values() if _ends_at(le, now) is None]
+        ends = {_ends_at(lease, now) for lease in known}
+        ends |= {lease.preempting_until for lease in unknown}
         moments = {now} | {
-            end for le in known if (end := _ends_at(le, now)) and (until is None or end < until)
+            end for end in ends if end and end > now and (until is None or end < until)
         }
         for at in moments:
             over = [le for le in known if (end := _ends_at(le, now)) and end <= at]
-            for ended in _subsets(unknown):
+            over += [le for le in unknown if _has_to_stop(le, at)]
+            for ended in _subsets([le for le in unknown if not _has_to_stop(le, at)]):
                 gone = {le.reservation_id for le in (*over, *ended)}
                 available = free | {n for le in (*over, *ended) for n in le.numbers}
                 living = self.leases.keys() - gone
@@ -313,6 +316,11 @@ def _ends_at(lease: Lease, now: datetime) -> datetime | None:
         return None
     end = lease.expected_end_at
     return end if end is not None and end > now else None
+
+
+def _has_to_stop(lease: Lease, at: datetime) -> bool:
+    """Whether its notice has run out by then."""
+    return lease.preempting_until is not None and lease.preempting_until <= at
 
 
 def _subsets(leases: list[Lease]) -> Iterator[tuple[Lease, ...]]:
