@@ -164,9 +164,14 @@ class Decider:
             decided_at=now,
             keyframe=live.journal.is_keyframe,
             inputs=live.journal.encoded(),
-            outcomes=msgspec.json.encode(decided).decode(),
+            outcomes=_json(decided),
             reservation_ids=ids,
+            policy=_json(live.engine.policy) if live.journal.is_keyframe else None,
         )
+
+
+def _json(told: object) -> str:
+    return msgspec.json.encode(told).decode()
 
 
 def _seconds(before: datetime, seen: Look) -> float:

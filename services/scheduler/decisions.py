@@ -1,10 +1,10 @@
 """The decision log: what the engine was given and what it decided, so that it can be replayed.
 
-A record holds every input since the record before it; a keyframe holds the engine's whole state and
-is where a replay can begin.
+A record holds every input since the record before it; a keyframe holds the engine's whole state
+with its policy, and is where a replay can begin.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -26,17 +26,22 @@ async def record(
     inputs: str,
     outcomes: str,
     reservation_ids: Sequence[UUID],
+    policy: str | None = None,
 ) -> int:
-    """Write one turn in the transaction that carries it out; its number."""
+    """Write one turn in the transaction that carries it out; its number.
+
+    `policy` is told with a keyframe.
+    """
     decision_id: int = await connection.fetchval(
-        "INSERT INTO decision (term, decided_at, keyframe, inputs, outcomes, reservation_ids)"
-        " VALUES ($1, $2, $3, $4, $5, $6) RETURNING decision_id",
+        "INSERT INTO decision (term, decided_at, keyframe, inputs, outcomes, reservation_ids,"
+        " policy) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING decision_id",
         term,
         decided_at,
         keyframe,
         inputs,
         outcomes,
         list(reservation_ids),
+        policy,
     )
     return decision_id
 
@@ -63,6 +68,16 @@ async def since_keyframe(connection: Connection, decision_id: int) -> tuple[Deci
         decision_id,
     )
     return tuple(_decision(row) for row in rows)
+
+
+async def policies(connection: Connection, decision_ids: Iterable[int]) -> dict[int, str]:
+    """The policies of those of these that are keyframes."""
+    rows = await connection.fetch(
+        "SELECT decision_id, policy FROM decision"
+        " WHERE decision_id = ANY($1) AND policy IS NOT NULL",
+        list(decision_ids),
+    )
+    return {row["decision_id"]: row["policy"] for row in rows}
 
 
 async def forget(connection: Connection, days: float, kept: int, limit: int) -> int:

@@ -213,4 +213,8 @@ CREATE TRIGGER node_changed AFTER UPDATE ON node FOR EACH ROW
             'health_revision', 'executor_seen_at', 'event_revision'])
     EXECUTE FUNCTION note_change();
 """,
+    """
+-- The policy that was in force, with a keyframe: it changes only with a start, which writes one.
+ALTER TABLE decision ADD COLUMN policy text;
+""",
 )

@@ -233,8 +233,7 @@ def _kept(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
 def _end_reasons(stored: Reservation) -> tuple[Reason, ...]:
     """What to say of a reservation that is over; where its devices wait, that."""
     if not stored.quarantined:
-        text = f"{stored.state.value}: {stored.reason}" if stored.reason else stored.state.value
-        return (Reason(code=ReasonCode.ENDED, message=f"the reservation is {text}"),)
+        return (Reason(code=ReasonCode.ENDED, message=stored.reason or "the reservation is over"),)
     return tuple(_quarantined(stored))
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -83,8 +83,9 @@ class RecordQueries:
                 if reached not in records:
                     found = await decisions.since_keyframe(connection, reached)
                     records |= {each.decision_id: each for each in found}
+            policies = await decisions.policies(connection, records)
         ordered = [records[decision_id] for decision_id in sorted(records)]
-        repeated = await asyncio.to_thread(_repeated, ordered, self.policy)
+        repeated = await asyncio.to_thread(_repeated, ordered, policies, self.policy)
         asked = [each for each in wanted if each.decision_id <= reached]
         more = len(asked) < len(wanted) or len(wanted) == query.limit
         return _replay(asked, ordered, repeated, more=more)
@@ -112,17 +113,21 @@ def _replay(
     )
 
 
-def _repeated(records: Iterable[DecisionRecord], policy: Policy) -> list[Repeated]:
-    return list(repeat(map(_turn, records), policy))
+def _repeated(
+    records: Iterable[DecisionRecord], policies: Mapping[int, str], policy: Policy
+) -> list[Repeated]:
+    turns = (_turn(record, policies.get(record.decision_id)) for record in records)
+    return list(repeat(turns, policy))
 
 
-def _turn(record: DecisionRecord) -> Turn:
+def _turn(record: DecisionRecord, policy: str | None) -> Turn:
     return Turn(
         decision_id=record.decision_id,
         decided_at=record.decided_at,
         keyframe=record.keyframe,
         inputs=msgspec.convert(record.inputs, tuple[Input, ...]),
         outcomes=msgspec.convert(record.outcomes, tuple[Decision, ...]),
+        policy=msgspec.json.decode(policy, type=Policy) if policy is not None else None,
     )
 
 

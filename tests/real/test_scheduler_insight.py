@@ -27,6 +27,11 @@ from schemas.scheduler_views import (
     ReservationList,
     WhatIf,
 )
+from services.scheduler.domain.placement import Weights
+from services.scheduler.domain.policy import Policy
+from services.scheduler.migrations import MIGRATIONS
+from services.scheduler.record_queries import RecordQueries
+from shared.database import Database
 from shared.errors import RefusedError
 from shared.ids import new_id
 from tests.scheduler_world import FakeGpu, World, accepted, ledger, scheduler, world
@@ -143,6 +148,24 @@ async def test_recorded_decisions_come_out_the_same_when_they_are_decided_again(
     assert of_one.decisions[0].recorded[0]["reservation_id"] == str(third)
     assert of_one.keyframe_id == listed.decisions[0].decision_id
     assert second.epoch > first.epoch
+
+
+async def test_decisions_are_decided_again_by_the_policy_of_their_time(
+    steward: World, postgres_dsn: str
+) -> None:
+    half_full = FakeGpu("GPU-a", 0, memory_used_mb=20_000)
+    await steward.add_node("alpha", [half_full])
+    await steward.granted(await steward.request())
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    await database.open()
+    changed = Policy(weights=Weights(memory=0.1, utilization=0.9))
+
+    try:
+        again = await RecordQueries(database, changed).replay(ReplayDecisions())
+    finally:
+        await database.close()
+
+    assert (again.checked, again.different) == (1, 0)
 
 
 async def test_a_decision_that_comes_out_otherwise_is_told_with_both(

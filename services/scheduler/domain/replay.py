@@ -14,7 +14,7 @@ from services.scheduler.domain.policy import Policy
 class Turn(Struct, frozen=True, kw_only=True):
     """What the engine was given before one decision, and what came out.
 
-    The inputs of a `keyframe` are the whole state; a replay can begin there.
+    The inputs of a `keyframe` are the whole state; a replay can begin there, with its `policy`.
     """
 
     decision_id: int
@@ -22,6 +22,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     keyframe: bool
     inputs: tuple[Input, ...]
     outcomes: tuple[Decision, ...]
+    policy: Policy | None = None
 
 
 class Repeated(Struct, frozen=True, kw_only=True):
@@ -35,13 +36,15 @@ class Repeated(Struct, frozen=True, kw_only=True):
 def repeat(turns: Iterable[Turn], policy: Policy) -> Iterator[Repeated]:
     """Each turn decided again, in their order, from the first keyframe on.
 
+    `policy` is that of keyframes which do not tell theirs.
+
     Where a turn comes out otherwise the state is another one from there, so nothing more is
     compared before the next keyframe.
     """
     engine: Engine | None = None
     for turn in turns:
         if turn.keyframe:
-            engine = Engine(policy)
+            engine = Engine(turn.policy or policy)
         if engine is None:
             continue
         engine.apply(*turn.inputs)
