@@ -131,6 +131,8 @@ def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
             click.echo(f"  {line}")
     else:
         print_table(reservation_table([found]))
+        if found.reason:
+            click.echo(found.reason)
         if found.reasons:
             print_table(reason_table(found.reasons))
         for device in found.devices:

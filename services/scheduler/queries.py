@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Final
 from uuid import UUID
 
@@ -91,7 +92,8 @@ class Queries:
             queue_length=len(entries),
             reasons=shown.reasons,
             reasons_left_out=shown.left_out,
-            summary=summary_sentence(
+            summary=_notice(stored)
+            or summary_sentence(
                 stored.state, stored.request, verdict.reasons, position, len(entries)
             ),
             expected_start_at=verdict.expected_start_at,
@@ -218,7 +220,18 @@ def _view(stored: Reservation, waiting: Mapping[UUID, Waiting]) -> ReservationVi
         lease_expires_at=stored.lease_expires_at,
         quarantined=stored.quarantined,
         reasons=_reasons(seen) if waits else _kept(stored.reasons),
-        reason=stored.reason,
+        reason=_notice(stored) or stored.reason,
+    )
+
+
+def _notice(stored: Reservation) -> str:
+    """That a reservation has to give way, while it still may run."""
+    if stored.state not in GRANTED or stored.preempting_until is None:
+        return ""
+    until = stored.preempting_until.astimezone(UTC)
+    return (
+        f"{stored.state.value}, but it has to stop by {until:%H:%M:%S} UTC for reservation"
+        f" {stored.preempted_for}, which has a higher priority"
     )
 
 

@@ -52,8 +52,11 @@ async def test_who_stops_in_time_is_preempted_without_a_fence(
         waiting = await steward.request(IMPORTANT)
 
         await steward.event(ReservationPreempting, granted.reservation_id)
+        noticed = await steward.view(granted.reservation_id)
         accepted(await steward.release(granted))
 
+        assert "has to stop by" in noticed.reason
+        assert f"for reservation {waiting}" in noticed.reason
         await steward.event(ReservationPreempted, granted.reservation_id)
         await steward.granted(waiting)
         assert not node.fences
