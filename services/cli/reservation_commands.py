@@ -1,5 +1,7 @@
 """Commands that take GPUs and give them back."""
 
+import asyncio
+import contextlib
 import getpass
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ from services.cli.options import Target, reading, with_target
 from services.cli.output import print_json, print_table
 from services.cli.request_options import NumberRange, request_options
 from services.cli.tables import reservation_table
+from shared.errors import StewardError
+from shared.ids import new_id
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -38,21 +42,12 @@ ANSWER_SECONDS = 15.0
 def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None) -> None:
     """Reserve GPUs and print which ones were granted.
 
-    Nothing renews the lease: `gpusteward exec` does, for as long as a command runs.
+    Nothing renews the lease: `gpusteward exec` does, for as long as a command runs. Ctrl-C while it
+    waits withdraws the request.
     """
     request = replace(request, lease_ttl_seconds=ttl)
-
-    async def ask(client: "StewardClient") -> ReservationView:
-        reservation_id = await client.request_reservation(
-            request, holder=holder or f"reserve/{user_name()}"
-        )
-        return granted(
-            await client.await_reservation(
-                reservation_id, timeout_seconds=request.wait_timeout_seconds + ANSWER_SECONDS
-            )
-        )
-
-    view = target.ask(ask)
+    named = holder or f"reserve/{user_name()}"
+    view = target.ask(lambda client: reserved(client, request, named))
     if target.as_json:
         print_json(view)
         return
@@ -64,6 +59,24 @@ def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None)
         f"held for {ttl:g} s; `gpusteward renew {view.reservation_id}` keeps it,"
         f" `gpusteward release {view.reservation_id}` gives it back"
     )
+
+
+async def reserved(client: "StewardClient", request: GpuRequest, holder: str) -> ReservationView:
+    """The granted reservation; withdrawn if this is cancelled. Raises CommandFailed."""
+    reservation_id = new_id()
+    try:
+        await client.request_reservation(request, holder=holder, reservation_id=reservation_id)
+        return granted(
+            await client.await_reservation(
+                reservation_id, timeout_seconds=request.wait_timeout_seconds + ANSWER_SECONDS
+            )
+        )
+    except asyncio.CancelledError:
+        # Granted to nobody, it would keep others waiting for a whole lease.
+        with contextlib.suppress(StewardError):
+            await client.cancel_reservation(reservation_id)
+            click.echo(f"gpusteward: reservation {reservation_id} withdrawn", err=True)
+        raise
 
 
 @click.command()

@@ -1,0 +1,43 @@
+"""What becomes of a request whose command is given up."""
+
+import asyncio
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from schemas.gpu_request import GpuRequest
+from services.cli.reservation_commands import reserved
+from shared.client.http import StewardClient
+
+
+class EndlessQueue:
+    """A fake client of a platform on which nothing is ever free."""
+
+    def __init__(self) -> None:
+        self.requested: list[UUID] = []
+        self.cancelled: list[UUID] = []
+        self.waits = asyncio.Event()
+
+    async def request_reservation(self, *_: Any, reservation_id: UUID, **__: Any) -> None:
+        self.requested.append(reservation_id)
+
+    async def await_reservation(self, *_: Any, **__: Any) -> None:
+        self.waits.set()
+        await asyncio.Event().wait()
+
+    async def cancel_reservation(self, reservation_id: UUID) -> None:
+        self.cancelled.append(reservation_id)
+
+
+async def test_a_request_that_is_given_up_while_it_waits_is_withdrawn() -> None:
+    queue = EndlessQueue()
+    waiting = asyncio.create_task(reserved(cast(StewardClient, queue), GpuRequest(), "me"))
+    await queue.waits.wait()
+
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert len(queue.requested) == 1
+    assert queue.cancelled == queue.requested
