@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from services.scheduler.domain.engine import Engine
@@ -16,6 +16,7 @@ from services.scheduler.readings import DeviceKey
 from shared.database import Database
 
 LONGEST_GAP_SECONDS: Final = 30.0  # changes are kept for longer than this
+LONGEST_GAP: Final = timedelta(seconds=60)  # by the database's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Present:
     _changed: set[DeviceKey] = field(default_factory=set)
     _live: LiveEngine | None = None
     _seen_at_seconds: float = 0.0
+    _seen_at: datetime | None = None
 
     def note_readings(self, changed: frozenset[DeviceKey]) -> None:
         """Devices whose reading is not what it was."""
@@ -61,14 +63,22 @@ class Present:
                 self._live = None
                 raise
 
+    async def _load(self) -> LiveEngine:
+        self._changed.clear()
+        self._seen_at = None
+        self._live = await LiveEngine.load(self.database, self.reader, self.policy)
+        return self._live
+
     async def _catch_up(self) -> Moment:
         if self.clock() - self._seen_at_seconds > LONGEST_GAP_SECONDS:
             self._live = None
-        if self._live is None:
-            self._changed.clear()
-            self._live = await LiveEngine.load(self.database, self.reader, self.policy)
-        live, self._seen_at_seconds = self._live, self.clock()
+        live = self._live if self._live is not None else await self._load()
         seen = await live.catch_up()
+        if self._seen_at is not None and abs(seen.now - self._seen_at) > LONGEST_GAP:
+            # The database's clock has jumped: changes may be gone that were never seen here.
+            live = await self._load()
+            seen = await live.catch_up()
+        self._seen_at_seconds, self._seen_at = self.clock(), seen.now
         changed, self._changed = self._changed, set()
         live.refresh(changed)
         live.journal.start_anew()
