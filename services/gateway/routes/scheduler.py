@@ -26,7 +26,7 @@ REPLAY_SECONDS: Final = 60.0
 LARGEST_INTEGER: Final = 2**63 - 1
 
 Threshold = Annotated[float, QueryParameter(ge=0, le=100)]
-AtMost = Annotated[int, QueryParameter(ge=1, le=1000)]
+PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 DecisionId = Annotated[int, QueryParameter(ge=0, le=LARGEST_INTEGER)]
 
 
@@ -74,7 +74,7 @@ async def list_decisions(
     gateway: TheGateway,
     after_id: DecisionId = 0,
     reservation_id: FromQuery[UUID | None] = None,
-    limit: AtMost = 100,
+    limit: PageSize = 100,
 ) -> DecisionList:
     """Recorded decisions with what they were made on, oldest first."""
     query = ListDecisions(after_id=after_id, reservation_id=reservation_id, limit=limit)
@@ -86,7 +86,7 @@ async def replay_decisions(
     gateway: TheGateway,
     from_id: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
     reservation_id: FromQuery[UUID | None] = None,
-    limit: AtMost = 100,
+    limit: PageSize = 100,
 ) -> Replay:
     """Recorded decisions, decided again: whether each comes out the same."""
     query = ReplayDecisions(from_id=from_id, reservation_id=reservation_id, limit=limit)
