@@ -67,7 +67,8 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.CORDONED: "An administrator or a fault took the device or its node out of service,"
     " until somebody uncordons it.",
     ReasonCode.UNHEALTHY: "The driver reports the device as lost, failed or hung.",
-    ReasonCode.NO_READING: "The device has never been read, so nobody knows whether it is free.",
+    ReasonCode.NO_READING: "No reading of the device has come yet, or its agent has stopped, so"
+    " nobody knows whether it is free.",
     ReasonCode.STALE_READING: "The last reading is too old to decide on; the node's agent is"
     " silent.",
     ReasonCode.AWAITING_SNAPSHOT: "The device was just released; the first reading since then is"

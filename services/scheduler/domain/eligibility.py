@@ -31,7 +31,7 @@ _READING_REASONS: Final = {
 }
 _PLAIN: Final = {
     ReasonCode.CORDONED: "is cordoned",
-    ReasonCode.NO_READING: "has not been read yet",
+    ReasonCode.NO_READING: "has no reading: its agent has not told one yet, or has stopped",
     ReasonCode.STALE_READING: "has no recent reading; its agent is silent",
     ReasonCode.AWAITING_SNAPSHOT: "was just released; its first reading since is under way",
     ReasonCode.UTILIZATION_UNKNOWN: "does not tell its utilization",

@@ -137,8 +137,8 @@ def _impossible(
         yield Reason(
             code=ReasonCode.EXCEEDS_LARGEST_NODE,
             message=(
-                f"{_gpus(request.gpus)} of one node asked for, no node has more than "
-                f"{usable[largest]} that match"
+                f"{_gpus(request.gpus)} of one node asked for, no node has"
+                f" {f'more than {usable[largest]}' if usable[largest] else 'any'} that match"
             ),
             node_id=largest if usable[largest] else None,
         )
