@@ -26,12 +26,13 @@ Best = tuple[float, NodeId, int, "Entry"]
 class Entry:
     """A node's devices that the filter lets through now, best first. `sums[k]` scores the best k.
 
-    `serial` tells states of one node apart.
+    `usable` is how many may ever be; `serial` tells states of one node apart.
     """
 
-    __slots__ = ("ready", "serial", "sums", "view")
+    __slots__ = ("ready", "serial", "sums", "usable", "view")
 
-    def __init__(self, view: NodeView, ready: Chosen, serial: int) -> None:
+    def __init__(self, view: NodeView, ready: Chosen, usable: int, serial: int) -> None:
+        self.usable = usable
         self.serial = serial
         self.view = view
         self.ready = ready
@@ -39,16 +40,21 @@ class Entry:
 
 
 class _Bucket:
-    """Nodes that are filled alike, for each number of devices in order of their best scores."""
+    """Nodes that are filled alike, for each number of devices in order of their best scores.
 
-    __slots__ = ("entries", "heaps")
+    Each has at least `usable` devices that may ever be let through.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("entries", "heaps", "usable")
+
+    def __init__(self, usable: int) -> None:
+        self.usable = usable
         self.entries: dict[NodeId, Entry] = {}
         self.heaps: dict[int, list[Best]] = {}
 
     def put(self, entry: Entry) -> None:
         node_id = entry.view.node_id
+        self.usable = min(self.usable, entry.usable)
         self.entries[node_id] = entry
         for gpus, heap in self.heaps.items():
             if len(entry.ready) >= gpus:
@@ -91,14 +97,17 @@ class Index:
         fill = entry.view.fill
         bucket = self._buckets.get(fill)
         if bucket is None:
-            bucket = self._buckets[fill] = _Bucket()
+            bucket = self._buckets[fill] = _Bucket(entry.usable)
             insort(self._fills, fill)
         bucket.put(entry)
 
-    def find(self, request: GpuRequest, judge: Judge) -> list[tuple[NodeId, Chosen]]:
+    def find(
+        self, request: GpuRequest, judge: Judge, kept_from: int
+    ) -> list[tuple[NodeId, Chosen]]:
         """As many nodes as asked for with their devices, best first; fewer if there are no more.
 
-        `judge` says which of a node's devices it is to be, or None.
+        `judge` says which of a node's devices it is to be, or None. It would say so of every node
+        that has `kept_from` usable devices or more.
         """
         if request.prefer:
             return self._find_liked(request, judge)
@@ -106,7 +115,7 @@ class Index:
         fills = self._fills if request.placement is Placement.PACK else reversed(self._fills)
         for fill in fills:
             bucket = self._buckets[fill]
-            if bucket.entries:
+            if bucket.entries and bucket.usable < kept_from:
                 _search(bucket, request.gpus, request.nodes, judge, found)
                 if len(found) == request.nodes:
                     break

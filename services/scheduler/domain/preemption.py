@@ -10,16 +10,17 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.base import NodeId
-from services.scheduler.domain.backfill import Forecast, held_in_time
+from services.scheduler.domain.backfill import Forecast
 from services.scheduler.domain.demand import Demand
 from services.scheduler.domain.eligibility import room_of
 from services.scheduler.domain.fleet import NOTHING, Room
 from services.scheduler.domain.inputs import Lease
+from services.scheduler.domain.outlook import held_in_time
 from services.scheduler.domain.placement import Scored, best_first, choose
 from services.scheduler.domain.reach import Reach
 from services.scheduler.domain.state import State
 from services.scheduler.domain.views import NodeView, Views
-from services.scheduler.domain.waiting import Waiting
+from services.scheduler.domain.waiting import Group, Waiting
 
 TRIED_IN_ALL_COMBINATIONS: Final = 8  # leases of one node; of more, the largest give way first
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,6 +76,14 @@ class Preemption:
         chosen = sorted(ways, key=lambda way: way.cost)[: request.nodes]
         victims = {lease.reservation_id: lease for way in chosen for lease in way.victims}
         return tuple(victims[reservation_id] for reservation_id in sorted(victims))
+
+    def may_find(self, group: Group, view: NodeView) -> bool:
+        """Whether somebody on the node might have to stop for the group's first request."""
+        priority = group.head.request.priority
+        return bool(self._state.preemptible) and any(
+            lease.reservation_id in self._state.preemptible and lease.request.priority < priority
+            for lease in self._state.leases_on(view.node_id)
+        )
 
     def _weaker(self, priority: int) -> dict[object, Lease]:
         leases = (self._state.leases[each] for each in self._state.preemptible)

@@ -72,7 +72,7 @@ class Reach:
         ready = self.ready(view)
         if ready:
             self._serial += 1
-            index.put(view.node_id, Entry(view, ready, self._serial))
+            index.put(view.node_id, Entry(view, ready, len(self.usable(view)), self._serial))
         elif view.node_id in index.entries:
             index.put(view.node_id, None)
 

@@ -52,10 +52,11 @@ class Search:
         """The devices to grant now, or None if there is no place for all of them."""
         request, shape = demand.request, demand.shape
         reach = self.reach(shape.filter, request)
-        if self._waiting.is_kept_whole(demand, reach):
+        kept_from = self._waiting.kept_from(demand, reach)
+        if kept_from <= shape.gpus:
             return None
-        index, judge = self._index(reach), self._judge(demand)
-        found = index.find(request, judge)
+        index = self._index(reach)
+        found = index.find(request, self._judge(demand, kept_from), kept_from)
         if len(found) < shape.nodes:
             return None
         placed = Placed(
@@ -97,16 +98,21 @@ class Search:
             weights=self._policy.weights,
         )
 
-    def _judge(self, demand: Demand) -> Judge:
+    def _judge(self, demand: Demand, kept_from: int) -> Judge:
         waiting, shape, request = self._waiting, demand.shape, demand.request
-        asks_room, gpus = shape.room != NOTHING, shape.gpus
+        gpus, room = shape.gpus, shape.room
+        asks_room = room != NOTHING
 
         def judge(entry: Entry, ready: Chosen) -> Chosen | None:
             view = entry.view
-            if asks_room and not view.has_room(shape.room, self._set_aside(view, demand)):
+            if entry.usable >= kept_from or (asks_room and not view.has_room(room, NOTHING)):
                 return None
             if waiting.has_claims_on(view):
                 ready = _without(ready, self._taken(view, demand))
+                if len(ready) < gpus:
+                    return None
+                if asks_room and not view.has_room(room, self._set_aside(view, demand)):
+                    return None
             if shape.balanced:
                 return choose(ready, request)
             return ready[:gpus] if len(ready) >= gpus else None

@@ -9,8 +9,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from services.scheduler.domain.eligibility import room_of
-from services.scheduler.domain.fleet import NOTHING, Device, Fleet, Host, Node, Room
+from services.scheduler.domain.fleet import Device, Fleet, Host, Node, Room
 from services.scheduler.domain.inputs import (
     DeviceGone,
     DeviceSeen,
@@ -124,7 +123,7 @@ class State:
         """Leases that hold devices of a node, in order of their ids."""
         held = self._held
         ids = {held[number] for number in self._numbers.get(node_id, ()) if number in held}
-        return [self.leases[reservation_id] for reservation_id in sorted(ids)]
+        return [self.leases[reservation_id] for reservation_id in sorted(ids, key=_number)]
 
     def nodes_of(self, lease: Lease) -> set[NodeId]:
         """Nodes of a lease's devices, as far as they are known."""
@@ -163,10 +162,11 @@ class State:
         return lease is not None and lease.expected_end_at == at
 
     def _room(self, node_id: NodeId) -> Room:
-        held = NOTHING
+        cpu_count, memory_mb = 0.0, 0
         for lease in self.leases_on(node_id):
-            held = held.plus(room_of(lease.request))
-        return held
+            cpu_count += lease.request.cpu_count or 0.0
+            memory_mb += lease.request.host_memory_mb or 0
+        return Room(cpu_count=cpu_count, memory_mb=memory_mb)
 
     def _touch(self, node_id: NodeId) -> None:
         self.touched.add(node_id)
@@ -245,3 +245,7 @@ class State:
         if device.holder != holder:
             self.devices[number] = replace(device, holder=holder)
         self._touch(device.node_id)
+
+
+def _number(reservation_id: UUID) -> int:
+    return reservation_id.int

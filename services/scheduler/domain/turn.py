@@ -18,7 +18,7 @@ from services.scheduler.domain.backfill import Forecast
 from services.scheduler.domain.decisions import Decision, Grant, Preempt, Rejection, TimeOut
 from services.scheduler.domain.demand import Demand, Rank, shape_of
 from services.scheduler.domain.explain import blocking_reasons, impossible_reasons
-from services.scheduler.domain.fleet import Room
+from services.scheduler.domain.fleet import NOTHING, Room
 from services.scheduler.domain.inputs import (
     LONG_AGO,
     Input,
@@ -34,7 +34,7 @@ from services.scheduler.domain.policy import Policy
 from services.scheduler.domain.preemption import Preemption
 from services.scheduler.domain.search import Search
 from services.scheduler.domain.state import State
-from services.scheduler.domain.views import Views
+from services.scheduler.domain.views import NodeView, Views
 from services.scheduler.domain.waiting import Claim, Group, Part, Waiting
 
 LAST: Final[Rank] = (1 << 80, 0, 0)
@@ -195,7 +195,20 @@ class Turn:
             for node_id in changed:
                 view = self._views.nodes.get(node_id)
                 if view is not None:
-                    self._agenda.note(*self._waiting.groups_on(view))
+                    concerned = (
+                        g for g in self._waiting.groups_on(view) if self._concerns(view, g)
+                    )
+                    self._agenda.note(*concerned)
+
+    def _concerns(self, view: NodeView, group: Group) -> bool:
+        """Whether a node's new state may change anything for a group that has to wait so far."""
+        shape = group.shape
+        return (
+            shape.nodes > 1
+            or self._forecast.may_change(group, view)
+            or (len(group.reach.ready(view)) >= shape.gpus and view.has_room(shape.room, NOTHING))
+            or self._preemption.may_find(group, view)
+        )
 
     def _look_at(self, group: Group, now: datetime) -> Iterator[Decision]:
         if not self._fits(group):

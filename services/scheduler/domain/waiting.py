@@ -21,6 +21,8 @@ from services.scheduler.domain.inputs import QueuedRequest
 from services.scheduler.domain.reach import Reach
 from services.scheduler.domain.views import NodeView, Views
 
+MORE_THAN_ANY: Final = 1 << 30
+
 
 class Part(Struct, frozen=True, kw_only=True):
     """What is kept of one node from those that would not be over by `until`: devices, and `aside`
@@ -37,10 +39,11 @@ class Claim(Struct, frozen=True):
     """What is kept for a group's first request.
 
     With a `start` its `parts`. Without, every device that it could ever take, since nobody can tell
-    on which it will start.
+    on which it will start; `by_hopes` if there are only too many on which it might.
     """
 
     start: datetime | None = None
+    by_hopes: bool = False
     parts: Mapping[NodeId, tuple[Part, ...]] = {}
 
 
@@ -216,13 +219,13 @@ class Waiting:
                 numbers = [view.devices[position].number for position in usable]
                 yield Kept(first[1], numbers, is_open=True)
 
-    def is_kept_whole(self, demand: Demand, reach: Reach) -> bool:
-        """Whether somebody before it keeps every device that it could take."""
-        opened = self._open.get(reach)
-        return opened is not None and any(
-            gpus <= demand.shape.gpus and groups[0][0] < demand.rank
-            for gpus, groups in opened.items()
-        )
+    def kept_from(self, demand: Demand, reach: Reach) -> int:
+        """Nodes with so many devices that its filter could ever let through are kept whole by
+        others before it, who have the same filter.
+        """
+        opened = self._open.get(reach, {})
+        firsts = (gpus for gpus, groups in opened.items() if groups[0][0] < demand.rank)
+        return min(firsts, default=MORE_THAN_ANY)
 
     def behind(self, claim: Claim | None, group: Group, rank: Rank) -> Iterator[Group]:
         """Groups whose first request is after this rank and uses nodes that the claim is about."""
