@@ -12,7 +12,7 @@ import pytest
 from tests.history.run import run
 
 SEEDS = [int(seed) for seed in os.environ.get("GPUSTEWARD_HISTORY_SEEDS", "1,2,3").split(",")]
-SECONDS = float(os.environ.get("GPUSTEWARD_HISTORY_SECONDS", "15"))
+SECONDS = float(os.environ.get("GPUSTEWARD_HISTORY_SECONDS", "12"))
 FEWEST_GRANTS = 10
 
 

@@ -79,6 +79,7 @@ class Arena:
     told: defaultdict[UUID, asyncio.Event] = field(
         default_factory=lambda: defaultdict(asyncio.Event)
     )
+    is_over: bool = False
     late: list[asyncio.Task[Any]] = field(default_factory=list)
 
     def note(self, record: AnyRecord) -> None:
@@ -99,7 +100,7 @@ class Arena:
     async def _on_event(self, raw: Msg) -> None:
         self._take(raw.data)
         is_again = raw.headers is not None and AGAIN in raw.headers
-        if not is_again and self.dice.random() < EVENT_AGAIN:
+        if not (is_again or self.is_over) and self.dice.random() < EVENT_AGAIN:
             self.late.append(self.tasks.create_task(self._repeat(raw)))
 
     async def _repeat(self, raw: Msg) -> None:
@@ -176,6 +177,7 @@ class Arena:
 
     def end_late(self) -> None:
         """Nothing is sent or repeated any more."""
+        self.is_over = True
         for task in self.late:
             task.cancel()
 
@@ -280,4 +282,9 @@ async def arena(
             await made.watch.hear()
             made.late.append(tasks.create_task(made.watch.look()))
         await asyncio.gather(*(victim.start() for victim in nodes))
-        yield made
+        try:
+            yield made
+        finally:
+            for victim in (*schedulers, *nodes):
+                victim.kill()
+            made.end_late()
