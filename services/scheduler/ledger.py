@@ -231,7 +231,10 @@ async def set_cordon(
     cordoned: bool,
     reason: str = "",
 ) -> list[OpenHolding]:
-    """Take devices of a node out of service or back; those that were not so before."""
+    """Take devices of a node out of service or back.
+
+    Tells those that were not so before, or were out for another reason than the one now given.
+    """
     await connection.execute("SELECT 1 FROM node WHERE node_id = $1 FOR UPDATE", node_id)
     if device_uuid is None:
         await connection.execute(
@@ -239,7 +242,8 @@ async def set_cordon(
         )
     rows = await connection.fetch(
         "UPDATE device SET cordoned = $3, cordon_reason = $4 WHERE node_id = $1"
-        " AND ($2::text IS NULL OR uuid = $2) AND cordoned <> $3"
+        " AND ($2::text IS NULL OR uuid = $2)"
+        " AND (cordoned <> $3 OR ($3 AND $4 <> '' AND cordon_reason <> $4))"
         " RETURNING device_no, node_id, uuid",
         node_id,
         device_uuid,

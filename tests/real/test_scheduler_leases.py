@@ -223,9 +223,12 @@ async def test_a_cordoned_device_is_not_granted_until_it_is_back(steward: World)
     uuid = node.gpus[0].uuid
     cordon = Cordon(command_id=new_id(), node_id="alpha", device_uuid=uuid)
     accepted(await steward.bus.request(cordon))
+    again = replace(cordon, command_id=new_id(), reason="its fan is being replaced")
+    accepted(await steward.bus.request(again))
 
     waiting = await steward.request()
-    await steward.waiting(waiting, ReasonCode.CORDONED)
+    view = await steward.waiting(waiting, ReasonCode.CORDONED)
+    assert "its fan is being replaced" in view.reasons[0].message
     uncordon = Uncordon(command_id=new_id(), node_id="alpha", device_uuid=uuid)
     accepted(await steward.bus.request(uncordon))
     unknown = Cordon(command_id=new_id(), node_id="alpha", device_uuid="GPU-none")
