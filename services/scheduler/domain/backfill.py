@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.demand import Demand, Shape
-from services.scheduler.domain.eligibility import room_of
+from services.scheduler.domain.demand import Shape
 from services.scheduler.domain.fleet import NOTHING, Device, Reading, Room
 from services.scheduler.domain.outlook import FREE_ALREADY, Coming, Outlook, Schedule
 from services.scheduler.domain.placement import Scored, Weights, choose, score
@@ -37,19 +36,19 @@ class Forecast:
         self._weights = weights
         self._schedules: dict[Reach, Schedule] = {}
 
-    def claim(self, demand: Demand, reach: Reach) -> Claim:
-        """What a request that has to wait keeps from those behind it.
+    def claim(self, group: Group) -> Claim:
+        """What a group that has to wait keeps from those behind it.
 
-        The devices on which it starts by what is promised, until then; and on nodes where leases
-        that promise nothing could let it start earlier, everything that it could use. All that it
-        could ever use where too little is promised, and for groups over several nodes whose memory
-        is to be balanced.
+        The devices on which its first request starts by what is promised, until then; and on nodes
+        where leases that promise nothing could let it start earlier, everything that it could use.
+        All that it could ever use where too little is promised, and for requests over several nodes
+        whose memory is to be balanced.
         """
-        shape = demand.shape
+        shape, reach = group.shape, group.reach
         if shape.balanced and shape.nodes > 1:
             return Claim()
         schedule = self._schedule(reach)
-        promises = self._promises(schedule, demand)
+        promises = self._promises(schedule, group)
         if len(promises) < shape.nodes:
             return Claim()
         start = promises[-1][0]
@@ -74,10 +73,11 @@ class Forecast:
         outlook = self._schedule(group.reach).nodes.get(view.node_id)
         if outlook is None or len(outlook.hoped) < gpus:
             return False
-        start = claim.start
-        if start is None:
-            return len(outlook.promised) >= gpus
-        return outlook.hoped[gpus - 1].at <= start
+        if claim.start is not None and outlook.hoped[gpus - 1].at > claim.start:
+            return False
+        if claim.start is None or outlook.hoped[gpus - 1].at == claim.start:
+            return len(outlook.promised) >= gpus and self._promise(outlook, group) is not None
+        return True
 
     def as_idle(self, device: Device) -> Scored:
         """The device as it will be when its holder has gone."""
@@ -96,9 +96,9 @@ class Forecast:
         schedule.sync(self._views)
         return schedule
 
-    def _promises(self, schedule: Schedule, demand: Demand) -> list[Promise]:
+    def _promises(self, schedule: Schedule, group: Group) -> list[Promise]:
         """The nodes that are promised soonest, with the devices; fewer if there are no more."""
-        shape = demand.shape
+        shape = group.shape
         with schedule.promised(shape.gpus) as nodes:
             if not shape.balanced and shape.room == NOTHING:
                 return [
@@ -116,20 +116,21 @@ class Forecast:
                     found.append(heapq.heappop(exact))
                 if len(found) == shape.nodes:
                     return found
-                promise = self._promise(schedule.nodes[node_id], demand)
+                promise = self._promise(schedule.nodes[node_id], group)
                 if promise is not None:
                     heapq.heappush(exact, promise)
         return found + heapq.nsmallest(shape.nodes - len(found), exact, key=lambda p: p[:2])
 
-    def _promise(self, outlook: Outlook, demand: Demand) -> Promise | None:
+    def _promise(self, outlook: Outlook, group: Group) -> Promise | None:
         """When the node can serve its part of a request that asks for more than devices."""
-        shape, view, promised = demand.shape, outlook.view, outlook.promised
-        for at in self._moments(outlook, shape.gpus):
-            released = self._released(view, at)
+        shape, view = group.shape, outlook.view
+        first = outlook.promised[shape.gpus - 1].at
+        for at in (first, *(end for end, _ in outlook.releases if end > first)):
+            released = _released(outlook, at)
             if not view.has_room(shape.room, _negative(released)):
                 continue
-            there = [coming for coming in promised if coming.at <= at]
-            chosen = self._choose(there, demand.request)
+            there = [coming for coming in outlook.promised if coming.at <= at]
+            chosen = self._choose(there, group.request)
             if chosen is not None:
                 return at, view.node_id, _part(chosen, _beyond(shape.room, released), at)
         return None
@@ -147,21 +148,15 @@ class Forecast:
         numbers = {scored.device.number for scored in chosen}
         return [coming for coming in there if coming.number in numbers]
 
-    def _moments(self, outlook: Outlook, gpus: int) -> list[datetime]:
-        first = outlook.promised[gpus - 1].at
-        later = {coming.at for coming in outlook.promised if coming.at > first}
-        ends = (self._state.end_of(lease) for lease in self._state.leases_on(outlook.view.node_id))
-        later.update(end for end in ends if end is not None and end > first)
-        return [first, *sorted(later)]
 
-    def _released(self, view: NodeView, at: datetime) -> Room:
-        """What leases will have given back of the node's CPUs and memory by then."""
-        released = NOTHING
-        for lease in self._state.leases_on(view.node_id):
-            end = self._state.end_of(lease)
-            if end is not None and end <= at:
-                released = released.plus(room_of(lease.request))
-        return released
+def _released(outlook: Outlook, at: datetime) -> Room:
+    """What leases will have given back of the node's CPUs and memory by then."""
+    cpu_count, memory_mb = 0.0, 0
+    for end, room in outlook.releases:
+        if end <= at:
+            cpu_count += room.cpu_count
+            memory_mb += room.memory_mb
+    return Room(cpu_count=cpu_count, memory_mb=memory_mb)
 
 
 def _hopes(schedule: Schedule, shape: Shape, start: datetime) -> list[tuple[datetime, NodeId]]:

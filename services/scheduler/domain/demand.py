@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from schemas.gpu_request import GpuRequest, Placement, Preference, Selector
+from schemas.gpu_request import GpuRequest, Selector
 from services.scheduler.domain.eligibility import room_of
 from services.scheduler.domain.fleet import Room
 
@@ -23,16 +23,13 @@ class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 class Shape(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """All that decides where and when a request fits; of several alike the first goes first."""
+    """All that decides where a request fits, its turn and its duration left aside."""
 
     filter: Filter
     gpus: int
     nodes: int
     balanced: bool
-    placement: Placement
     room: Room
-    prefer: tuple[Preference, ...]
-    duration_seconds: float | None
 
 
 class Demand(Struct, frozen=True, kw_only=True):
@@ -45,7 +42,7 @@ class Demand(Struct, frozen=True, kw_only=True):
 
 
 def shape_of(request: GpuRequest) -> Shape:
-    """The request without what only its place in the queue, its lease and its end depend on."""
+    """What of the request decides where it fits."""
     return Shape(
         filter=Filter(
             min_memory_mb=request.min_memory_mb,
@@ -58,8 +55,5 @@ def shape_of(request: GpuRequest) -> Shape:
         gpus=request.gpus,
         nodes=request.nodes,
         balanced=request.balanced_memory,
-        placement=request.placement,
         room=room_of(request),
-        prefer=request.prefer,
-        duration_seconds=request.expected_duration_seconds,
     )

@@ -4,11 +4,12 @@ import heapq
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from schemas.base import NodeId
-from services.scheduler.domain.eligibility import DEFAULT_FREE_SHARE
-from services.scheduler.domain.fleet import Device
+from services.scheduler.domain.eligibility import DEFAULT_FREE_SHARE, room_of
+from services.scheduler.domain.fleet import Device, Room
 from services.scheduler.domain.placement import Scored
 from services.scheduler.domain.reach import Reach
 from services.scheduler.domain.state import State
@@ -33,12 +34,14 @@ class Outlook(NamedTuple):
     """A node's devices, soonest first.
 
     `promised` are those whose leases tell their end. `hoped` has all, as if the leases that do not
-    ended now. `serial` tells states of one node apart.
+    ended now. `releases` tells what CPUs and memory leases give back and when. `serial` tells
+    states of one node apart.
     """
 
     view: NodeView
     promised: Sequence[Coming]
     hoped: Sequence[Coming]
+    releases: Sequence[tuple[datetime, Room]]
     serial: int
 
 
@@ -117,8 +120,14 @@ class Schedule:
             hoped.append(Coming(end or FREE_ALREADY, device.index, device.number, scored))
         promised.sort(key=_soonest)
         hoped.sort(key=_soonest)
+        releases = [
+            (end, room_of(lease.request))
+            for lease in self._state.leases_on(view.node_id)
+            if (end := self._state.end_of(lease)) is not None
+        ]
+        releases.sort(key=itemgetter(0))
         self._serial += 1
-        return Outlook(view, promised, hoped, self._serial)
+        return Outlook(view, promised, hoped, releases, self._serial)
 
 
 def held_in_time(view: NodeView, reach: Reach) -> Iterator[Device]:

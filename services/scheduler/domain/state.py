@@ -48,6 +48,7 @@ class State:
         self._held: dict[int, UUID] = {}
         self._groups: dict[NodeId, tuple[Device, ...]] = {}
         self._hosts: dict[NodeId, Host] = {}
+        self._leases_on: dict[NodeId, list[Lease]] = {}
 
     def apply(self, change: Input) -> None:
         """Take over one change."""
@@ -121,9 +122,13 @@ class State:
 
     def leases_on(self, node_id: NodeId) -> list[Lease]:
         """Leases that hold devices of a node, in order of their ids."""
-        held = self._held
-        ids = {held[number] for number in self._numbers.get(node_id, ()) if number in held}
-        return [self.leases[reservation_id] for reservation_id in sorted(ids, key=_number)]
+        found = self._leases_on.get(node_id)
+        if found is None:
+            held = self._held
+            ids = {held[number] for number in self._numbers.get(node_id, ()) if number in held}
+            found = [self.leases[reservation_id] for reservation_id in sorted(ids, key=_number)]
+            self._leases_on[node_id] = found
+        return found
 
     def nodes_of(self, lease: Lease) -> set[NodeId]:
         """Nodes of a lease's devices, as far as they are known."""
@@ -172,6 +177,7 @@ class State:
         self.touched.add(node_id)
         self._groups.pop(node_id, None)
         self._hosts.pop(node_id, None)
+        self._leases_on.pop(node_id, None)
 
     def _see(self, device: Device) -> None:
         before = self.devices.get(device.number)

@@ -7,6 +7,7 @@ others ahead of it keep there. Whoever is not concerned waits on, at no cost.
 import heapq
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from math import inf
 from typing import Final
 from uuid import UUID
 
@@ -82,8 +83,8 @@ class Turn:
         self._ripe.clear()
         self._catch_up(now)
         while True:
-            while (group := self._agenda.next()) is not None:
-                yield from self._look_at(group, now)
+            while (item := self._agenda.next()) is not None:
+                yield from self._look_at(*item, now)
             overdue = self._due(now)
             if not overdue:
                 return
@@ -92,16 +93,15 @@ class Turn:
     def settle(self, now: datetime) -> None:
         """Work out what is kept for whom, without deciding anything."""
         self._catch_up(now)
-        while (group := self._agenda.next()) is not None:
-            demand = self._demand(group, now)
+        while (item := self._agenda.next()) is not None:
+            group = item[0]
+            self._ripe[group] = None
             if not self._fits(group):
-                self._ripe[group] = None
                 self._keep(group, None)
-            elif (placed := self._search.place(demand)) is not None:
-                self._ripe[group] = None
-                self._keep(group, _claim_on(placed, demand.shape.room))
+            elif (placed := self._search.place(self._demand(group, now))) is not None:
+                self._keep(group, _claim_on(placed, group.shape.room))
             else:
-                self._keep(group, self._forecast.claim(demand, group.reach))
+                self._keep(group, self._forecast.claim(group))
 
     def demand(self, request: GpuRequest, now: datetime, in_place_of: UUID | None) -> Demand:
         """A request in the place of one that waits, or behind everybody."""
@@ -153,6 +153,8 @@ class Turn:
         group = self._waiting.add(rank, entry, shape, reach)
         if group.claim is None:
             self._agenda.note(group)
+        elif _is_shorter(entry, group.head):
+            self._agenda.add(group, rank, entry)
         heapq.heappush(self._deadlines, (entry.wait_deadline_at, rank, entry.reservation_id))
 
     def _leave(self, reservation_id: UUID) -> None:
@@ -210,19 +212,29 @@ class Turn:
             or self._preemption.may_find(group, view)
         )
 
-    def _look_at(self, group: Group, now: datetime) -> Iterator[Decision]:
+    def _look_at(
+        self, group: Group, rank: Rank, entry: QueuedRequest, shorter_than: float, now: datetime
+    ) -> Iterator[Decision]:
+        """A place for the request, or else what is kept for it if it is the group's first."""
         if not self._fits(group):
             yield from self._reject(group)
             return
-        demand = self._demand(group, now)
+        if self._waiting.place(entry.reservation_id) != (rank, group):
+            self._agenda.go_on(group, rank, shorter_than)
+            return
+        demand = _demand(entry.request, rank, now)
         placed = self._search.place(demand)
         if placed is not None:
-            yield self._grant(group.head, placed, now)
+            yield self._grant(entry, placed, now)
+            self._agenda.go_on(group, rank, shorter_than)
             return
-        claim = self._forecast.claim(demand, group.reach)
-        self._keep(group, claim)
-        if self._policy.preemption and self._state.preemptible:
-            yield from self._preempt(group, demand, claim, now)
+        if rank == group.rank:
+            claim = self._forecast.claim(group)
+            self._keep(group, claim)
+            if self._policy.preemption and self._state.preemptible:
+                yield from self._preempt(group, demand, claim, now)
+        seconds = entry.request.expected_duration_seconds
+        self._agenda.go_on(group, rank, min(shorter_than, seconds if seconds is not None else inf))
 
     def _grant(self, entry: QueuedRequest, placed: Placed, now: datetime) -> Grant:
         seconds = entry.request.expected_duration_seconds
@@ -273,17 +285,18 @@ class Turn:
 
     def _time_out(self, due: Iterable[tuple[Rank, UUID]], now: datetime) -> Iterator[TimeOut]:
         """Requests that are alike are told the same reasons, worked out for the first of them."""
-        told: dict[Group, tuple[Reason, ...]] = {}
+        told: dict[tuple[Group, float | None], tuple[Reason, ...]] = {}
         waited = []
         for rank, reservation_id in due:
             found = self._waiting.place(reservation_id)
             if found is None:
                 continue
-            group = found[1]
-            if group not in told:
-                look = self._search.look(_demand(group.request, rank, now))
-                told[group] = blocking_reasons(look, group.request)
-            waited.append((reservation_id, told[group]))
+            request = self._state.queue[reservation_id].request
+            alike = (found[1], request.expected_duration_seconds)
+            if alike not in told:
+                look = self._search.look(_demand(request, rank, now))
+                told[alike] = blocking_reasons(look, request)
+            waited.append((reservation_id, told[alike]))
         for reservation_id, reasons in waited:
             self.apply(RequestEnded(reservation_id=reservation_id))
             yield TimeOut(reservation_id=reservation_id, reasons=reasons)
@@ -314,6 +327,13 @@ def _later(now: datetime, seconds: float) -> datetime:
     """At most the end of the calendar."""
     end = datetime.max.replace(tzinfo=now.tzinfo)
     return now + timedelta(seconds=seconds) if seconds < (end - now).total_seconds() else end
+
+
+def _is_shorter(entry: QueuedRequest, other: QueuedRequest) -> bool:
+    """Whether it is expected to take less time."""
+    mine = entry.request.expected_duration_seconds
+    theirs = other.request.expected_duration_seconds
+    return mine is not None and (theirs is None or mine < theirs)
 
 
 def _claim_on(placed: Placed, room: Room) -> Claim:

@@ -4,9 +4,10 @@ What a group keeps binds those behind it, not those before it.
 """
 
 import heapq
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -48,7 +49,7 @@ class Claim(Struct, frozen=True):
 
 
 class Group:
-    """Requests of one shape, first in rank first."""
+    """Requests of one shape, first in rank first. What is kept for the first serves them all."""
 
     __slots__ = ("claim", "claim_rank", "entries", "fits_for", "reach", "request", "shape")
 
@@ -70,6 +71,15 @@ class Group:
     def head(self) -> QueuedRequest:
         """The first request."""
         return self.entries[0][1]
+
+    def next_shorter(self, after: Rank, seconds: float) -> tuple[Rank, QueuedRequest] | None:
+        """The first request behind that rank that is expected to take less than that."""
+        begin = bisect_right(self.entries, after, key=itemgetter(0))
+        for rank, entry in islice(self.entries, begin, None):
+            expected = entry.request.expected_duration_seconds
+            if expected is not None and expected < seconds:
+                return rank, entry
+        return None
 
 
 class Kept(NamedTuple):
