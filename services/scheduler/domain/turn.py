@@ -196,6 +196,7 @@ class Turn:
         if len(self._waiting):
             for node_id in changed:
                 view = self._views.nodes.get(node_id)
+                self._agenda.note(*self._waiting.outgrown(node_id, view))
                 if view is not None:
                     concerned = (
                         g for g in self._waiting.groups_on(view) if self._concerns(view, g)

@@ -214,6 +214,14 @@ class Waiting:
                 if gpus <= usable:
                     yield from groups.values()
 
+    def outgrown(self, node_id: NodeId, view: NodeView | None) -> list[Group]:
+        """Groups for which something is kept on a node that is gone or too small for them now."""
+        return [
+            group
+            for group in self._timed.get(node_id, ())
+            if view is None or len(group.reach.usable(view)) < group.shape.gpus
+        ]
+
     def kept(self, view: NodeView, rank: Rank, ends_at: datetime | None) -> Iterator[Kept]:
         """Devices of the node that those before this rank keep from what ends at that moment."""
         for group, part in self._timed_before(view, rank, ends_at):

@@ -1,0 +1,30 @@
+"""What random histories have found, cut down to what matters."""
+
+from datetime import timedelta
+
+from schemas.gpu_request import GpuRequest
+from services.scheduler.domain.decisions import Grant
+from services.scheduler.domain.engine import Engine
+from services.scheduler.domain.inputs import DeviceGone, Settled
+from tests.unit.scheduler.builders import NOW, make_device
+from tests.unit.scheduler.test_engine import hold, make_engine, queue
+
+
+def test_what_was_kept_on_a_node_that_has_become_too_small_is_free_again() -> None:
+    """Four GPUs were kept on a node until a lease there ends; then one of the four is taken out,
+    and whoever they were kept for could not start there any more.
+    """
+    engine = make_engine(*(make_device(number) for number in (1, 2, 3, 4)))
+    engine.apply(Settled(settled=False))
+    hold(engine, 9, 1, 2, expected_end_at=NOW + timedelta(minutes=10))
+    queue(engine, 1, GpuRequest(gpus=4, priority=1))
+    engine.decide(NOW)
+
+    engine.apply(DeviceGone(number=4))
+    waiting = queue(engine, 2)
+    again = Engine(engine.policy)
+    again.apply(*engine.state())
+    decided = engine.decide(NOW)
+
+    assert [d.reservation_id for d in decided if isinstance(d, Grant)] == [waiting]
+    assert again.decide(NOW) == decided
