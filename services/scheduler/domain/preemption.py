@@ -80,15 +80,20 @@ class Preemption:
     def may_find(self, group: Group, view: NodeView) -> bool:
         """Whether somebody on the node might have to stop for the group's first request."""
         priority = group.head.request.priority
-        return bool(self._state.preemptible) and any(
-            lease.reservation_id in self._state.preemptible and lease.request.priority < priority
+        return any(
+            lease.request.preemptible
+            and lease.preempting_until is None
+            and lease.request.priority < priority
             for lease in self._state.leases_on(view.node_id)
         )
 
     def _weaker(self, priority: int) -> dict[object, Lease]:
-        leases = (self._state.leases[each] for each in self._state.preemptible)
+        leases, preemptible = self._state.leases, self._state.preemptible
         return {
-            lease.reservation_id: lease for lease in leases if lease.request.priority < priority
+            reservation_id: leases[reservation_id]
+            for their_priority in sorted(preemptible)
+            if their_priority < priority
+            for reservation_id in preemptible[their_priority]
         }
 
     def _way(

@@ -39,7 +39,7 @@ class State:
         self.devices: dict[int, Device] = {}
         self.leases: dict[UUID, Lease] = {}
         self.queue: dict[UUID, QueuedRequest] = {}
-        self.preemptible: set[UUID] = set()  # leases that may be told to stop
+        self.preemptible: dict[int, dict[UUID, None]] = {}  # by priority: may be told to stop
         self.preempting: set[UUID] = set()  # leases that were
         self.touched: set[NodeId] = set()
         self._ends: list[tuple[datetime, UUID]] = []
@@ -214,10 +214,10 @@ class State:
         self._overdue.discard(lease.reservation_id)
         if lease.expected_end_at is not None:
             heapq.heappush(self._ends, (lease.expected_end_at, lease.reservation_id))
+        self._forget_preemptible(before or lease)
         if lease.request.preemptible and lease.preempting_until is None:
-            self.preemptible.add(lease.reservation_id)
-        else:
-            self.preemptible.discard(lease.reservation_id)
+            alike = self.preemptible.setdefault(lease.request.priority, {})
+            alike[lease.reservation_id] = None
         if lease.preempting_until is not None:
             self.preempting.add(lease.reservation_id)
         else:
@@ -232,7 +232,7 @@ class State:
         if lease is None:
             return
         self._overdue.discard(reservation_id)
-        self.preemptible.discard(reservation_id)
+        self._forget_preemptible(lease)
         self.preempting.discard(reservation_id)
         for number in lease.numbers:
             if self._held.get(number) != reservation_id:
@@ -243,6 +243,12 @@ class State:
                 self._set_holder(number, None)
             elif device is not None:
                 self._touch(device.node_id)
+
+    def _forget_preemptible(self, lease: Lease) -> None:
+        alike = self.preemptible.get(lease.request.priority, {})
+        alike.pop(lease.reservation_id, None)
+        if not alike:
+            self.preemptible.pop(lease.request.priority, None)
 
     def _set_holder(self, number: int, holder: UUID | None) -> None:
         device = self.devices.get(number)

@@ -192,7 +192,7 @@ class Turn:
         if self._views.remade:
             self._fit_for += 1
             self._waiting.notice()
-            self._agenda.note(*(g for g in self._waiting.groups.values() if not self._fits(g)))
+            self._agenda.note(*(g for g in self._waiting.groups.values() if self._is_unsure(g)))
         if len(self._waiting):
             for node_id in changed:
                 view = self._views.nodes.get(node_id)
@@ -202,6 +202,10 @@ class Turn:
                         g for g in self._waiting.groups_on(view) if self._concerns(view, g)
                     )
                     self._agenda.note(*concerned)
+
+    def _is_unsure(self, group: Group) -> bool:
+        """Whether a node that is not what it was may concern a group that does not use it now."""
+        return not self._fits(group) or (group.claim is not None and group.claim.by_hopes)
 
     def _concerns(self, view: NodeView, group: Group) -> bool:
         """Whether a node's new state may change anything for a group that has to wait so far."""

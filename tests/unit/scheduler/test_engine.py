@@ -1,7 +1,6 @@
 """The engine's turns: what is granted, what waits, and that a turn can be repeated."""
 
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from msgspec import json
@@ -9,45 +8,18 @@ from msgspec import json
 from schemas.gpu_request import GpuRequest, ReasonCode
 from services.scheduler.domain.decisions import Grant, Rejection, TimeOut
 from services.scheduler.domain.engine import Engine
-from services.scheduler.domain.fleet import Device, Node
+from services.scheduler.domain.fleet import Node
 from services.scheduler.domain.inputs import (
+    DeviceGone,
     DeviceSeen,
     Input,
-    Lease,
     LeaseEnded,
-    LeaseHeld,
-    NodeSeen,
     RequestEnded,
     RequestQueued,
     Settled,
 )
 from services.scheduler.domain.policy import Policy
-from tests.unit.scheduler.builders import NOW, make_device, make_queued
-
-
-def make_engine(*devices: Device, nodes: tuple[Node, ...] = (), **policy: Any) -> Engine:
-    engine = Engine(Policy(**policy))
-    engine.apply(Settled(settled=True), *(NodeSeen(node=node) for node in nodes))
-    engine.apply(*(DeviceSeen(device=device) for device in devices))
-    return engine
-
-
-def queue(engine: Engine, number: int, request: GpuRequest | None = None, **changes: Any) -> UUID:
-    entry = make_queued(number, request, **changes)
-    engine.apply(RequestQueued(entry=entry))
-    return entry.reservation_id
-
-
-def hold(engine: Engine, number: int, *devices: int, **changes: Any) -> UUID:
-    """A lease of devices under the reservation with that number."""
-    plain: dict[str, Any] = {
-        "reservation_id": UUID(int=number),
-        "request": GpuRequest(gpus=len(devices)),
-        "numbers": devices,
-        "granted_at": NOW,
-    }
-    engine.apply(LeaseHeld(lease=Lease(**plain | changes)))
-    return UUID(int=number)
+from tests.unit.scheduler.builders import NOW, hold, make_device, make_engine, make_queued, queue
 
 
 def test_a_request_is_granted_once_and_holds_its_device_until_its_lease_ends() -> None:
@@ -175,3 +147,65 @@ def test_recorded_inputs_decide_the_same_again() -> None:
     assert len(decided) == 1
     assert json.encode(replayed.decide(NOW)) == json.encode(decided)
     assert replayed.state() == engine.state()
+
+
+def test_devices_that_the_head_does_not_select_are_free_for_others() -> None:
+    engine = make_engine(make_device(1, holder=UUID(int=99)), make_device(2))
+    head = queue(engine, 1, GpuRequest(device_uuids=("GPU-1",)))
+    other = queue(engine, 2)
+
+    assert [decision.reservation_id for decision in engine.decide(NOW)] == [other]
+    assert engine.queue_position(head) == 1
+
+
+def test_an_empty_fleet_rejects_only_once_it_is_settled() -> None:
+    engine = Engine()
+    queue(engine, 1)
+
+    assert engine.decide(NOW) == ()
+    assert [r.code for r in engine.reasons(UUID(int=1), NOW)] == [ReasonCode.NO_GPUS]
+    engine.apply(Settled(settled=True))
+    (rejected,) = engine.decide(NOW)
+
+    assert isinstance(rejected, Rejection)
+    assert [reason.code for reason in rejected.reasons] == [ReasonCode.NO_GPUS]
+
+
+def test_what_fits_no_more_after_a_device_has_gone_is_rejected() -> None:
+    engine = make_engine(make_device(1, holder=UUID(int=99)), make_device(2))
+    queue(engine, 1, GpuRequest(gpus=2))
+    assert engine.decide(NOW) == ()
+
+    engine.apply(DeviceGone(number=2))
+    (rejected,) = engine.decide(NOW)
+
+    assert isinstance(rejected, Rejection)
+    assert rejected.reasons[0].code is ReasonCode.EXCEEDS_LARGEST_NODE
+
+
+def test_a_balanced_gang_takes_devices_with_similar_memory_on_all_its_nodes() -> None:
+    free = {1: 80_000, 2: 50_000, 3: 78_000, 4: 49_000, 5: 48_000}
+    engine = make_engine(
+        *(make_device(n, node_id=f"node-{n}", free_mb=mb) for n, mb in free.items())
+    )
+
+    pair = engine.would_grant(GpuRequest(nodes=2, balanced_memory=True), NOW)
+    trio = engine.would_grant(GpuRequest(nodes=3, balanced_memory=True), NOW)
+
+    assert pair is not None
+    assert pair.numbers == {1, 3}
+    assert trio is not None
+    assert trio.numbers == {2, 4, 5}
+    assert engine.would_grant(GpuRequest(nodes=4, balanced_memory=True), NOW) is None
+
+
+def test_a_time_out_of_many_alike_tells_them_what_was_worked_out_once() -> None:
+    engine = make_engine(make_device(1, holder=UUID(int=99)))
+    for number in range(1, 2001):
+        queue(engine, number, wait_deadline_at=NOW)
+
+    timed_out = engine.decide(NOW)
+
+    assert len(timed_out) == 2000
+    reasons = {id(d.reasons) for d in timed_out if isinstance(d, TimeOut)}
+    assert len(reasons) == 1

@@ -6,8 +6,7 @@ from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.decisions import Grant
 from services.scheduler.domain.engine import Engine
 from services.scheduler.domain.inputs import DeviceGone, Settled
-from tests.unit.scheduler.builders import NOW, make_device
-from tests.unit.scheduler.test_engine import hold, make_engine, queue
+from tests.unit.scheduler.builders import NOW, hold, make_device, make_engine, queue
 
 
 def test_what_was_kept_on_a_node_that_has_become_too_small_is_free_again() -> None:

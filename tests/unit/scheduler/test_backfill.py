@@ -1,0 +1,214 @@
+"""Starting early in a gap, without ever delaying who waits ahead."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.gpu_request import GpuRequest, ReasonCode
+from services.scheduler.domain.decisions import Grant
+from services.scheduler.domain.engine import Engine
+from services.scheduler.domain.fleet import Device, Node
+from services.scheduler.domain.inputs import LeaseEnded, RequestQueued
+from services.scheduler.domain.policy import Policy
+from tests.unit.scheduler.builders import NOW, hold, make_device, make_engine, make_queued, queue
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def granted(engine: Engine, now: datetime = NOW) -> set[UUID]:
+    return {d.reservation_id for d in engine.decide(now) if isinstance(d, Grant)}
+
+
+def half_busy() -> Engine:
+    """Two GPUs of one node, one of which is expected to come free in a minute."""
+    engine = make_engine(make_device(1), make_device(2))
+    hold(engine, 90, 1, expected_end_at=after(60))
+    return engine
+
+
+def test_a_request_that_will_be_over_in_time_starts_before_the_head() -> None:
+    engine = half_busy()
+    head = queue(engine, 1, GpuRequest(gpus=2))
+    short = queue(engine, 2, GpuRequest(expected_duration_seconds=60))
+    long = queue(engine, 3, GpuRequest(expected_duration_seconds=61))
+
+    assert granted(engine) == {short}
+    assert {reason.code for reason in engine.reasons(long, NOW)} >= {ReasonCode.HELD}
+    engine.apply(LeaseEnded(reservation_id=short), LeaseEnded(reservation_id=UUID(int=90)))
+    assert granted(engine, after(60)) == {head}
+
+
+def test_what_is_kept_for_the_head_says_for_whom() -> None:
+    engine = half_busy()
+    head = queue(engine, 1, GpuRequest(gpus=2))
+    unknown = queue(engine, 2)
+
+    assert granted(engine) == set()
+    kept = [r for r in engine.reasons(unknown, NOW) if r.code is ReasonCode.KEPT_FOR_EARLIER]
+    assert [reason.device_uuid for reason in kept] == ["GPU-1", "GPU-2"]
+    assert str(head) in kept[0].message
+
+
+def test_devices_that_the_head_will_not_start_on_serve_others_for_as_long_as_they_like() -> None:
+    engine = make_engine(make_device(1), make_device(2), make_device(3, node_id="beta"))
+    hold(engine, 90, 1, expected_end_at=after(60))
+    queue(engine, 1, GpuRequest(gpus=2))
+    other = queue(engine, 2)
+
+    (grant,) = engine.decide(NOW)
+
+    assert isinstance(grant, Grant)
+    assert grant.reservation_id == other
+    assert grant.placed.node_id == "beta"
+
+
+def test_without_known_ends_the_head_keeps_all_that_it_could_use() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+    hold(engine, 90, 1)
+    queue(engine, 1, GpuRequest(gpus=2))
+    short = queue(engine, 2, GpuRequest(expected_duration_seconds=1))
+
+    assert granted(engine) == set()
+    codes = {reason.code for reason in engine.reasons(short, NOW)}
+    assert ReasonCode.BEHIND_IN_QUEUE in codes
+
+
+def test_a_node_that_may_come_free_any_time_is_kept_beside_the_one_that_is_promised() -> None:
+    devices = [make_device(n, node_id="beta" if n > 2 else "alpha") for n in range(1, 5)]
+    engine = make_engine(*devices)
+    hold(engine, 90, 1, expected_end_at=after(60))
+    hold(engine, 91, 3)
+    queue(engine, 1, GpuRequest(gpus=2))
+    short = queue(engine, 2, GpuRequest(expected_duration_seconds=30))
+
+    (grant,) = engine.decide(NOW)
+
+    assert isinstance(grant, Grant)
+    assert grant.reservation_id == short
+    assert grant.placed.node_id == "alpha"
+
+
+def test_a_lease_that_outlives_its_expectation_promises_nothing_any_more() -> None:
+    engine = half_busy()
+    queue(engine, 1, GpuRequest(gpus=2), wait_deadline_at=after(3600))
+    assert engine.next_decision_at(NOW) == after(60)
+
+    engine.decide(after(60))
+    short = queue(engine, 2, GpuRequest(expected_duration_seconds=1))
+
+    assert granted(engine, after(60)) == set()
+    assert ReasonCode.BEHIND_IN_QUEUE in {r.code for r in engine.reasons(short, after(60))}
+
+
+def test_the_cpus_that_the_head_will_need_are_kept_as_its_gpus_are() -> None:
+    node = Node(node_id="alpha", cpu_count=8)
+    engine = make_engine(*(make_device(n) for n in (1, 2, 3)), nodes=(node,))
+    hold(engine, 90, 1, 2, expected_end_at=after(60), request=GpuRequest(gpus=2, cpu_count=4))
+    queue(engine, 1, GpuRequest(gpus=2, device_uuids=("GPU-1", "GPU-2"), cpu_count=7))
+    modest = queue(engine, 2, GpuRequest(cpu_count=1))
+    assert granted(engine) == {modest}
+    engine.apply(LeaseEnded(reservation_id=modest))
+    greedy = queue(engine, 3, GpuRequest(cpu_count=2))
+
+    assert granted(engine) == set()
+    codes = {reason.code for reason in engine.reasons(greedy, NOW)}
+    assert ReasonCode.INSUFFICIENT_CPU in codes
+
+
+def test_of_many_that_are_alike_the_shorter_ones_fill_the_gap_in_their_order() -> None:
+    devices = [make_device(n) for n in (1, 2, 3, 4)]
+    engine = make_engine(*devices)
+    hold(engine, 90, 1, expected_end_at=after(60))
+    queue(engine, 1, GpuRequest(gpus=4))
+    lengths = [100, 50, 70, 50, 60, 10]
+    ids = [
+        queue(engine, n, GpuRequest(expected_duration_seconds=length))
+        for n, length in enumerate(lengths, start=2)
+    ]
+
+    assert granted(engine) == {ids[1], ids[3]}
+
+
+def test_a_newcomer_of_higher_priority_passes_only_for_as_long_as_the_bound_says() -> None:
+    engine = make_engine(make_device(1), aging_seconds=10.0)
+    hold(engine, 90, 1, expected_end_at=after(10))
+    old = queue(engine, 1, queued_at=NOW, wait_deadline_at=after(3600))
+    running, started = UUID(int=90), None
+    for number in range(2, 30):
+        now = after(10 * (number - 1))
+        request = GpuRequest(priority=5, expected_duration_seconds=10)
+        queue(engine, number, request, queued_at=after(10 * (number - 2)))
+        engine.apply(LeaseEnded(reservation_id=running))
+        (running,) = granted(engine, now)
+        if running == old:
+            started = now
+            break
+
+    bound = Policy(aging_seconds=10.0).starvation_bound_seconds(0, 5)
+    assert started is not None
+    assert started <= after(bound + 10)
+
+
+REQUESTS = st.builds(
+    GpuRequest,
+    gpus=st.integers(1, 3),
+    nodes=st.sampled_from([1, 1, 2]),
+    cpu_count=st.sampled_from([None, None, 2.0, 5.0]),
+    gpu_models=st.sampled_from([(), ("H100",), ("L4",)]),
+    expected_duration_seconds=st.sampled_from([10.0, 20.0, 40.0]),
+)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[Device]:
+    names = ["NVIDIA H100", "NVIDIA H100", "NVIDIA L4"]
+    return [
+        make_device(number, node_id=node_id, name=draw(st.sampled_from(names)))
+        for number, node_id in enumerate(("alpha",) * 3 + ("beta",) * 3 + ("gamma",) * 2)
+    ]
+
+
+def start_of_head(
+    devices: Sequence[Device], ends: Sequence[float], requests: Sequence[GpuRequest]
+) -> datetime | None:
+    """When the first request starts if every lease ends when it is expected to, to the second."""
+    nodes = tuple(Node(node_id=n, cpu_count=6) for n in ("alpha", "beta", "gamma"))
+    engine = make_engine(*devices, nodes=nodes)
+    running = []
+    for number, seconds in enumerate(ends):
+        hold(engine, 900 + number, number, expected_end_at=after(seconds))
+        running.append((after(seconds), UUID(int=900 + number)))
+    waiting = dict(enumerate(requests, start=1))
+    for number, request in waiting.items():
+        entry = make_queued(number, request, wait_deadline_at=after(9999))
+        engine.apply(RequestQueued(entry=entry))
+    now = NOW
+    while True:
+        for reservation_id in granted(engine, now):
+            if reservation_id.int == 1:
+                return now
+            seconds = waiting[reservation_id.int].expected_duration_seconds or 0
+            running.append((now + timedelta(seconds=seconds), reservation_id))
+        if not running or engine.queue_position(UUID(int=1)) is None:
+            return None
+        now = min(at for at, _ in running)
+        over = [each for each in running if each[0] <= now]
+        running = [each for each in running if each[0] > now]
+        engine.apply(*(LeaseEnded(reservation_id=reservation_id) for _, reservation_id in over))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    fleets(),
+    st.lists(st.sampled_from([5.0, 10.0, 15.0, 30.0, 50.0]), max_size=8),
+    st.lists(REQUESTS, min_size=1, max_size=8),
+)
+def test_the_head_starts_no_later_than_if_nobody_had_come_behind_it(
+    devices: list[Device], ends: list[float], requests: list[GpuRequest]
+) -> None:
+    assert start_of_head(devices, ends, requests) == start_of_head(devices, ends, requests[:1])

@@ -1,0 +1,163 @@
+"""The indexes find what a look at everything finds, and keep finding it as the fleet changes."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import json
+
+from schemas.gpu_request import (
+    GpuRequest,
+    Placement,
+    Preference,
+    Selector,
+    SelectorKey,
+    SelectorOperator,
+)
+from schemas.telemetry import HealthState
+from services.scheduler.domain.engine import Engine
+from services.scheduler.domain.fleet import Device, Node, ReadingState
+from services.scheduler.domain.inputs import DeviceSeen, Input, LeaseEnded, NodeGone, NodeSeen
+from services.scheduler.domain.placement import place
+from tests.unit.scheduler.builders import NOW, make_device, make_engine, queue
+
+NODES = ("alpha", "beta", "gamma", "delta")
+
+
+@st.composite
+def devices(draw: st.DrawFn, number: int) -> Device:
+    return make_device(
+        number,
+        node_id=NODES[number % len(NODES)],
+        name=draw(st.sampled_from(["NVIDIA H100", "NVIDIA L4"])),
+        used=draw(st.sampled_from([0.0, 0.0, 10.0, 40.0, 90.0, None])),
+        free_mb=draw(st.sampled_from([80_000, 80_000, 70_000, 60_000, 45_000, 0, None])),
+        cordoned=draw(st.sampled_from([False] * 7 + [True])),
+        health=draw(st.sampled_from([HealthState.OK] * 7 + [HealthState.LOST])),
+        reading_state=draw(st.sampled_from([ReadingState.FRESH] * 5 + [*ReadingState])),
+        numa_node=draw(st.sampled_from([None, 0, 1])),
+        foreign_pids=draw(st.sampled_from([(), (), (), (77,)])),
+    )
+
+
+@st.composite
+def nodes(draw: st.DrawFn, node_id: str) -> Node:
+    return Node(
+        node_id=node_id,
+        labels=draw(st.sampled_from([{}, {"zone": "a"}, {"zone": "b"}])),
+        cpu_count=draw(st.sampled_from([None, 4.0, 16.0])),
+        memory_total_mb=draw(st.sampled_from([None, 64_000])),
+        lost=draw(st.sampled_from([False] * 7 + [True])),
+    )
+
+
+def selector(key: str, *values: str, **more: Any) -> Selector:
+    return Selector(key=SelectorKey(key), values=values, **more)
+
+
+SELECTORS = [
+    selector("numa_node", "0"),
+    selector("label", "a", label="zone"),
+    selector("label", "a", label="zone", operator=SelectorOperator.NOT_IN),
+    selector("gpu_model", "l4"),
+    selector("gpu_uuid", "GPU-1", "GPU-2", "GPU-5"),
+    selector("node", "beta", "gamma"),
+]
+REQUESTS = st.builds(
+    GpuRequest,
+    gpus=st.integers(1, 3),
+    nodes=st.sampled_from([1, 1, 1, 2, 3]),
+    min_memory_mb=st.sampled_from([None, None, 0, 50_000, 90_000]),
+    max_utilization_percent=st.sampled_from([50.0, 50.0, 5.0]),
+    node_ids=st.sampled_from([(), (), ("alpha", "beta")]),
+    balanced_memory=st.sampled_from([False, False, True]),
+    placement=st.sampled_from(list(Placement)),
+    cpu_count=st.sampled_from([None, None, 3.0]),
+    require=st.sampled_from([(), (), (), *((s,) for s in SELECTORS)]),
+    prefer=st.sampled_from(
+        [(), (), *((Preference(selector=s, weight=2),) for s in SELECTORS)],
+    ),
+    priority=st.sampled_from([0, 0, 0, 3]),
+    preemptible=st.booleans(),
+    expected_duration_seconds=st.sampled_from([None, 10.0, 60.0]),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Engine, int]:
+    """An engine that has seen a fleet and some requests, and has decided now and then."""
+    count = draw(st.integers(0, 14))
+    engine = make_engine(
+        *(draw(devices(number)) for number in range(count)),
+        nodes=tuple(draw(nodes(node_id)) for node_id in NODES),
+    )
+    now = NOW
+    number = 0
+    for _ in range(draw(st.integers(0, 8))):
+        match draw(st.sampled_from(["request", "request", "release", "reading", "node", "gone"])):
+            case "request":
+                number += 1
+                queue(engine, number, draw(REQUESTS), queued_at=now)
+            case "release":
+                engine.apply(LeaseEnded(reservation_id=UUID(int=draw(st.integers(1, 8)))))
+            case "reading" if count:
+                engine.apply(DeviceSeen(device=draw(devices(draw(st.integers(0, count - 1))))))
+            case "node":
+                engine.apply(NodeSeen(node=draw(nodes(draw(st.sampled_from(NODES))))))
+            case "gone":
+                engine.apply(NodeGone(node_id="delta"))
+            case _:
+                pass
+        if draw(st.booleans()):
+            engine.decide(now)
+        now += timedelta(seconds=draw(st.sampled_from([0, 1, 12])))
+    engine.decide(now)
+    return engine, int((now - NOW).total_seconds())
+
+
+@settings(max_examples=120, deadline=None)
+@given(histories(), REQUESTS)
+def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
+    history: tuple[Engine, int], request: GpuRequest
+) -> None:
+    engine, seconds = history
+    now = NOW + timedelta(seconds=seconds)
+
+    found = engine.would_grant(request, now)
+
+    assert found == place(engine.look(request, now), request)
+    assert (engine.reasons_for(request, now) == ()) == (found is not None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), REQUESTS)
+def test_an_engine_built_anew_from_the_state_decides_the_same(
+    history: tuple[Engine, int], request: GpuRequest
+) -> None:
+    engine, seconds = history
+    now = NOW + timedelta(seconds=seconds)
+    anew = Engine(engine.policy)
+    anew.apply(*json.decode(json.encode(engine.state()), type=tuple[Input, ...]))
+
+    assert anew.decide(now) == ()
+    for each in (engine, anew):
+        queue(each, 99, request, queued_at=now)
+    assert anew.decide(now) == engine.decide(now)
+
+
+@pytest.mark.parametrize("key", ["numa_node", "label", "gpu_model"])
+def test_a_filter_seen_first_on_an_empty_fleet_finds_nodes_that_come_later(key: str) -> None:
+    wanted = {s.key.value: s for s in reversed(SELECTORS)}[key]
+    engine = make_engine()
+    request = GpuRequest(require=(wanted,))
+    assert engine.would_grant(request, NOW) is None
+
+    engine.apply(
+        NodeSeen(node=Node(node_id="alpha", labels={"zone": "a"})),
+        DeviceSeen(device=make_device(1, name="NVIDIA L4", numa_node=0)),
+    )
+
+    assert engine.would_grant(request, NOW) is not None
