@@ -18,14 +18,14 @@ class Agenda:
 
     def __init__(self) -> None:
         self._noted: dict[Group, Rank] = {}
-        self._heap: list[tuple[Rank, int, float, Group, QueuedRequest]] = []
+        self._heap: list[tuple[Rank, int, bool, float, Group, QueuedRequest]] = []
         self._serial = count()
 
     def note(self, *groups: Group) -> None:
         """Look at these, from their first requests on."""
         for group in groups:
             if group.entries and self._noted.get(group) != group.rank:
-                self._push(group, group.rank, group.head, inf)
+                self._push(group, group.rank, group.head, inf, is_first=True)
 
     def add(self, group: Group, rank: Rank, entry: QueuedRequest) -> None:
         """Look at one that has come; those before it have no place."""
@@ -45,18 +45,26 @@ class Agenda:
     def next(self) -> tuple[Group, Rank, QueuedRequest, float] | None:
         """The first of them, taken off, with the limit for those behind it."""
         while self._heap:
-            rank, _, shorter_than, group, entry = heapq.heappop(self._heap)
+            rank, _, is_first, shorter_than, group, entry = heapq.heappop(self._heap)
             if self._noted.get(group) != rank:
                 continue
             del self._noted[group]
             if not group.entries:
                 continue
-            if shorter_than == inf and group.rank != rank:
+            if is_first and group.rank != rank:
                 self.note(group)
                 continue
             return group, rank, entry, shorter_than
         return None
 
-    def _push(self, group: Group, rank: Rank, entry: QueuedRequest, shorter_than: float) -> None:
+    def _push(
+        self,
+        group: Group,
+        rank: Rank,
+        entry: QueuedRequest,
+        shorter_than: float,
+        *,
+        is_first: bool = False,
+    ) -> None:
         self._noted[group] = rank
-        heapq.heappush(self._heap, (rank, next(self._serial), shorter_than, group, entry))
+        heapq.heappush(self._heap, (rank, next(self._serial), is_first, shorter_than, group, entry))

@@ -27,3 +27,16 @@ def test_what_was_kept_on_a_node_that_has_become_too_small_is_free_again() -> No
 
     assert [d.reservation_id for d in decided if isinstance(d, Grant)] == [waiting]
     assert again.decide(NOW) == decided
+
+
+def test_a_turn_ends_though_one_behind_its_like_tells_how_long_it_takes() -> None:
+    """Of two that are alike the first tells no duration, the second does, and neither has a place:
+    the second was taken for a first that had been overtaken, for ever.
+    """
+    engine = make_engine()
+    engine.apply(Settled(settled=False))
+    first = queue(engine, 1)
+    second = queue(engine, 2, GpuRequest(expected_duration_seconds=600.0))
+
+    assert engine.decide(NOW) == ()
+    assert [entry.reservation_id for entry in engine.waiting] == [first, second]
