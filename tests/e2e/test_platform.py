@@ -157,6 +157,7 @@ async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: Platf
     assert str(platform.process.pid) in output.decode()
 
 
+@pytest.mark.long
 async def test_servers_that_exist_are_used_instead_of_embedded_ones(
     nats_server: NatsServer, nats_url: str, postgres_dsn: str
 ) -> None:

@@ -125,6 +125,7 @@ async def test_an_executor_that_is_stopped_ends_its_attempts_and_says_so(
     assert scheduler.running_at_release == [[]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.1, 0.8])
 async def test_whenever_it_is_killed_an_attempt_has_exactly_one_outcome(
     nats_url: str, tmp_path: Path, delay_seconds: float
