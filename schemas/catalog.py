@@ -53,6 +53,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     orchestrator.ListExperiments: orchestrator.ExperimentList,
     orchestrator.ValidateTask: orchestrator.TaskPlan,
     executor.ListRunning: executor.RunningAttempts,
+    executor.ReadLog: executor.LogChunk,
     results.GetSummary: results.SummaryView,
     results.GetSeries: results.SeriesView,
     results.GetReport: results.ReportView,

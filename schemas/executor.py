@@ -58,13 +58,27 @@ class AttemptOutcome(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Why an attempt did not succeed."""
+    """Why an attempt did not succeed; the closed set of causes.
+
+    `out_of_memory` is the host's or the container's, `gpu_out_of_memory` a device's.
+    """
 
     ENGINE_MISSING = "engine_missing"
     BAD_PARAMETER = "bad_parameter"
+    MODEL_MISSING = "model_missing"
+    RUNTIME_UNAVAILABLE = "runtime_unavailable"
+    IMAGE_MISSING = "image_missing"
+    IMAGE_PULL_FAILED = "image_pull_failed"
+    GPU_UNAVAILABLE = "gpu_unavailable"
     ENGINE_EXITED = "engine_exited"
     OUT_OF_MEMORY = "out_of_memory"
+    GPU_OUT_OF_MEMORY = "gpu_out_of_memory"
+    CUDA_ERROR = "cuda_error"
+    PORT_TAKEN = "port_taken"
+    DISK_FULL = "disk_full"
     READINESS_TIMEOUT = "readiness_timeout"
+    RANK_FAILED = "rank_failed"
+    NODE_LOST = "node_lost"
     BENCHMARK_FAILED = "benchmark_failed"
     TIMEOUT = "timeout"
     LEASE_LOST = "lease_lost"
@@ -76,7 +90,8 @@ class FailureKind(StrEnum):
 class EngineSpec(Struct, frozen=True, kw_only=True):
     """What to serve.
 
-    `parameters` are the engine's flags with one value each; `model` an id or a path.
+    `parameters` are the engine's flags with one value each; `model` an id or a path. `image_tag`
+    is of the engine's image, None the one that the executor prefers.
     """
 
     runtime: Runtime
@@ -102,12 +117,17 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """A kind for programs, a sentence for people, and the engine's last log lines."""
+    """A kind for programs, a sentence for people, and the engine's last log lines.
+
+    `hint` is what to do about it; `phase` is where the attempt was.
+    """
 
     kind: FailureKind
     message: str
     exit_code: int | None = None
     log_tail: tuple[str, ...] = ()
+    hint: str = ""
+    phase: AttemptPhase | None = None
 
 
 class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_experiment"):
@@ -215,12 +235,14 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     runtime: Runtime
     engines: tuple[str, ...]
     missing: dict[str, str] = {}
+    version: str | None = None
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):
     """What an executor offers: at its start and every 30 s.
 
-    `largest_epoch` is the largest it has ever been given.
+    `largest_epoch` is the largest it has ever been given; `address` is where other nodes reach
+    engines of this one, None if it is not known.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -229,10 +251,56 @@ class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_
     runtimes: tuple[RuntimeOffer, ...]
     benchmark_tools: tuple[str, ...]
     largest_epoch: Count
+    address: str | None = None
+
+
+class AttemptLogged(Live, frozen=True, kw_only=True, tag="executor.attempt_logged"):
+    """Lines that an attempt's engine wrote, in order; what nobody hears is read by `ReadLog`.
+
+    `offset` counts the bytes that the engine had written before the first of them.
+    """
+
+    key_field: ClassVar[str | None] = "experiment_id"
+    experiment_id: UUID
+    attempt_id: UUID
+    task_id: UUID
+    offset: Count
+    lines: tuple[str, ...]
+
+
+class ReadLog(Query, frozen=True, kw_only=True, tag="executor.read_log"):
+    """What an attempt's engine wrote. Answered by `LogChunk`; `not_found` if nothing is kept.
+
+    From byte `offset` of all that it ever wrote, or, without, the last `max_lines`.
+    """
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    attempt_id: UUID
+    offset: Count | None = None
+    max_lines: PositiveInt = 200
+
+
+class LogChunk(View, frozen=True, kw_only=True, tag="executor.log_chunk"):
+    """Lines of a log. `offset` is of the first, `next_offset` where to read on.
+
+    `skipped_bytes` were no longer kept, or could not be written, before `offset`. `is_complete`:
+    the attempt has ended and nothing follows.
+    """
+
+    attempt_id: UUID
+    offset: Count
+    next_offset: Count
+    lines: tuple[str, ...]
+    skipped_bytes: Count = 0
+    is_complete: bool = False
 
 
 class AttemptProgressed(Live, frozen=True, kw_only=True, tag="executor.attempt_progressed"):
-    """How far a running benchmark is. `fraction` runs from 0 to 1 over all levels."""
+    """How far an image's pull or a running benchmark is.
+
+    `fraction` runs from 0 to 1: over the image's bytes, or over all levels.
+    """
 
     key_field: ClassVar[str | None] = "experiment_id"
     experiment_id: UUID
@@ -265,7 +333,8 @@ class RunningAttempt(Struct, frozen=True, kw_only=True):
 
 
 class RunningWorkload(Struct, frozen=True, kw_only=True):
-    """Processes of this host that are labelled with a reservation, whoever started them.
+    """Processes and containers of this host that are labelled with a reservation, whoever started
+    them.
 
     `epoch` is None where the label does not say. `ours`: the label names this installation too.
     """
@@ -274,6 +343,7 @@ class RunningWorkload(Struct, frozen=True, kw_only=True):
     epoch: Epoch | None = None
     pids: tuple[int, ...] = ()
     ours: bool = True
+    container_ids: tuple[str, ...] = ()
 
 
 class RunningAttempts(View, frozen=True, kw_only=True, tag="executor.running_attempts"):

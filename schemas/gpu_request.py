@@ -197,10 +197,28 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prefer: Annotated[tuple[Preference, ...], Meta(max_length=32)] = ()
 
 
+class ShareKind(StrEnum):
+    """How a device is divided between holders."""
+
+    MPS = "mps"
+
+
+class DeviceShare(Struct, frozen=True, kw_only=True):
+    """A part of a device: of its multiprocessors, and of its memory.
+
+    None means that this is not bounded.
+    """
+
+    kind: ShareKind
+    compute_percent: Annotated[float, Meta(gt=0, le=100)] | None = None
+    memory_mb: Mebibytes | None = None
+
+
 class DeviceGrant(Struct, frozen=True, kw_only=True):
     """A device handed to a reservation.
 
-    `index` is the node's at the time of the grant; `uuid` is what counts.
+    `index` is the node's at the time of the grant; `uuid` is what counts: the GPU's, or the MIG
+    instance's. Without a `share` the device is granted as a whole.
     """
 
     node_id: NodeId
@@ -210,6 +228,8 @@ class DeviceGrant(Struct, frozen=True, kw_only=True):
     memory_total_mb: Mebibytes | None = None
     simulated: bool = False
     score: float | None = None
+    mig_profile: str | None = None
+    share: DeviceShare | None = None
 
 
 class Reason(Struct, frozen=True, kw_only=True):

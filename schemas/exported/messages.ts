@@ -75,6 +75,21 @@ export interface AttemptFinished {
 }
 
 /**
+ * Lines that an attempt's engine wrote, in order; what nobody hears is read by `ReadLog`.
+ *
+ * `offset` counts the bytes that the engine had written before the first of them.
+ */
+export interface AttemptLogged {
+  type: "executor.attempt_logged";
+  observed_at: string;
+  experiment_id: string;
+  attempt_id: string;
+  task_id: string;
+  offset: number;
+  lines: string[];
+}
+
+/**
  * How an attempt ended.
  *
  * `interrupted`: cut off by a crash or a lost lease; says nothing about the experiment.
@@ -108,7 +123,11 @@ export interface AttemptPhaseChanged {
   phase: AttemptPhase;
 }
 
-/** How far a running benchmark is. `fraction` runs from 0 to 1 over all levels. */
+/**
+ * How far an image's pull or a running benchmark is.
+ *
+ * `fraction` runs from 0 to 1: over the image's bytes, or over all levels.
+ */
 export interface AttemptProgressed {
   type: "executor.attempt_progressed";
   observed_at: string;
@@ -481,7 +500,8 @@ export interface DeviceFreed {
 /**
  * A device handed to a reservation.
  *
- * `index` is the node's at the time of the grant; `uuid` is what counts.
+ * `index` is the node's at the time of the grant; `uuid` is what counts: the GPU's, or the MIG
+ * instance's. Without a `share` the device is granted as a whole.
  */
 export interface DeviceGrant {
   /** A node's name made a subject token. */
@@ -492,6 +512,8 @@ export interface DeviceGrant {
   memory_total_mb?: number | null;
   simulated?: boolean;
   score?: number | null;
+  mig_profile?: string | null;
+  share?: DeviceShare | null;
 }
 
 /** Its last holder's stop is not confirmed; not granted until then. */
@@ -514,6 +536,17 @@ export interface DeviceSeries {
   device_uuid: string;
   index: number;
   points: SeriesPoint[];
+}
+
+/**
+ * A part of a device: of its multiprocessors, and of its memory.
+ *
+ * null means that this is not bounded.
+ */
+export interface DeviceShare {
+  kind: ShareKind;
+  compute_percent?: number | null;
+  memory_mb?: number | null;
 }
 
 /** A device in the ledger. */
@@ -628,7 +661,8 @@ export interface DriftResolved {
 /**
  * What to serve.
  *
- * `parameters` are the engine's flags with one value each; `model` an id or a path.
+ * `parameters` are the engine's flags with one value each; `model` an id or a path. `image_tag` is
+ * of the engine's image, null the one that the executor prefers.
  */
 export interface EngineSpec {
   runtime: Runtime;
@@ -686,7 +720,8 @@ export interface EstimateView {
 /**
  * What an executor offers: at its start and every 30 s.
  *
- * `largest_epoch` is the largest it has ever been given.
+ * `largest_epoch` is the largest it has ever been given; `address` is where other nodes reach
+ * engines of this one, null if it is not known.
  */
 export interface ExecutorReported {
   type: "executor.executor_reported";
@@ -699,6 +734,7 @@ export interface ExecutorReported {
   runtimes: RuntimeOffer[];
   benchmark_tools: string[];
   largest_epoch: number;
+  address: string | null;
 }
 
 /** Withdrawn or stopped on request. */
@@ -890,26 +926,47 @@ export interface Explanation {
   reasons_left_out: Record<string, number>;
 }
 
-/** A kind for programs, a sentence for people, and the engine's last log lines. */
+/**
+ * A kind for programs, a sentence for people, and the engine's last log lines.
+ *
+ * `hint` is what to do about it; `phase` is where the attempt was.
+ */
 export interface Failure {
   kind: FailureKind;
   message: string;
   exit_code: number | null;
   log_tail: string[];
+  hint: string;
+  phase: AttemptPhase | null;
 }
 
-/** Why an attempt did not succeed. */
+/**
+ * Why an attempt did not succeed; the closed set of causes.
+ *
+ * `out_of_memory` is the host's or the container's, `gpu_out_of_memory` a device's.
+ */
 export type FailureKind =
   | "bad_parameter"
   | "benchmark_failed"
   | "cancelled"
+  | "cuda_error"
+  | "disk_full"
   | "engine_exited"
   | "engine_missing"
   | "executor_restarted"
+  | "gpu_out_of_memory"
+  | "gpu_unavailable"
+  | "image_missing"
+  | "image_pull_failed"
   | "internal"
   | "lease_lost"
+  | "model_missing"
+  | "node_lost"
   | "out_of_memory"
+  | "port_taken"
+  | "rank_failed"
   | "readiness_timeout"
+  | "runtime_unavailable"
   | "timeout";
 
 /**
@@ -1532,6 +1589,22 @@ export interface ListTasks {
   limit?: number;
 }
 
+/**
+ * Lines of a log. `offset` is of the first, `next_offset` where to read on.
+ *
+ * `skipped_bytes` were no longer kept, or could not be written, before `offset`. `is_complete`: the
+ * attempt has ended and nothing follows.
+ */
+export interface LogChunk {
+  type: "executor.log_chunk";
+  attempt_id: string;
+  offset: number;
+  next_offset: number;
+  lines: string[];
+  skipped_bytes: number;
+  is_complete: boolean;
+}
+
 /** The model to serve: a hub id, a name below the executor's model roots, or a path. */
 export interface ModelSpec {
   id_or_path: string;
@@ -1710,6 +1783,20 @@ export interface QuantConfig {
   kvcache_dtype?: string | string[] | null;
   attention_dtype?: string | string[] | null;
   moe_dtype?: string | string[] | null;
+}
+
+/**
+ * What an attempt's engine wrote. Answered by `LogChunk`; `not_found` if nothing is kept.
+ *
+ * From byte `offset` of all that it ever wrote, or, without, the last `max_lines`.
+ */
+export interface ReadLog {
+  type: "executor.read_log";
+  /** A node's name made a subject token. */
+  executor_id: string;
+  attempt_id: string;
+  offset?: number | null;
+  max_lines?: number;
 }
 
 /** One cause of waiting: a code for programs, a sentence for people, and where. */
@@ -2101,7 +2188,7 @@ export interface RunningAttempts {
 }
 
 /**
- * Processes of this host that are labelled with a reservation, whoever started them.
+ * Processes and containers of this host that are labelled with a reservation, whoever started them.
  *
  * `epoch` is null where the label does not say. `ours`: the label names this installation too.
  */
@@ -2110,6 +2197,7 @@ export interface RunningWorkload {
   epoch: number | null;
   pids: number[];
   ours: boolean;
+  container_ids: string[];
 }
 
 /** Where the inference server runs. */
@@ -2120,6 +2208,7 @@ export interface RuntimeOffer {
   runtime: Runtime;
   engines: string[];
   missing: Record<string, string>;
+  version: string | null;
 }
 
 /** A spread with the number of readings that were not unknown. */
@@ -2220,6 +2309,9 @@ export interface SetPowerLimit {
   power_limit_w: number | null;
   reservation_id?: string | null;
 }
+
+/** How a device is divided between holders. */
+export type ShareKind = "mps";
 
 /**
  * A bound in seconds.
@@ -2618,7 +2710,7 @@ export type AnyEvent =
   | ExperimentSummarized
   | CustomEvent;
 
-export type AnyLive = AttemptProgressed;
+export type AnyLive = AttemptLogged | AttemptProgressed;
 
 export type MessageType =
   | "telemetry.snapshot"
@@ -2693,6 +2785,7 @@ export type MessageType =
   | "orchestrator.task_started"
   | "orchestrator.validate_task"
   | "executor.attempt_finished"
+  | "executor.attempt_logged"
   | "executor.attempt_phase_changed"
   | "executor.attempt_progressed"
   | "executor.attempt_started"
@@ -2700,6 +2793,7 @@ export type MessageType =
   | "executor.executor_reported"
   | "executor.fence_reservation"
   | "executor.list_running"
+  | "executor.read_log"
   | "executor.start_experiment"
   | "results.experiment_summarized"
   | "results.report"

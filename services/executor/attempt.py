@@ -20,7 +20,6 @@ from schemas.executor import (
 from schemas.scheduler import RenewReservation
 from services.executor import facts, store
 from services.executor.domain.lease import Lease
-from services.executor.domain.progress import overall_fraction
 from services.executor.domain.verdict import (
     AttemptFailed,
     Verdict,
@@ -37,15 +36,11 @@ from services.executor.engine_process import (
     free_port,
 )
 from services.executor.journal import Journal
-from services.executor.loadgen import (
-    LoadPhase,
-    ModelNotServed,
-    Progress,
-    ServerUnreachable,
-    run_benchmark,
-)
 from services.executor.processes import WorkloadLabel
 from services.executor.settings import ExecutorSettings
+from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress, Target
+from shared.benchmarks.progress import overall_fraction
+from shared.benchmarks.tools import run_benchmark
 from shared.bus import Bus
 from shared.child_process import rotate_log
 from shared.clock import utcnow
@@ -215,8 +210,8 @@ class AttemptRun:
         load = asyncio.create_task(
             run_benchmark(
                 self.command.benchmark,
-                base_url=base_url,
-                model_name=engine.command.served_model_name,
+                Target(base_url=base_url, model_name=engine.command.served_model_name),
+                directory=self.settings.attempt_dir(self.attempt_id) / "benchmark",
                 on_progress=self._note_progress,
             )
         )
@@ -229,7 +224,7 @@ class AttemptRun:
             if announcing.done():
                 announcing.result()
             result = load.result()
-        except (ServerUnreachable, ModelNotServed) as error:
+        except BenchmarkFailed as error:
             raise AttemptFailed(
                 Failure(kind=FailureKind.BENCHMARK_FAILED, message=str(error))
             ) from error

@@ -5,10 +5,10 @@ from pathlib import Path
 from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkTool
 from schemas.errors import ErrorCode
 from schemas.executor import StartExperiment
-from services.executor.domain.traffic import UnsupportedTraffic, parse_scenario, request_parameters
 from services.executor.engines import table
 from services.executor.engines.table import EngineCommand, EngineRefused
 from services.executor.settings import ExecutorSettings
+from shared.benchmarks.traffic import UnsupportedTraffic, parse_scenario, request_parameters
 from shared.errors import RefusedError
 
 

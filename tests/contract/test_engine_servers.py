@@ -14,8 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from services.executor.domain.chat_stream import ChatStream
 from services.executor.engines.table import build_command
+from shared.benchmarks.chat_stream import ChatStream
 from tests.engine_process import EngineProcess, require_engine, running_engine
 
 ENGINES: dict[str, dict[str, Any]] = {

@@ -11,16 +11,10 @@ import pytest
 from aiohttp import web
 
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
-from services.executor.domain.traffic import UnsupportedTraffic
 from services.executor.engines.simulated_server import Behaviour, SimulatedEngine
-from services.executor.loadgen import (
-    LoadLimits,
-    LoadPhase,
-    ModelNotServed,
-    Progress,
-    ServerUnreachable,
-    run_benchmark,
-)
+from shared.benchmarks.adapter import LoadPhase, ModelNotServed, Progress, ServerUnreachable
+from shared.benchmarks.builtin import LoadLimits, run_benchmark
+from shared.benchmarks.traffic import UnsupportedTraffic
 from tests.engine_process import running_engine
 from tests.http_server import serving
 

@@ -12,8 +12,8 @@ from schemas.errors import ErrorCode
 from schemas.executor import AttemptOutcome, FailureKind
 from services.executor.domain.admission import Remembered, refuse_start
 from services.executor.domain.lease import Lease
-from services.executor.domain.progress import overall_fraction
 from services.executor.domain.verdict import engine_exit, is_port_taken, judge, log_tail
+from shared.benchmarks.progress import overall_fraction
 from shared.commands import OWNER_DOWN
 from tests.executor_node import make_start
 

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from services.executor.domain.traffic import (
+from shared.benchmarks.traffic import (
     UnsupportedTraffic,
     chat_body,
     make_prompt,

@@ -8,10 +8,9 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -19,9 +18,17 @@ import aiohttp
 import msgspec
 
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
-from services.executor.domain.chat_stream import ChatStream, MalformedStream
-from services.executor.domain.metrics import RequestSample, aggregate, level_result
-from services.executor.domain.traffic import (
+from shared.benchmarks.adapter import (
+    LoadPhase,
+    ModelNotServed,
+    Progress,
+    ProgressCallback,
+    ServerUnreachable,
+    Target,
+)
+from shared.benchmarks.chat_stream import ChatStream, MalformedStream
+from shared.benchmarks.metrics import RequestSample, aggregate, level_result
+from shared.benchmarks.traffic import (
     RequestSize,
     Scenario,
     UnsupportedTraffic,
@@ -34,36 +41,6 @@ from services.executor.domain.traffic import (
 TOOL_VERSION: Final = "1"
 PAUSE_AFTER_ERROR_SECONDS: Final = 0.05
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-
-
-class ModelNotServed(Exception):
-    """The server does not offer the model that the benchmark asks for."""
-
-
-class ServerUnreachable(Exception):
-    """The server did not tell which models it serves."""
-
-
-class LoadPhase(StrEnum):
-    """What a level is doing; requests of the warm-up count nowhere."""
-
-    WARMING_UP = "warming_up"
-    MEASURING = "measuring"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far the benchmark is. Counts and time are the current level's, `total` its limit."""
-
-    phase: LoadPhase
-    level_no: int
-    levels_total: int
-    scenario: str
-    num_concurrency: int
-    completed: int
-    failed: int
-    total: int
-    elapsed_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +79,31 @@ class RequestFailed:
     code: str
 
 
-ProgressCallback = Callable[[Progress], None]
+class Builtin:
+    """This module as one of the tools."""
+
+    label = BenchmarkTool.BUILTIN
+
+    def missing(self) -> str | None:
+        """Nothing: it comes with the platform."""
+        return None
+
+    async def run(
+        self,
+        spec: BenchmarkSpec,
+        target: Target,
+        *,
+        directory: Path,
+        on_progress: ProgressCallback | None = None,
+    ) -> BenchmarkResult:
+        """As `run_benchmark`; nothing is written to `directory`."""
+        del directory
+        return await run_benchmark(
+            spec,
+            base_url=target.base_url,
+            model_name=target.model_name,
+            on_progress=on_progress,
+        )
 
 
 async def run_benchmark(

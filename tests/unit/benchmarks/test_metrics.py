@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from schemas.benchmark import BenchmarkMetrics, LevelResult, LevelStats
-from services.executor.domain.metrics import (
+from shared.benchmarks.metrics import (
     RequestSample,
     aggregate,
     distribution,

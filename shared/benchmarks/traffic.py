@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from services.executor.domain.words import WORDS
+from shared.benchmarks.words import WORDS
 
 _NUMBERS: Final = r"\((\d+),(\d+)\)"
 _DETERMINISTIC: Final = re.compile(rf"D{_NUMBERS}")

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.domain.chat_stream import (
+from shared.benchmarks.chat_stream import (
     MAX_LINE_BYTES,
     ChatStream,
     EventParser,

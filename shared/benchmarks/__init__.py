@@ -1,0 +1,1 @@
+"""Load on an OpenAI-compatible server, and what it measured, whichever tool makes the load."""

@@ -1,0 +1,79 @@
+"""What every benchmark tool is to whoever runs one: a target, a folder, progress, one result."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
+
+
+class BenchmarkFailed(Exception):
+    """The tool gave no result; the text says why, in a sentence for people."""
+
+
+class ServerUnreachable(BenchmarkFailed):
+    """The server did not tell which models it serves, or did not answer a first request."""
+
+
+class ModelNotServed(BenchmarkFailed):
+    """The server does not offer the model that the benchmark asks for."""
+
+
+class LoadPhase(StrEnum):
+    """What a level is doing; requests of the warm-up count nowhere."""
+
+    WARMING_UP = "warming_up"
+    MEASURING = "measuring"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the benchmark is. Counts and time are the current level's, `total` its limit."""
+
+    phase: LoadPhase
+    level_no: int
+    levels_total: int
+    scenario: str
+    num_concurrency: int
+    completed: int
+    failed: int
+    total: int
+    elapsed_seconds: float
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The server under load. `base_url` is without `/v1`."""
+
+    base_url: str
+    model_name: str
+
+
+class Adapter(Protocol):
+    """One tool. `label` goes into everything that the tool measured."""
+
+    @property
+    def label(self) -> BenchmarkTool: ...
+
+    def missing(self) -> str | None:
+        """What to install before this host can run the tool, or None."""
+
+    async def run(
+        self,
+        spec: BenchmarkSpec,
+        target: Target,
+        *,
+        directory: Path,
+        on_progress: ProgressCallback | None = None,
+    ) -> BenchmarkResult:
+        """Every scenario at every concurrency, one level after the other.
+
+        `directory` is the tool's own, for whatever it writes. Failed requests are counted in the
+        result, even if all failed. Cancelling leaves nothing running. Raises UnsupportedTraffic
+        before anything is sent, and BenchmarkFailed.
+        """
