@@ -1,0 +1,133 @@
+"""What every runtime is to an attempt: it starts one engine, and answers for what it started.
+
+A workload is known by its labels alone, so that an executor which has lost its memory, or died in
+the middle of any step, still finds everything. Only what carries the reservation, this installation
+and this node is ever touched.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.executor import Failure, Runtime, RuntimeOffer, StartExperiment
+from services.executor.processes import ProcessMark
+
+
+class RuntimeUnavailable(Exception):
+    """The runtime does not answer, so that nobody can tell what runs; the text says why."""
+
+
+class PortTaken(Exception):
+    """Another program was quicker to listen on the port that was free a moment ago."""
+
+
+class Labels(Struct, frozen=True, kw_only=True):
+    """Whose a workload is. Without an `experiment_id` it is not an attempt's."""
+
+    reservation_id: UUID
+    installation_id: str
+    node_id: str
+    epoch: int | None = None
+    experiment_id: UUID | None = None
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """What runs, or could be started again, under one reservation: as far as a runtime knows.
+
+    `is_running` False: a container that was made and not started, or that has ended.
+    """
+
+    labels: Labels
+    pids: tuple[int, ...] = ()
+    container_ids: tuple[str, ...] = ()
+    is_running: bool = True
+
+
+class LogSink(Protocol):
+    """Where what an engine writes is kept, bounded."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def append(self, data: bytes) -> None:
+        """Keep it, or count it as lost if the disk is full; never raises."""
+
+    def tail(self, lines: int) -> str:
+        """The end of what was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """All that one engine is started from. `served_model_name` is what it is asked for by.
+
+    `rank_parameters` are the engine's flags that make it one rank of several; empty without.
+    `remember` journals the mark of a process before anything may go wrong with it.
+    """
+
+    command: StartExperiment
+    labels: Labels
+    directory: Path
+    log: LogSink
+    served_model_name: str
+    remember: Callable[[ProcessMark], Awaitable[None]]
+    rank_parameters: Mapping[str, Any] = {}
+
+
+class RunningEngine(Protocol):
+    """A started engine. `stop` has to be called, whatever happened; it may be called again."""
+
+    async def until_ready(self, timeout_seconds: float) -> str:
+        """Wait until it answers its readiness path with 200; its base URL, without `/v1`.
+
+        Raises AttemptFailed when it ends or takes longer, with its exit and its last lines;
+        PortTaken when its port was taken, after which another start may succeed.
+        """
+
+    async def until_ended(self) -> Failure:
+        """Wait until it ends by itself; why that fails a benchmark."""
+
+    async def stop(self, grace_seconds: float) -> None:
+        """SIGTERM, `grace_seconds`, SIGKILL; return once nothing of it runs and nothing is left.
+
+        Takes as long as it needs, through restarts of whatever the runtime depends on.
+        """
+
+
+class EngineRuntime(Protocol):
+    """One way to run engines on this host. No call blocks the event loop."""
+
+    @property
+    def kind(self) -> Runtime: ...
+
+    async def offer(self) -> RuntimeOffer:
+        """What can be started now, and what is missing for the rest; within 2 s, never raises."""
+
+    def check(self, command: StartExperiment) -> None:
+        """Raises RefusedError naming the field, if this host could not run it whatever is free."""
+
+    async def fetch(
+        self, command: StartExperiment, on_progress: Callable[[float, str], None]
+    ) -> None:
+        """Have all there that starting needs; `on_progress` gets 0 to 1 and a sentence.
+
+        Raises AttemptFailed.
+        """
+
+    async def start(self, launch: Launch) -> RunningEngine:
+        """Start it. Raises AttemptFailed; whatever was made until then is gone again.
+
+        If it is cancelled, what it made is found by its labels.
+        """
+
+    async def workloads(self) -> tuple[Workload, ...]:
+        """Everything of this installation and node. Raises RuntimeUnavailable."""
+
+    async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
+        """End and remove what carries the reservation of `labels`; return once nothing is left.
+
+        Takes as long as it needs. Whoever the epoch and experiment belong to does not matter.
+        """
