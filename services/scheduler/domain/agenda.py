@@ -3,10 +3,24 @@
 import heapq
 from itertools import count
 from math import inf
+from typing import NamedTuple
 
 from services.scheduler.domain.demand import Rank
-from services.scheduler.domain.inputs import QueuedRequest
 from services.scheduler.domain.waiting import Group
+
+
+class Item(NamedTuple):
+    """A group is to be looked at from this rank on; `serial` tells one item from every other.
+
+    Of those behind only the ones that take less than `shorter_than` seconds. `is_first`: from
+    whoever is its first request by then.
+    """
+
+    rank: Rank
+    serial: int
+    group: Group
+    shorter_than: float
+    is_first: bool
 
 
 class Agenda:
@@ -17,22 +31,24 @@ class Agenda:
     """
 
     def __init__(self) -> None:
-        self._noted: dict[Group, Rank] = {}
-        self._heap: list[tuple[Rank, int, bool, float, Group, QueuedRequest]] = []
+        self._noted: dict[Group, Item] = {}
+        self._heap: list[Item] = []
         self._serial = count()
 
     def note(self, *groups: Group) -> None:
         """Look at these, from their first requests on."""
         for group in groups:
-            if group.entries and self._noted.get(group) != group.rank:
-                self._push(group, group.rank, group.head, inf, is_first=True)
+            noted = self._noted.get(group)
+            is_noted = noted is not None and noted.is_first and noted.rank == group.rank
+            if group.entries and not is_noted:
+                self._push(group, group.rank, inf, is_first=True)
 
-    def add(self, group: Group, rank: Rank, entry: QueuedRequest) -> None:
+    def add(self, group: Group, rank: Rank) -> None:
         """Look at one that has come; those before it have no place."""
         if group in self._noted:
             self.note(group)
         else:
-            self._push(group, rank, entry, 0.0)
+            self._push(group, rank, 0.0)
 
     def go_on(self, group: Group, after: Rank, shorter_than: float) -> None:
         """Look at the next request of the group that would be over sooner than that."""
@@ -40,31 +56,27 @@ class Agenda:
             return
         following = group.next_shorter(after, shorter_than)
         if following is not None:
-            self._push(group, *following, shorter_than)
+            self._push(group, following, shorter_than)
 
-    def next(self) -> tuple[Group, Rank, QueuedRequest, float] | None:
-        """The first of them, taken off, with the limit for those behind it."""
+    def next(self) -> Item | None:
+        """The first of them, taken off."""
         while self._heap:
-            rank, _, is_first, shorter_than, group, entry = heapq.heappop(self._heap)
-            if self._noted.get(group) != rank:
+            item = heapq.heappop(self._heap)
+            group = item.group
+            if self._noted.get(group) is not item:
                 continue
             del self._noted[group]
             if not group.entries:
                 continue
-            if is_first and group.rank != rank:
+            if item.is_first and group.rank != item.rank:
                 self.note(group)
                 continue
-            return group, rank, entry, shorter_than
+            return item
         return None
 
     def _push(
-        self,
-        group: Group,
-        rank: Rank,
-        entry: QueuedRequest,
-        shorter_than: float,
-        *,
-        is_first: bool = False,
+        self, group: Group, rank: Rank, shorter_than: float, *, is_first: bool = False
     ) -> None:
-        self._noted[group] = rank
-        heapq.heappush(self._heap, (rank, next(self._serial), is_first, shorter_than, group, entry))
+        item = Item(rank, next(self._serial), group, shorter_than, is_first)
+        self._noted[group] = item
+        heapq.heappush(self._heap, item)

@@ -14,7 +14,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest, Reason
-from services.scheduler.domain.agenda import Agenda
+from services.scheduler.domain.agenda import Agenda, Item
 from services.scheduler.domain.backfill import Forecast
 from services.scheduler.domain.decisions import Decision, Grant, Preempt, Rejection, TimeOut
 from services.scheduler.domain.demand import Demand, Rank, shape_of
@@ -84,7 +84,7 @@ class Turn:
         self._catch_up(now)
         while True:
             while (item := self._agenda.next()) is not None:
-                yield from self._look_at(*item, now)
+                yield from self._look_at(item, now)
             overdue = self._due(now)
             if not overdue:
                 return
@@ -94,7 +94,7 @@ class Turn:
         """Work out what is kept for whom, without deciding anything."""
         self._catch_up(now)
         while (item := self._agenda.next()) is not None:
-            group = item[0]
+            group = item.group
             self._ripe[group] = None
             if not self._fits(group):
                 self._keep(group, None)
@@ -154,7 +154,7 @@ class Turn:
         if group.claim is None:
             self._agenda.note(group)
         elif _is_shorter(entry, group.head):
-            self._agenda.add(group, rank, entry)
+            self._agenda.add(group, rank)
         heapq.heappush(self._deadlines, (entry.wait_deadline_at, rank, entry.reservation_id))
 
     def _leave(self, reservation_id: UUID) -> None:
@@ -217,14 +217,14 @@ class Turn:
             or self._preemption.may_find(group, view)
         )
 
-    def _look_at(
-        self, group: Group, rank: Rank, entry: QueuedRequest, shorter_than: float, now: datetime
-    ) -> Iterator[Decision]:
+    def _look_at(self, item: Item, now: datetime) -> Iterator[Decision]:
         """A place for the request, or else what is kept for it if it is the group's first."""
+        group, rank, shorter_than = item.group, item.rank, item.shorter_than
         if not self._fits(group):
             yield from self._reject(group)
             return
-        if self._waiting.place(entry.reservation_id) != (rank, group):
+        entry = group.at(rank)
+        if entry is None:
             self._agenda.go_on(group, rank, shorter_than)
             return
         demand = _demand(entry.request, rank, now)

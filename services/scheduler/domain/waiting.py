@@ -68,17 +68,29 @@ class Group:
         return self.entries[0][0]
 
     @property
+    def last_rank(self) -> Rank:
+        """The last request's place."""
+        return self.entries[-1][0]
+
+    @property
     def head(self) -> QueuedRequest:
         """The first request."""
         return self.entries[0][1]
 
-    def next_shorter(self, after: Rank, seconds: float) -> tuple[Rank, QueuedRequest] | None:
+    def at(self, rank: Rank) -> QueuedRequest | None:
+        """The request of that rank as it is now."""
+        place = bisect_left(self.entries, rank, key=itemgetter(0))
+        if place == len(self.entries) or self.entries[place][0] != rank:
+            return None
+        return self.entries[place][1]
+
+    def next_shorter(self, after: Rank, seconds: float) -> Rank | None:
         """The first request behind that rank that is expected to take less than that."""
         begin = bisect_right(self.entries, after, key=itemgetter(0))
         for rank, entry in islice(self.entries, begin, None):
             expected = entry.request.expected_duration_seconds
             if expected is not None and expected < seconds:
-                return rank, entry
+                return rank
         return None
 
 
@@ -246,7 +258,7 @@ class Waiting:
         return min(firsts, default=MORE_THAN_ANY)
 
     def behind(self, claim: Claim | None, group: Group, rank: Rank) -> Iterator[Group]:
-        """Groups whose first request is after this rank and uses nodes that the claim is about."""
+        """Groups with requests after this rank that use nodes which the claim is about."""
         if claim is None or not self._ranks or self._ranks[-1] <= rank:
             return
         nodes = self._views.nodes
@@ -256,7 +268,7 @@ class Waiting:
             reaches = self._sharing(group.reach)
         for reach in reaches:
             for groups in self._by_reach[reach].values():
-                yield from (other for other in groups.values() if other.rank > rank)
+                yield from (other for other in groups.values() if other.last_rank > rank)
 
     def has_claims_on(self, view: NodeView) -> bool:
         """Whether anything may be kept of the node."""
