@@ -1,10 +1,10 @@
 """Running experiments on granted devices: commands to a node's executor, facts about attempts."""
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from schemas.base import (
     Command,
@@ -133,7 +133,8 @@ class Failure(Struct, frozen=True, kw_only=True):
 class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_experiment"):
     """Run one attempt on granted devices.
 
-    Accepted means journaled: the lease is the executor's from then on.
+    Accepted means journaled: the lease is the executor's from then on. `cpu_count` and
+    `host_memory_mb` bound what the engine may take of the node; None leaves that to the node.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -150,6 +151,8 @@ class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_ex
     engine: EngineSpec
     benchmark: BenchmarkSpec
     timeout_seconds: PositiveSeconds
+    cpu_count: Annotated[float, Meta(gt=0)] | None = None
+    host_memory_mb: PositiveInt | None = None
 
 
 class CancelExperiment(Command, frozen=True, kw_only=True, tag="executor.cancel_experiment"):

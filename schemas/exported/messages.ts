@@ -2350,7 +2350,8 @@ export interface Spread {
 /**
  * Run one attempt on granted devices.
  *
- * Accepted means journaled: the lease is the executor's from then on.
+ * Accepted means journaled: the lease is the executor's from then on. `cpu_count` and
+ * `host_memory_mb` bound what the engine may take of the node; null leaves that to the node.
  */
 export interface StartExperiment {
   type: "executor.start_experiment";
@@ -2369,6 +2370,8 @@ export interface StartExperiment {
   engine: EngineSpec;
   benchmark: BenchmarkSpec;
   timeout_seconds: number;
+  cpu_count?: number | null;
+  host_memory_mb?: number | null;
 }
 
 /**

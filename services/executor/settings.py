@@ -7,25 +7,41 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from schemas.base import PositiveInt, PositiveSeconds, Seconds
+from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds
 from shared.settings import CommonSettings
 
 
 class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     """`model_roots` are directories, separated as in PATH: with any given, a model named by a path
-    has to lie in one of them, and a relative name is looked up there first.
+    has to lie in one of them, and a relative name is looked up there first. `model_cache_dir` keeps
+    what engines in containers download of models from a hub; without it, it goes with them.
 
     `min_success_rate` is the share of requests, 0 to 1, below which a benchmark counts as failed.
+    `docker_host` is the engine's address, by default $DOCKER_HOST or the usual socket;
+    `engines_file` a TOML file with engines of the operator's own. `engine_memory_mb` and
+    `engine_cpus` bound an engine whose reservation names no CPUs and memory of the node; 0 is no
+    bound.
     """
 
     stop_grace_seconds: Seconds = 2.0
+    pull_timeout_seconds: PositiveSeconds = 3600.0
+    start_timeout_seconds: PositiveSeconds = 120.0
     readiness_timeout_seconds: PositiveSeconds = 900.0
+    level_slack_seconds: PositiveSeconds = 120.0
+    reconcile_interval_seconds: PositiveSeconds = 15.0
     report_interval_seconds: PositiveSeconds = 30.0
     flush_timeout_seconds: Seconds = 3.0
     engine_slots: PositiveInt = 64
     engine_log_limit_mb: PositiveInt = 32
     allow_simulated_engine: bool = True
     model_roots: str = ""
+    model_cache_dir: str = ""
+    engines_file: str = ""
+    docker_host: str = ""
+    container_shm_mb: PositiveInt = 8192
+    engine_memory_mb: Count = 0
+    engine_cpus: Seconds = 0.0
+    engine_pids: PositiveInt = 32_768
     min_success_rate: Annotated[float, Meta(ge=0, le=1)] = 0.5
 
     @property
