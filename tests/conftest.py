@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
+from tests.docker_engine import PrivateEngine, private_engine
 
 
 @pytest.fixture(scope="session")
@@ -79,3 +80,12 @@ async def postgres_server_factory() -> AsyncIterator[Callable[[], Awaitable[Post
         yield start
         for server in started:
             await server.stop()
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[PrivateEngine]:
+    """The session's container engine; its containers outlive its restarts. A test that needs
+    another uses `private_engine`.
+    """
+    with private_engine() as engine:
+        yield engine

@@ -1,0 +1,222 @@
+"""Ends and removes everything that a private container engine of the tests has made.
+
+Run as a program it is the engine's watcher: it waits until its standard input closes, which is when
+the test process closes it or dies of anything, and then leaves nothing behind. It knows an engine
+by its number alone, so that whoever finds one without an owner can end it too.
+"""
+
+import ctypes
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ENGINES: Final = 256
+ENOUGH_BYTES: Final = 2 << 30
+END_SECONDS: Final = 20.0
+POLL_SECONDS: Final = 0.01
+PROGRAMS: Final = frozenset({"dockerd", "containerd", "containerd-shim-runc-v2", "runc"})
+CGROUPS: Final = Path("/sys/fs/cgroup")
+PROC: Final = Path("/proc")
+MNT_DETACH: Final = 2  # sys/mount.h
+SIOCBRADDBR: Final = 0x89A0  # linux/sockios.h, as the following
+SIOCBRDELBR: Final = 0x89A1
+SIOCSIFADDR: Final = 0x8916
+SIOCSIFNETMASK: Final = 0x891C
+SIOCSIFFLAGS: Final = 0x8914
+IFF_UP: Final = 1  # linux/if.h
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an engine with this number has to itself: directories, a bridge, a network, a cgroup."""
+
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"gs-{self.number}"
+
+    @property
+    def root(self) -> Path:
+        """As short as can be: paths of sockets may have 107 characters."""
+        return Path("/run") / self.name
+
+    @property
+    def lock(self) -> Path:
+        return Path("/run") / f"{self.name}.lock"
+
+    @property
+    def large(self) -> Path:
+        """For images, where /run is held in a small memory."""
+        return Path("/var/tmp") / self.name  # noqa: S108  # claimed by the lock, and root's alone
+
+    @property
+    def data(self) -> Path:
+        status = os.statvfs("/run")
+        is_roomy = status.f_bavail * status.f_frsize >= ENOUGH_BYTES
+        return (self.root if is_roomy else self.large) / "data"
+
+    @property
+    def bridge(self) -> str:
+        return self.name
+
+    @property
+    def address(self) -> str:
+        """Of the bridge; from the addresses set aside for measuring networks (RFC 2544)."""
+        return f"198.18.{self.number}.1"
+
+    @property
+    def cgroup(self) -> str:
+        return f"/{self.name}"
+
+    def claim(self) -> int | None:
+        """A descriptor that keeps everybody else away while it is open; None if another has it."""
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its last holder removes the file, and then this is the lock of a name that is gone.
+            if self._is_named(descriptor):
+                return descriptor
+        except BlockingIOError:
+            pass
+        os.close(descriptor)
+        return None
+
+    def give_back(self, descriptor: int) -> None:
+        """Let others claim it."""
+        self.lock.unlink(missing_ok=True)
+        os.close(descriptor)
+
+    def prepare(self) -> None:
+        """Make the directories and the bridge."""
+        self.root.mkdir(mode=0o711)
+        self.data.mkdir(parents=True)
+        with _control_socket() as control:
+            fcntl.ioctl(control, SIOCBRADDBR, self._request())
+            for code, address in (
+                (SIOCSIFADDR, self.address),
+                (SIOCSIFNETMASK, "255.255.255.0"),
+            ):
+                family = struct.pack("=HH", socket.AF_INET, 0)
+                fcntl.ioctl(control, code, self._request(family + socket.inet_aton(address)))
+            fcntl.ioctl(control, SIOCSIFFLAGS, self._request(struct.pack("=H", IFF_UP)))
+
+    def remove(self) -> None:
+        """End every process and remove everything. Raises TimeoutError naming what stays."""
+        deadline = time.monotonic() + END_SECONDS
+        while pids := [*self._servers(), *self._contained()]:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{self.name}: still running: {pids}")
+            time.sleep(POLL_SECONDS)
+        self._remove_bridge()
+        self._remove_shim_sockets()
+        self._unmount()
+        for directory in (self.root, self.large):
+            shutil.rmtree(directory, ignore_errors=True)
+        self._remove_cgroups(deadline)
+
+    def _is_named(self, descriptor: int) -> bool:
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(descriptor), self.lock.stat())
+        return False
+
+    def _request(self, argument: bytes = b"") -> bytes:
+        """The `struct ifreq` of the bridge."""
+        return struct.pack("=16s24s", self.bridge.encode(), argument)
+
+    def _servers(self) -> Iterator[int]:
+        """The engine and its helpers: programs of these names with our directory on their command
+        line.
+        """
+        for entry in PROC.iterdir():
+            if not entry.name.isdigit():
+                continue
+            with suppress(OSError):
+                program = (entry / "exe").readlink().name.removesuffix(" (deleted)")
+                if program in PROGRAMS and self._is_mentioned(entry / "cmdline"):
+                    yield int(entry.name)
+
+    def _is_mentioned(self, command_line: Path) -> bool:
+        return f"{self.root}/".encode() in command_line.read_bytes()
+
+    def _contained(self) -> Iterator[int]:
+        """What runs in containers."""
+        for directory in self._cgroups():
+            for listing in directory.rglob("cgroup.procs"):
+                with suppress(OSError):
+                    yield from map(int, listing.read_text().split())
+
+    def _cgroups(self) -> list[Path]:
+        """One per hierarchy, however many this kernel has mounted."""
+        found = [CGROUPS / self.name, *CGROUPS.glob(f"*/{self.name}")]
+        return [directory for directory in found if directory.is_dir()]
+
+    def _remove_cgroups(self, deadline: float) -> None:
+        while directories := self._cgroups():
+            for directory in directories:
+                for inner, _, _ in os.walk(directory, topdown=False):
+                    with suppress(OSError):
+                        Path(inner).rmdir()
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{self.name}: cgroups stay: {directories}")
+
+    def _remove_bridge(self) -> None:
+        with _control_socket() as control, suppress(OSError):
+            fcntl.ioctl(control, SIOCSIFFLAGS, self._request(struct.pack("=H", 0)))
+            fcntl.ioctl(control, SIOCBRDELBR, self._request())
+
+    def _remove_shim_sockets(self) -> None:
+        """Shims that are killed leave theirs in a directory which all containerds share."""
+        for address in self.root.glob("exec/containerd/daemon/*/moby/*/address"):
+            with suppress(OSError):
+                Path(address.read_text().strip().removeprefix("unix://")).unlink()
+
+    def _unmount(self) -> None:
+        library = ctypes.CDLL(None, use_errno=True)
+        for point in reversed(_mount_points()):
+            if point.startswith((f"{self.root}/", f"{self.large}/")):
+                library.umount2(point.encode(), MNT_DETACH)
+
+
+def _mount_points() -> list[str]:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line.split()[4] for line in lines]
+
+
+def _control_socket() -> "closing[socket.socket]":
+    return closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+
+
+def remove_ownerless() -> None:
+    """Remove engines whose test process and watcher have both died."""
+    for lock in Path("/run").glob("gs-*.lock"):
+        place = Place(int(lock.stem.removeprefix("gs-")))
+        if (descriptor := place.claim()) is not None:
+            place.remove()
+            place.give_back(descriptor)
+
+
+def watch(place: Place, descriptor: int) -> None:
+    """Wait for the end of standard input, then remove everything and give the place back."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    place.remove()
+    place.give_back(descriptor)
+
+
+if __name__ == "__main__":
+    watch(Place(int(sys.argv[1])), int(sys.argv[2]))
