@@ -1,0 +1,63 @@
+"""All known failures in the order in which they are looked for, and the search for them."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from shared.failures.containers import ENGINE_ACCESS, GPU_ACCESS, IMAGES
+from shared.failures.devices import ABSENT_DEVICES, FAILED_DEVICES, MEMORY
+from shared.failures.engines import HOST, MODELS, PARAMETERS, PROGRAMS
+from shared.failures.known import Known, KnownFailure
+
+LINE_CHARACTERS: Final = 300
+
+# A cause comes before what follows from it: an engine that finds its port taken also reports ranks
+# that did not meet, one without memory also a CUDA error, one without a model also bad parameters.
+CATALOGUE: Final[tuple[Known, ...]] = (
+    *GPU_ACCESS,
+    *ENGINE_ACCESS,
+    *MEMORY[:1],  # full shared memory says "no space left on device", which is no disk
+    *HOST,
+    *IMAGES,
+    *MEMORY[1:],
+    *ABSENT_DEVICES,
+    *FAILED_DEVICES,
+    *MODELS,
+    *PARAMETERS,
+    *PROGRAMS,
+)
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A known failure, and the first line of the text that tells it."""
+
+    failure: KnownFailure
+    line: str
+
+
+def recognise(text: str) -> KnownFailure | None:
+    """The cause that a log or an error message tells, None if it is none of the known ones."""
+    return next((each.failure for each in CATALOGUE if each.pattern.search(text)), None)
+
+
+def findings(text: str) -> tuple[Finding, ...]:
+    """Everything known that a log or an error message tells, causes before consequences.
+
+    A line tells one of them.
+    """
+    found: dict[str, Finding] = {}
+    for each in CATALOGUE:
+        if match := each.pattern.search(text):
+            begin = text.rfind("\n", 0, match.start()) + 1
+            end = text.find("\n", match.end())
+            line = text[begin : end if end >= 0 else len(text)].strip()
+            shown = _shortened(line, match[0])
+            found.setdefault(line, Finding(failure=each.failure, line=shown))
+    return tuple(found.values())
+
+
+def _shortened(line: str, matched: str) -> str:
+    if len(line) <= LINE_CHARACTERS:
+        return line
+    at = max(0, line.find(matched) - LINE_CHARACTERS // 3)
+    return line[at : at + LINE_CHARACTERS]

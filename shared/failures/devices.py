@@ -1,0 +1,239 @@
+"""Texts of CUDA, NCCL and PyTorch: memory, devices, and ranks that cannot talk to each other."""
+
+from typing import Final
+
+from schemas.executor import FailureKind
+from shared.failures.known import Known, known
+
+MEMORY: Final[tuple[Known, ...]] = (
+    known(
+        FailureKind.OUT_OF_MEMORY,
+        "the container's shared memory is too small for the engine's processes",
+        "give it more than Docker's 64 MiB: `docker run --shm-size=16g` or `--ipc=host`, in "
+        "Kubernetes an emptyDir of medium Memory at /dev/shm",
+        pattern=(
+            r"creating shared memory segment|insufficient shared memory \(shm\)"
+            r"|killed by signal: bus error"
+        ),
+        example=(
+            "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-cjY8K5 (size "
+            "10617216), error: No space left on device (28)"
+        ),
+        source="NCCL 2.x; PyTorch's DataLoader",
+    ),
+    known(
+        FailureKind.GPU_UNAVAILABLE,
+        "another process holds memory of the granted GPU",
+        "`nvidia-smi` names it; `gpusteward drift` shows what nobody has reserved; on a GPU that "
+        "is shared on purpose lower gpu-memory-utilization",
+        pattern=r"free memory on device .*on startup is less than desired GPU memory utilization",
+        example=(
+            "ValueError: Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than "
+            "desired GPU memory utilization (0.92, 21.67 GiB)."
+        ),
+        source="vLLM 0.9 and newer",
+    ),
+    known(
+        FailureKind.GPU_OUT_OF_MEMORY,
+        "the weights fit into the GPU's memory, but no cache for the requests beside them",
+        "raise gpu-memory-utilization (vLLM) or mem-fraction-static (SGLang), lower max-model-len "
+        "or context-length, or use more GPUs",
+        pattern=(
+            r"no available memory for the cache blocks|larger than the available KV cache memory"
+            r"|number of tokens that can be stored in KV cache|try to increase --mem-fraction"
+        ),
+        example="ValueError: No available memory for the cache blocks.",
+        source="vLLM 0.2 and newer; SGLang",
+    ),
+    known(
+        FailureKind.GPU_OUT_OF_MEMORY,
+        "the GPU's memory is full",
+        "use more GPUs (tensor-parallel-size), a shorter context, fewer sequences at once, a "
+        "quantized model, or leave more aside for CUDA graphs (gpu-memory-utilization lower)",
+        pattern=(
+            r"(cuda|hip)( error)?: out of memory|(cuda|hip) out of memory|torch\.OutOfMemoryError"
+            r"|cuda\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+            r"|cudaMalloc failed|failed to allocate (CUDA|ROCm|Vulkan)\d* buffer"
+            r"|unable to allocate (CUDA|ROCm|Vulkan)\d* buffer|CUBLAS_STATUS_ALLOC_FAILED"
+            r"|out of memory error on GPU"
+        ),
+        example=(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.16 GiB. GPU 0 has a "
+            "total capacity of 23.56 GiB of which 512.00 MiB is free."
+        ),
+        source="PyTorch, llama.cpp (ggml), cuBLAS, PaddlePaddle",
+    ),
+    known(
+        FailureKind.OUT_OF_MEMORY,
+        "the kernel ended a process because host or container had no memory left",
+        "allow it more memory, or let the engine use less (swap-space, cpu-offload-gb, workers); "
+        "`sudo dmesg | grep -i 'killed process'` names who was ended",
+        pattern=r"out of memory: killed process|oom-kill|OOMKilled|invoked oom-killer",
+        example="Memory cgroup out of memory: Killed process 8151 (python3) total-vm:48211104kB",
+        source="Linux; Docker and kubelet (OOMKilled)",
+    ),
+    known(
+        FailureKind.OUT_OF_MEMORY,
+        "the engine could not get memory of the host",
+        "allow it more memory, or let it use less (swap-space, cpu-offload-gb, ctx-size); "
+        "`free -h` and `ulimit -v` show what there is",
+        pattern=(
+            r"std::bad_alloc|\bMemoryError\b|cannot allocate memory|DefaultCPUAllocator"
+            r"|failed to allocate (CPU )?buffer|ggml_aligned_malloc|\bENOMEM\b|out of memory"
+        ),
+        example="terminate called after throwing an instance of 'std::bad_alloc'",
+        source="libstdc++, CPython, PyTorch, llama.cpp (ggml)",
+    ),
+)
+
+ABSENT_DEVICES: Final[tuple[Known, ...]] = (
+    known(
+        FailureKind.GPU_UNAVAILABLE,
+        "the NVIDIA driver of the node is too old for the engine's CUDA",
+        "update the driver, or take an engine or image for an older CUDA; `nvidia-smi` names the "
+        "newest CUDA that the driver serves",
+        pattern=(
+            r"CUDA driver version is insufficient|NVIDIA driver on your system is too old"
+            r"|cudaErrorInsufficientDriver|forward compatibility was attempted on non supported"
+            r"|unsupported display driver / cuda driver combination|SYSTEM_DRIVER_MISMATCH"
+            r"|UNSUPPORTED_PTX_VERSION|compiled with an unsupported toolchain"
+            r"|CUDA_ERROR_INVALID_IMAGE"
+        ),
+        example="CUDA driver version is insufficient for CUDA runtime version",
+        source="CUDA errors 35, 222, 200, 803, 804; PyTorch",
+    ),
+    known(
+        FailureKind.GPU_UNAVAILABLE,
+        "the NVLink fabric of the node is not up",
+        "`sudo systemctl start nvidia-fabricmanager`, of exactly the driver's version; "
+        "`nvidia-smi -q | grep -A2 Fabric` then says Completed",
+        pattern=r"system not yet initialized|SYSTEM_NOT_READY|cudaErrorSystemNotReady",
+        example="Error 802: system not yet initialized",
+        source="CUDA error 802, boards with NVSwitch",
+    ),
+    known(
+        FailureKind.GPU_UNAVAILABLE,
+        "the engine cannot reach the node's MPS server",
+        "`sudo nvidia-cuda-mps-control -d` starts it; CUDA_MPS_PIPE_DIRECTORY has to be the same "
+        "for both, and mounted into a container",
+        pattern=r"CUDA_ERROR_MPS_|cudaErrorMps|MPS client failed to connect",
+        example="CUDA error: MPS client failed to connect to the MPS control daemon",
+        source="CUDA errors 805 to 809",
+    ),
+    known(
+        FailureKind.GPU_UNAVAILABLE,
+        "the GPU is busy or set to be used by one process only",
+        "`nvidia-smi --query-compute-apps=pid,name --format=csv` names who is on it; "
+        "`sudo nvidia-smi -c DEFAULT` ends exclusive use",
+        pattern=r"CUDA-capable device\(s\) is/are busy|cudaErrorDevicesUnavailable",
+        example="CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+        source="CUDA error 46",
+    ),
+    known(
+        FailureKind.BAD_PARAMETER,
+        "the engine is to use more GPUs than it was granted",
+        "tensor, pipeline and data parallel sizes multiply to the GPUs of a reservation: lower "
+        "them, or spell them so that they are counted (`gpusteward validate FILE` shows the count)",
+        pattern=(
+            r"larger than the number of available GPUs|invalid device ordinal"
+            r"|exceeds the (total )?number of available GPUs"
+        ),
+        example="World size (4) is larger than the number of available GPUs (1) in this node.",
+        source="vLLM; CUDA error 101",
+    ),
+    known(
+        FailureKind.GPU_UNAVAILABLE,
+        "the engine sees no GPU",
+        "`nvidia-smi -L` on the node; a container has to be given GPUs by device requests, never "
+        "by CUDA_VISIBLE_DEVICES as well; check that the engine is built for CUDA and its driver",
+        pattern=(
+            r"no CUDA GPUs are available|no (CUDA|ROCm)-capable device is detected"
+            r"|found no NVIDIA driver on your system|CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice"
+            r"|no accelerator\b.*\bavailable|failed to infer device type|no HIP GPUs are available"
+            r"|libcuda\.so\.1: cannot open shared object|torch not compiled with CUDA enabled"
+        ),
+        example="RuntimeError: No CUDA GPUs are available",
+        source="PyTorch, vLLM (infer device type), SGLang (accelerator), CUDA error 100",
+    ),
+)
+
+FAILED_DEVICES: Final[tuple[Known, ...]] = (
+    known(
+        FailureKind.BAD_PARAMETER,
+        "the GPU is too old for the model's number format",
+        "bfloat16 and FP8 need compute capability 8.0 and 8.9: set dtype to half, or ask for "
+        "newer GPUs (`nvidia-smi --query-gpu=name,compute_cap --format=csv`)",
+        pattern=r"only supported on GPUs with compute capability|capability of at least",
+        example=(
+            "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least "
+            "8.0. Your Tesla V100-PCIE-16GB GPU has compute capability 7.0."
+        ),
+        source="vLLM",
+    ),
+    known(
+        FailureKind.CUDA_ERROR,
+        "the engine is not built for this model of GPU",
+        "take a build for it (`nvidia-smi --query-gpu=name,compute_cap --format=csv` names the "
+        "capability), or ask for another model of GPU",
+        pattern=(
+            r"no kernel image is available|CUDA_ERROR_NO_BINARY_FOR_GPU"
+            r"|is not compatible with the current PyTorch installation"
+        ),
+        example="CUDA error: no kernel image is available for execution on the device",
+        source="CUDA error 209; PyTorch",
+    ),
+    known(
+        FailureKind.CUDA_ERROR,
+        "the GPU reports an error of its hardware",
+        "`nvidia-smi -q -d ECC,ROW_REMAPPER` and `sudo dmesg | grep -i xid`; "
+        "`gpusteward cordon NODE` and reset the GPU (`sudo nvidia-smi -r -i N`) or reboot",
+        pattern=(
+            r"uncorrectable (ECC|NVLink) error|ECC_UNCORRECTABLE|NVRM: Xid|hardware stack error"
+            r"|cudaErrorHardwareStackError"
+        ),
+        example="CUDA error: uncorrectable ECC error encountered",
+        source="CUDA error 214; NVRM",
+    ),
+    known(
+        FailureKind.RANK_FAILED,
+        "the GPUs of one engine could not talk to each other (NCCL)",
+        "NCCL_DEBUG=INFO in the engine's environment names the cause; between nodes check "
+        "NCCL_SOCKET_IFNAME and the firewall, inside one /dev/shm and `nvidia-smi topo -m`",
+        pattern=(
+            r"NCCL error|ncclSystemError|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError"
+            r"|caught collective operation timeout|DistBackendError|no socket interface found"
+            r"|^.*custom allreduce.*failed"
+        ),
+        example="torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3384",
+        source="NCCL 2.x through PyTorch",
+    ),
+    known(
+        FailureKind.RANK_FAILED,
+        "the ranks of one engine did not all find each other in time",
+        "look at the log of every rank for the one that ended first; check that the nodes reach "
+        "the master's address and port",
+        pattern=(
+            r"DistStoreError|DistNetworkError|timed out after \d+ seconds waiting for clients"
+            r"|client socket has failed to connect|worker proc \S+ died unexpectedly"
+        ),
+        example=(
+            "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. "
+            "1/2 clients joined."
+        ),
+        source="PyTorch's TCPStore; vLLM",
+    ),
+    known(
+        FailureKind.CUDA_ERROR,
+        "a GPU computation failed",
+        "once: try it again on another node; always with these parameters: a fault of the engine "
+        "(CUDA_LAUNCH_BLOCKING=1 shows where); on one node only: its GPU, `sudo dmesg | grep -i "
+        "xid`",
+        pattern=(
+            r"(CUDA|HIP) (driver |runtime )?error\b|CUDA_ERROR_[A-Z]|cudaError[A-Z]|CUBLAS_STATUS_"
+            r"|CUDNN_STATUS_|CUDA_EXCEPTION|AcceleratorError|illegal memory access"
+            r"|device-side assert triggered"
+        ),
+        example="CUDA error: an illegal memory access was encountered",
+        source="CUDA errors 700, 710, 719; cuBLAS, cuDNN; llama.cpp (ggml_cuda_error)",
+    ),
+)

