@@ -52,22 +52,48 @@ class EngineCommand:
 class Engine:
     """One row. `flags` None means an open parameter set: whatever the installed engine knows.
 
-    `owned` are parameters that only the executor sets; `loads_code` those by which a task would
-    have the engine import or download code, which a bare process does not isolate.
+    With `takes_others` the engine knows more than its declared `flags`. `owned` are parameters that
+    only the executor sets; `loads_code` those by which a task would have the engine import or
+    download code, refused for the reason `code_refusal`, or allowed where that is None.
+
+    `model_flag` None puts the model first, without a flag; `hub_flag` is the one for a model that
+    is no path, where it differs. A `name_flag`, `host_flag` or `port_flag` of None is left out.
     """
 
     name: str
     program: tuple[str, ...]
-    model_arguments: Callable[[str, str], list[str]]
     missing: Callable[[], str | None]
     owned: frozenset[str]
+    model_flag: str | None = "--model"
+    hub_flag: str | None = None
+    name_flag: str | None = "--served-model-name"
+    host_flag: str | None = "--host"
+    port_flag: str | None = "--port"
     readiness_path: str = "/health"
     flags: tuple[Flag, ...] | None = None
+    takes_others: bool = False
     has_negative_switches: bool = True
     loads_code: frozenset[str] = frozenset()
+    code_refusal: str | None = "which a process does not isolate"
     env: tuple[tuple[str, str], ...] = ()
     simulated: bool = False
     announces_address: bool = False
+
+    def model_arguments(self, model: str, name: str) -> list[str]:
+        """What tells it the model and under which name to serve it."""
+        is_path = model.startswith("/")
+        flag = self.model_flag if is_path or self.hub_flag is None else self.hub_flag
+        return [
+            *([model] if flag is None else [flag, model]),
+            *([] if self.name_flag is None else [self.name_flag, name]),
+        ]
+
+    def address_arguments(self, host: str, port: int) -> list[str]:
+        """What tells it where to listen."""
+        return [
+            *([] if self.host_flag is None else [self.host_flag, host]),
+            *([] if self.port_flag is None else [self.port_flag, str(port)]),
+        ]
 
 
 def _vllm_missing() -> str | None:
@@ -97,7 +123,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         Engine(
             name="llamacpp",
             program=(*_OURS, llamacpp_server.__name__),
-            model_arguments=lambda model, name: ["--model", model, "--alias", name],
+            name_flag="--alias",
             missing=llamacpp_server.missing,
             flags=llamacpp_server.FLAGS,
             owned=_ADDRESS,
@@ -107,7 +133,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         Engine(
             name="simulated",
             program=(*_OURS, simulated_server.__name__),
-            model_arguments=lambda model, name: ["--model", model, "--alias", name],
+            name_flag="--alias",
             missing=_nothing_missing,
             flags=simulated_server.FLAGS,
             owned=_ADDRESS,
@@ -118,7 +144,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         Engine(
             name="vllm",
             program=("vllm", "serve"),
-            model_arguments=lambda model, name: [model, "--served-model-name", name],
+            model_flag=None,
             missing=_vllm_missing,
             owned=frozenset(
                 {"host", "port", "model", "served-model-name", "uds", "config", "api-key"}
@@ -139,12 +165,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         Engine(
             name="sglang",
             program=(sys.executable, "-m", "sglang.launch_server"),
-            model_arguments=lambda model, name: [
-                "--model-path",
-                model,
-                "--served-model-name",
-                name,
-            ],
+            model_flag="--model-path",
             missing=_sglang_missing,
             owned=frozenset(
                 {"host", "port", "model", "model-path", "served-model-name", "config", "api-key"}
@@ -181,13 +202,37 @@ def build_command(
     port: int,
     host: str = "127.0.0.1",
     served_model_name: str | None = None,
+    rank_parameters: Mapping[str, Any] | None = None,
 ) -> EngineCommand:
     """The command that serves `model` on host:port as `served_model_name` (default: `model`).
+
+    `rank_parameters` are the executor's own: they may be what a task may not set, and win over it.
 
     Raises EngineRefused for an unknown engine and for a parameter that is unknown, malformed, given
     twice in two spellings, or not a task's to set.
     """
-    engine = engine_named(engine_name)
+    return command_of(
+        engine_named(engine_name),
+        model,
+        parameters,
+        host=host,
+        port=port,
+        served_model_name=served_model_name,
+        rank_parameters=rank_parameters,
+    )
+
+
+def command_of(
+    engine: Engine,
+    model: str,
+    parameters: Mapping[str, Any],
+    *,
+    port: int,
+    host: str,
+    served_model_name: str | None = None,
+    rank_parameters: Mapping[str, Any] | None = None,
+) -> EngineCommand:
+    """As `build_command`, for a row of any table."""
     if not model or model.startswith("-"):
         raise EngineRefused(
             ErrorCode.BAD_REQUEST,
@@ -201,9 +246,12 @@ def build_command(
         if flag in arguments:
             raise _bad_parameter(spelling, f"{spelling!r} is given twice, in two spellings")
         arguments[flag] = _arguments(engine, spelling, flag, value)
+    for spelling, value in (rank_parameters or {}).items():
+        flag = spelling.replace("_", "-")
+        arguments[flag] = [] if value is None else _open_arguments(engine, spelling, flag, value)
     given = [element for elements in arguments.values() for element in elements]
     # The address comes last: parsers take the last of two, so no parameter can move the server.
-    address = ["--host", host, "--port", str(port)]
+    address = engine.address_arguments(host, port)
     argv = (*engine.program, *engine.model_arguments(model, name), *given, *address)
     return EngineCommand(
         engine=engine.name,
@@ -228,10 +276,10 @@ def _flag_name(engine: Engine, spelling: str) -> str:
     # Parsers take a unique beginning for the whole flag, so a beginning counts as the flag.
     if any(owned.startswith(flag) for owned in engine.owned):
         raise _bad_parameter(spelling, f"{spelling!r} is set by the executor, not by a task")
-    if any(name.startswith(flag) for name in engine.loads_code):
+    is_code = any(name.startswith(flag) for name in engine.loads_code)
+    if is_code and engine.code_refusal is not None:
         raise _bad_parameter(
-            spelling,
-            f"{spelling!r} would make {engine.name} load code, which a process does not isolate",
+            spelling, f"{spelling!r} would make {engine.name} load code, {engine.code_refusal}"
         )
     return flag
 
@@ -242,6 +290,8 @@ def _arguments(engine: Engine, spelling: str, flag: str, value: object) -> list[
     if engine.flags is None:
         return _open_arguments(engine, spelling, flag, value)
     declared = next((known for known in engine.flags if known.name == flag), None)
+    if declared is None and engine.takes_others:
+        return _open_arguments(engine, spelling, flag, value)
     if declared is None:
         known = ", ".join(known.name for known in engine.flags)
         raise _bad_parameter(
