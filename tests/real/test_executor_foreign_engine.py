@@ -92,7 +92,7 @@ async def test_an_engine_that_is_told_its_port_is_measured(
     ("before", "want"),
     [
         pytest.param(FAIL_ALWAYS, FailureKind.ENGINE_EXITED, id="no port is free"),
-        pytest.param(RUN_OUT_OF_MEMORY, FailureKind.OUT_OF_MEMORY, id="out of memory"),
+        pytest.param(RUN_OUT_OF_MEMORY, FailureKind.GPU_OUT_OF_MEMORY, id="out of memory"),
     ],
 )
 async def test_an_engine_that_does_not_come_up_fails_the_attempt(

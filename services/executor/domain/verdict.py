@@ -1,23 +1,36 @@
 """How an attempt ended, and why an engine or a benchmark counts as failed."""
 
-import re
 from typing import Final
 
 from msgspec import Struct
 
 from schemas.benchmark import BenchmarkResult
-from schemas.executor import AttemptOutcome, Failure, FailureKind, Window
+from schemas.executor import AttemptOutcome, AttemptPhase, Failure, FailureKind, Window
+from shared.failures import RULES, KnownFailure, findings
 
 LOG_TAIL_LINES: Final = 20
 LOG_LINE_CHARACTERS: Final = 500
-_OUT_OF_MEMORY: Final = re.compile(
-    r"out of memory|outofmemoryerror|cuda_error_out_of_memory|cannot allocate memory"
-    r"|failed to allocate|std::bad_alloc|\bMemoryError\b",
-    re.IGNORECASE,
+
+# What only a container engine can report; in an engine's log such words are about something else.
+_NEVER_AN_ENGINES: Final = frozenset(
+    {FailureKind.RUNTIME_UNAVAILABLE, FailureKind.IMAGE_PULL_FAILED, FailureKind.INTERNAL}
 )
-_PORT_TAKEN: Final = re.compile(
-    r"address already in use|errno 98\b|EADDRINUSE|couldn't bind", re.IGNORECASE
-)
+_SIGNALS: Final = {
+    4: "the processor lacks an instruction that the engine is built with (SIGILL): take a build "
+    "for it, `lscpu` lists what it has",
+    6: "the engine gave itself up (SIGABRT): the last lines of its log say why",
+    7: "a file or shared memory that the engine had mapped was cut off (SIGBUS): in a container "
+    "/dev/shm is often too small, give it more with `--shm-size`; else check the model's files",
+    9: "something killed the engine (SIGKILL), often the kernel for want of memory: "
+    "`sudo dmesg | grep -i 'killed process'` tells",
+    11: "the engine crashed (SIGSEGV), which is its own fault or its driver's: try another version "
+    "or image",
+    15: "somebody asked the engine to end (SIGTERM), not GPU Steward",
+}
+_EXIT_CODES: Final = {
+    126: FailureKind.ENGINE_MISSING,  # by custom of shells: it may not be executed
+    127: FailureKind.ENGINE_MISSING,  # and this: there is no such program
+}
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -51,31 +64,61 @@ def failed(failure: Failure) -> Verdict:
 def cancelled(reason: str) -> Verdict:
     message = f"cancelled: {reason}" if reason else "cancelled"
     return Verdict(
-        outcome=AttemptOutcome.CANCELLED,
-        failure=Failure(kind=FailureKind.CANCELLED, message=message),
+        outcome=AttemptOutcome.CANCELLED, failure=failure(FailureKind.CANCELLED, message)
     )
 
 
 def lease_lost(message: str) -> Verdict:
     return Verdict(
-        outcome=AttemptOutcome.INTERRUPTED,
-        failure=Failure(kind=FailureKind.LEASE_LOST, message=message),
+        outcome=AttemptOutcome.INTERRUPTED, failure=failure(FailureKind.LEASE_LOST, message)
     )
 
 
 def executor_restarted(message: str) -> Verdict:
     return Verdict(
-        outcome=AttemptOutcome.INTERRUPTED,
-        failure=Failure(kind=FailureKind.EXECUTOR_RESTARTED, message=message),
+        outcome=AttemptOutcome.INTERRUPTED, failure=failure(FailureKind.EXECUTOR_RESTARTED, message)
     )
 
 
 def timed_out(timeout_seconds: float) -> Verdict:
     return failed(
-        Failure(
-            kind=FailureKind.TIMEOUT,
-            message=f"expected the attempt to end within {timeout_seconds:g} s",
-        )
+        failure(FailureKind.TIMEOUT, f"expected the attempt to end within {timeout_seconds:g} s")
+    )
+
+
+def failure(
+    kind: FailureKind,
+    message: str,
+    *,
+    exit_code: int | None = None,
+    log_text: str = "",
+    phase: AttemptPhase | None = None,
+    hint: str = "",
+) -> Failure:
+    """A failure with its hint: the kind's, unless a more exact one is given."""
+    return Failure(
+        kind=kind,
+        message=message,
+        exit_code=exit_code,
+        log_tail=log_tail(log_text),
+        hint=hint or RULES[kind].hint,
+        phase=phase,
+    )
+
+
+def failure_told(
+    text: str, message: str, *, otherwise: FailureKind, phase: AttemptPhase | None = None
+) -> Failure:
+    """What a container engine's error `text` means; of the kind `otherwise` if it is unknown.
+
+    `message` says what was tried; the error follows it.
+    """
+    found = next((each.failure for each in findings(text)), None)
+    return failure(
+        found.kind if found is not None else otherwise,
+        f"{message}: {text[:LOG_LINE_CHARACTERS]}",
+        phase=phase,
+        hint=_hint_of(found),
     )
 
 
@@ -90,26 +133,58 @@ def judge(benchmark: BenchmarkResult, *, min_success_rate: float) -> Verdict:
             codes[code] = codes.get(code, 0) + count
     causes = ", ".join(f"{count} x {code}" for code, count in sorted(codes.items())) or "no request"
     return failed(
-        Failure(
-            kind=FailureKind.BENCHMARK_FAILED,
-            message=(
-                f"expected at least {min_success_rate:.0%} of the requests to succeed, "
-                f"{metrics.total_completed_requests} of {metrics.total_requests} did ({causes})"
-            ),
+        failure(
+            FailureKind.BENCHMARK_FAILED,
+            f"expected at least {min_success_rate:.0%} of the requests to succeed, "
+            f"{metrics.total_completed_requests} of {metrics.total_requests} did ({causes})",
         )
     )
 
 
-def engine_exit(engine: str, exit_code: int, when: str, log_text: str) -> Failure:
-    """An engine that ended by itself. A negative exit code is the signal that ended it."""
+def engine_exit(
+    engine: str,
+    exit_code: int,
+    when: str,
+    log_text: str,
+    *,
+    oom_killed: bool = False,
+    phase: AttemptPhase | None = None,
+) -> Failure:
+    """An engine that ended by itself, for the reason that its log tells.
+
+    A negative exit code is the signal that ended it, and so is one above 128 of a container.
+    `oom_killed`: the kernel ended it, or a part of it, because its memory limit was reached.
+    """
     how = f"exit code {exit_code}" if exit_code >= 0 else f"signal {-exit_code}"
-    out_of_memory = _OUT_OF_MEMORY.search(log_text) is not None
-    return Failure(
-        kind=FailureKind.OUT_OF_MEMORY if out_of_memory else FailureKind.ENGINE_EXITED,
-        message=f"{engine} ended {when} with {how}",
+    message = f"{engine} ended {when} with {how}"
+    found = None if oom_killed else _cause_in(log_text)
+    if oom_killed:
+        kind, message = FailureKind.OUT_OF_MEMORY, f"{message}: it reached its memory limit"
+    elif found is not None:
+        kind, message = found.kind, f"{message}: {found.title}"
+    else:
+        kind = _EXIT_CODES.get(exit_code, FailureKind.ENGINE_EXITED)
+    return failure(
+        kind,
+        message,
         exit_code=exit_code,
-        log_tail=log_tail(log_text),
+        log_text=log_text,
+        phase=phase,
+        hint=_hint_of(found) or ("" if oom_killed else _signal_hint(exit_code)),
     )
+
+
+def _cause_in(log_text: str) -> KnownFailure | None:
+    told = (each.failure for each in findings(log_text))
+    return next((each for each in told if each.kind not in _NEVER_AN_ENGINES), None)
+
+
+def _hint_of(found: KnownFailure | None) -> str:
+    return found.hint if found is not None else ""
+
+
+def _signal_hint(exit_code: int) -> str:
+    return _SIGNALS.get(-exit_code if exit_code < 0 else exit_code - 128, "")
 
 
 def log_tail(log_text: str) -> tuple[str, ...]:
@@ -119,4 +194,4 @@ def log_tail(log_text: str) -> tuple[str, ...]:
 
 def is_port_taken(log_text: str) -> bool:
     """Whether an engine ended because another process listens on its port."""
-    return _PORT_TAKEN.search(log_text) is not None
+    return any(each.failure.kind is FailureKind.PORT_TAKEN for each in findings(log_text))

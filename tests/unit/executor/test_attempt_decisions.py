@@ -9,12 +9,25 @@ from hypothesis import strategies as st
 
 from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
 from schemas.errors import ErrorCode
-from schemas.executor import AttemptOutcome, FailureKind
+from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind
 from services.executor.domain.admission import Remembered, refuse_start
 from services.executor.domain.lease import Lease
-from services.executor.domain.verdict import engine_exit, is_port_taken, judge, log_tail
+from services.executor.domain.verdict import (
+    Verdict,
+    cancelled,
+    engine_exit,
+    executor_restarted,
+    failure,
+    failure_told,
+    is_port_taken,
+    judge,
+    lease_lost,
+    log_tail,
+    timed_out,
+)
 from shared.benchmarks.progress import overall_fraction
 from shared.commands import OWNER_DOWN
+from shared.failures import RULES
 from tests.executor_node import make_start
 
 
@@ -121,21 +134,95 @@ def test_a_benchmark_without_a_request_is_no_success_even_if_none_is_demanded() 
 
 
 @pytest.mark.parametrize(
-    ("text", "want"),
+    ("exit_code", "text", "want"),
     [
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to", FailureKind.OUT_OF_MEMORY),
-        ("ggml: failed to allocate buffer", FailureKind.OUT_OF_MEMORY),
-        ("ValueError: unknown model", FailureKind.ENGINE_EXITED),
+        (1, "torch.OutOfMemoryError: CUDA out of memory. Tried", FailureKind.GPU_OUT_OF_MEMORY),
+        (-9, "ggml: failed to allocate buffer", FailureKind.OUT_OF_MEMORY),
+        (134, "what():  std::bad_alloc", FailureKind.OUT_OF_MEMORY),
+        (1, "CUDA error: an illegal memory access was encountered", FailureKind.CUDA_ERROR),
+        (1, "OSError: [Errno 98] Address already in use", FailureKind.PORT_TAKEN),
+        (1, "OSError: [Errno 28] No space left on device", FailureKind.DISK_FULL),
+        (1, "Repository Not Found for url: https://x/y", FailureKind.MODEL_MISSING),
+        (2, "vllm: error: unrecognized arguments: --x", FailureKind.BAD_PARAMETER),
+        (127, "", FailureKind.ENGINE_MISSING),
+        (-9, "", FailureKind.ENGINE_EXITED),
+        (1, "ValueError: unknown model", FailureKind.ENGINE_EXITED),
+        (1, "net/http: TLS handshake timeout", FailureKind.ENGINE_EXITED),
     ],
 )
-def test_an_engine_that_ran_out_of_memory_is_told_from_one_that_ended(
-    text: str, want: FailureKind
+def test_an_engines_end_is_told_by_its_log_and_comes_with_a_hint(
+    exit_code: int, text: str, want: FailureKind
 ) -> None:
-    failure = engine_exit("vllm", -9, "before it was ready", text)
+    failure = engine_exit("vllm", exit_code, "before it was ready", text)
 
+    how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
     assert failure.kind is want
-    assert failure.message == "vllm ended before it was ready with signal 9"
-    assert failure.log_tail == (text,)
+    assert failure.message.startswith(f"vllm ended before it was ready with {how}")
+    assert failure.log_tail == tuple(text.splitlines())
+    assert failure.exit_code == exit_code
+    assert failure.hint
+
+
+def test_a_container_at_its_memory_limit_is_out_of_memory_whatever_its_log_says() -> None:
+    failure = engine_exit(
+        "vllm",
+        137,
+        "during the benchmark",
+        "CUDA error: unspecified launch failure",
+        oom_killed=True,
+        phase=AttemptPhase.MEASURING,
+    )
+
+    assert failure.kind is FailureKind.OUT_OF_MEMORY
+    assert failure.message.endswith("with exit code 137: it reached its memory limit")
+    assert failure.hint == RULES[FailureKind.OUT_OF_MEMORY].hint
+    assert failure.phase is AttemptPhase.MEASURING
+
+
+@pytest.mark.parametrize("exit_code", [-7, 135])
+def test_a_bus_error_hints_at_shared_memory_in_process_and_container(exit_code: int) -> None:
+    assert "/dev/shm" in engine_exit("vllm", exit_code, "while loading", "").hint  # noqa: S108
+
+
+def test_an_error_of_the_container_engine_has_the_kind_that_its_text_means() -> None:
+    known = failure_told(
+        'could not select device driver "" with capabilities: [[gpu]]',
+        "the container could not be started",
+        otherwise=FailureKind.RUNTIME_UNAVAILABLE,
+        phase=AttemptPhase.STARTING,
+    )
+    unknown = failure_told(
+        "something new", "the container could not be made", otherwise=FailureKind.INTERNAL
+    )
+
+    assert known.kind is FailureKind.GPU_UNAVAILABLE
+    assert known.message.startswith("the container could not be started: could not select")
+    assert "nvidia-ctk" in known.hint
+    assert (unknown.kind, unknown.hint) == (
+        FailureKind.INTERNAL,
+        RULES[FailureKind.INTERNAL].hint,
+    )
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_every_failure_leaves_with_its_hint(kind: FailureKind) -> None:
+    assert failure(kind, "it failed").hint == RULES[kind].hint
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        cancelled("enough"),
+        lease_lost("too late"),
+        executor_restarted("it ended"),
+        timed_out(5.0),
+        judge(make_result(), min_success_rate=0.5),
+    ],
+    ids=lambda verdict: verdict.failure.kind.value,
+)
+def test_every_verdict_that_is_no_success_says_what_to_do(verdict: Verdict) -> None:
+    assert verdict.failure is not None
+    assert verdict.failure.hint
 
 
 def test_a_log_tail_is_short_however_long_the_log_is() -> None:
