@@ -117,7 +117,7 @@ def show(target: Target, identifier: str) -> None:
 
 
 def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
-    from services.cli.results import print_results
+    from services.cli.results import WHOLE_LOG_TAIL, print_results
 
     if isinstance(found, TaskView):
         click.echo(f"task {found.task_id}  {found.task_name}  {found.state.value}")
@@ -126,9 +126,7 @@ def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
         print_results(of_it, found.objective)
     elif isinstance(found, ExperimentView):
         print_table(experiment_table(of_it))
-        print_results(of_it, None)
-        for line in found.failure.log_tail if found.failure is not None else ():
-            click.echo(f"  {line}")
+        print_results(of_it, None, log_lines=WHOLE_LOG_TAIL)
     else:
         print_table(reservation_table([found]))
         if found.reason:

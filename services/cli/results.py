@@ -13,6 +13,8 @@ from services.cli.output import UNKNOWN, Table, number, print_table, settings_te
 from services.cli.tables import attempts_text, why_waiting
 
 SIMULATED_ENGINE: Final = "simulated"
+LOG_LINES: Final = 3
+WHOLE_LOG_TAIL: Final = 1_000
 MEASURES: Final[dict[Objective, str]] = {
     Objective.MINIMIZE_LATENCY: "mean_e2e_latency",
     Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput",
@@ -120,8 +122,40 @@ def gpu_cells(stats: GpuStats) -> list[str]:
     ]
 
 
-def print_results(experiments: Sequence[ExperimentView], objective: Objective | None) -> None:
-    """Both tables, and a line for every experiment that failed."""
+def failure_lines(experiments: Sequence[ExperimentView], *, log_lines: int) -> list[str]:
+    """Why experiments failed, their engines' last words, and once for each cause what to do."""
+    by_hint: dict[str, list[ExperimentView]] = {}
+    for each in experiments:
+        if each.state is ExperimentState.FAILED:
+            hint = each.failure.hint if each.failure is not None else ""
+            by_hint.setdefault(hint, []).append(each)
+    lines = []
+    for hint, alike in by_hint.items():
+        for each in alike:
+            lines.append(_failure_line(each))
+            said = each.failure.log_tail if each.failure is not None else ()
+            lines.extend(f"    {line}" for line in said[-log_lines:])
+        if hint:
+            lines.append(f"  what to do: {hint}")
+    return lines
+
+
+def _failure_line(experiment: ExperimentView) -> str:
+    failure = experiment.failure
+    phase = failure.phase.value.replace("_", " ") if failure is not None and failure.phase else ""
+    during = f" while {phase}" if phase else ""
+    node = f" on {experiment.executor_id}" if experiment.executor_id else ""
+    why = why_waiting(experiment) or "no reason given"
+    return f"experiment {experiment.ordinal} failed{during}{node}: {why}"
+
+
+def print_results(
+    experiments: Sequence[ExperimentView],
+    objective: Objective | None,
+    *,
+    log_lines: int = LOG_LINES,
+) -> None:
+    """Both tables, and why experiments failed, with that many of their engines' last lines."""
     if not experiments:
         return
     print_table(result_table(experiments, objective))
@@ -131,11 +165,8 @@ def print_results(experiments: Sequence[ExperimentView], objective: Objective | 
     if gpu_results is not None:
         click.echo()
         print_table(gpu_results)
-    for each in experiments:
-        if each.state is ExperimentState.FAILED:
-            click.echo(
-                f"experiment {each.ordinal} failed: {why_waiting(each) or 'no reason given'}"
-            )
+    for line in failure_lines(experiments, log_lines=log_lines):
+        click.echo(line)
 
 
 def _milliseconds(seconds: float | None) -> str:

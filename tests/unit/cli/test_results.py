@@ -2,11 +2,11 @@
 
 import pytest
 
-from schemas.executor import Failure, FailureKind
-from schemas.orchestrator import ExperimentState
+from schemas.executor import AttemptPhase, Failure, FailureKind
+from schemas.orchestrator import ExperimentState, ExperimentView
 from schemas.task import Objective
 from services.cli.output import plain_text
-from services.cli.results import gpu_result_table, ranked, result_table, varied
+from services.cli.results import failure_lines, gpu_result_table, ranked, result_table, varied
 from services.cli.tables import attempts_text, why_waiting
 from tests.cli_views import make_attempt, make_experiment, make_metrics, make_monitoring
 
@@ -87,3 +87,51 @@ def test_a_failure_is_told_with_its_kind() -> None:
     failure = Failure(kind=FailureKind.ENGINE_EXITED, message="exit 1")
 
     assert why_waiting(make_experiment(failure=failure)) == "engine_exited: exit 1"
+
+
+def make_failed(ordinal: int, hint: str = "use more GPUs") -> ExperimentView:
+    failure = Failure(
+        kind=FailureKind.GPU_OUT_OF_MEMORY,
+        message=f"engine {ordinal} ended",
+        log_tail=("first", "second", "third", f"last of {ordinal}"),
+        hint=hint,
+        phase=AttemptPhase.WARMING_UP,
+    )
+    return make_experiment(
+        ordinal=ordinal, state=ExperimentState.FAILED, failure=failure, executor_id="gpu-1"
+    )
+
+
+def test_a_failure_is_told_with_phase_node_last_words_and_what_to_do() -> None:
+    assert failure_lines([make_failed(1)], log_lines=2) == [
+        "experiment 1 failed while warming up on gpu-1: gpu_out_of_memory: engine 1 ended",
+        "    third",
+        "    last of 1",
+        "  what to do: use more GPUs",
+    ]
+
+
+def test_failures_alike_are_told_what_to_do_once() -> None:
+    lines = failure_lines(
+        [make_failed(1), make_failed(2, "ask somebody"), make_failed(3)], log_lines=1
+    )
+
+    assert [line.strip() for line in lines if "experiment" not in line] == [
+        "last of 1",
+        "last of 3",
+        "what to do: use more GPUs",
+        "last of 2",
+        "what to do: ask somebody",
+    ]
+
+
+def test_a_failure_from_before_hints_is_still_told() -> None:
+    old = make_experiment(
+        state=ExperimentState.FAILED,
+        failure=Failure(kind=FailureKind.ENGINE_EXITED, message="exit 1"),
+        executor_id=None,
+    )
+
+    assert failure_lines([old, make_experiment()], log_lines=3) == [
+        f"experiment {old.ordinal} failed: engine_exited: exit 1"
+    ]
