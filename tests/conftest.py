@@ -4,11 +4,14 @@ shared/testing.py.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
-from tests.docker_engine import PrivateEngine, private_engine
+
+if TYPE_CHECKING:
+    from tests.docker_engine import PrivateEngine
 
 
 @pytest.fixture(scope="session")
@@ -83,9 +86,12 @@ async def postgres_server_factory() -> AsyncIterator[Callable[[], Awaitable[Post
 
 
 @pytest.fixture(scope="session")
-def docker_engine() -> Iterator[PrivateEngine]:
+def docker_engine() -> Iterator["PrivateEngine"]:
     """The session's container engine; its containers outlive its restarts. A test that needs
     another uses `private_engine`.
     """
+    # Its client takes 0.4 s to import, which the tests without containers are spared.
+    from tests.docker_engine import private_engine
+
     with private_engine() as engine:
         yield engine
