@@ -1,7 +1,7 @@
 """What every benchmark tool is to whoever runs one: a target, a folder, progress, one result."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,14 @@ class ServerUnreachable(BenchmarkFailed):
 
 class ModelNotServed(BenchmarkFailed):
     """The server does not offer the model that the benchmark asks for."""
+
+
+class ServerGone(ServerUnreachable):
+    """The server stopped answering. `measured` is what there was until then, None if nothing."""
+
+    def __init__(self, message: str, measured: BenchmarkResult | None = None) -> None:
+        super().__init__(message)
+        self.measured = measured
 
 
 class LoadPhase(StrEnum):
@@ -48,10 +56,16 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The server under load. `base_url` is without `/v1`."""
+    """The server under load. `base_url` is without `/v1`.
+
+    `model` is where this host finds what is served: a folder, a GGUF file or a hub's name; None if
+    unknown. `api_key` is shown to the server and written nowhere.
+    """
 
     base_url: str
     model_name: str
+    model: str | None = None
+    api_key: str | None = field(default=None, repr=False)
 
 
 class Adapter(Protocol):
@@ -61,7 +75,10 @@ class Adapter(Protocol):
     def label(self) -> BenchmarkTool: ...
 
     def missing(self) -> str | None:
-        """What to install before this host can run the tool, or None."""
+        """What to install before this host can run the tool, or None. Cheap: asked often."""
+
+    def check(self, spec: BenchmarkSpec) -> None:
+        """Raises UnsupportedTraffic, naming the field, for what this tool cannot generate."""
 
     async def run(
         self,

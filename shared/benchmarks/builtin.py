@@ -11,48 +11,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
-
-import aiohttp
-import msgspec
+from typing import Final
 
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
-from shared.benchmarks.adapter import (
-    LoadPhase,
-    ModelNotServed,
-    Progress,
-    ProgressCallback,
-    ServerUnreachable,
-    Target,
-)
-from shared.benchmarks.chat_stream import ChatStream, MalformedStream
+from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback, Target
+from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.benchmarks.metrics import RequestSample, aggregate, level_result
 from shared.benchmarks.traffic import (
-    RequestSize,
     Scenario,
     UnsupportedTraffic,
-    chat_body,
-    make_prompt,
     parse_scenario,
     request_parameters,
 )
 
 TOOL_VERSION: Final = "1"
 PAUSE_AFTER_ERROR_SECONDS: Final = 0.05
-JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadLimits:
-    """Deadlines of a connection, of a whole request, and of what a level leaves behind.
-
-    Requests in flight when a level's time is over get `drain` to finish; the rest are timeouts.
-    """
-
-    connect_seconds: float = 10.0
-    request_seconds: float = 900.0
-    drain_seconds: float = 30.0
 
 
 @dataclass(slots=True)
@@ -72,13 +45,6 @@ class Level:
     finished: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestFailed:
-    """Why a request gave no sample: an HTTP status, or a word for what went wrong below HTTP."""
-
-    code: str
-
-
 class Builtin:
     """This module as one of the tools."""
 
@@ -87,6 +53,16 @@ class Builtin:
     def missing(self) -> str | None:
         """Nothing: it comes with the platform."""
         return None
+
+    def check(self, spec: BenchmarkSpec) -> None:
+        """It makes chat completions of the kinds D, N and U."""
+        if spec.task != "text-to-text":
+            raise UnsupportedTraffic(
+                f"expected 'text-to-text', got {spec.task!r}", "$.benchmark.task"
+            )
+        for scenario in spec.traffic_scenarios:
+            parse_scenario(scenario)
+        request_parameters(spec.additional_params)
 
     async def run(
         self,
@@ -102,6 +78,7 @@ class Builtin:
             spec,
             base_url=target.base_url,
             model_name=target.model_name,
+            api_key=target.api_key,
             on_progress=on_progress,
         )
 
@@ -111,6 +88,7 @@ async def run_benchmark(
     *,
     base_url: str,
     model_name: str,
+    api_key: str | None = None,
     on_progress: ProgressCallback | None = None,
     limits: LoadLimits | None = None,
     seed: int = 0,
@@ -121,29 +99,29 @@ async def run_benchmark(
     even if all failed. Cancelling closes every connection. Raises UnsupportedTraffic before
     anything is sent, ServerUnreachable and ModelNotServed before the first level.
     """
-    if spec.task != "text-to-text":
-        raise UnsupportedTraffic(f"expected 'text-to-text', got {spec.task!r}", "$.benchmark.task")
-    scenarios = [(text, parse_scenario(text)) for text in spec.traffic_scenarios]
-    parameters = request_parameters(spec.additional_params)
+    Builtin().check(spec)
+    pairs = [(text, number) for text in spec.traffic_scenarios for number in spec.num_concurrency]
     started = time.perf_counter()
-    async with LoadGenerator(
-        base_url=base_url.rstrip("/"),
+    async with ChatServer(
+        base_url=base_url,
         model_name=model_name,
-        parameters=parameters,
+        api_key=api_key,
+        parameters=request_parameters(spec.additional_params),
         limits=limits or LoadLimits(),
-        on_progress=on_progress,
-        rng=random.Random(seed),  # noqa: S311  # prompts are to be repeatable, not secret
-        levels_total=len(scenarios) * len(spec.num_concurrency),
-    ) as generator:
-        simulated = await generator.check_model()
-        pairs = [
-            (text, sizes, number) for text, sizes in scenarios for number in spec.num_concurrency
-        ]
+    ) as server:
+        simulated = (await server.served_model()).simulated
+        generator = LoadGenerator(
+            server=server,
+            on_progress=on_progress,
+            rng=random.Random(seed),  # noqa: S311  # prompts are to be repeatable, not secret
+            levels_total=len(pairs),
+        )
         levels = [
             await generator.run_level(
-                Level(text, concurrency, sizes, number, spec.max_requests_per_level), spec
+                Level(text, concurrency, parse_scenario(text), number, spec.max_requests_per_level),
+                spec,
             )
-            for number, (text, sizes, concurrency) in enumerate(pairs, start=1)
+            for number, (text, concurrency) in enumerate(pairs, start=1)
         ]
     return BenchmarkResult(
         tool=BenchmarkTool.BUILTIN,
@@ -157,68 +135,12 @@ async def run_benchmark(
 
 @dataclass(slots=True, kw_only=True)
 class LoadGenerator:
-    """One server under load; owns the HTTP session while entered."""
+    """Levels of load on one server."""
 
-    base_url: str
-    model_name: str
-    parameters: dict[str, Any]
-    limits: LoadLimits
+    server: ChatServer
     on_progress: ProgressCallback | None
     rng: random.Random
     levels_total: int
-    _session: aiohttp.ClientSession = field(init=False)
-
-    async def __aenter__(self) -> Self:
-        # One connection per request, as genai-bench does: a server that closes an idle connection
-        # just when the next request is sent would otherwise look like a failing one.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
-            timeout=aiohttp.ClientTimeout(
-                total=None,
-                sock_connect=self.limits.connect_seconds,
-            ),
-            headers=JSON_HEADERS,
-            trust_env=False,
-        )
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._session.close()
-
-    async def check_model(self) -> bool:
-        """Whether the server calls itself simulated. Raises ServerUnreachable and ModelNotServed.
-
-        Some servers answer for any model's name, so its presence is checked before the load.
-        """
-        url = f"{self.base_url}/v1/models"
-        try:
-            async with (
-                asyncio.timeout(self.limits.connect_seconds),
-                self._session.get(url) as response,
-            ):
-                body = await response.read()
-                status = response.status
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise ServerUnreachable(
-                f"expected a list of models from {url}, got {error!r}"
-            ) from error
-        try:
-            models = msgspec.json.decode(body, type=_Models).data
-        except msgspec.DecodeError as error:
-            raise ServerUnreachable(
-                f"expected a list of models from {url}, got status {status}: {error}"
-            ) from error
-        served = {model.id: model for model in models}
-        if self.model_name not in served:
-            raise ModelNotServed(
-                f"expected {self.model_name!r} at {self.base_url}, which serves {sorted(served)}"
-            )
-        return served[self.model_name].simulated
 
     async def run_level(self, level: Level, spec: BenchmarkSpec) -> LevelResult:
         """Warm up, then measure."""
@@ -242,20 +164,21 @@ class LoadGenerator:
 
     async def _warm_up(self, level: Level, spec: BenchmarkSpec) -> None:
         self._report(level)
-        ends = level.started + spec.max_time_per_level_seconds
-        remaining = spec.warmup_requests
-        while remaining > 0 and time.perf_counter() < ends:
-            batch = min(remaining, level.num_concurrency)
-            remaining -= batch
-            async with asyncio.TaskGroup() as group:
-                for _ in range(batch):
-                    group.create_task(self._request(level, self.limits.request_seconds))
+        await warm_up(
+            self.server,
+            level.sizes,
+            self.rng,
+            requests=spec.warmup_requests,
+            at_once=level.num_concurrency,
+            limit_seconds=spec.max_time_per_level_seconds,
+        )
 
     async def _keep_one_in_flight(self, level: Level, ends: float) -> None:
         while level.sent < level.total and (now := time.perf_counter()) < ends:
             level.sent += 1
-            left_seconds = ends + self.limits.drain_seconds - now
-            outcome = await self._request(level, min(self.limits.request_seconds, left_seconds))
+            limits = self.server.limits
+            deadline_seconds = min(limits.request_seconds, ends + limits.drain_seconds - now)
+            outcome = await self.server.request(level.sizes(self.rng), self.rng, deadline_seconds)
             level.finished = time.perf_counter()
             if isinstance(outcome, RequestSample):
                 level.samples.append(outcome)
@@ -264,45 +187,6 @@ class LoadGenerator:
                 # A dead server refuses in microseconds; without a pause the loop would eat a core.
                 await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
             self._report(level)
-
-    async def _request(
-        self, level: Level, deadline_seconds: float
-    ) -> RequestSample | RequestFailed:
-        size = level.sizes(self.rng)
-        prompt = make_prompt(size.num_input_tokens, self.rng)
-        body = msgspec.json.encode(
-            chat_body(self.model_name, prompt, size.num_output_tokens, self.parameters)
-        )
-        try:
-            async with asyncio.timeout(deadline_seconds):
-                return await self._stream(body, size)
-        except TimeoutError:
-            return RequestFailed(code="timeout")
-        except MalformedStream:
-            return RequestFailed(code="malformed")
-        except aiohttp.ClientConnectorError:
-            return RequestFailed(code="connect")
-        except (aiohttp.ServerConnectionError, aiohttp.ClientOSError, aiohttp.ClientPayloadError):
-            return RequestFailed(code="disconnected")
-        except aiohttp.ClientError:
-            return RequestFailed(code="protocol")
-
-    async def _stream(self, body: bytes, size: RequestSize) -> RequestSample | RequestFailed:
-        stream = ChatStream()
-        started = time.perf_counter()
-        async with self._session.post(
-            f"{self.base_url}/v1/chat/completions", data=body
-        ) as response:
-            if response.status != 200:
-                return RequestFailed(code=str(response.status))
-            async for chunk in response.content.iter_any():
-                stream.feed(chunk, time.perf_counter())
-                if stream.finished_at is not None:
-                    break
-            failure = stream.close(time.perf_counter())
-        if failure is not None:
-            return RequestFailed(code=failure)
-        return _sample(stream, started, size)
 
     def _report(self, level: Level) -> None:
         if self.on_progress is not None:
@@ -321,24 +205,20 @@ class LoadGenerator:
             )
 
 
-class _Model(msgspec.Struct, frozen=True):
-    id: str
-    simulated: bool = False
-
-
-class _Models(msgspec.Struct, frozen=True):
-    data: list[_Model]
-
-
-def _sample(stream: ChatStream, started: float, size: RequestSize) -> RequestSample:
-    first, last = stream.first_content_at, stream.finished_at
-    if first is None or last is None:
-        raise RuntimeError("a stream without content or end was taken for a complete one")
-    usage = stream.usage
-    return RequestSample(
-        ttft=first - started,
-        e2e_latency=last - started,
-        num_input_tokens=size.num_input_tokens if usage is None else usage.prompt_tokens,
-        num_output_tokens=stream.content_chunks if usage is None else usage.completion_tokens,
-        tokens_estimated=usage is None,
-    )
+async def warm_up(
+    server: ChatServer,
+    sizes: Scenario,
+    rng: random.Random,
+    *,
+    requests: int,
+    at_once: int,
+    limit_seconds: float,
+) -> None:
+    """Send requests that count nowhere; none begins after the limit."""
+    ends = time.perf_counter() + limit_seconds
+    while requests > 0 and time.perf_counter() < ends:
+        batch = min(requests, at_once)
+        requests -= batch
+        async with asyncio.TaskGroup() as group:
+            for _ in range(batch):
+                group.create_task(server.request(sizes(rng), rng, server.limits.request_seconds))

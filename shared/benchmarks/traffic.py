@@ -15,6 +15,7 @@ _NORMAL: Final = re.compile(rf"N{_NUMBERS}/{_NUMBERS}")
 _UNIFORM: Final = re.compile(rf"U{_NUMBERS}/{_NUMBERS}")
 _UNIFORM_FROM_ONE: Final = re.compile(r"U\((\d+)\)/\((\d+)\)")
 
+PIECE_TOKENS: Final = 50_000
 OWNED_PARAMETERS: Final = frozenset(
     {"messages", "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 )
@@ -105,7 +106,9 @@ def make_prompt(num_tokens: int, rng: random.Random) -> str:
     Common words are one token each in usual vocabularies. Drawn anew for each request, so that a
     server's prefix cache finds nothing to reuse.
     """
-    return " ".join(rng.choices(WORDS, k=num_tokens))
+    # In pieces: a thread that makes millions of them in one call would stop all others meanwhile.
+    lengths = [PIECE_TOKENS] * (num_tokens // PIECE_TOKENS) + [num_tokens % PIECE_TOKENS]
+    return " ".join(" ".join(rng.choices(WORDS, k=length)) for length in lengths if length)
 
 
 def request_parameters(additional: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from aiohttp import web
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
 from services.executor.engines.simulated_server import Behaviour, SimulatedEngine
 from shared.benchmarks.adapter import LoadPhase, ModelNotServed, Progress, ServerUnreachable
-from shared.benchmarks.builtin import LoadLimits, run_benchmark
+from shared.benchmarks.builtin import run_benchmark
+from shared.benchmarks.chat_server import LoadLimits
 from shared.benchmarks.traffic import UnsupportedTraffic
 from tests.engine_process import running_engine
 from tests.http_server import serving

@@ -1,0 +1,229 @@
+"""An OpenAI-compatible server: what it serves, and one streamed chat completion at a time."""
+
+import asyncio
+import io
+import random
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+
+from shared.benchmarks.adapter import ModelNotServed, ServerUnreachable
+from shared.benchmarks.chat_stream import ChatStream, MalformedStream
+from shared.benchmarks.metrics import RequestSample
+from shared.benchmarks.traffic import RequestSize, chat_body, make_prompt
+
+JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+LONG_PROMPT_TOKENS: Final = 20_000  # about 3 ms of work
+LARGE_BODY_BYTES: Final = 2**20
+PREFLIGHT_SIZE: Final = RequestSize(num_input_tokens=8, num_output_tokens=8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadLimits:
+    """Deadlines of a connection, of a whole request, and of what a level leaves behind.
+
+    Requests in flight when a level's time is over get `drain` to finish; the rest are timeouts.
+    """
+
+    connect_seconds: float = 10.0
+    request_seconds: float = 900.0
+    drain_seconds: float = 30.0
+
+
+class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as the server lists it. `root` is where it took it from; vLLM and SGLang say so."""
+
+    id: str
+    simulated: bool = False
+    owned_by: str | None = None
+    root: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed:
+    """Why a request gave no sample: an HTTP status, or a word for what went wrong below HTTP."""
+
+    code: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ChatServer:
+    """One server; owns the HTTP session while entered. `parameters` go into every request."""
+
+    base_url: str
+    model_name: str
+    api_key: str | None = field(default=None, repr=False)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    limits: LoadLimits = field(default_factory=LoadLimits)
+    _session: aiohttp.ClientSession = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.base_url = self.base_url.rstrip("/")
+
+    async def __aenter__(self) -> Self:
+        # One connection per request, as genai-bench does: a server that closes an idle connection
+        # just when the next request is sent would otherwise look like a failing one.
+        authorization = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_seconds),
+            headers=JSON_HEADERS | authorization,
+            trust_env=False,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._session.close()
+
+    async def check_health(self) -> None:
+        """Raises ServerUnreachable if the server has a `/health` and it says that it is ill."""
+        url = f"{self.base_url}/health"
+        status, _ = await self._get(url, "an answer")
+        if status >= 500:
+            raise ServerUnreachable(f"expected a healthy server, got status {status} from {url}")
+
+    async def served_model(self) -> ServedModel:
+        """The wanted model as the server lists it. Raises ServerUnreachable and ModelNotServed.
+
+        Some servers answer for any model's name, so its presence is checked before the load.
+        """
+        served = {model.id: model for model in await self._models()}
+        if self.model_name not in served:
+            raise ModelNotServed(
+                f"expected {self.model_name!r} at {self.base_url}, which serves {sorted(served)}"
+            )
+        return served[self.model_name]
+
+    async def only_model(self) -> str:
+        """The name of the one model that is served. Raises ServerUnreachable and ModelNotServed."""
+        names = [model.id for model in await self._models()]
+        if len(names) != 1:
+            raise ModelNotServed(f"expected one model at {self.base_url}, found {sorted(names)}")
+        return names[0]
+
+    async def model_file(self) -> str | None:
+        """The file that llama.cpp's server says it serves; None from other servers."""
+        try:
+            _, body = await self._get(f"{self.base_url}/props", "properties")
+            return msgspec.json.decode(body, type=_Properties).model_path
+        except (ServerUnreachable, msgspec.DecodeError):
+            return None
+
+    async def answers(self) -> bool:
+        """Whether anything answers there at all."""
+        try:
+            await self._get(f"{self.base_url}/v1/models", "an answer")
+        except ServerUnreachable:
+            return False
+        return True
+
+    async def check_completion(self, deadline_seconds: float) -> None:
+        """Stream one short completion. Raises ServerUnreachable if that fails."""
+        outcome = await self.request(PREFLIGHT_SIZE, random.Random(0), deadline_seconds)  # noqa: S311  # no secret
+        if isinstance(outcome, RequestFailed):
+            raise ServerUnreachable(
+                f"expected one streamed completion of {self.model_name!r} from {self.base_url}, "
+                f"got {outcome.code}"
+            )
+
+    async def request(
+        self, size: RequestSize, rng: random.Random, deadline_seconds: float
+    ) -> RequestSample | RequestFailed:
+        """Send one prompt of this size and read the answer to its end, within the deadline."""
+        body = await self._body(size, rng)
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                return await self._stream(body, size)
+        except TimeoutError:
+            return RequestFailed(code="timeout")
+        except MalformedStream:
+            return RequestFailed(code="malformed")
+        except aiohttp.ClientConnectorError:
+            return RequestFailed(code="connect")
+        except (aiohttp.ServerConnectionError, aiohttp.ClientOSError, aiohttp.ClientPayloadError):
+            return RequestFailed(code="disconnected")
+        except aiohttp.ClientError:
+            return RequestFailed(code="protocol")
+
+    async def _body(self, size: RequestSize, rng: random.Random) -> bytes:
+        # Drawn here, since threads take turns with `rng` in no order that could be repeated.
+        own_rng = random.Random(rng.getrandbits(64))  # noqa: S311  # repeatable, not secret
+
+        def made() -> bytes:
+            prompt = make_prompt(size.num_input_tokens, own_rng)
+            body = chat_body(self.model_name, prompt, size.num_output_tokens, self.parameters)
+            return msgspec.json.encode(body)
+
+        if size.num_input_tokens < LONG_PROMPT_TOKENS:
+            return made()
+        return await asyncio.to_thread(made)
+
+    async def _stream(self, body: bytes, size: RequestSize) -> RequestSample | RequestFailed:
+        stream = ChatStream()
+        # Sent in pieces, as one piece a large body would hold up everything else.
+        data = io.BytesIO(body) if len(body) >= LARGE_BODY_BYTES else body
+        started = time.perf_counter()
+        async with self._session.post(
+            f"{self.base_url}/v1/chat/completions", data=data
+        ) as response:
+            if response.status != 200:
+                return RequestFailed(code=str(response.status))
+            async for chunk in response.content.iter_any():
+                stream.feed(chunk, time.perf_counter())
+                if stream.finished_at is not None:
+                    break
+            failure = stream.close(time.perf_counter())
+        if failure is not None:
+            return RequestFailed(code=failure)
+        return _sample(stream, started, size)
+
+    async def _models(self) -> list[ServedModel]:
+        url = f"{self.base_url}/v1/models"
+        status, body = await self._get(url, "a list of models")
+        try:
+            return msgspec.json.decode(body, type=_Models).data
+        except msgspec.DecodeError as error:
+            raise ServerUnreachable(
+                f"expected a list of models from {url}, got status {status}: {error}"
+            ) from error
+
+    async def _get(self, url: str, expected: str) -> tuple[int, bytes]:
+        try:
+            async with (
+                asyncio.timeout(self.limits.connect_seconds),
+                self._session.get(url) as response,
+            ):
+                return response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ServerUnreachable(f"expected {expected} from {url}, got {error!r}") from error
+
+
+class _Models(msgspec.Struct, frozen=True):
+    data: list[ServedModel]
+
+
+class _Properties(msgspec.Struct, frozen=True):
+    model_path: str | None = None
+
+
+def _sample(stream: ChatStream, started: float, size: RequestSize) -> RequestSample:
+    first, last = stream.first_content_at, stream.finished_at
+    if first is None or last is None:
+        raise RuntimeError("a stream without content or end was taken for a complete one")
+    usage = stream.usage
+    return RequestSample(
+        ttft=first - started,
+        e2e_latency=last - started,
+        num_input_tokens=size.num_input_tokens if usage is None else usage.prompt_tokens,
+        num_output_tokens=stream.content_chunks if usage is None else usage.completion_tokens,
+        tokens_estimated=usage is None,
+    )
