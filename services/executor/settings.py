@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from msgspec import Meta
@@ -18,6 +18,8 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
 
     `min_success_rate` is the share of requests, 0 to 1, below which a benchmark counts as failed.
     `docker_host` is the engine's address, by default $DOCKER_HOST or the usual socket;
+    `docker_device_ids` how it is told of devices: by uuid, by index, or as CDI names by uuid;
+    `mps_pipe_dir` is where the MPS daemon listens, for parts of devices;
     `engines_file` a TOML file with engines of the operator's own. `engine_memory_mb` and
     `engine_cpus` bound an engine whose reservation names no CPUs and memory of the node; 0 is no
     bound.
@@ -38,6 +40,8 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     model_cache_dir: str = ""
     engines_file: str = ""
     docker_host: str = ""
+    docker_device_ids: Literal["uuid", "index", "cdi"] = "uuid"
+    mps_pipe_dir: str = "/tmp/nvidia-mps"  # noqa: S108  # where NVIDIA's daemon has it by default
     container_shm_mb: PositiveInt = 8192
     engine_memory_mb: Count = 0
     engine_cpus: Seconds = 0.0

@@ -1,0 +1,207 @@
+"""Engines of an operator's own, and images for the known ones, from a TOML file.
+
+Each table `[engines.NAME]` is one engine in a container. A known NAME changes what is given of its
+row, such as the image of a mirror; any other is a row of its own. A task only names it.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from schemas.base import PositiveInt
+from services.executor.engines.images import (
+    CODE_REFUSAL,
+    IMAGES,
+    EngineImage,
+    HostMount,
+    is_tag,
+)
+from services.executor.engines.table import Engine
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+# A repository without tag and digest, with or without a registry's host and port before it.
+Repository = Annotated[
+    str, Meta(pattern=r"^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*$", max_length=255)
+]
+Port = Annotated[int, Meta(ge=1, le=65535)]
+# What a task in a container must never reach, whatever holds it.
+_ENGINE_SOCKETS: Final = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman")
+
+
+class EnginesFileError(ValueError):
+    """The file of engines cannot be used; the text names the file, the engine and the field."""
+
+
+class MountEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A directory or file of the host, always read-only."""
+
+    source: str
+    target: str
+
+
+class EngineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One engine. What is not given stays as in the known row, or is the default of a new one.
+
+    `entrypoint` replaces the image's, `arguments` come first. An empty `model_flag` puts the model
+    in front, without a flag; an empty one of the others leaves it out. `owned` are parameters that
+    a task must not set, beside the address, the model and its name; `loads_code` those that have
+    the engine load code, refused unless `allow_loaded_code`.
+    """
+
+    image: Repository | UnsetType = UNSET
+    tag: str | UnsetType = UNSET
+    entrypoint: tuple[str, ...] | UnsetType = UNSET
+    arguments: tuple[str, ...] | UnsetType = UNSET
+    port: Port | UnsetType = UNSET
+    model_flag: str | UnsetType = UNSET
+    served_name_flag: str | UnsetType = UNSET
+    host_flag: str | UnsetType = UNSET
+    port_flag: str | UnsetType = UNSET
+    readiness_path: Annotated[str, Meta(pattern=r"^/")] | UnsetType = UNSET
+    negative_switches: bool | UnsetType = UNSET
+    owned: tuple[str, ...] | UnsetType = UNSET
+    loads_code: tuple[str, ...] | UnsetType = UNSET
+    allow_loaded_code: bool | UnsetType = UNSET
+    env: dict[str, str] | UnsetType = UNSET
+    mounts: tuple[MountEntry, ...] | UnsetType = UNSET
+    shm_mb: PositiveInt | UnsetType = UNSET
+    simulated: bool | UnsetType = UNSET
+
+
+class EnginesFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    engines: dict[Name, EngineEntry] = {}
+
+
+def load_images(path: str) -> Mapping[str, EngineImage]:
+    """Every engine in a container, by name: the known ones, changed and added to by the file.
+
+    An empty path changes nothing. Raises EnginesFileError.
+    """
+    if not path:
+        return IMAGES
+    try:
+        content = tomllib.loads(Path(path).read_text())
+        file = msgspec.convert(content, EnginesFile)
+    except (OSError, ValueError) as error:
+        raise EnginesFileError(f"{path}: {error}") from error
+    images = dict(IMAGES)
+    for name, entry in file.engines.items():
+        try:
+            images[name.lower()] = _image(name.lower(), entry)
+        except ValueError as error:
+            raise EnginesFileError(f"{path}: [engines.{name}]: {error}") from error
+    return images
+
+
+def _image(name: str, entry: EngineEntry) -> EngineImage:
+    known = IMAGES.get(name)
+    row = known if known is not None else _new_row(name, entry)
+    changes: dict[str, Any] = {
+        "repository": entry.image,
+        "tag": entry.tag,
+        "port": entry.port,
+        "entrypoint": entry.entrypoint,
+        "shm_mb": entry.shm_mb,
+        "mounts": entry.mounts
+        if entry.mounts is UNSET
+        else tuple(_mount(each) for each in entry.mounts),
+    }
+    image = replace(row, engine=_engine(row.engine, entry), **_given(changes))
+    if not is_tag(image.tag):
+        raise ValueError(f"expected an image's tag, got {image.tag!r}")
+    return image
+
+
+def _new_row(name: str, entry: EngineEntry) -> EngineImage:
+    absent = [field for field in ("image", "tag", "port") if getattr(entry, field) is UNSET]
+    if absent:
+        raise ValueError(f"expected {', '.join(absent)}")
+    engine = Engine(
+        name=name,
+        program=(),
+        missing=lambda: None,
+        owned=frozenset(),
+        name_flag=None,
+        code_refusal=CODE_REFUSAL,
+    )
+    return EngineImage(engine=engine, repository=None, tag="", port=0)
+
+
+def _engine(engine: Engine, entry: EngineEntry) -> Engine:
+    changed = replace(
+        engine,
+        **_given(
+            {
+                "program": entry.arguments,
+                "model_flag": _flag(entry.model_flag),
+                "name_flag": _flag(entry.served_name_flag),
+                "host_flag": _flag(entry.host_flag),
+                "port_flag": _flag(entry.port_flag),
+                "readiness_path": entry.readiness_path,
+                "has_negative_switches": entry.negative_switches,
+                "simulated": entry.simulated,
+            }
+        ),
+    )
+    allowed = entry.allow_loaded_code is True
+    return replace(
+        changed,
+        owned=engine.owned | set(_names(entry.owned)) | set(_address_names(changed)),
+        loads_code=engine.loads_code | set(_names(entry.loads_code)),
+        code_refusal=None if allowed else engine.code_refusal,
+        env=(*engine.env, *_environment(entry)),
+    )
+
+
+def _given(changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in changes.items() if value is not UNSET}
+
+
+def _flag(text: str | UnsetType) -> str | UnsetType | None:
+    if text is UNSET:
+        return UNSET
+    if text and not text.startswith("-"):
+        raise ValueError(f"expected a flag that begins with '-', got {text!r}")
+    return text or None
+
+
+def _names(names: tuple[str, ...] | UnsetType) -> Iterator[str]:
+    for name in () if names is UNSET else names:
+        yield name.lstrip("-").replace("_", "-")
+
+
+def _address_names(engine: Engine) -> Iterator[str]:
+    """Parameters by which a task could set what the executor sets."""
+    flags = (engine.model_flag, engine.hub_flag, engine.name_flag)
+    for flag in (*flags, engine.host_flag, engine.port_flag):
+        if flag is not None:
+            yield flag.lstrip("-").replace("_", "-")
+
+
+def _environment(entry: EngineEntry) -> Iterator[tuple[str, str]]:
+    for name, value in () if entry.env is UNSET else sorted(entry.env.items()):
+        if name.startswith("GPUSTEWARD_") or name in {
+            "CUDA_VISIBLE_DEVICES",
+            "NVIDIA_VISIBLE_DEVICES",
+        }:
+            raise ValueError(f"expected no variable that the executor sets, got {name!r} in env")
+        yield name, value
+
+
+def _mount(entry: MountEntry) -> HostMount:
+    source, target = Path(entry.source), Path(entry.target)
+    if not source.is_absolute() or not target.is_absolute() or ".." in target.parts:
+        raise ValueError(f"expected absolute paths in mounts, got {entry.source!r}")
+    found = source.resolve()
+    for socket in _ENGINE_SOCKETS:
+        # With the socket of the container engine a container is root on the host.
+        if Path(socket).is_relative_to(found) or found.is_relative_to(socket):
+            raise ValueError(f"expected a mount without {socket}, got {entry.source!r}")
+    return HostMount(source=found, target=str(target))

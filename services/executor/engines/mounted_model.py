@@ -1,0 +1,95 @@
+"""A model as an engine in a container finds it: files of this host, or an id of a hub."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from schemas.errors import ErrorCode
+from services.executor.engines.images import HostMount
+from services.executor.engines.table import EngineRefused
+
+MODEL_FIELD: Final = "$.model.id_or_path"
+MOST_ENTRIES: Final = 20_000
+_PART: Final = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.[A-Za-z0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """`name` is what the engine is told: a path, the same inside as outside, or an id."""
+
+    name: str
+    mounts: tuple[HostMount, ...] = ()
+
+
+def locate(model: str, roots: tuple[Path, ...]) -> ServedModel:
+    """Where the model lies; a path has to lie in one of the roots, wherever links lead.
+
+    What is mounted is the model alone: a file with the other parts of it, or the least directory
+    that holds the model and all that its links lead to, as in the cache of a hub. Reads the
+    directory.
+
+    Raises EngineRefused for a path outside of the roots, and for a model with a link out of them.
+    """
+    for root in roots:
+        base = root.resolve()
+        inside = (base / model).resolve()
+        if inside.exists() and inside.is_relative_to(base):
+            return _file(base / model, base) if inside.is_file() else _directory(inside, base)
+        if os.path.lexists(base / model):
+            raise _refused(f"expected a model inside {base}, {model!r} leads to {inside}")
+    if not model.startswith(("/", ".", "~")) and ".." not in Path(model).parts:
+        return ServedModel(model)
+    if not roots:
+        raise _refused(
+            f"expected a model's id, got {model!r}; this node has no directories of models for "
+            "containers (setting model_roots)"
+        )
+    raise _refused(f"expected a model inside {', '.join(map(str, roots))}, got {model!r}")
+
+
+def _refused(message: str) -> EngineRefused:
+    return EngineRefused(ErrorCode.BAD_REQUEST, message, MODEL_FIELD)
+
+
+def _inside(path: Path, base: Path) -> Path:
+    """What the path leads to. Raises EngineRefused if that is outside."""
+    found = path.resolve()
+    if not found.is_relative_to(base):
+        raise _refused(f"expected a model inside {base}, {path} leads to {found}")
+    return found
+
+
+def _file(model: Path, base: Path) -> ServedModel:
+    """Each part under its own name, which tells an engine the others."""
+    directory = _inside(model.parent, base)
+    mounts = tuple(
+        HostMount(source=_inside(part, base), target=str(part)) for part in _parts(directory, model)
+    )
+    return ServedModel(str(directory / model.name), mounts)
+
+
+def _parts(directory: Path, model: Path) -> list[Path]:
+    part = _PART.fullmatch(model.name)
+    if part is None:
+        return [directory / model.name]
+    stem, count, suffix = part.groups()
+    names = (f"{stem}-{number:05}-of-{count}{suffix}" for number in range(1, int(count) + 1))
+    return [directory / name for name in names if (directory / name).is_file()]
+
+
+def _directory(model: Path, base: Path) -> ServedModel:
+    wanted = [model, *(_inside(link, base) for link in _links(model))]
+    common = os.path.commonpath(wanted)
+    return ServedModel(str(model), (HostMount(source=Path(common), target=common),))
+
+
+def _links(directory: Path) -> Iterator[Path]:
+    seen = 0
+    for above, names, files in os.walk(directory):
+        seen += len(names) + len(files)
+        if seen > MOST_ENTRIES:
+            raise _refused(f"expected a model of at most {MOST_ENTRIES} files in {directory}")
+        yield from (path for name in (*names, *files) if (path := Path(above, name)).is_symlink())
