@@ -260,7 +260,8 @@ class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_
 class AttemptLogged(Live, frozen=True, kw_only=True, tag="executor.attempt_logged"):
     """Lines that an attempt's engine wrote, in order; what nobody hears is read by `ReadLog`.
 
-    `offset` counts the bytes that the engine had written before the first of them.
+    `offset` counts the bytes that the engine had written before the first of them. Where it is
+    not the `next_offset` of the message before, lines were left out: there were too many.
     """
 
     key_field: ClassVar[str | None] = "experiment_id"
@@ -268,6 +269,7 @@ class AttemptLogged(Live, frozen=True, kw_only=True, tag="executor.attempt_logge
     attempt_id: UUID
     task_id: UUID
     offset: Count
+    next_offset: Count
     lines: tuple[str, ...]
 
 

@@ -77,7 +77,8 @@ export interface AttemptFinished {
 /**
  * Lines that an attempt's engine wrote, in order; what nobody hears is read by `ReadLog`.
  *
- * `offset` counts the bytes that the engine had written before the first of them.
+ * `offset` counts the bytes that the engine had written before the first of them. Where it is not
+ * the `next_offset` of the message before, lines were left out: there were too many.
  */
 export interface AttemptLogged {
   type: "executor.attempt_logged";
@@ -86,6 +87,7 @@ export interface AttemptLogged {
   attempt_id: string;
   task_id: string;
   offset: number;
+  next_offset: number;
   lines: string[];
 }
 
