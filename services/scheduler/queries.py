@@ -27,8 +27,8 @@ from services.scheduler import store
 from services.scheduler.checks import check_wanted
 from services.scheduler.domain.estimate import estimate
 from services.scheduler.domain.explain import availability_sentence, summary_sentence, told
-from services.scheduler.domain.inputs import QueuedRequest
-from services.scheduler.domain.verdict import Verdict, judge, newcomer
+from services.scheduler.domain.inputs import QueuedRequest, newcomer
+from services.scheduler.domain.verdict import Verdict, judge
 from services.scheduler.ledger import device_grants
 from services.scheduler.messages import fitting
 from services.scheduler.present import Moment, Present

@@ -38,9 +38,10 @@ class Agenda:
     def note(self, *groups: Group) -> None:
         """Look at these, from their first requests on."""
         for group in groups:
+            if not group.entries:
+                continue
             noted = self._noted.get(group)
-            is_noted = noted is not None and noted.is_first and noted.rank == group.rank
-            if group.entries and not is_noted:
+            if noted is None or not noted.is_first or noted.rank != group.rank:
                 self._push(group, group.rank, inf, is_first=True)
 
     def add(self, group: Group, rank: Rank) -> None:
@@ -58,21 +59,29 @@ class Agenda:
         if following is not None:
             self._push(group, following, shorter_than)
 
-    def next(self) -> Item | None:
-        """The first of them, taken off."""
-        while self._heap:
-            item = heapq.heappop(self._heap)
-            group = item.group
-            if self._noted.get(group) is not item:
-                continue
-            del self._noted[group]
-            if not group.entries:
-                continue
-            if item.is_first and group.rank != item.rank:
+    def has_any(self, before: Rank) -> bool:
+        """Whether anybody before that place is to be looked at."""
+        while self._heap and self._heap[0].rank < before:
+            item, group = self._heap[0], self._heap[0].group
+            is_noted = self._noted.get(group) is item and bool(group.entries)
+            if is_noted and (not item.is_first or item.rank == group.rank):
+                return True
+            self._drop(heapq.heappop(self._heap))
+            if is_noted:
                 self.note(group)
-                continue
-            return item
-        return None
+        return False
+
+    def next(self, before: Rank) -> Item | None:
+        """The first of them, taken off, if it is before that place."""
+        if not self.has_any(before):
+            return None
+        item = heapq.heappop(self._heap)
+        self._drop(item)
+        return item
+
+    def _drop(self, item: Item) -> None:
+        if self._noted.get(item.group) is item:
+            del self._noted[item.group]
 
     def _push(
         self, group: Group, rank: Rank, shorter_than: float, *, is_first: bool = False

@@ -3,11 +3,14 @@
 from datetime import datetime
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from schemas.gpu_request import GpuRequest, Reason
 from services.scheduler.domain.decisions import Decision
 from services.scheduler.domain.explain import blocking_reasons, impossible_reasons
 from services.scheduler.domain.fleet import Fleet
-from services.scheduler.domain.inputs import Input, QueuedRequest
+from services.scheduler.domain.foresight import Foresight
+from services.scheduler.domain.inputs import Input, QueuedRequest, newcomer
 from services.scheduler.domain.placement import Look, Placed
 from services.scheduler.domain.policy import Policy
 from services.scheduler.domain.state import State
@@ -25,37 +28,45 @@ class Engine:
         self.policy = policy
         self._state = State()
         self._turn = Turn(self._state, policy)
+        self._foresight = Foresight(self._turn, self._state)
 
     def apply(self, *inputs: Input) -> None:
         """Take over changes, in order."""
+        self._foresight.close()
         for change in inputs:
             self._turn.apply(change)
 
     def state(self) -> tuple[Input, ...]:
         """The whole state as inputs; a new engine to which they are applied is the same engine."""
+        self._foresight.close()
         return tuple(self._state.inputs())
 
     @property
     def fleet(self) -> Fleet:
         """The fleet as it is now."""
+        self._foresight.close()
         return self._state.fleet()
 
     @property
     def queue_length(self) -> int:
         """How many requests wait."""
+        self._foresight.close()
         return len(self._state.queue)
 
     @property
     def waiting(self) -> tuple[QueuedRequest, ...]:
         """Everything that waits, in the order in which it is served."""
+        self._foresight.close()
         return tuple(self._turn.in_order())
 
     def queue_position(self, reservation_id: UUID) -> int | None:
         """Place in the queue, counted from 1; None for what does not wait."""
+        self._foresight.close()
         return self._turn.position(reservation_id)
 
     def decide(self, now: datetime) -> tuple[Decision, ...]:
         """Everything that can be decided now."""
+        self._foresight.close()
         return tuple(self._turn.decide(now))
 
     def next_decision_at(self, now: datetime) -> datetime | None:
@@ -63,6 +74,7 @@ class Engine:
 
         Nobody's place in the queue changes with time, as everybody ages alike.
         """
+        self._foresight.close()
         return self._turn.next_at(now)
 
     def reasons(self, reservation_id: UUID, now: datetime) -> tuple[Reason, ...]:
@@ -70,32 +82,43 @@ class Engine:
 
         Empty as well for what does not wait.
         """
-        entry = self._state.queue.get(reservation_id)
-        if entry is None:
-            return ()
-        return self.reasons_for(entry.request, now, in_place_of=reservation_id)
+        entry = self._foresight.waiting(reservation_id)
+        return self.reasons_of(entry, now) if entry is not None else ()
 
     def reasons_for(
         self, request: GpuRequest, now: datetime, *, in_place_of: UUID | None = None
     ) -> tuple[Reason, ...]:
-        """Every reason why a request would not be granted now; empty if it would be.
-
-        It is judged in the place of one that waits, otherwise behind everybody.
-        """
-        impossible = impossible_reasons(self._state.fleet(), request)
-        return impossible or blocking_reasons(self.look(request, now, in_place_of), request)
+        """Every reason why `would_grant` finds no place; empty if it finds one."""
+        return self.reasons_of(self._asked(request, now, in_place_of), now)
 
     def would_grant(
         self, request: GpuRequest, now: datetime, *, in_place_of: UUID | None = None
     ) -> Placed | None:
-        """Where a request would be placed now; changes nothing.
+        """Where a request would be placed that comes now; changes nothing.
 
-        It is judged in the place of one that waits, otherwise behind everybody.
+        With `in_place_of` as if one that waits had asked for it.
         """
-        self._turn.settle(now)
-        return self._turn.place(self._turn.demand(request, now, in_place_of))
+        return self.place(self._asked(request, now, in_place_of), now)
 
     def look(self, request: GpuRequest, now: datetime, in_place_of: UUID | None = None) -> Look:
-        """What a request is judged against in the place of one that waits, or behind everybody."""
-        self._turn.settle(now)
-        return self._turn.look(self._turn.demand(request, now, in_place_of))
+        """What `would_grant` judges by."""
+        return self._foresight.look(self._asked(request, now, in_place_of), now)
+
+    def place(self, entry: QueuedRequest, now: datetime) -> Placed | None:
+        """Where this would be placed if it were queued now; changes nothing.
+
+        Of one that waits as if it were what it asks for. Whatever is to be decided before it in
+        its place of the queue is thought to be.
+        """
+        return self._foresight.place(entry, now)
+
+    def reasons_of(self, entry: QueuedRequest, now: datetime) -> tuple[Reason, ...]:
+        """Every reason why `place` finds none; empty if it finds one."""
+        impossible = impossible_reasons(self._state.fleet(), entry.request)
+        if impossible or self.place(entry, now) is not None:
+            return impossible
+        return blocking_reasons(self._foresight.look(entry, now), entry.request)
+
+    def _asked(self, request: GpuRequest, now: datetime, in_place_of: UUID | None) -> QueuedRequest:
+        waits = self._foresight.waiting(in_place_of) if in_place_of is not None else None
+        return newcomer(request, now) if waits is None else replace(waits, request=request)

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from services.scheduler.domain.decisions import Decision, Grant, Preempt
 from services.scheduler.domain.engine import Engine
 from services.scheduler.domain.fleet import Device, Reading, ReadingState
 from services.scheduler.domain.inputs import (
+    FAR,
     DeviceSeen,
     Input,
     Lease,
@@ -25,7 +26,6 @@ from services.scheduler.domain.inputs import (
 LOOKS: Final = 256
 EXACT_ENDS: Final = 8
 EXACT_ENDS_OF_A_GANG: Final = 2
-FAR: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def expected_start(

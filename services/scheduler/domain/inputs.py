@@ -14,6 +14,9 @@ from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.fleet import Device, Node
 
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FAR: Final = datetime.max.replace(tzinfo=UTC)
+NOBODY: Final = UUID(int=0)
+LAST_ARRIVAL: Final = 1 << 62
 
 
 class QueuedRequest(Struct, frozen=True, kw_only=True):
@@ -27,6 +30,17 @@ class QueuedRequest(Struct, frozen=True, kw_only=True):
     arrival: int
     wait_deadline_at: datetime
     queued_at: datetime = LONG_AGO
+
+
+def newcomer(request: GpuRequest, now: datetime) -> QueuedRequest:
+    """A request that comes now, behind everybody of its priority."""
+    return QueuedRequest(
+        reservation_id=NOBODY,
+        request=request,
+        arrival=LAST_ARRIVAL,
+        wait_deadline_at=FAR,
+        queued_at=now,
+    )
 
 
 class Lease(Struct, frozen=True, kw_only=True):

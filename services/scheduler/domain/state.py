@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Iterator
 from datetime import datetime
-from typing import assert_never
+from typing import Final, assert_never
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ from services.scheduler.domain.inputs import (
     RequestQueued,
     Settled,
 )
+
+SPARE_ENDS: Final = 64  # outdated ones that there may be beside as many as are current
 
 
 class State:
@@ -162,6 +164,16 @@ class State:
         ends += [end for end, _ in self._ends[:1]]
         return min((end for end in ends if end is not None and end > now), default=None)
 
+    def _trim_ends(self) -> None:
+        """Leases are told again and again; of each one end is enough."""
+        if len(self._ends) > 2 * len(self.leases) + SPARE_ENDS:
+            self._ends = [
+                (lease.expected_end_at, lease.reservation_id)
+                for lease in self.leases.values()
+                if lease.expected_end_at is not None and lease.reservation_id not in self._overdue
+            ]
+            heapq.heapify(self._ends)
+
     def _is_current(self, at: datetime, reservation_id: UUID) -> bool:
         lease = self.leases.get(reservation_id)
         return lease is not None and lease.expected_end_at == at
@@ -214,6 +226,7 @@ class State:
         self._overdue.discard(lease.reservation_id)
         if lease.expected_end_at is not None:
             heapq.heappush(self._ends, (lease.expected_end_at, lease.reservation_id))
+            self._trim_ends()
         self._forget_preemptible(before or lease)
         if lease.request.preemptible and lease.preempting_until is None:
             alike = self.preemptible.setdefault(lease.request.priority, {})

@@ -19,11 +19,12 @@ from services.scheduler.domain.backfill import Forecast
 from services.scheduler.domain.decisions import Decision, Grant, Preempt, Rejection, TimeOut
 from services.scheduler.domain.demand import Demand, Rank, shape_of
 from services.scheduler.domain.explain import blocking_reasons, impossible_reasons
-from services.scheduler.domain.fleet import NOTHING, Room
+from services.scheduler.domain.fleet import NOTHING
 from services.scheduler.domain.inputs import (
     LONG_AGO,
     Input,
     Lease,
+    LeaseEnded,
     LeaseHeld,
     QueuedRequest,
     RequestEnded,
@@ -36,9 +37,10 @@ from services.scheduler.domain.preemption import Preemption
 from services.scheduler.domain.search import Search
 from services.scheduler.domain.state import State
 from services.scheduler.domain.views import NodeView, Views
-from services.scheduler.domain.waiting import Claim, Group, Part, Waiting
+from services.scheduler.domain.waiting import Claim, Group, Waiting
 
 LAST: Final[Rank] = (1 << 80, 0, 0)
+SPARE_DEADLINES: Final = 64  # outdated ones that there may be beside as many as are current
 MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -54,8 +56,7 @@ class Turn:
         self._forecast = Forecast(state, self._views, policy.weights)
         self._preemption = Preemption(state, self._views, self._waiting, self._forecast)
         self._agenda = Agenda()
-        self._ripe: dict[Group, None] = {}
-        self._deadlines: list[tuple[datetime, Rank, UUID]] = []
+        self._deadlines: list[tuple[datetime, UUID]] = []
         self._fit_for = 0  # grows when what can ever fit has to be asked anew
 
     def apply(self, change: Input) -> None:
@@ -70,6 +71,9 @@ class Turn:
                 self._leave(reservation_id)
             case LeaseHeld(lease=lease):
                 self._leave(lease.reservation_id)
+                self._note_beneficiary(lease.reservation_id)
+            case LeaseEnded(reservation_id=reservation_id):
+                self._note_beneficiary(reservation_id)
             case Settled():
                 self._fit_for += 1
                 self._agenda.note(*self._waiting.groups.values())
@@ -79,35 +83,32 @@ class Turn:
 
     def decide(self, now: datetime) -> Iterator[Decision]:
         """What is decided, taken over one by one; nothing is left to decide when it is through."""
-        self._agenda.note(*self._ripe)
-        self._ripe.clear()
         self._catch_up(now)
         while True:
-            while (item := self._agenda.next()) is not None:
-                yield from self._look_at(item, now)
+            yield from self.serve(now)
             overdue = self._due(now)
             if not overdue:
                 return
             yield from self._time_out(overdue, now)
 
-    def settle(self, now: datetime) -> None:
-        """Work out what is kept for whom, without deciding anything."""
-        self._catch_up(now)
-        while (item := self._agenda.next()) is not None:
-            group = item.group
-            self._ripe[group] = None
-            if not self._fits(group):
-                self._keep(group, None)
-            elif (placed := self._search.place(self._demand(group, now))) is not None:
-                self._keep(group, _claim_on(placed, group.shape.room))
-            else:
-                self._keep(group, self._forecast.claim(group))
+    def serve(self, now: datetime, before: Rank = LAST) -> Iterator[Decision]:
+        """What is decided before that place in the queue, the end of anybody's wait left aside."""
+        while (item := self._agenda.next(before)) is not None:
+            yield from self._look_at(item, now)
 
-    def demand(self, request: GpuRequest, now: datetime, in_place_of: UUID | None) -> Demand:
-        """A request in the place of one that waits, or behind everybody."""
-        found = self._waiting.place(in_place_of) if in_place_of is not None else None
-        rank = found[0] if found is not None else LAST
-        return _demand(request, rank, now)
+    def is_open(self, now: datetime, before: Rank) -> bool:
+        """Whether anybody is to be looked at before that place in the queue."""
+        self._catch_up(now)
+        return self._agenda.has_any(before)
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether anybody has waited for too long."""
+        self._forget_deadlines()
+        return bool(self._deadlines) and self._deadlines[0][0] <= now
+
+    def demand(self, entry: QueuedRequest, now: datetime) -> Demand:
+        """A request at the place in the queue that it has or would have."""
+        return _demand(entry.request, self.rank(entry), now)
 
     def place(self, demand: Demand) -> Placed | None:
         """Where a request could be placed now."""
@@ -130,14 +131,13 @@ class Turn:
         """When time alone may change a decision."""
         if not len(self._waiting):
             return None
-        while self._deadlines and self._waiting.place(self._deadlines[0][2]) is None:
-            heapq.heappop(self._deadlines)
-        moments = [at for at, _, _ in self._deadlines[:1]]
+        self._forget_deadlines()
+        moments = [at for at, _ in self._deadlines[:1]]
         end = self._state.next_end(now)
         return min([*moments, end] if end is not None else moments, default=None)
 
-    def _rank(self, entry: QueuedRequest) -> Rank:
-        """Everybody ages alike, so that who is before whom never changes."""
+    def rank(self, entry: QueuedRequest) -> Rank:
+        """Its place: everybody ages alike, so that who is before whom never changes."""
         priority, number = entry.request.priority, entry.reservation_id.int
         point = self._policy.aging // MICROSECOND
         if not point:
@@ -145,7 +145,7 @@ class Turn:
         return (entry.queued_at - LONG_AGO) // MICROSECOND - priority * point, entry.arrival, number
 
     def _queue(self, entry: QueuedRequest) -> None:
-        rank, shape = self._rank(entry), shape_of(entry.request)
+        rank, shape = self.rank(entry), shape_of(entry.request)
         group = self._waiting.groups.get(shape)
         if group is not None and rank < group.rank:
             self._keep(group, None)
@@ -155,7 +155,11 @@ class Turn:
             self._agenda.note(group)
         elif _is_shorter(entry, group.head):
             self._agenda.add(group, rank)
-        heapq.heappush(self._deadlines, (entry.wait_deadline_at, rank, entry.reservation_id))
+        heapq.heappush(self._deadlines, (entry.wait_deadline_at, entry.reservation_id))
+        if len(self._deadlines) > 2 * len(self._waiting) + SPARE_DEADLINES:
+            queue = self._state.queue.values()
+            self._deadlines = [(each.wait_deadline_at, each.reservation_id) for each in queue]
+            heapq.heapify(self._deadlines)
 
     def _leave(self, reservation_id: UUID) -> None:
         found = self._waiting.place(reservation_id)
@@ -165,11 +169,25 @@ class Turn:
         if rank == group.rank:
             self._keep(group, None)
         self._waiting.remove(reservation_id)
-        if group.entries:
-            if group.claim is None:
-                self._agenda.note(group)
-        else:
-            self._ripe.pop(group, None)
+        if group.claim is None:
+            self._agenda.note(group)
+
+    def _note_beneficiary(self, reservation_id: UUID) -> None:
+        """Whoever somebody stops for may have to find somebody else."""
+        lease = self._state.leases.get(reservation_id)
+        if lease is not None and lease.preempting_for is not None:
+            found = self._waiting.place(lease.preempting_for)
+            if found is not None:
+                self._agenda.note(found[1])
+
+    def _forget_deadlines(self) -> None:
+        """Take off what is no deadline any more."""
+        queue = self._state.queue
+        while self._deadlines:
+            at, reservation_id = self._deadlines[0]
+            if reservation_id in queue and queue[reservation_id].wait_deadline_at == at:
+                return
+            heapq.heappop(self._deadlines)
 
     def _keep(self, group: Group, claim: Claim | None) -> None:
         """Keep this for the group; whoever is behind it and concerned is looked at again."""
@@ -281,11 +299,9 @@ class Turn:
 
     def _due(self, now: datetime) -> list[tuple[Rank, UUID]]:
         due = set()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, rank, reservation_id = heapq.heappop(self._deadlines)
-            found = self._waiting.place(reservation_id)
-            if found is not None and found[0] == rank:
-                due.add((rank, reservation_id))
+        while self.is_due(now):
+            _, reservation_id = heapq.heappop(self._deadlines)
+            due.add((self.rank(self._state.queue[reservation_id]), reservation_id))
         return sorted(due)
 
     def _time_out(self, due: Iterable[tuple[Rank, UUID]], now: datetime) -> Iterator[TimeOut]:
@@ -314,9 +330,6 @@ class Turn:
         group.fits_for = self._fit_for
         return True
 
-    def _demand(self, group: Group, now: datetime) -> Demand:
-        return _demand(group.head.request, group.rank, now)
-
 
 def _demand(request: GpuRequest, rank: Rank, now: datetime) -> Demand:
     seconds = request.expected_duration_seconds
@@ -339,20 +352,3 @@ def _is_shorter(entry: QueuedRequest, other: QueuedRequest) -> bool:
     mine = entry.request.expected_duration_seconds
     theirs = other.request.expected_duration_seconds
     return mine is not None and (theirs is None or mine < theirs)
-
-
-def _claim_on(placed: Placed, room: Room) -> Claim:
-    """What a request will be granted as soon as it is decided."""
-    return Claim(
-        start=LONG_AGO,
-        parts={
-            node.node_id: (
-                Part(
-                    numbers=frozenset(scored.device.number for scored in node.devices),
-                    until=LONG_AGO,
-                    aside=room,
-                ),
-            )
-            for node in placed.nodes
-        },
-    )

@@ -8,9 +8,10 @@ import pytest
 
 from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.engine import Engine
-from services.scheduler.domain.expected_start import FAR, expected_start
+from services.scheduler.domain.expected_start import expected_start
 from services.scheduler.domain.fleet import Device, ReadingState
 from services.scheduler.domain.inputs import (
+    FAR,
     DeviceSeen,
     Lease,
     LeaseHeld,

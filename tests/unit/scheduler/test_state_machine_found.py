@@ -4,9 +4,15 @@ from datetime import timedelta
 from uuid import UUID
 
 from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.decisions import Grant
+from services.scheduler.domain.decisions import Grant, Preempt
 from services.scheduler.domain.engine import Engine
-from services.scheduler.domain.inputs import DeviceGone, DeviceSeen, RequestEnded, Settled
+from services.scheduler.domain.inputs import (
+    DeviceGone,
+    DeviceSeen,
+    LeaseEnded,
+    RequestEnded,
+    Settled,
+)
 from tests.unit.scheduler.builders import NOW, hold, make_device, make_engine, queue
 
 
@@ -84,6 +90,96 @@ def test_what_one_request_leaves_is_there_for_one_behind_it_whose_like_is_before
     engine.apply(RequestEnded(reservation_id=between))
 
     assert granted(engine) == [short]
+
+
+def test_a_newcomer_is_judged_behind_all_that_would_be_decided_before_it() -> None:
+    """Only the first of those that are alike was thought to be granted before it."""
+    engine = make_engine(make_device(1), make_device(2))
+    queue(engine, 1)
+    queue(engine, 2)
+
+    assert engine.would_grant(GpuRequest(), NOW) is None
+    assert engine.reasons_for(GpuRequest(), NOW)
+    assert granted(engine) == [UUID(int=1), UUID(int=2)]
+
+
+def test_a_question_leaves_everything_to_be_decided_as_before() -> None:
+    """What would be decided first is a rejection, grants and a preemption."""
+    engine = make_engine(make_device(1), make_device(2), make_device(3, node_id="beta"))
+    weak = hold(engine, 9, 3, request=GpuRequest(priority=-1, preemptible=True))
+    queue(engine, 1, GpuRequest(gpus=7), queued_at=NOW)
+    strong = queue(engine, 2, GpuRequest(node_ids=("beta",)), queued_at=NOW)
+    others = [queue(engine, number, queued_at=NOW) for number in (3, 4)]
+    before = engine.state()
+
+    assert engine.would_grant(GpuRequest(), NOW) is None
+    assert engine.would_grant(GpuRequest(gpus=2, priority=1), NOW) is not None
+    assert engine.would_grant(GpuRequest(), NOW, in_place_of=others[0]) is not None
+
+    assert engine.state() == before
+    assert [(type(each).__name__, each.reservation_id.int) for each in engine.decide(NOW)] == [
+        ("Rejection", 1),
+        ("Preempt", weak.int),
+        ("Grant", 3),
+        ("Grant", 4),
+    ]
+    assert [entry.reservation_id for entry in engine.waiting] == [strong]
+
+
+def test_a_request_that_would_fall_behind_another_is_judged_behind_it() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+    hold(engine, 9, 1)
+    first = queue(engine, 1, GpuRequest(gpus=2, priority=1))
+    second = queue(engine, 2, GpuRequest(gpus=2, priority=1))
+    assert granted(engine) == []
+
+    assert engine.would_grant(GpuRequest(), NOW, in_place_of=first) is None
+    assert engine.would_grant(GpuRequest(priority=1), NOW, in_place_of=first) is not None
+    engine.apply(RequestEnded(reservation_id=second))
+    assert engine.would_grant(GpuRequest(), NOW, in_place_of=first) is not None
+
+
+def test_what_is_left_by_one_whose_wait_ends_now_would_be_granted() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+    hold(engine, 9, 1)
+    queue(engine, 1, GpuRequest(gpus=2), wait_deadline_at=NOW + timedelta(seconds=5))
+    waiting = queue(engine, 2)
+    assert granted(engine) == []
+    later = NOW + timedelta(seconds=5)
+
+    assert engine.would_grant(GpuRequest(cpu_count=None), NOW, in_place_of=waiting) is None
+    assert engine.would_grant(GpuRequest(), later, in_place_of=waiting) is not None
+    assert engine.reasons(waiting, later) == ()
+    assert [each.reservation_id.int for each in engine.decide(later)] == [1, 2]
+
+
+def test_a_wait_that_was_made_longer_does_not_end_when_it_would_have() -> None:
+    engine = make_engine(make_device(1))
+    hold(engine, 9, 1)
+    waiting = queue(engine, 1, wait_deadline_at=NOW + timedelta(seconds=5))
+    queue(engine, 1, wait_deadline_at=NOW + timedelta(seconds=50))
+
+    assert engine.next_decision_at(NOW) == NOW + timedelta(seconds=50)
+    assert engine.decide(NOW + timedelta(seconds=5)) == ()
+    assert [entry.reservation_id for entry in engine.waiting] == [waiting]
+
+
+def test_whoever_somebody_has_stopped_for_in_vain_may_have_another_stopped() -> None:
+    """The first that was told to stop did, but its GPU had been cordoned; nobody looked again."""
+    weak = GpuRequest(priority=-1, preemptible=True)
+    engine = make_engine(make_device(1), make_device(2, node_id="beta"))
+    stays = hold(engine, 8, 1, request=weak)
+    stops = hold(engine, 9, 2, request=weak, granted_at=NOW + timedelta(seconds=1))
+    strong = queue(engine, 1)
+    assert [each.reservation_id for each in engine.decide(NOW)] == [stops]
+    engine.apply(DeviceSeen(device=make_device(2, node_id="beta", cordoned=True)))
+    assert engine.decide(NOW) == ()
+
+    engine.apply(LeaseEnded(reservation_id=stops))
+
+    (decided,) = engine.decide(NOW)
+    assert isinstance(decided, Preempt)
+    assert (decided.reservation_id, decided.for_reservation_id) == (stays, strong)
 
 
 def granted(engine: Engine) -> list[UUID]:

@@ -23,8 +23,9 @@ from services.scheduler.domain.inputs import (
     QueuedRequest,
     RequestQueued,
     Settled,
+    newcomer,
 )
-from services.scheduler.domain.verdict import judge, newcomer
+from services.scheduler.domain.verdict import judge
 from tests.unit.scheduler.builders import NOW, make_device, make_queued
 
 NODES = ("alpha", "beta", "gamma")
