@@ -95,15 +95,29 @@ class ChildProcess:
         cwd: Path | None = None,
         run_as: Identity | None = None,
         death_signal: signal.Signals = signal.SIGKILL,
+        before_exec: Callable[[], None] | None = None,
+        rotates_log: bool = True,
     ) -> "ChildProcess":
-        """Start it with its output appended to `log_path`. Raises OSError if it cannot start."""
-        rotate_log(log_path)
+        """Start it with its output appended to `log_path`. Raises OSError if it cannot start.
+
+        `before_exec` runs in the child, where hardly more than system calls is safe.
+        `rotates_log` False: somebody else keeps the log bounded.
+        """
+        if rotates_log:
+            rotate_log(log_path)
         as_user: dict[str, object] = {}
         if run_as is not None:
             as_user = {"user": run_as.uid, "group": run_as.gid, "extra_groups": []}
         descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            process = _popen(argv, env, descriptor, cwd, dying_with_parent(death_signal), as_user)
+            process = _popen(
+                argv,
+                env,
+                descriptor,
+                cwd,
+                _both(dying_with_parent(death_signal), before_exec),
+                as_user,
+            )
         finally:
             os.close(descriptor)
         return cls(name, process)
@@ -189,6 +203,17 @@ class ChildProcess:
         finally:
             loop.remove_reader(descriptor)
             os.close(descriptor)
+
+
+def _both(first: Callable[[], None], then: Callable[[], None] | None) -> Callable[[], None]:
+    if then is None:
+        return first
+
+    def run() -> None:
+        first()
+        then()
+
+    return run
 
 
 def _popen(

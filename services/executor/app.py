@@ -4,7 +4,9 @@ from services.executor.executor import Executor
 from services.executor.handlers import Handlers, build_routes
 from services.executor.journal import Journal
 from services.executor.outgoing import Outgoing
+from services.executor.runtimes.host import host_runtimes
 from services.executor.settings import ExecutorSettings
+from services.executor.workloads import Workloads
 from shared.bus import Bus
 from shared.service import Service
 from shared.settings import load_settings
@@ -21,6 +23,7 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
         bus=bus,
         journal=journal,
         outgoing=outgoing,
+        workloads=Workloads(runtimes=host_runtimes(settings, journal), journal=journal, bus=bus),
         start_loop=lambda name, loop: service.background.start(name, loop),
     )
     service = Service(
@@ -29,6 +32,7 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
         routes=build_routes(Handlers(executor)),
         loops={
             "keep_house": executor.keep_house,
+            "reconcile": executor.reconcile,
             "send_events": outgoing.send_events,
             "send_releases": outgoing.send_releases,
             "report": executor.report,

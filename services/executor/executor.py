@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -19,24 +19,20 @@ from schemas.executor import (
     ListRunning,
     RunningAttempt,
     RunningAttempts,
-    RunningWorkload,
+    Runtime,
+    RuntimeOffer,
     StartExperiment,
 )
 from services.executor import facts, store
 from services.executor.attempt import AttemptRun
 from services.executor.domain.verdict import cancelled, executor_restarted, lease_lost
 from services.executor.journal import Journal
-from services.executor.offers import BENCHMARK_TOOLS, runtime_offers
 from services.executor.outgoing import Outgoing
-from services.executor.processes import (
-    LabelledWorkload,
-    WorkloadLabel,
-    end_workload,
-    labelled_workloads,
-    running_workload,
-)
+from services.executor.runtimes.runtime import EngineRuntime, Labels
 from services.executor.settings import ExecutorSettings
 from services.executor.store import AttemptRecord
+from services.executor.workloads import Workloads, by_reservation
+from shared.benchmarks.tools import installed_tools
 from shared.bus import Bus
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
@@ -65,6 +61,7 @@ class Executor:
     bus: Bus
     journal: Journal
     outgoing: Outgoing
+    workloads: Workloads
     start_loop: StartLoop
     boot_id: UUID = field(default_factory=new_id)
     _runs: dict[UUID, AttemptRun] = field(default_factory=dict)
@@ -84,6 +81,11 @@ class Executor:
         """The bus says which stream there is, the first time before `recover`."""
         await self.open()
         await self.outgoing.stream_seen(stream, created_at)
+
+    @property
+    def runtimes(self) -> Mapping[Runtime, EngineRuntime]:
+        """What this host has."""
+        return self.workloads.runtimes
 
     async def recover(self) -> None:
         """End what an earlier life left behind; before any command is accepted.
@@ -112,7 +114,12 @@ class Executor:
     def start_attempt(self, command: StartExperiment) -> None:
         """Run a journaled attempt."""
         run = AttemptRun(
-            command=command, journal=self.journal, bus=self.bus, settings=self.settings
+            command=command,
+            labels=self._labels_of(command),
+            runtime=self.runtimes[command.engine.runtime],
+            journal=self.journal,
+            bus=self.bus,
+            settings=self.settings,
         )
         self._runs[command.attempt_id] = run
         self.start_loop(f"attempt-{command.attempt_id}", partial(self._follow, run))
@@ -132,23 +139,19 @@ class Executor:
         """Whether nothing runs under a fenced reservation; if anything does, it is being ended."""
         for run in self._runs_of(reservation_id):
             run.stop(lease_lost("the reservation was fenced"))
-        label = self._label(reservation_id)
-        if await self._is_quiet(label):
+        if await self.workloads.is_quiet(reservation_id):
             return True
-        ended = self._endings.get(reservation_id)
-        if ended is None:
-            ended = self._endings[reservation_id] = asyncio.Event()
-            self.start_loop(f"fence-{reservation_id}", partial(self._end_reservation, label, ended))
+        ended = self._end_soon(reservation_id)
         try:
             async with asyncio.timeout(FENCE_WAIT_SECONDS):
                 await ended.wait()
         except TimeoutError:
             return False
-        return await self._is_quiet(label)
+        return await self.workloads.is_quiet(reservation_id)
 
     async def running_attempts(self) -> RunningAttempts:
         """Accepted and not finished, also those of an earlier life; and all that is labelled."""
-        labelled = await asyncio.to_thread(labelled_workloads, self.settings.installation_id)
+        workloads, unavailable = await self.workloads.all()
         records = await self.journal.transact(store.unfinished_attempts)
         return RunningAttempts(
             executor_id=self.settings.node_id,
@@ -161,20 +164,30 @@ class Executor:
                     reservation_id=record.command.reservation_id,
                     epoch=record.command.epoch,
                     phase=record.phase,
-                    pids=_pids_under(record.command.reservation_id, labelled),
+                    pids=tuple(
+                        pid
+                        for each in workloads
+                        if each.labels.reservation_id == record.command.reservation_id
+                        for pid in each.pids
+                    ),
                 )
                 for record in records
             ),
-            workloads=tuple(
-                RunningWorkload(
-                    reservation_id=each.reservation_id,
-                    epoch=each.epoch,
-                    pids=each.pids,
-                    ours=each.names_installation,
-                )
-                for each in labelled
-            ),
+            workloads=by_reservation(workloads) if not unavailable else None,
         )
+
+    async def reconcile(self) -> None:
+        """Stop what runs and is not granted: every interval, for ever."""
+        while True:
+            await asyncio.sleep(self.settings.reconcile_interval_seconds)
+            await self.reconcile_once()
+
+    async def reconcile_once(self) -> None:
+        """Compare what runs with what is granted, and have what is not granted ended."""
+        ungranted = await self.workloads.ungranted(self._endings)
+        for reservation_id, reason in ungranted.items():
+            log.warning("workload_stopped", reservation_id=str(reservation_id), reason=reason)
+            self._end_soon(reservation_id)
 
     async def report(self) -> None:
         """Say what this node offers: now, every interval, and when `request_report` asks."""
@@ -241,8 +254,7 @@ class Executor:
 
     async def _end_leftover(self, record: AttemptRecord, ended: asyncio.Event) -> None:
         command = record.command
-        marks = (record.process,) if record.process is not None else ()
-        await end_workload(self._label(command.reservation_id), marks)
+        await self.workloads.end(self._labels_of(command))
         verdict = executor_restarted("the executor ended while the attempt ran")
         await self.journal.transact(
             lambda connection: facts.record_finish(
@@ -253,20 +265,26 @@ class Executor:
         ended.set()
         self.outgoing.wake()
 
-    async def _end_reservation(self, label: WorkloadLabel, ended: asyncio.Event) -> None:
-        try:
-            for run in self._runs_of(label.reservation_id):
-                await run.ended.wait()
-            await end_workload(label, grace_seconds=self.settings.stop_grace_seconds)
-        finally:
-            del self._endings[label.reservation_id]
-            ended.set()
+    def _end_soon(self, reservation_id: UUID) -> asyncio.Event:
+        """Have everything under a reservation ended; set when it is."""
+        ended = self._endings.get(reservation_id)
+        if ended is None:
+            ended = self._endings[reservation_id] = asyncio.Event()
+            self.start_loop(
+                f"end-{reservation_id}", partial(self._end_reservation, reservation_id, ended)
+            )
+        return ended
 
-    async def _is_quiet(self, label: WorkloadLabel) -> bool:
-        unfinished = await self.journal.transact(store.unfinished_attempts)
-        if any(record.command.reservation_id == label.reservation_id for record in unfinished):
-            return False
-        return not await asyncio.to_thread(running_workload, label)
+    async def _end_reservation(self, reservation_id: UUID, ended: asyncio.Event) -> None:
+        try:
+            for run in self._runs_of(reservation_id):
+                await run.ended.wait()
+            await self.workloads.end(
+                self._labels(reservation_id), grace_seconds=self.settings.stop_grace_seconds
+            )
+        finally:
+            del self._endings[reservation_id]
+            ended.set()
 
     async def _publish_report(self) -> None:
         revision, largest_epoch = await self.journal.transact(store.count_report)
@@ -276,8 +294,8 @@ class Executor:
             revision=revision,
             executor_id=self.settings.node_id,
             boot_id=self.boot_id,
-            runtimes=runtime_offers(self.settings),
-            benchmark_tools=BENCHMARK_TOOLS,
+            runtimes=await self._offers(),
+            benchmark_tools=tuple(tool.value for tool in installed_tools()),
             largest_epoch=largest_epoch,
         )
         try:
@@ -285,24 +303,38 @@ class Executor:
         except UnavailableError as error:
             log.info("report_skipped", error=str(error))
 
+    async def _offers(self) -> tuple[RuntimeOffer, ...]:
+        offered = [await runtime.offer() for runtime in self.runtimes.values()]
+        others = [kind for kind in Runtime if kind not in self.runtimes]
+        reason = "this executor runs engines of its own host only"
+        return (
+            *offered,
+            *(RuntimeOffer(runtime=k, engines=(), missing={k.value: reason}) for k in others),
+        )
+
     def _runs_of(self, reservation_id: UUID) -> list[AttemptRun]:
         return [run for run in self._runs.values() if run.command.reservation_id == reservation_id]
 
-    def _label(self, reservation_id: UUID) -> WorkloadLabel:
-        return WorkloadLabel(
-            reservation_id=reservation_id, installation_id=self.settings.installation_id
+    def _labels(self, reservation_id: UUID) -> Labels:
+        return Labels(
+            reservation_id=reservation_id,
+            installation_id=self.settings.installation_id,
+            node_id=self.settings.node_id,
+        )
+
+    def _labels_of(self, command: StartExperiment) -> Labels:
+        return Labels(
+            reservation_id=command.reservation_id,
+            installation_id=self.settings.installation_id,
+            node_id=self.settings.node_id,
+            epoch=command.epoch,
+            experiment_id=command.experiment_id,
         )
 
     def _unlock(self) -> None:
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
-
-
-def _pids_under(reservation_id: UUID, labelled: list[LabelledWorkload]) -> tuple[int, ...]:
-    return tuple(
-        pid for each in labelled if each.reservation_id == reservation_id for pid in each.pids
-    )
 
 
 def _remove_older(directory: Path, before: float) -> None:

@@ -5,18 +5,22 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from schemas.executor import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
     AttemptPhaseChanged,
     AttemptStarted,
+    Failure,
 )
 from schemas.scheduler import ReleaseReservation
 from services.executor import store
 from services.executor.domain.verdict import Verdict, cancelled
 from services.executor.engines.table import ENGINES
 from services.executor.store import AttemptRecord
+from shared.failures import RULES
 from shared.ids import new_id
 
 
@@ -96,13 +100,19 @@ def _finished_event(
         engine=command.engine,
         started_at=record.started_at or record.accepted_at,
         finished_at=now,
-        failure=verdict.failure,
+        failure=_with_hint(verdict.failure),
         benchmark=benchmark,
         windows=verdict.windows,
         phases=record.timings_until(now),
         engine_simulated=(engine is not None and engine.simulated)
         or (benchmark is not None and benchmark.simulated),
     )
+
+
+def _with_hint(failure: Failure | None) -> Failure | None:
+    if failure is None or failure.hint:
+        return failure
+    return replace(failure, hint=RULES[failure.kind].hint)
 
 
 def _about(record: AttemptRecord, revision: int, now: datetime) -> dict[str, Any]:

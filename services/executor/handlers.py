@@ -11,13 +11,16 @@ from schemas.executor import (
     CancelExperiment,
     FenceReservation,
     ListRunning,
+    LogChunk,
+    ReadLog,
     RunningAttempts,
     StartExperiment,
 )
 from services.executor import store
+from services.executor.benchmark_check import check_benchmark
 from services.executor.domain.admission import refuse_misdirected, refuse_start
-from services.executor.engine_command import check_runnable
 from services.executor.executor import Executor
+from services.executor.logs import read_log
 from services.executor.store import NodeCommand
 from shared.bus import Route, command_route, query_route
 from shared.clock import utcnow
@@ -98,12 +101,18 @@ class Handlers:
         """Everything under way."""
         return await self.executor.running_attempts()
 
+    async def read_log(self, query: ReadLog) -> LogChunk:
+        """What an attempt's engine wrote. Raises RefusedError if nothing is kept."""
+        return await read_log(self.executor.settings, self.executor.journal, query)
+
     def _refuse_unrunnable(self, command: StartExperiment) -> Refused | None:
-        refusal = refuse_misdirected(command, self.executor.settings.node_id)
+        executor = self.executor
+        refusal = refuse_misdirected(command, executor.settings.node_id, executor.runtimes)
         if refusal is not None:
             return refusal
         try:
-            check_runnable(command, self.executor.settings)
+            executor.runtimes[command.engine.runtime].check(command)
+            check_benchmark(command.benchmark)
         except RefusedError as error:
             return error.refused(command.command_id)
         return None
@@ -148,6 +157,7 @@ def build_routes(handlers: Handlers) -> list[Route]:
         command_route(handlers.cancel_experiment, CancelExperiment, key=key),
         command_route(handlers.fence_reservation, FenceReservation, key=key),
         query_route(handlers.list_running, ListRunning, key=key),
+        query_route(handlers.read_log, ReadLog, key=key),
     ]
 
 

@@ -18,6 +18,8 @@ import msgspec
 import structlog
 
 RESERVATION_VARIABLE: Final = "GPUSTEWARD_RESERVATION"
+EXPERIMENT_VARIABLE: Final = "GPUSTEWARD_EXPERIMENT"
+NODE_VARIABLE: Final = "GPUSTEWARD_NODE"
 EPOCH_VARIABLE: Final = "GPUSTEWARD_EPOCH"
 INSTALLATION_VARIABLE: Final = "GPUSTEWARD_INSTALLATION"
 POLL_SECONDS: Final = 0.05
@@ -131,6 +133,7 @@ class LabelledWorkload(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None
     pids: tuple[int, ...]
     names_installation: bool
+    experiment_id: UUID | None = None
 
 
 def labelled_workloads(installation_id: str) -> list[LabelledWorkload]:
@@ -138,7 +141,7 @@ def labelled_workloads(installation_id: str) -> list[LabelledWorkload]:
 
     Leaves out what names another installation.
     """
-    found: dict[tuple[UUID, int | None, bool], list[int]] = {}
+    found: dict[tuple[UUID, int | None, bool, UUID | None], list[int]] = {}
     for stat in _every_process():
         if not stat.is_running or stat.pid == os.getpid():
             continue
@@ -151,8 +154,9 @@ def labelled_workloads(installation_id: str) -> list[LabelledWorkload]:
             epoch=epoch,
             pids=tuple(sorted(pids)),
             names_installation=is_named,
+            experiment_id=experiment_id,
         )
-        for (reservation_id, epoch, is_named), pids in found.items()
+        for (reservation_id, epoch, is_named, experiment_id), pids in found.items()
     ]
 
 
@@ -231,7 +235,7 @@ def _environment(pid: int) -> list[bytes]:
 
 def _label_of(
     environment: list[bytes], installation_id: str
-) -> tuple[UUID, int | None, bool] | None:
+) -> tuple[UUID, int | None, bool, UUID | None] | None:
     marked = os.fsencode(f"{RESERVATION_VARIABLE}=")
     if not any(variable.startswith(marked) for variable in environment):
         return None
@@ -241,15 +245,22 @@ def _label_of(
     installation = named.get(INSTALLATION_VARIABLE)
     if installation not in {None, installation_id}:
         return None
-    try:
-        reservation_id = UUID(named[RESERVATION_VARIABLE])
-    except ValueError:
+    reservation_id = _uuid(named[RESERVATION_VARIABLE])
+    if reservation_id is None:
         return None
     epoch = named.get(EPOCH_VARIABLE, "")
     # Anybody may set it: a number that no message can carry must not hide what else runs here.
     is_number = epoch.isascii() and epoch.isdigit() and len(epoch) <= EPOCH_DIGITS
     known = int(epoch) if is_number and int(epoch) > 0 else None
-    return reservation_id, known, installation is not None
+    experiment_id = _uuid(named.get(EXPERIMENT_VARIABLE, ""))
+    return reservation_id, known, installation is not None, experiment_id
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def _is_of(pid: int, label: WorkloadLabel, marks: tuple[ProcessMark, ...]) -> bool:

@@ -20,6 +20,7 @@ from schemas.executor import (
     CancelExperiment,
     FenceReservation,
     PhaseTiming,
+    Runtime,
     StartExperiment,
 )
 from schemas.scheduler import ReleaseReservation
@@ -185,13 +186,29 @@ def mark_started(connection: sqlite3.Connection, attempt_id: UUID, now: datetime
     )
 
 
-def record_process(
-    connection: sqlite3.Connection, attempt_id: UUID, process: ProcessMark, port: int
-) -> None:
+def record_process(connection: sqlite3.Connection, attempt_id: UUID, process: ProcessMark) -> None:
     connection.execute(
-        "UPDATE attempt SET process = ?, engine_port = ? WHERE attempt_id = ?",
-        (_encoder.encode(process), port, attempt_id.bytes),
+        "UPDATE attempt SET process = ? WHERE attempt_id = ?",
+        (_encoder.encode(process), attempt_id.bytes),
     )
+
+
+def was_used(connection: sqlite3.Connection, runtime: Runtime, reservation_id: UUID | None) -> bool:
+    """Whether an attempt ran in this runtime here, or under that reservation."""
+    rows = connection.execute(
+        "SELECT command FROM attempt WHERE ?1 IS NULL OR reservation_id = ?1",
+        (reservation_id.bytes if reservation_id is not None else None,),
+    )
+    return any(_starts.decode(row["command"]).engine.runtime is runtime for row in rows)
+
+
+def process_marks(connection: sqlite3.Connection, reservation_id: UUID) -> tuple[ProcessMark, ...]:
+    """The processes that attempts under a reservation were started as."""
+    rows = connection.execute(
+        "SELECT process FROM attempt WHERE reservation_id = ? AND process IS NOT NULL",
+        (reservation_id.bytes,),
+    )
+    return tuple(_marks.decode(row["process"]) for row in rows)
 
 
 def change_phase(

@@ -236,7 +236,7 @@ async def test_an_engine_that_does_not_start_fails_the_attempt_with_its_last_wor
 
     assert finished.outcome is AttemptOutcome.FAILED
     assert finished.failure is not None
-    assert finished.failure.kind is FailureKind.ENGINE_EXITED
+    assert finished.failure.kind is FailureKind.MODEL_MISSING
     assert finished.failure.exit_code == 3
     assert any("did not start" in line for line in finished.failure.log_tail)
 
@@ -432,9 +432,9 @@ async def test_a_report_says_what_this_node_can_run(nats_url: str, tmp_path: Pat
 
     offers = {offer.runtime: offer for offer in scheduler.reports[-1].runtimes}
     assert "simulated" in offers[Runtime.PROCESS].engines
-    assert offers[Runtime.DOCKER].engines == ()
-    assert offers[Runtime.DOCKER].missing
-    assert scheduler.reports[-1].benchmark_tools == ("builtin",)
+    assert offers[Runtime.OME].engines == ()
+    assert offers[Runtime.OME].missing
+    assert "builtin" in scheduler.reports[-1].benchmark_tools
     assert revisions == sorted(set(revisions))
 
 
@@ -484,16 +484,14 @@ async def test_what_cannot_be_run_is_refused_with_its_path(
     assert running.attempts == ()
 
 
-async def test_a_container_or_another_nodes_device_is_refused(
-    nats_url: str, tmp_path: Path
-) -> None:
-    docker = EngineSpec(runtime=Runtime.DOCKER, engine="vllm", model="m")
+async def test_a_cluster_or_another_nodes_device_is_refused(nats_url: str, tmp_path: Path) -> None:
+    cluster = EngineSpec(runtime=Runtime.OME, engine="vllm", model="m")
     foreign = msgspec.structs.replace(make_device(), node_id="node-2")
     async with node(nats_url, tmp_path) as scheduler:
-        in_docker = await scheduler.ask(msgspec.structs.replace(make_start(), engine=docker))
+        in_cluster = await scheduler.ask(msgspec.structs.replace(make_start(), engine=cluster))
         on_foreign = await scheduler.ask(make_start(devices=(foreign,)))
 
-    assert refusal(in_docker) == (ErrorCode.UNSUPPORTED, "$.engine.runtime")
+    assert refusal(in_cluster) == (ErrorCode.UNSUPPORTED, "$.engine.runtime")
     assert refusal(on_foreign) == (ErrorCode.BAD_REQUEST, "$.devices[0].node_id")
 
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from schemas.executor import AttemptOutcome, FailureKind
-from services.executor import attempt
 from services.executor.app import create_service
 from services.executor.engines.simulated_server import Behaviour, SimulatedEngine
 from services.executor.engines.table import SOURCE_ROOT
+from services.executor.runtimes import process
 from tests.executor_node import (
     make_cancel,
     make_endless_start,
@@ -91,7 +91,7 @@ async def test_an_engine_that_is_told_its_port_is_measured(
 @pytest.mark.parametrize(
     ("before", "want"),
     [
-        pytest.param(FAIL_ALWAYS, FailureKind.ENGINE_EXITED, id="no port is free"),
+        pytest.param(FAIL_ALWAYS, FailureKind.PORT_TAKEN, id="no port is free"),
         pytest.param(RUN_OUT_OF_MEMORY, FailureKind.GPU_OUT_OF_MEMORY, id="out of memory"),
     ],
 )
@@ -124,7 +124,7 @@ async def test_an_answer_on_its_port_by_another_process_is_not_taken_for_the_eng
     settings = make_settings(nats_url, tmp_path, readiness_timeout_seconds=2.0)
     start = make_start({}, engine="vllm")
     async with serving(SimulatedEngine(Behaviour(model="m")).app()) as other:
-        monkeypatch.setattr(attempt, "free_port", lambda: int(other.rpartition(":")[2]))
+        monkeypatch.setattr(process, "free_port", lambda: int(other.rpartition(":")[2]))
         async with scheduling(settings) as scheduler, create_service(settings).running():
             await scheduler.ask(start)
             finished = await scheduler.finished(start)

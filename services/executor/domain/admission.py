@@ -1,6 +1,6 @@
 """Whether an attempt may start on this node, from what the node remembers."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -25,8 +25,10 @@ class Remembered:
     unfinished: int = 0
 
 
-def refuse_misdirected(command: StartExperiment, node_id: str) -> Refused | None:
-    """The refusal of a command that is another node's, or that asks for what no process can do."""
+def refuse_misdirected(
+    command: StartExperiment, node_id: str, runtimes: Collection[Runtime]
+) -> Refused | None:
+    """The refusal of a command that is another node's, or for a runtime that is not here."""
     if command.executor_id != node_id:
         return _refused(
             command,
@@ -42,11 +44,12 @@ def refuse_misdirected(command: StartExperiment, node_id: str) -> Refused | None
                 f"expected a device of {node_id!r}, got one of {device.node_id!r}",
                 f"$.devices[{number}].node_id",
             )
-    if command.engine.runtime is not Runtime.PROCESS:
+    if command.engine.runtime not in runtimes:
+        known = " or ".join(repr(runtime.value) for runtime in runtimes)
         return _refused(
             command,
             ErrorCode.UNSUPPORTED,
-            f"expected runtime 'process', got {command.engine.runtime.value!r}",
+            f"expected runtime {known}, got {command.engine.runtime.value!r}",
             "$.engine.runtime",
         )
     return None

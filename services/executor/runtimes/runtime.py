@@ -6,7 +6,7 @@ and this node is ever touched.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
@@ -38,13 +38,15 @@ class Labels(Struct, frozen=True, kw_only=True):
 class Workload(Struct, frozen=True, kw_only=True):
     """What runs, or could be started again, under one reservation: as far as a runtime knows.
 
-    `is_running` False: a container that was made and not started, or that has ended.
+    `is_running` False: a container that was made and not started, or that has ended. `is_named`:
+    it names this installation; a command of a host that only joined may name none.
     """
 
     labels: Labels
     pids: tuple[int, ...] = ()
     container_ids: tuple[str, ...] = ()
     is_running: bool = True
+    is_named: bool = True
 
 
 class LogSink(Protocol):
@@ -74,7 +76,7 @@ class Launch:
     log: LogSink
     served_model_name: str
     remember: Callable[[ProcessMark], Awaitable[None]]
-    rank_parameters: Mapping[str, Any] = {}
+    rank_parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 class RunningEngine(Protocol):

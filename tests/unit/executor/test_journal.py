@@ -58,7 +58,7 @@ async def test_what_was_committed_is_there_after_a_reopening(tmp_path: Path) -> 
     mark = ProcessMark(pid=7, started_ticks=8, kernel_boot_id="boot")
     first = await Journal(tmp_path / "journal.db").open()
     await insert(first, start)
-    await first.transact(lambda c: store.record_process(c, start.attempt_id, mark, 8080))
+    await first.transact(lambda c: store.record_process(c, start.attempt_id, mark))
     first.close_nowait()
 
     second = await Journal(tmp_path / "journal.db").open()

@@ -7,15 +7,20 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import aiohttp
 
-from schemas.executor import Failure, FailureKind, StartExperiment
+from schemas.executor import Failure, FailureKind
+from services.executor.domain.shares import share_environment
 from services.executor.domain.verdict import AttemptFailed, engine_exit, is_port_taken, log_tail
 from services.executor.engines.table import EngineCommand
 from services.executor.processes import (
+    EPOCH_VARIABLE,
+    EXPERIMENT_VARIABLE,
+    INSTALLATION_VARIABLE,
+    NODE_VARIABLE,
+    RESERVATION_VARIABLE,
     ProcessMark,
     WorkloadLabel,
     end_workload,
@@ -24,8 +29,9 @@ from services.executor.processes import (
     running_workload,
     session_marks,
 )
-from shared.child_process import ChildProcess, last_lines
-from shared.paths import make_directory
+from services.executor.runtimes.cgroups import Cgroup
+from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTaken
+from shared.child_process import ChildProcess
 from shared.supervisor.leftovers import MARK_VARIABLE
 
 POLL_SECONDS: Final = 0.05
@@ -34,13 +40,7 @@ LOG_LINES_READ: Final = 60
 _LISTENING: Final = re.compile(rb"^listening on (http://\S+:(\d+))$", re.MULTILINE)
 
 
-class PortTaken(Exception):
-    """Another process was quicker to listen on the port that was free a moment ago."""
-
-
-def engine_environment(
-    command: StartExperiment, label: WorkloadLabel, engine_env: Mapping[str, str]
-) -> dict[str, str]:
+def engine_environment(launch: Launch, engine_env: Mapping[str, str]) -> dict[str, str]:
     """What an engine finds: our environment without our own settings, its devices, its labels.
 
     Our settings hold the way into the bus and the database, which is no engine's business.
@@ -50,17 +50,36 @@ def engine_environment(
         for name, value in os.environ.items()
         if not name.startswith("GPUSTEWARD_") or name == MARK_VARIABLE
     }
+    command = launch.command
+    devices = [d for d in command.devices if d.node_id == launch.labels.node_id]
     return {
         **inherited,
         "PYTHONUNBUFFERED": "1",
         **engine_env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in command.devices),
-        "GPUSTEWARD_EPOCH": str(command.epoch),
-        "GPUSTEWARD_EXPERIMENT": str(command.experiment_id),
-        "GPUSTEWARD_NODE": command.executor_id,
-        **label.environment,
+        "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in devices),
+        **share_environment(devices),
+        **label_environment(launch.labels),
     }
+
+
+def label_environment(labels: Labels) -> dict[str, str]:
+    """The labels as an engine's environment, by which its processes are found again."""
+    written = {
+        RESERVATION_VARIABLE: labels.reservation_id,
+        INSTALLATION_VARIABLE: labels.installation_id,
+        NODE_VARIABLE: labels.node_id,
+        EPOCH_VARIABLE: labels.epoch,
+        EXPERIMENT_VARIABLE: labels.experiment_id,
+    }
+    return {name: str(value) for name, value in written.items() if value is not None}
+
+
+def workload_label(labels: Labels) -> WorkloadLabel:
+    """The labels by which processes are found."""
+    return WorkloadLabel(
+        reservation_id=labels.reservation_id, installation_id=labels.installation_id
+    )
 
 
 def free_port() -> int:
@@ -78,30 +97,30 @@ class EngineProcess:
     mark: ProcessMark
     label: WorkloadLabel
     command: EngineCommand
-    log_path: Path
+    log: LogSink
     log_begins_at: int
     port: int
+    cgroup: Cgroup | None
 
     @classmethod
     def spawn(
-        cls,
-        command: EngineCommand,
-        environment: Mapping[str, str],
-        label: WorkloadLabel,
-        *,
-        directory: Path,
-        port: int,
+        cls, launch: Launch, command: EngineCommand, port: int, cgroup: Cgroup | None
     ) -> "EngineProcess":
         """Start it. Raises AttemptFailed if its program cannot be started.
 
         To be called in the main thread: the engine dies with the thread that started it.
         """
-        make_directory(directory, 0o700)
-        log_path = directory / "engine.log"
-        log_begins_at = log_path.stat().st_size if log_path.exists() else 0
+        path = launch.log.path
+        log_begins_at = path.stat().st_size if path.exists() else 0
         try:
             child = ChildProcess.spawn(
-                command.engine, command.argv, env=environment, log_path=log_path, cwd=directory
+                command.engine,
+                command.argv,
+                env=engine_environment(launch, command.env),
+                log_path=path,
+                cwd=launch.directory,
+                before_exec=cgroup.enter if cgroup is not None else None,
+                rotates_log=False,
             )
         except OSError as error:
             raise AttemptFailed(
@@ -116,11 +135,12 @@ class EngineProcess:
         return cls(
             child=child,
             mark=mark,
-            label=label,
+            label=workload_label(launch.labels),
             command=command,
-            log_path=log_path,
+            log=launch.log,
             log_begins_at=log_begins_at,
             port=port,
+            cgroup=cgroup,
         )
 
     async def until_ready(self, timeout_seconds: float) -> str:
@@ -145,7 +165,7 @@ class EngineProcess:
                         f"expected {self.command.engine} to answer {self.command.readiness_path} "
                         f"within {timeout_seconds:g} s"
                     ),
-                    log_tail=log_tail(self.log_text()),
+                    log_tail=log_tail(self.log.tail(LOG_LINES_READ)),
                 )
             ) from None
         return self._base_url
@@ -153,7 +173,7 @@ class EngineProcess:
     async def until_ended(self) -> Failure:
         """Wait until it ends by itself; why that fails a benchmark."""
         exit_code = await self.child.wait()
-        return engine_exit(self.command.engine, exit_code, "during the benchmark", self.log_text())
+        return self._exit(exit_code, "during the benchmark")
 
     async def stop(self, grace_seconds: float) -> None:
         """SIGTERM, `grace_seconds`, SIGKILL to all of it; return once nothing of it runs."""
@@ -164,12 +184,19 @@ class EngineProcess:
                 await self.child.wait()
         except TimeoutError:
             self.child.kill()
+        if self.cgroup is not None:
+            await self.cgroup.end()
         await end_workload(self.label, (self.mark, *marks))
         await self.child.wait()
 
-    def log_text(self) -> str:
-        """The end of what it wrote."""
-        return last_lines(self.log_path, LOG_LINES_READ)
+    def _exit(self, exit_code: int, when: str) -> Failure:
+        return engine_exit(
+            self.command.engine,
+            exit_code,
+            when,
+            self.log.tail(LOG_LINES_READ),
+            oom_killed=self.cgroup is not None and self.cgroup.was_out_of_memory(),
+        )
 
     @property
     def _base_url(self) -> str:
@@ -191,7 +218,7 @@ class EngineProcess:
         return listens_on(self.port, running_workload(self.label, (self.mark,)))
 
     def _read_announced_port(self) -> bool:
-        with self.log_path.open("rb") as file:
+        with self.log.path.open("rb") as file:
             file.seek(self.log_begins_at)
             match = _LISTENING.search(file.read(1 << 20))
         if match is None:
@@ -203,7 +230,6 @@ class EngineProcess:
         exit_code = self.child.returncode
         if exit_code is None:
             return
-        text = self.log_text()
-        if not self.command.announces_address and is_port_taken(text):
+        if not self.command.announces_address and is_port_taken(self.log.tail(LOG_LINES_READ)):
             raise PortTaken
-        raise AttemptFailed(engine_exit(self.command.engine, exit_code, when, text))
+        raise AttemptFailed(self._exit(exit_code, when))

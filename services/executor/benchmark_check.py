@@ -1,0 +1,52 @@
+"""Which benchmarks this host can run."""
+
+from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
+from schemas.errors import ErrorCode
+from shared.benchmarks.tools import ADAPTERS, installed_tools
+from shared.benchmarks.traffic import UnsupportedTraffic, parse_scenario, request_parameters
+from shared.errors import RefusedError
+
+
+def check_benchmark(benchmark: BenchmarkSpec) -> None:
+    """Raises RefusedError naming the field."""
+    tools = installed_tools()
+    if benchmark.tool is not BenchmarkTool.AUTO and benchmark.tool not in tools:
+        missing = ADAPTERS[benchmark.tool].missing() if benchmark.tool in ADAPTERS else None
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED,
+            f"this node has no {benchmark.tool.value}, it offers {', '.join(tools)}"
+            + (f": {missing}" if missing else ""),
+            path="$.benchmark.tool",
+        )
+    if benchmark.model_name is not None and benchmark.model_name.startswith("-"):
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected a model's name, got {benchmark.model_name!r}",
+            path="$.benchmark.model_name",
+        )
+    if not benchmark.traffic_scenarios or not benchmark.num_concurrency:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            "expected at least one traffic scenario and one concurrency",
+            path="$.benchmark",
+        )
+    levels = len(benchmark.traffic_scenarios) * len(benchmark.num_concurrency)
+    if levels > LARGEST_LEVELS or max(benchmark.num_concurrency) > LARGEST_CONCURRENCY:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected at most {LARGEST_LEVELS} levels of at most {LARGEST_CONCURRENCY} requests "
+            "at once",
+            path="$.benchmark.num_concurrency",
+        )
+    if benchmark.task != "text-to-text":
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED,
+            f"expected 'text-to-text', got {benchmark.task!r}",
+            path="$.benchmark.task",
+        )
+    try:
+        for scenario in benchmark.traffic_scenarios:
+            parse_scenario(scenario)
+        request_parameters(benchmark.additional_params)
+    except UnsupportedTraffic as error:
+        raise RefusedError(ErrorCode.BAD_REQUEST, error.message, path=error.path) from error

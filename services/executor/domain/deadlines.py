@@ -1,0 +1,51 @@
+"""How long each phase of an attempt may take."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.benchmark import BenchmarkSpec
+from schemas.executor import AttemptPhase, Failure, FailureKind
+from services.executor.domain.verdict import Verdict, failed
+
+SHORTEST_LEVEL_SECONDS: Final = 60.0  # genai-bench counts whole minutes
+
+
+class PhaseLimits(Struct, frozen=True, kw_only=True):
+    """Seconds. `level_slack` is what a level may take beyond its own limit, and a drain as such."""
+
+    pulling: float
+    starting: float
+    loading: float
+    level_slack: float
+
+
+def phase_limits(limits: PhaseLimits, benchmark: BenchmarkSpec) -> Mapping[AttemptPhase, float]:
+    """What each phase may take, in seconds from its beginning.
+
+    Warming up and measuring are entered anew with each level. A teardown takes as long as it needs:
+    devices are given back when nothing runs on them, not when it is late.
+    """
+    level = max(benchmark.max_time_per_level_seconds, SHORTEST_LEVEL_SECONDS) + limits.level_slack
+    return {
+        AttemptPhase.PULLING: limits.pulling,
+        AttemptPhase.STARTING: limits.starting,
+        # The runtime's own deadline comes first, and can say more.
+        AttemptPhase.LOADING: limits.loading + limits.starting,
+        AttemptPhase.WARMING_UP: level,
+        AttemptPhase.MEASURING: level,
+        AttemptPhase.DRAINING: limits.level_slack,
+    }
+
+
+def phase_timed_out(phase: AttemptPhase, limit_seconds: float) -> Verdict:
+    """An attempt that stayed in a phase for too long."""
+    name = phase.value.replace("_", " ")
+    return failed(
+        Failure(
+            kind=FailureKind.TIMEOUT,
+            message=f"expected {name} to take at most {limit_seconds:g} s",
+            phase=phase,
+        )
+    )

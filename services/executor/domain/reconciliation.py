@@ -1,0 +1,53 @@
+"""What runs compared with what is granted, on one node."""
+
+from collections.abc import Collection, Iterable
+from uuid import UUID
+
+from msgspec import Struct
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """A workload by its labels. Without an `experiment_id` it is not an attempt's."""
+
+    reservation_id: UUID
+    experiment_id: UUID | None = None
+    is_named: bool = True
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """Reservations: of attempts under way here, of what is being ended already, and fenced ones."""
+
+    under_way: Collection[UUID] = frozenset()
+    ending: Collection[UUID] = frozenset()
+    fenced: Collection[UUID] = frozenset()
+
+
+class Sorted(Struct, frozen=True, kw_only=True):
+    """What has to stop, with the reason, and what only the scheduler can tell about."""
+
+    stop: dict[UUID, str]
+    ask: tuple[UUID, ...]
+
+
+def compare(workloads: Iterable[Seen], known: Known) -> Sorted:
+    """Sort out what runs.
+
+    An attempt's workload without an attempt has nobody who holds its lease. What is not an
+    attempt's, as a command of a person is, holds its lease itself; it goes on until the scheduler
+    says that its reservation has ended.
+    """
+    stop: dict[UUID, str] = {}
+    ask: dict[UUID, None] = {}
+    for seen in workloads:
+        reservation_id = seen.reservation_id
+        if reservation_id in known.ending:
+            continue
+        if reservation_id in known.fenced:
+            stop[reservation_id] = "its reservation has been fenced"
+        elif reservation_id in known.under_way:
+            continue
+        elif seen.experiment_id is not None and seen.is_named:
+            stop[reservation_id] = "no attempt under way has it"
+        else:
+            ask[reservation_id] = None
+    return Sorted(stop=stop, ask=tuple(each for each in ask if each not in stop))

@@ -1,0 +1,23 @@
+"""Parts of devices, as the CUDA Multi-Process Service is told of them."""
+
+from collections.abc import Sequence
+
+from schemas.gpu_request import DeviceGrant
+
+
+def share_environment(devices: Sequence[DeviceGrant]) -> dict[str, str]:
+    """The environment that keeps an MPS client to its shares; empty for whole devices.
+
+    `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` holds for all of a client's devices, so the smallest share
+    counts. `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` is by device, in the order in which it sees them.
+    Both are documented by NVIDIA under "Multi-Process Service".
+    """
+    mps = [(number, d.share) for number, d in enumerate(devices) if d.share is not None]
+    percents = [share.compute_percent for _, share in mps if share.compute_percent is not None]
+    limits = [f"{number}={share.memory_mb}M" for number, share in mps if share.memory_mb]
+    environment: dict[str, str] = {}
+    if percents:
+        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{min(percents):g}"
+    if limits:
+        environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
+    return environment

@@ -1,0 +1,213 @@
+"""Control groups: what an engine's processes may take of the host, and which they are.
+
+Version 2 where the host has it with the controllers wanted, else version 1. Where neither can be
+written, as for most users who are not root, engines run unbounded and are known by their labels
+alone. Directories are named by installation, node and reservation, so that nobody else's is met.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from services.executor.runtimes.runtime import Labels
+from shared.logging import log
+
+ROOT: Final = Path("/sys/fs/cgroup")
+CONTROLLERS: Final = ("memory", "cpu", "pids")
+PERIOD_MICROSECONDS: Final = 100_000
+POLL_SECONDS: Final = 0.02
+COMPLAIN_AFTER: Final = 250  # polls
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class CgroupLimits(Struct, frozen=True, kw_only=True):
+    """None is no bound. `cpus` may be a fraction."""
+
+    memory_mb: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """The processes of one engine: one directory in each hierarchy."""
+
+    directories: tuple[Path, ...]
+
+    def enter(self) -> None:
+        """Put the calling process into it; what it starts from then on is in it too."""
+        for directory in self.directories:
+            descriptor = os.open(directory / "cgroup.procs", os.O_WRONLY)
+            try:
+                os.write(descriptor, b"0")
+            finally:
+                os.close(descriptor)
+
+    def pids(self) -> set[int]:
+        """Every process in it now."""
+        return {pid for directory in self.directories for pid in _pids(directory)}
+
+    def was_out_of_memory(self) -> bool:
+        """Whether the kernel ended a process of it because of its bound."""
+        for directory in self.directories:
+            for name in ("memory.events", "memory.oom_control"):
+                for line in _lines(directory / name):
+                    key, _, count = line.partition(" ")
+                    if key == "oom_kill" and count.strip() not in {"", "0"}:
+                        return True
+        return False
+
+    async def end(self) -> None:
+        """SIGKILL to all of it until nothing is left, then remove it."""
+        polls = 0
+        while left := self.pids():
+            for pid in left:
+                self._kill(pid)
+            polls += 1
+            if polls % COMPLAIN_AFTER == 0:
+                log.error(
+                    "cgroup_outlives_sigkill", pids=sorted(left), cgroup=str(self.directories[0])
+                )
+            await asyncio.sleep(POLL_SECONDS)
+        for directory in self.directories:
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+    def _kill(self, pid: int) -> None:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:
+            return
+        try:
+            # Looked at again through a descriptor that cannot come to mean another process.
+            if pid in self.pids():
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """`write` puts the limits into a directory of one hierarchy; no hierarchies, no groups."""
+
+    hierarchies: tuple[Path, ...]
+    write: Callable[[Path, CgroupLimits], None]
+
+    @classmethod
+    def of_this_host(cls, root: Path = ROOT) -> "Cgroups":
+        """What of them this process may write."""
+        if (root / "cgroup.controllers").exists():
+            if _enables_controllers(root):
+                return cls((root / "gpusteward",), _write_v2)
+            return cls((), _write_v2)
+        found = tuple(root / name for name in CONTROLLERS if _is_writable(root / name))
+        return cls(tuple(path / "gpusteward" for path in found), _write_v1)
+
+    def make(self, labels: Labels, limits: CgroupLimits) -> Cgroup | None:
+        """A group for one engine, or None where that is not possible."""
+        group = self._group(labels)
+        if group is None:
+            return None
+        try:
+            for directory in group.directories:
+                _make_with_controllers(directory)
+                self.write(directory, limits)
+        except OSError as error:
+            log.warning("no_cgroup", error=str(error))
+            return None
+        return group
+
+    async def end(self, labels: Labels) -> None:
+        """End and remove what is left of a reservation's group."""
+        group = self._group(labels)
+        if group is not None and any(directory.exists() for directory in group.directories):
+            await group.end()
+
+    def _group(self, labels: Labels) -> Cgroup | None:
+        if not self.hierarchies:
+            return None
+        names = (labels.installation_id, labels.node_id, str(labels.reservation_id))
+        inside = Path(*(_UNSAFE.sub("_", name) or "_" for name in names))
+        return Cgroup(tuple(hierarchy / inside for hierarchy in self.hierarchies))
+
+
+def _write_v2(directory: Path, limits: CgroupLimits) -> None:
+    if limits.memory_mb is not None:
+        _put(directory / "memory.max", str(limits.memory_mb << 20))
+        _put(directory / "memory.swap.max", "0", may_lack=True)
+    if limits.cpus is not None:
+        _put(
+            directory / "cpu.max", f"{int(limits.cpus * PERIOD_MICROSECONDS)} {PERIOD_MICROSECONDS}"
+        )
+    if limits.pids is not None:
+        _put(directory / "pids.max", str(limits.pids))
+
+
+def _write_v1(directory: Path, limits: CgroupLimits) -> None:
+    """Each hierarchy has the files of its own controller only."""
+    bounds: dict[str, str | None] = {
+        "memory.limit_in_bytes": None if limits.memory_mb is None else str(limits.memory_mb << 20),
+        "cpu.cfs_quota_us": None
+        if limits.cpus is None
+        else str(int(limits.cpus * PERIOD_MICROSECONDS)),
+        "pids.max": None if limits.pids is None else str(limits.pids),
+    }
+    for name, value in bounds.items():
+        if value is not None and (directory / name).exists():
+            _put(directory / name, value)
+
+
+def _make_with_controllers(directory: Path) -> None:
+    """Make it and what is missing above; in version 2 each level hands its controllers down."""
+    missing = [directory]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for path in reversed(missing):
+        _enables_controllers(path.parent)
+        path.mkdir(exist_ok=True)
+
+
+def _enables_controllers(directory: Path) -> bool:
+    """Whether groups below have the controllers of version 2; they are enabled if need be."""
+    switch = directory / "cgroup.subtree_control"
+    if not switch.exists():
+        return False
+    wanted = set(CONTROLLERS)
+    if not wanted - set(" ".join(_lines(switch)).split()):
+        return True
+    try:
+        _put(switch, " ".join(f"+{name}" for name in CONTROLLERS))
+    except OSError:
+        return False
+    return True
+
+
+def _is_writable(directory: Path) -> bool:
+    return directory.is_dir() and os.access(directory, os.W_OK)
+
+
+def _put(path: Path, value: str, *, may_lack: bool = False) -> None:
+    if may_lack and not path.exists():
+        return
+    path.write_text(value)
+
+
+def _pids(directory: Path) -> list[int]:
+    return [int(line) for line in _lines(directory / "cgroup.procs") if line.isdigit()]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

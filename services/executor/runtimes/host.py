@@ -1,0 +1,18 @@
+"""The runtimes of a host."""
+
+from collections.abc import Mapping
+
+from schemas.executor import Runtime
+from services.executor.journal import Journal
+from services.executor.runtimes.process import ProcessRuntime
+from services.executor.runtimes.runtime import EngineRuntime
+from services.executor.settings import ExecutorSettings
+
+
+def host_runtimes(settings: ExecutorSettings, journal: Journal) -> Mapping[Runtime, EngineRuntime]:
+    """What this host has, in the order in which a reservation's workloads are ended.
+
+    Containers end before the processes that are seen of them from outside.
+    """
+    runtimes: tuple[EngineRuntime, ...] = (ProcessRuntime(settings, journal),)
+    return {runtime.kind: runtime for runtime in runtimes}

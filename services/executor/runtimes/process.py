@@ -1,0 +1,151 @@
+"""Engines as bare processes of this host."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from schemas.errors import ErrorCode
+from schemas.executor import Runtime, RuntimeOffer, StartExperiment
+from services.executor import store
+from services.executor.engines import table
+from services.executor.engines.table import ENGINES, EngineCommand, EngineRefused
+from services.executor.journal import Journal
+from services.executor.processes import end_workload, labelled_workloads
+from services.executor.runtimes.cgroups import CgroupLimits, Cgroups
+from services.executor.runtimes.engine_process import (
+    EngineProcess,
+    free_port,
+    workload_label,
+)
+from services.executor.runtimes.runtime import Labels, Launch, Workload
+from services.executor.settings import ExecutorSettings
+from shared.errors import RefusedError
+
+ANY_PORT: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRuntime:
+    """Programs of the engine table, each in a session of its own, in a cgroup where possible.
+
+    The journal knows which processes it started, besides what their environment says.
+    """
+
+    settings: ExecutorSettings
+    journal: Journal
+    cgroups: Cgroups = field(default_factory=Cgroups.of_this_host)
+
+    @property
+    def kind(self) -> Runtime:
+        return Runtime.PROCESS
+
+    async def offer(self) -> RuntimeOffer:
+        """The engines whose programs are installed."""
+        reasons = {name: engine.missing() for name, engine in ENGINES.items()}
+        if not self.settings.allow_simulated_engine:
+            off = {name: SWITCHED_OFF for name, engine in ENGINES.items() if engine.simulated}
+            reasons |= off
+        return RuntimeOffer(
+            runtime=Runtime.PROCESS,
+            engines=tuple(name for name, reason in reasons.items() if reason is None),
+            missing={name: reason for name, reason in reasons.items() if reason is not None},
+        )
+
+    def check(self, command: StartExperiment) -> None:
+        """Raises RefusedError naming the field."""
+        try:
+            engine = self._command(command, ANY_PORT, {})
+            missing = table.missing(engine.engine)
+        except EngineRefused as error:
+            raise RefusedError(error.code, error.message, path=error.path) from error
+        if missing is not None:
+            raise RefusedError(ErrorCode.UNSUPPORTED, missing, path="$.engine.engine")
+        if engine.simulated and not self.settings.allow_simulated_engine:
+            raise RefusedError(ErrorCode.UNSUPPORTED, SWITCHED_OFF, path="$.engine.engine")
+
+    async def fetch(
+        self, command: StartExperiment, on_progress: Callable[[float, str], None]
+    ) -> None:
+        """Nothing: the program is installed, or the start was refused."""
+
+    async def start(self, launch: Launch) -> EngineProcess:
+        """As the contract says."""
+        engine = self._command(launch.command, ANY_PORT, launch.rank_parameters)
+        port = ANY_PORT
+        if not engine.announces_address:
+            port = free_port()
+            engine = self._command(launch.command, port, launch.rank_parameters)
+        cgroup = self.cgroups.make(launch.labels, self._limits(launch.command))
+        process = EngineProcess.spawn(launch, engine, port, cgroup)
+        await launch.remember(process.mark)
+        return process
+
+    async def workloads(self) -> tuple[Workload, ...]:
+        """Whatever carries a label of ours in its environment, whoever started it."""
+        found = await asyncio.to_thread(labelled_workloads, self.settings.installation_id)
+        return tuple(
+            Workload(
+                labels=Labels(
+                    reservation_id=each.reservation_id,
+                    installation_id=self.settings.installation_id,
+                    node_id=self.settings.node_id,
+                    epoch=each.epoch,
+                    experiment_id=each.experiment_id,
+                ),
+                pids=each.pids,
+                is_named=each.names_installation,
+            )
+            for each in found
+        )
+
+    async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
+        """As the contract says."""
+        marks = await self.journal.transact(
+            lambda connection: store.process_marks(connection, labels.reservation_id)
+        )
+        await self.cgroups.end(labels)
+        await end_workload(workload_label(labels), marks, grace_seconds=grace_seconds)
+
+    def _command(
+        self, command: StartExperiment, port: int, rank_parameters: Mapping[str, object]
+    ) -> EngineCommand:
+        return table.build_command(
+            command.engine.engine,
+            model_of(command.engine.model, self.settings.model_root_paths),
+            {**command.engine.parameters, **rank_parameters},
+            port=port,
+            served_model_name=command.benchmark.model_name or command.engine.model,
+        )
+
+    def _limits(self, command: StartExperiment) -> CgroupLimits:
+        return CgroupLimits(
+            memory_mb=command.host_memory_mb or self.settings.engine_memory_mb or None,
+            cpus=command.cpu_count or self.settings.engine_cpus or None,
+            pids=self.settings.engine_pids,
+        )
+
+
+SWITCHED_OFF: Final = "simulated engines are switched off on this node"
+
+
+def model_of(model: str, roots: tuple[Path, ...]) -> str:
+    """The model as the engine is told it: a path inside a root, where roots are set.
+
+    Raises EngineRefused for a path that is in none of them.
+    """
+    if not roots:
+        return model
+    for root in roots:
+        # Resolved on both sides, so that neither `..` nor a link leads out.
+        inside = (root / model).resolve()
+        if inside.exists() and inside.is_relative_to(root.resolve()):
+            return str(inside)
+    if model.startswith(("/", ".", "~")) or ".." in Path(model).parts:
+        raise EngineRefused(
+            ErrorCode.BAD_REQUEST,
+            f"expected a model inside {', '.join(map(str, roots))}, got {model!r}",
+            "$.model.id_or_path",
+        )
+    return model

@@ -1,0 +1,136 @@
+"""Everything of this installation that runs on this host, in whichever runtime."""
+
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from schemas.executor import RunningWorkload, Runtime
+from schemas.scheduler import OPEN_STATES
+from schemas.scheduler_views import GetReservation, ReservationView
+from services.executor import store
+from services.executor.domain.reconciliation import Known, Seen, compare
+from services.executor.journal import Journal
+from services.executor.runtimes.runtime import (
+    EngineRuntime,
+    Labels,
+    RuntimeUnavailable,
+    Workload,
+)
+from shared.bus import Bus
+from shared.errors import RefusedError, UnavailableError
+from shared.logging import log
+
+ASK_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workloads:
+    """`runtimes` in the order in which they end what a reservation left."""
+
+    runtimes: Mapping[Runtime, EngineRuntime]
+    journal: Journal
+    bus: Bus
+
+    async def all(self, about: UUID | None = None) -> tuple[list[Workload], str]:
+        """Everything labelled, and why a runtime could not be asked; empty if all answered.
+
+        One that does not answer counts only if it was used here, or for the reservation asked
+        about: a host without a container engine has no containers.
+        """
+        workloads: list[Workload] = []
+        unavailable = ""
+        for kind, runtime in self.runtimes.items():
+            try:
+                workloads += await runtime.workloads()
+            except RuntimeUnavailable as error:
+                if await self._was_used(kind, about):
+                    unavailable = str(error)
+        return workloads, unavailable
+
+    async def is_quiet(self, reservation_id: UUID) -> bool:
+        """Whether nothing of it is there. What a runtime cannot tell is not known to be gone."""
+        unfinished = await self.journal.transact(store.unfinished_attempts)
+        if any(record.command.reservation_id == reservation_id for record in unfinished):
+            return False
+        workloads, unavailable = await self.all(reservation_id)
+        return not unavailable and all(
+            each.labels.reservation_id != reservation_id for each in workloads
+        )
+
+    async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
+        """Return once nothing of the reservation is left in any runtime."""
+        for runtime in self.runtimes.values():
+            await runtime.end(labels, grace_seconds=grace_seconds)
+
+    async def ungranted(self, ending: Collection[UUID]) -> dict[UUID, str]:
+        """Reservations under which something runs that must not, with the reason.
+
+        Those in `ending` are being ended already.
+        """
+        workloads, unavailable = await self.all()
+        if unavailable:
+            log.warning("runtime_unavailable", reason=unavailable)
+        seen = [
+            Seen(
+                reservation_id=each.labels.reservation_id,
+                experiment_id=each.labels.experiment_id,
+                is_named=each.is_named,
+            )
+            for each in workloads
+        ]
+        # Asked after the look: what was started meanwhile is under way by now.
+        found = compare(seen, await self._known(ending, seen))
+        ended = {
+            each: "its reservation has ended" for each in found.ask if await self._has_ended(each)
+        }
+        return found.stop | ended
+
+    async def _known(self, ending: Collection[UUID], seen: Iterable[Seen]) -> Known:
+        reservations = {each.reservation_id for each in seen}
+
+        def read(connection: sqlite3.Connection) -> Known:
+            unfinished = store.unfinished_attempts(connection)
+            return Known(
+                under_way={record.command.reservation_id for record in unfinished},
+                ending=frozenset(ending),
+                fenced={each for each in reservations if store.is_fenced(connection, each)},
+            )
+
+        return await self.journal.transact(read)
+
+    async def _was_used(self, kind: Runtime, about: UUID | None) -> bool:
+        return await self.journal.transact(
+            lambda connection: store.was_used(connection, kind, about)
+        )
+
+    async def _has_ended(self, reservation_id: UUID) -> bool:
+        """Whether the scheduler says so; not if it does not answer, or does not know of it."""
+        try:
+            view = await self.bus.query(
+                GetReservation(reservation_id=reservation_id),
+                ReservationView,
+                timeout_seconds=ASK_SECONDS,
+            )
+        except (UnavailableError, RefusedError):
+            return False
+        return view.state not in OPEN_STATES
+
+
+def by_reservation(workloads: list[Workload]) -> tuple[RunningWorkload, ...]:
+    """One entry for each reservation and epoch: a container and its processes are one workload."""
+    found: dict[tuple[UUID, int | None, bool], list[Workload]] = {}
+    for each in workloads:
+        labels = each.labels
+        found.setdefault((labels.reservation_id, labels.epoch, each.is_named), []).append(each)
+    return tuple(
+        RunningWorkload(
+            reservation_id=reservation_id,
+            epoch=epoch,
+            pids=tuple(sorted({pid for each in together for pid in each.pids})),
+            ours=is_named,
+            container_ids=tuple(sorted({i for each in together for i in each.container_ids})),
+        )
+        for (reservation_id, epoch, is_named), together in found.items()
+    )
