@@ -17,8 +17,8 @@ from schemas.base import (
     UtcDatetime,
     View,
 )
-from schemas.benchmark import BenchmarkMetrics
-from schemas.executor import AttemptOutcome, EngineSpec, Failure
+from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
+from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
 from schemas.results import GpuMonitoring
 from schemas.task import DeploymentMode, Objective, Strategy, TaskFile
@@ -169,10 +169,16 @@ class ExperimentRunning(
 class ExperimentRetrying(
     ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_retrying"
 ):
-    """An attempt was interrupted and will be repeated."""
+    """An attempt was interrupted, or failed in a way that may pass, and will be repeated.
+
+    `failure_kind` is why it did not succeed. The next attempt keeps off `avoided_node_ids` if others can
+    run it.
+    """
 
     attempt_number: PositiveInt
     reason: str
+    failure_kind: FailureKind | None = None
+    avoided_node_ids: tuple[NodeId, ...] = ()
 
 
 class ExperimentSucceeded(
@@ -248,7 +254,10 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
 
 
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
-    """A task's expansion. `missing` is what this installation lacks to run it; empty if nothing."""
+    """A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
+
+    `benchmark_tool` would measure every experiment; None if no node could run the task.
+    """
 
     mode: DeploymentMode
     strategy: Strategy
@@ -258,10 +267,15 @@ class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
     experiments: tuple[PlannedExperiment, ...]
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    benchmark_tool: BenchmarkTool | None = None
 
 
 class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
-    """A task as the orchestrator has it. `notes` say what was cut or assumed."""
+    """A task as the orchestrator has it. `notes` say what was cut or assumed.
+
+    `benchmark_tool` measures every experiment; None: an older release stored the task, and it is
+    chosen when the next experiment starts.
+    """
 
     task_id: UUID
     namespace: Namespace
@@ -281,6 +295,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     reason: str = ""
     notes: tuple[str, ...] = ()
     task: TaskFile | None = None
+    benchmark_tool: BenchmarkTool | None = None
 
 
 class TaskList(View, frozen=True, kw_only=True, tag="orchestrator.tasks"):
@@ -327,7 +342,10 @@ class GpuInfo(View, frozen=True, kw_only=True, tag="orchestrator.gpu_info"):
 
 
 class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experiment"):
-    """An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`."""
+    """An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
+
+    `failed_attempts` are counted apart from interrupted ones.
+    """
 
     experiment_id: UUID
     task_id: UUID
@@ -352,6 +370,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     failure: Failure | None = None
     waiting_reasons: tuple[Reason, ...] = ()
     reason: str = ""
+    failed_attempts: Count = 0
 
 
 class ExperimentList(View, frozen=True, kw_only=True, tag="orchestrator.experiments"):

@@ -144,7 +144,8 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     """The search. `max_parallel` bounds the reservation requests a task has outstanding at once.
 
     `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs
-    only while the task holds no GPU. `max_attempts` counts interrupted ones.
+    only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
+    attempts are interrupted, or fail in a way that may pass.
     """
 
     strategy: Strategy = Strategy.GRID_SEARCH
@@ -176,9 +177,13 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
 class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     """What the task file may say about its GPUs; what it does not say is estimated from model and
     parameters.
+
+    `count` is of all GPUs of an experiment, which `num_nodes` nodes share evenly; `nodes` are those
+    that may be taken, by name.
     """
 
     count: GpuCount | None = None
+    num_nodes: Annotated[int, Meta(ge=1, le=512)] = 1
     min_memory_mb: Annotated[int, Meta(ge=0)] | None = None
     models: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()

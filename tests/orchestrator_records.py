@@ -6,11 +6,12 @@ from uuid import UUID
 
 import msgspec
 
+from schemas.benchmark import BenchmarkTool
 from schemas.executor import EngineSpec, Runtime, RuntimeOffer
 from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.orchestrator import ExperimentState, TaskState
 from schemas.task import DeploymentMode, TaskFile
-from services.orchestrator.domain.plan import Offer
+from services.orchestrator.domain.offers import Offer
 from services.orchestrator.domain.records import Attempt, Experiment, Task
 from services.orchestrator.domain.waiting import Grant
 
@@ -27,6 +28,24 @@ OFFERS = (
         benchmark_tools=("builtin",),
     ),
 )
+
+
+def make_offer(
+    executor_id: str = "n1",
+    *,
+    docker: tuple[str, ...] = ("sglang", "vllm"),
+    missing: dict[str, str] | None = None,
+    tools: tuple[str, ...] = ("builtin",),
+) -> Offer:
+    """One that runs containers, and the simulated engine as a process."""
+    return Offer(
+        executor_id=executor_id,
+        runtimes=(
+            RuntimeOffer(runtime=Runtime.PROCESS, engines=("simulated",)),
+            RuntimeOffer(runtime=Runtime.DOCKER, engines=docker, missing=missing or {}),
+        ),
+        benchmark_tools=tools,
+    )
 
 
 def make_file(**overrides: Any) -> TaskFile:
@@ -49,6 +68,7 @@ def make_task(file: TaskFile | None = None, **overrides: Any) -> Task:
         file=file or make_file(),
         created_at=NOW,
         revision=2,
+        benchmark_tool=BenchmarkTool.BUILTIN,
     )
     return msgspec.structs.replace(task, **overrides)
 
@@ -90,6 +110,7 @@ def make_granted(**overrides: Any) -> Attempt:
         "epoch": 7,
         "lease_ttl_seconds": 30.0,
         "devices": (DEVICE,),
+        "benchmark_tool": BenchmarkTool.BUILTIN,
     }
     return make_attempt(**{**granted, **overrides})
 

@@ -772,7 +772,12 @@ export interface ExperimentList {
   experiments: ExperimentView[];
 }
 
-/** An attempt was interrupted and will be repeated. */
+/**
+ * An attempt was interrupted, or failed in a way that may pass, and will be repeated.
+ *
+ * `failure_kind` is why it did not succeed. The next attempt keeps off `avoided_node_ids` if others
+ * can run it.
+ */
 export interface ExperimentRetrying {
   type: "orchestrator.experiment_retrying";
   message_id: string;
@@ -784,6 +789,8 @@ export interface ExperimentRetrying {
   ordinal: number;
   attempt_number: number;
   reason: string;
+  failure_kind: FailureKind | null;
+  avoided_node_ids: string[];
 }
 
 /** The executor started the attempt. */
@@ -859,7 +866,11 @@ export interface ExperimentSummarized {
   gpu_monitoring: GpuMonitoring;
 }
 
-/** An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`. */
+/**
+ * An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
+ *
+ * `failed_attempts` are counted apart from interrupted ones.
+ */
 export interface ExperimentView {
   type: "orchestrator.experiment";
   experiment_id: string;
@@ -885,6 +896,7 @@ export interface ExperimentView {
   failure: Failure | null;
   waiting_reasons: Reason[];
   reason: string;
+  failed_attempts: number;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -1192,9 +1204,13 @@ export interface GpuMonitoring {
 /**
  * What the task file may say about its GPUs; what it does not say is estimated from model and
  * parameters.
+ *
+ * `count` is of all GPUs of an experiment, which `num_nodes` nodes share evenly; `nodes` are those
+ * that may be taken, by name.
  */
 export interface GpuPreferences {
   count?: number | null;
+  num_nodes?: number;
   min_memory_mb?: number | null;
   models?: string[];
   nodes?: string[];
@@ -1696,7 +1712,8 @@ export type Objective =
  * The search. `max_parallel` bounds the reservation requests a task has outstanding at once.
  *
  * `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs
- * only while the task holds no GPU. `max_attempts` counts interrupted ones.
+ * only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
+ * attempts are interrupted, or fail in a way that may pass.
  */
 export interface OptimizationSpec {
   strategy?: Strategy;
@@ -2549,7 +2566,11 @@ export interface TaskPaused {
   task_name: string;
 }
 
-/** A task's expansion. `missing` is what this installation lacks to run it; empty if nothing. */
+/**
+ * A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
+ *
+ * `benchmark_tool` would measure every experiment; null if no node could run the task.
+ */
 export interface TaskPlan {
   type: "orchestrator.task_plan";
   mode: DeploymentMode;
@@ -2560,6 +2581,7 @@ export interface TaskPlan {
   experiments: PlannedExperiment[];
   missing: string[];
   notes: string[];
+  benchmark_tool: BenchmarkTool | null;
 }
 
 /** Experiments start again. */
@@ -2587,7 +2609,12 @@ export interface TaskStarted {
 /** accepted -> running <-> paused -> completed (at least one success) | failed | cancelled. */
 export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "paused" | "running";
 
-/** A task as the orchestrator has it. `notes` say what was cut or assumed. */
+/**
+ * A task as the orchestrator has it. `notes` say what was cut or assumed.
+ *
+ * `benchmark_tool` measures every experiment; null: an older release stored the task, and it is
+ * chosen when the next experiment starts.
+ */
 export interface TaskView {
   type: "orchestrator.task";
   task_id: string;
@@ -2608,6 +2635,7 @@ export interface TaskView {
   reason: string;
   notes: string[];
   task: TaskFile | null;
+  benchmark_tool: BenchmarkTool | null;
 }
 
 /**

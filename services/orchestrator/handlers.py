@@ -180,6 +180,7 @@ class Handlers:
             file=command.task,
             created_at=now,
             notes=plan.notes,
+            benchmark_tool=plan.benchmark_tool,
         )
         accepted = tasks.accept(task, experiments=len(plan.experiments), cut=plan.cut, now=now)
         try:

@@ -11,9 +11,10 @@ from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState
 from services.orchestrator import store
 from services.orchestrator.domain import tasks, waiting
-from services.orchestrator.domain.plan import Offer, eligible_nodes
+from services.orchestrator.domain.offers import Offer, eligible_nodes, serving_offers
 from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
 from services.orchestrator.domain.scoring import best
+from services.orchestrator.domain.tools import tool_of_old
 from services.orchestrator.node_names import with_node_ids
 from shared.clock import utcnow
 from shared.commands import send_later
@@ -54,6 +55,8 @@ class Progress:
     async def advance(self, connection: Connection, task_id: UUID) -> Task:
         """Ask for GPUs for what may start next, and end the task if nothing is left of it."""
         task = await self._require(connection, task_id)
+        if task.may_start_experiments and task.benchmark_tool is None:
+            task = await self._with_tool(connection, task)
         if task.may_start_experiments and await self._ask_for_next(connection, task):
             await self.write_task(connection, tasks.start(task, utcnow()))
             task = await self._require(connection, task_id)
@@ -92,6 +95,24 @@ class Progress:
         await self.write(connection, decisions)
         return True
 
+    async def _with_tool(self, connection: Connection, task: Task) -> Task:
+        """The task of an older release with the tool that it is measured with from now on."""
+        pending = await store.pending_experiments(connection, task.task_id, 1)
+        if not pending:
+            return task
+        offers = serving_offers(
+            with_node_ids(task.file),
+            task.mode,
+            pending[0].engine.engine,
+            await self.offers(connection),
+        )
+        has_started = await store.was_started(connection, task.task_id)
+        choice = tool_of_old(task.file.benchmark.tool, offers, has_started=has_started)
+        notes = (*task.notes, choice.note) if choice.note else task.notes
+        chosen = replace(task, benchmark_tool=choice.tool, notes=notes)
+        await store.save_task(connection, chosen)
+        return chosen
+
     async def _best(self, connection: Connection, task: Task, succeeded: int) -> UUID | None:
         if not succeeded:
             return None
@@ -107,5 +128,8 @@ class Progress:
 
 def _request_now(task: Task, experiment: Experiment, offers: Sequence[Offer]) -> GpuRequest:
     """The experiment's request, for the executors that are present now if any is."""
-    nodes = eligible_nodes(with_node_ids(task.file), task.mode, experiment.engine.engine, offers)
+    tool = task.benchmark_tool or task.file.benchmark.tool
+    nodes = eligible_nodes(
+        with_node_ids(task.file), task.mode, experiment.engine.engine, offers, tool
+    )
     return replace(experiment.request, node_ids=nodes) if nodes else experiment.request

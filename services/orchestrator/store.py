@@ -7,7 +7,7 @@ from uuid import UUID
 
 from schemas.executor import ExecutorReported
 from schemas.orchestrator import ExperimentState, TaskState
-from services.orchestrator.domain.plan import Offer
+from services.orchestrator.domain.offers import Offer
 from services.orchestrator.domain.records import Attempt, Experiment, Task
 from services.orchestrator.domain.scoring import Scored
 from shared.database import Connection, from_json, to_json
@@ -222,6 +222,15 @@ async def open_attempts(connection: Connection, task_id: UUID) -> int:
         "SELECT count(*) FROM attempt WHERE task_id = $1 AND closed_at IS NULL", task_id
     )
     return count
+
+
+async def was_started(connection: Connection, task_id: UUID) -> bool:
+    """Whether an executor was ever told to start an attempt of the task."""
+    started: bool = await connection.fetchval(
+        "SELECT EXISTS (SELECT FROM attempt WHERE task_id = $1 AND executor_id IS NOT NULL)",
+        task_id,
+    )
+    return started
 
 
 async def did_task_hold_gpus(connection: Connection, attempt: Attempt) -> bool:

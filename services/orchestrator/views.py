@@ -49,6 +49,7 @@ def task_view(task: Task, tally: Mapping[ExperimentState, int], *, with_file: bo
         best_experiment_id=task.best_experiment_id,
         reason=task.reason,
         notes=task.notes,
+        benchmark_tool=task.benchmark_tool,
         task=task.file if with_file else None,
     )
 
@@ -80,6 +81,7 @@ def experiment_view(
         gpu_info=_gpu_info(granted[-1]) if granted else None,
         attempts=tuple(_attempt_view(attempt, with_logs=with_logs) for attempt in granted),
         interrupted_attempts=experiment.interrupted_attempts,
+        failed_attempts=experiment.failures_counted,
         failure=_failure(experiment.failure, with_logs=with_logs),
         reason=experiment.reason,
     )
@@ -100,6 +102,7 @@ def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
             experiments=shown,
             missing=tuple(missing.sentence for missing in plan.missing),
             notes=(*plan.notes, *notes),
+            benchmark_tool=plan.benchmark_tool,
         )
     )
 

@@ -9,26 +9,28 @@ from typing import Any
 import msgspec
 import pytest
 
+from schemas.benchmark import BenchmarkTool
 from schemas.task import DeploymentMode, TaskFile
 from services.orchestrator.domain.plan import Plan, make_plan
 from shared.problems import explain_validation_error
-from tests.orchestrator_records import OFFERS
+from tests.orchestrator_records import OFFERS, make_offer
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
 
-# The autotuner's files by name: how many experiments each becomes, and in which mode.
+# The autotuner's files by name: how many experiments each becomes, in which mode, and for which
+# field alone a host with Docker and without a cluster cannot run it; None where it can.
 AUTOTUNER = {
-    "docker_task.json": (2, DeploymentMode.DOCKER),
-    "docker_task_advanced.json": (12, DeploymentMode.DOCKER),
-    "docker_task_minimal_slo.json": (4, DeploymentMode.DOCKER),
-    "docker_task_with_slo.json": (6, DeploymentMode.DOCKER),
-    "ome_with_presets_task.json": (1, DeploymentMode.OME),
-    "parallel_config_test.json": (2, DeploymentMode.DOCKER),
-    "pvc_task.json": (1, DeploymentMode.OME),
-    "quant_custom_task.json": (2, DeploymentMode.DOCKER),
-    "quant_preset_task.json": (4, DeploymentMode.DOCKER),
-    "simple_task.json": (1, DeploymentMode.OME),
-    "tuning_task.json": (18, DeploymentMode.OME),
+    "docker_task.json": (2, DeploymentMode.DOCKER, None),
+    "docker_task_advanced.json": (12, DeploymentMode.DOCKER, None),
+    "docker_task_minimal_slo.json": (4, DeploymentMode.DOCKER, None),
+    "docker_task_with_slo.json": (6, DeploymentMode.DOCKER, None),
+    "ome_with_presets_task.json": (1, DeploymentMode.OME, "$.deployment_mode"),
+    "parallel_config_test.json": (2, DeploymentMode.DOCKER, None),
+    "pvc_task.json": (1, DeploymentMode.OME, "$.deployment_mode"),
+    "quant_custom_task.json": (2, DeploymentMode.DOCKER, "$.quant_config.attention_dtype"),
+    "quant_preset_task.json": (4, DeploymentMode.DOCKER, "$.quant_config.preset"),
+    "simple_task.json": (1, DeploymentMode.OME, "$.base_runtime"),
+    "tuning_task.json": (18, DeploymentMode.OME, "$.base_runtime"),
 }
 
 # One file with every block that the autotuner's files use, written for this test.
@@ -82,15 +84,34 @@ def planned(text: bytes | str) -> Plan:
 
 @pytest.mark.parametrize("name", AUTOTUNER)
 def test_the_autotuners_own_file_is_accepted_unchanged(name: str) -> None:
+    text = _autotuners(name)
+
+    plan = planned(text)
+
+    count, mode, _ = AUTOTUNER[name]
+    assert (len(plan.experiments), plan.mode) == (count, mode)
+
+
+@pytest.mark.parametrize("name", AUTOTUNER)
+def test_the_autotuners_file_on_a_host_with_docker(name: str) -> None:
+    content = msgspec.json.decode(_autotuners(name), type=TaskFile)
+
+    plan = make_plan(content, (make_offer(tools=("genai-bench", "builtin")),))
+
+    field = AUTOTUNER[name][2]
+    assert [missing.path for missing in plan.missing] == ([field] if field else [])
+    assert {e.engine.image_tag for e in plan.experiments} == {content.runtime_image_tag}
+    if field is None:
+        assert plan.benchmark_tool is BenchmarkTool.GENAI_BENCH
+        assert {e.request.node_ids for e in plan.experiments} == {("n1",)}
+
+
+def _autotuners(name: str) -> bytes:
     folder = os.environ.get("GPUSTEWARD_TEST_DATA")
     path = Path(folder or "") / "tasks" / name
     if folder is None or not path.is_file():
         pytest.skip("needs the autotuner's task files: set GPUSTEWARD_TEST_DATA to their folder")
-
-    plan = planned(path.read_bytes())
-
-    count, mode = AUTOTUNER[name]
-    assert (len(plan.experiments), plan.mode) == (count, mode)
+    return path.read_bytes()
 
 
 def test_a_file_with_every_block_is_accepted() -> None:
@@ -125,6 +146,9 @@ def test_our_examples_are_task_files(name: str, experiments: int, mode: Deployme
     assert (len(plan.experiments), plan.mode) == (experiments, mode)
     if mode is DeploymentMode.PROCESS:
         assert plan.missing == ()
+    if mode is DeploymentMode.DOCKER:
+        content = msgspec.json.decode((EXAMPLES / name).read_bytes(), type=TaskFile)
+        assert make_plan(content, (make_offer(),)).missing == ()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The engines a task may name, and how the typed blocks of a task become their flags."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -37,13 +37,18 @@ class Flags(Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
 
 
-def engine_of(base_runtime: str) -> str | None:
-    """The engine that a `base_runtime` names, case ignored; None if it names none we know."""
-    name = base_runtime.lower()
-    return name if name in KNOWN_ENGINES else None
+def engine_of(base_runtime: str, declared: Collection[str] = ()) -> str | None:
+    """The engine that a `base_runtime` names, case ignored; None if it names none we know.
+
+    `declared` are engines that this installation has beside ours.
+    """
+    if base_runtime in declared:
+        return base_runtime
+    name = base_runtime.casefold()
+    return next((known for known in (*KNOWN_ENGINES, *declared) if known.casefold() == name), None)
 
 
-def mode_of(task: TaskFile) -> DeploymentMode:
+def mode_of(task: TaskFile, declared: Collection[str] = ()) -> DeploymentMode:
     """The deployment mode that the task says or, saying none, means."""
     if task.deployment_mode is not None:
         return task.deployment_mode
@@ -52,7 +57,7 @@ def mode_of(task: TaskFile) -> DeploymentMode:
         or task.clusterservingruntime_config is not None
         or (task.storage is not None and task.storage.type == "pvc")
     )
-    if has_cluster_block or engine_of(task.base_runtime) is None:
+    if has_cluster_block or engine_of(task.base_runtime, declared) is None:
         return DeploymentMode.OME
     return DeploymentMode.DOCKER
 

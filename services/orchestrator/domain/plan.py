@@ -1,7 +1,8 @@
 """What a task becomes in this installation, and what the installation lacks for it."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -12,9 +13,9 @@ from schemas.benchmark import (
     BenchmarkTool,
 )
 from schemas.errors import ErrorCode
-from schemas.executor import EngineSpec, Runtime, RuntimeOffer
+from schemas.executor import EngineSpec, Runtime
 from schemas.orchestrator import PlannedExperiment
-from schemas.task import BenchmarkConfig, DeploymentMode, Strategy, TaskFile
+from schemas.task import BenchmarkConfig, DeploymentMode, TaskFile
 from services.orchestrator.domain.engines import (
     KNOWN_ENGINES,
     engine_of,
@@ -22,30 +23,34 @@ from services.orchestrator.domain.engines import (
     mode_of,
 )
 from services.orchestrator.domain.expansion import Point, expand
+from services.orchestrator.domain.missing import (
+    Missing,
+    missing_flag,
+    missing_nodes,
+    missing_strategy,
+)
+from services.orchestrator.domain.offers import (
+    Offer,
+    declared_engines,
+    eligible_nodes,
+    serving_offers,
+)
 from services.orchestrator.domain.sizing import request_for
+from services.orchestrator.domain.tools import choose_tool
 from shared.errors import RefusedError
 from shared.sizing import degree_named, hyphenated
 
-
-class Offer(Struct, frozen=True, kw_only=True):
-    """What one present executor can run."""
-
-    executor_id: str
-    runtimes: tuple[RuntimeOffer, ...]
-    benchmark_tools: tuple[str, ...] = ()
-
-
-class Missing(Struct, frozen=True, kw_only=True):
-    """Something that this installation lacks; `path` is the field of the task that needs it."""
-
-    path: str
-    sentence: str
+# A tag as image references spell it: docs.docker.com/reference/cli/docker/image/tag
+_IMAGE_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A task's expansion."""
+    """A task's expansion. `benchmark_tool` is what all its experiments are measured with; None if
+    no node could run it.
+    """
 
     mode: DeploymentMode
+    benchmark_tool: BenchmarkTool | None
     experiments: tuple[PlannedExperiment, ...]
     total: int
     cut: int
@@ -56,10 +61,14 @@ class Plan(Struct, frozen=True, kw_only=True):
 def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     """Expand the task. Raises RefusedError for what no installation could run."""
     _refuse_excessive(task.benchmark)
-    mode = mode_of(task)
-    engine = _engine(task, mode)
+    _refuse_bad_tag(task.runtime_image_tag)
+    declared = declared_engines(offers)
+    mode = mode_of(task, declared)
+    engine = _engine(task, mode, declared)
+    choice = choose_tool(task.benchmark.tool, serving_offers(task, mode, engine, offers))
+    tool = choice.tool or BenchmarkTool.BUILTIN
     grid = expand(task)
-    nodes = eligible_nodes(task, mode, engine, offers)
+    nodes = eligible_nodes(task, mode, engine, offers, tool)
     experiments: list[PlannedExperiment] = []
     unknown: dict[str, None] = {}
     for ordinal, point in enumerate(grid.points, start=1):
@@ -80,17 +89,18 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
             )
         )
     missing = (
-        *(() if nodes else _missing_runtime(task, mode, engine, offers)),
-        *_missing_strategy(task),
-        *(_missing_flag(engine, field) for field in unknown),
+        *missing_nodes(task, mode, engine, offers, tool),
+        *missing_strategy(task),
+        *(missing_flag(engine, field) for field in unknown),
     )
     return Plan(
         mode=mode,
+        benchmark_tool=choice.tool,
         experiments=tuple(experiments),
         total=grid.total,
         cut=grid.cut,
         missing=missing,
-        notes=tuple(_notes(task, mode, grid.total, grid.cut)),
+        notes=tuple(_notes(task, mode, grid.total, grid.cut, choice.note)),
     )
 
 
@@ -106,22 +116,8 @@ def refuse_missing(plan: Plan) -> None:
         )
 
 
-def eligible_nodes(
-    task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer]
-) -> tuple[str, ...]:
-    """The executors that can run this engine in this mode, of those that the task allows."""
-    allowed = set(task.gpus.nodes) if task.gpus else set()
-    return tuple(
-        offer.executor_id
-        for offer in sorted(offers, key=lambda offer: offer.executor_id)
-        if _serves(offer, mode, engine)
-        and _measures(offer, task.benchmark.tool)
-        and (not allowed or offer.executor_id in allowed)
-    )
-
-
-def benchmark_spec(task: TaskFile) -> BenchmarkSpec:
-    """The task's benchmark in the executor's terms: minutes become seconds."""
+def benchmark_spec(task: TaskFile, tool: BenchmarkTool) -> BenchmarkSpec:
+    """The task's benchmark in the executor's terms, with `tool`: minutes become seconds."""
     config = task.benchmark
     return BenchmarkSpec(
         task=config.task,
@@ -133,7 +129,7 @@ def benchmark_spec(task: TaskFile) -> BenchmarkSpec:
         max_requests_per_level=config.max_requests_per_iteration,
         warmup_requests=config.warmup_requests,
         additional_params=config.additional_params,
-        tool=config.tool,
+        tool=tool,
     )
 
 
@@ -155,14 +151,25 @@ def _refuse_excessive(config: BenchmarkConfig) -> None:
             )
 
 
-def _engine(task: TaskFile, mode: DeploymentMode) -> str:
-    engine = engine_of(task.base_runtime)
+def _refuse_bad_tag(tag: str | None) -> None:
+    if tag is not None and _IMAGE_TAG.fullmatch(tag) is None:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            "expected the tag of an image: at most 128 letters, digits, '_', '.' and '-', the "
+            f"first none of the last two; got {tag!r}",
+            path="$.runtime_image_tag",
+        )
+
+
+def _engine(task: TaskFile, mode: DeploymentMode, declared: Collection[str]) -> str:
+    engine = engine_of(task.base_runtime, declared)
     if engine is not None:
         return engine
     if mode is not DeploymentMode.OME:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected one of {', '.join(KNOWN_ENGINES)}, got {task.base_runtime!r}",
+            f"expected one of {', '.join(sorted({*KNOWN_ENGINES, *declared}))}, "
+            f"got {task.base_runtime!r}",
             path="$.base_runtime",
         )
     return task.base_runtime
@@ -191,98 +198,16 @@ def _refuse_twice(block: str, flag: str, parameters: dict[str, Any]) -> None:
             )
 
 
-def _serves(offer: Offer, mode: DeploymentMode, engine: str) -> bool:
-    return any(
-        runtime.runtime.value == mode.value and engine in runtime.engines
-        for runtime in offer.runtimes
-    )
-
-
-def _measures(offer: Offer, tool: BenchmarkTool) -> bool:
-    return tool is BenchmarkTool.AUTO or tool.value in offer.benchmark_tools
-
-
-def _missing_runtime(
-    task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer]
-) -> Iterator[Missing]:
-    if not offers:
-        yield Missing(
-            path="$.deployment_mode", sentence="no executor of this installation is present"
-        )
-        return
-    serving = [offer for offer in offers if _serves(offer, mode, engine)]
-    if not serving:
-        yield _missing_engine(task, mode, engine, offers)
-        return
-    if not any(_measures(offer, task.benchmark.tool) for offer in serving):
-        yield Missing(
-            path="$.benchmark.tool",
-            sentence=f"no executor that runs {engine} has the benchmark tool "
-            f"'{task.benchmark.tool.value}'",
-        )
-        return
-    able = ", ".join(offer.executor_id for offer in serving)
-    yield Missing(
-        path="$.gpus.nodes",
-        sentence=f"none of the nodes asked for runs {engine} in mode '{mode.value}'; "
-        f"these do: {able}",
-    )
-
-
-def _missing_engine(
-    task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer]
-) -> Missing:
-    reasons = [
-        f"{offer.executor_id}: {reason}"
-        for offer in offers
-        for runtime in offer.runtimes
-        if runtime.runtime.value == mode.value
-        for name, reason in runtime.missing.items()
-        if name in {engine, mode.value}
-    ]
-    why = f" ({'; '.join(reasons)})" if reasons else ""
-    if task.deployment_mode is None and engine_of(task.base_runtime) is None:
-        return Missing(
-            path="$.base_runtime",
-            sentence=f"{task.base_runtime!r} is no engine of {', '.join(KNOWN_ENGINES)} and so "
-            f"counts as a ClusterServingRuntime, but no executor runs mode 'ome'{why}",
-        )
-    serves_mode = any(
-        runtime.runtime.value == mode.value and runtime.engines
-        for offer in offers
-        for runtime in offer.runtimes
-    )
-    if serves_mode:
-        return Missing(
-            path="$.base_runtime",
-            sentence=f"no executor runs engine {engine!r} in mode '{mode.value}'{why}",
-        )
-    return Missing(path="$.deployment_mode", sentence=f"no executor runs mode '{mode.value}'{why}")
-
-
-def _missing_strategy(task: TaskFile) -> Iterator[Missing]:
-    strategy = task.optimization.strategy
-    if strategy is not Strategy.GRID_SEARCH:
-        yield Missing(
-            path="$.optimization.strategy",
-            sentence=f"this installation searches by 'grid_search', not by '{strategy.value}'",
-        )
-
-
-def _missing_flag(engine: str, field: str) -> Missing:
-    if field.endswith(".preset"):
-        block = field.partition(".")[0]
-        return Missing(
-            path=f"$.{field}",
-            sentence=f"this installation does not know what the presets of {block} stand for",
-        )
-    return Missing(path=f"$.{field}", sentence=f"engine {engine!r} has no flag for {field}")
-
-
-def _notes(task: TaskFile, mode: DeploymentMode, total: int, cut: int) -> Iterator[str]:
+def _notes(
+    task: TaskFile, mode: DeploymentMode, total: int, cut: int, choice: str
+) -> Iterator[str]:
     if task.deployment_mode is None:
         yield f"deployment_mode is not given; '{mode.value}' follows from the rest of the task"
     if cut:
         yield f"max_iterations cuts the grid: {total - cut} of {total} configurations are run"
     if task.slo is not None:
         yield "slo is kept with the task; experiments are ranked by the objective alone"
+    if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:
+        yield "runtime_image_tag is not used in mode 'process', which starts no image"
+    if choice:
+        yield choice

@@ -8,8 +8,8 @@ from uuid import UUID, uuid5
 from msgspec import Struct
 
 from schemas.base import Command, Event, tag_of
-from schemas.benchmark import BenchmarkMetrics
-from schemas.executor import AttemptOutcome, EngineSpec, Failure
+from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
+from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
 from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.orchestrator import (
     FINISHED_EXPERIMENT_STATES,
@@ -21,7 +21,7 @@ from schemas.task import DeploymentMode, TaskFile
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One row of `task`."""
+    """One row of `task`. `benchmark_tool` None: stored by a release that did not choose one."""
 
     task_id: UUID
     namespace: str
@@ -38,6 +38,7 @@ class Task(Struct, frozen=True, kw_only=True):
     best_experiment_id: UUID | None = None
     reason: str = ""
     notes: tuple[str, ...] = ()
+    benchmark_tool: BenchmarkTool | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -51,7 +52,11 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Experiment(Struct, frozen=True, kw_only=True):
-    """One row of `experiment`. A `summary` that came before its attempt's end waits for it."""
+    """One row of `experiment`. A `summary` that came before its attempt's end waits for it.
+
+    `failed_attempts` are counted by kind, apart from interrupted ones. The next attempt keeps off
+    `avoided_node_ids` if other nodes can run it.
+    """
 
     experiment_id: UUID
     task_id: UUID
@@ -71,18 +76,31 @@ class Experiment(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     reason: str = ""
     interrupted_attempts: int = 0
+    failed_attempts: dict[FailureKind, int] = {}
+    avoided_node_ids: tuple[str, ...] = ()
 
     @property
     def is_finished(self) -> bool:
         """Whether it has ended."""
         return self.state in FINISHED_EXPERIMENT_STATES
 
+    @property
+    def failures_counted(self) -> int:
+        """How many of its attempts failed."""
+        return sum(self.failed_attempts.values())
+
+    @property
+    def attempts_made(self) -> int:
+        """How many of its attempts have ended without a measurement."""
+        return self.interrupted_attempts + self.failures_counted
+
 
 class Attempt(Struct, frozen=True, kw_only=True):
     """One row of `attempt`: one reservation of an experiment and what ran under it.
 
     It is closed when nothing of it runs and nothing will; an attempt that was granted then has its
-    one outcome. `is_accepted`: the executor keeps the lease from there on.
+    one outcome. `is_accepted`: the executor keeps the lease from there on. It should have ended by
+    `deadline_at`; `overdue_at` is when it was told to stop because it had not.
     """
 
     attempt_id: UUID
@@ -98,13 +116,21 @@ class Attempt(Struct, frozen=True, kw_only=True):
     epoch: int | None = None
     lease_ttl_seconds: float | None = None
     devices: tuple[DeviceGrant, ...] = ()
+    benchmark_tool: BenchmarkTool | None = None
     is_accepted: bool = False
+    deadline_at: datetime | None = None
+    overdue_at: datetime | None = None
     phase: str | None = None
     outcome: AttemptOutcome | None = None
     failure: Failure | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
     closed_at: datetime | None = None
+
+    @property
+    def node_ids(self) -> tuple[str, ...]:
+        """The nodes of its devices, the coordinating one first."""
+        return tuple(dict.fromkeys(device.node_id for device in self.devices))
 
 
 class Decision(Struct, frozen=True, kw_only=True):

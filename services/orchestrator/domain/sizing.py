@@ -16,13 +16,16 @@ LARGEST_GROUP: Final = 4096
 def request_for(task: TaskFile, point: Point, node_ids: tuple[str, ...]) -> GpuRequest:
     """What the configuration asks the scheduler for; the task's `gpus` block goes before estimates.
 
-    Raises RefusedError for a degree of parallelism that is no positive whole number.
+    Raises RefusedError for a degree of parallelism that is no positive whole number, and for GPUs
+    that several nodes cannot share evenly.
     """
     wanted = task.gpus
     count = wanted.count if wanted and wanted.count else world_size(point)
+    nodes = wanted.num_nodes if wanted else 1
     memory_mb = wanted.min_memory_mb if wanted else None
     return GpuRequest(
-        gpus=count,
+        gpus=_per_node(count, nodes),
+        nodes=nodes,
         min_memory_mb=memory_per_gpu_mb(task.model.id_or_path) if memory_mb is None else memory_mb,
         node_ids=node_ids,
         gpu_models=wanted.models if wanted else (),
@@ -30,6 +33,17 @@ def request_for(task: TaskFile, point: Point, node_ids: tuple[str, ...]) -> GpuR
         priority=wanted.priority if wanted else 0,
         wait_timeout_seconds=task.optimization.wait_timeout_seconds,
     )
+
+
+def _per_node(gpus: int, nodes: int) -> int:
+    if gpus % nodes:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected a number of nodes that divides the {gpus} GPUs of every experiment evenly, "
+            f"got {nodes}",
+            path="$.gpus.num_nodes",
+        )
+    return gpus // nodes
 
 
 def world_size(point: Point) -> int:

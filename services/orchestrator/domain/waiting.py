@@ -6,6 +6,7 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.benchmark import BenchmarkTool
 from schemas.errors import Refused
 from schemas.executor import StartExperiment
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
@@ -34,13 +35,18 @@ from services.orchestrator.domain.records import (
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """Devices handed to a reservation."""
+    """Devices handed to a reservation, on one node or several."""
 
     revision: int
     epoch: int
     node_id: str
     devices: tuple[DeviceGrant, ...]
     lease_ttl_seconds: float
+
+    @property
+    def executor_id(self) -> str:
+        """Who runs it; of several nodes, the first device's coordinates."""
+        return self.devices[0].node_id if self.devices else self.node_id
 
 
 class ReservationEnd(Struct, frozen=True, kw_only=True):
@@ -66,7 +72,7 @@ def ask(
         attempt_id=attempt_id,
         experiment_id=experiment.experiment_id,
         task_id=experiment.task_id,
-        attempt_number=experiment.interrupted_attempts + 1,
+        attempt_number=experiment.attempts_made + 1,
         reservation_id=reservation_id,
         requested_at=now,
     )
@@ -107,15 +113,16 @@ def on_grant(
         return Decision(experiment=experiment, attempt=seen)
     granted = replace(
         seen,
-        executor_id=grant.node_id,
+        executor_id=grant.executor_id,
         epoch=grant.epoch,
         lease_ttl_seconds=grant.lease_ttl_seconds,
         devices=grant.devices,
+        benchmark_tool=_tool(task),
     )
     starting = replace(experiment, state=ExperimentState.STARTING, revision=experiment.revision + 1)
     fields = {
         "reservation_id": attempt.reservation_id,
-        "executor_id": grant.node_id,
+        "executor_id": grant.executor_id,
         "devices": grant.devices,
     }
     return Decision(
@@ -215,7 +222,7 @@ def repeat_start(task: Task, experiment: Experiment, attempt: Attempt) -> StartE
 def _start(task: Task, experiment: Experiment, attempt: Attempt, grant: Grant) -> StartExperiment:
     return StartExperiment(
         command_id=command_id(attempt.attempt_id, StartExperiment),
-        executor_id=grant.node_id,
+        executor_id=grant.executor_id,
         experiment_id=experiment.experiment_id,
         attempt_id=attempt.attempt_id,
         attempt_number=attempt.attempt_number,
@@ -226,9 +233,18 @@ def _start(task: Task, experiment: Experiment, attempt: Attempt, grant: Grant) -
         lease_ttl_seconds=grant.lease_ttl_seconds,
         devices=grant.devices,
         engine=experiment.engine,
-        benchmark=benchmark_spec(task.file),
+        # A start from before tools were chosen is repeated as it was sent.
+        benchmark=benchmark_spec(task.file, attempt.benchmark_tool or task.file.benchmark.tool),
         timeout_seconds=task.file.optimization.timeout_per_iteration,
     )
+
+
+def _tool(task: Task) -> BenchmarkTool:
+    """The task's tool; for one that never chose, what all its earlier attempts had."""
+    if task.benchmark_tool is not None:
+        return task.benchmark_tool
+    wanted = task.file.benchmark.tool
+    return BenchmarkTool.BUILTIN if wanted is BenchmarkTool.AUTO else wanted
 
 
 def _pending(experiment: Experiment) -> Experiment:

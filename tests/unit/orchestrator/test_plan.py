@@ -2,12 +2,13 @@ from typing import Any
 
 import pytest
 
+from schemas.benchmark import BenchmarkTool
 from schemas.errors import ErrorCode
 from schemas.task import DeploymentMode
 from services.orchestrator.domain.engines import mode_of
 from services.orchestrator.domain.plan import Plan, benchmark_spec, make_plan, refuse_missing
 from shared.errors import RefusedError
-from tests.orchestrator_records import OFFERS, make_file
+from tests.orchestrator_records import OFFERS, make_file, make_offer
 
 
 def plan(**overrides: Any) -> Plan:
@@ -49,6 +50,108 @@ def plan(**overrides: Any) -> Plan:
 )
 def test_the_mode_follows_from_the_task(overrides: dict[str, Any], want: DeploymentMode) -> None:
     assert mode_of(make_file(**{"deployment_mode": None, **overrides})) is want
+
+
+@pytest.mark.parametrize(
+    ("overrides", "mode", "engine"),
+    [
+        pytest.param({}, DeploymentMode.DOCKER, "my-Engine", id="mode not given"),
+        pytest.param({"base_runtime": "MY-engine"}, DeploymentMode.DOCKER, "my-Engine", id="case"),
+        pytest.param({"deployment_mode": "docker"}, DeploymentMode.DOCKER, "my-Engine", id="said"),
+        pytest.param(
+            {"clusterbasemodel_config": {"preset": "x"}},
+            DeploymentMode.OME,
+            "my-Engine",
+            id="a cluster's",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_startable", [True, False])
+def test_an_engine_of_the_operators_own_is_known_by_the_offers_that_name_it(
+    overrides: dict[str, Any], mode: DeploymentMode, engine: str, is_startable: bool
+) -> None:
+    task = make_file(**{"base_runtime": "my-Engine", "deployment_mode": None, **overrides})
+    offer = (
+        make_offer(docker=("my-Engine",))
+        if is_startable
+        else make_offer(docker=(), missing={"my-Engine": "pull its image first"})
+    )
+
+    planned = make_plan(task, (offer,))
+
+    assert (planned.mode, planned.experiments[0].engine.engine) == (mode, engine)
+    if mode is DeploymentMode.DOCKER:
+        assert [m.path for m in planned.missing] == ([] if is_startable else ["$.deployment_mode"])
+        assert is_startable or "(n1: pull its image first)" in planned.missing[0].sentence
+
+
+def test_without_an_offer_that_names_it_an_engine_is_a_cluster_runtime() -> None:
+    task = make_file(base_runtime="my-engine", deployment_mode=None)
+
+    assert make_plan(task, (make_offer(),)).mode is DeploymentMode.OME
+    with pytest.raises(RefusedError, match="expected one of llamacpp, mine, sglang"):
+        make_plan(
+            make_file(base_runtime="my-engine", deployment_mode="docker"),
+            (make_offer(docker=("mine",)),),
+        )
+
+
+def test_what_is_missing_comes_with_how_to_get_it_and_where_it_is_there() -> None:
+    lacking = [
+        make_offer(f"n{n}", docker=(), missing={"docker": "start dockerd"}) for n in range(1, 8)
+    ]
+
+    planned = make_plan(make_file(base_runtime="simulated", deployment_mode="docker"), lacking)
+
+    [missing] = planned.missing
+    assert missing.sentence == (
+        "no executor runs mode 'docker' (n1, n2, n3, n4, n5 and 2 more: start dockerd); "
+        "in mode 'process' it runs on n1, n2, n3, n4, n5 and 2 more"
+    )
+
+
+@pytest.mark.parametrize("tag", ["v0.5.2-cu126", "latest", "_x", "1" * 128])
+def test_an_image_tag_reaches_every_experiment(tag: str) -> None:
+    task = make_file(base_runtime="sglang", deployment_mode="docker", runtime_image_tag=tag)
+
+    assert {e.engine.image_tag for e in make_plan(task, (make_offer(),)).experiments} == {tag}
+
+
+@pytest.mark.parametrize(
+    "tag", ["", "a b", "-x", ".x", "v1@sha256:0", "a/b", "x:y", "1" * 129, "x\n"]
+)
+def test_what_is_no_image_tag_is_refused_by_its_path(tag: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        plan(runtime_image_tag=tag)
+
+    assert (refused.value.code, refused.value.path) == (
+        ErrorCode.BAD_REQUEST,
+        "$.runtime_image_tag",
+    )
+
+
+def test_several_nodes_share_the_gpus_of_an_experiment() -> None:
+    task = make_file(gpus={"num_nodes": 2}, parameters={"tp-size": [4, 8]})
+
+    planned = make_plan(task, (make_offer("n1"), make_offer("n2")))
+
+    assert [(e.request.gpus, e.request.nodes) for e in planned.experiments] == [(2, 2), (4, 2)]
+    assert planned.missing == ()
+
+
+def test_more_nodes_than_can_run_it_are_missing() -> None:
+    planned = plan(gpus={"num_nodes": 2, "count": 4})
+
+    [missing] = planned.missing
+    assert (missing.path, planned.experiments[0].request.gpus) == ("$.gpus.num_nodes", 2)
+    assert missing.sentence.endswith("are 1: n1")
+
+
+def test_gpus_that_the_nodes_cannot_share_evenly_are_refused() -> None:
+    with pytest.raises(RefusedError, match="divides the 3 GPUs") as refused:
+        plan(gpus={"num_nodes": 2}, parameters={"tp-size": [2, 3]})
+
+    assert refused.value.path == "$.gpus.num_nodes"
 
 
 def test_a_task_that_can_run_here_lacks_nothing() -> None:
@@ -215,6 +318,8 @@ def test_notes_say_what_was_cut_and_assumed() -> None:
 
 
 def test_minutes_of_the_task_file_become_seconds() -> None:
-    spec = benchmark_spec(make_file(benchmark={"max_time_per_iteration": 10}))
+    spec = benchmark_spec(
+        make_file(benchmark={"max_time_per_iteration": 10}), BenchmarkTool.BUILTIN
+    )
 
     assert spec.max_time_per_level_seconds == 600
