@@ -1,0 +1,198 @@
+"""What genai-bench writes down about a run, as a level.
+
+A run is one traffic scenario at one concurrency. Its file holds the aggregate and every request;
+where the aggregation failed, a file of the same layout with the name of a debug file holds the
+requests alone. `error_rate` is not read: genai-bench 0.0.5 divides before it has counted, and
+always writes 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from schemas.benchmark import Distribution, LevelResult, LevelStats
+from shared.benchmarks.metrics import RequestSample, level_result
+
+LATENCIES: Final = frozenset({"ttft", "tpot", "e2e_latency", "output_latency"})
+SECONDS_IN: Final = {"s": 1.0, "ms": 0.001}
+# Written as 0 for tasks without generated tokens, where they are no measure.
+OF_OUTPUT: Final = ("tpot", "output_latency", "output_inference_speed", "output_throughput")
+UNANSWERED: Final = "unanswered"
+
+
+class DamagedResult(Exception):
+    """The file is not what genai-bench writes."""
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a run is not in its file. `seconds` counts where the file does not say how long."""
+
+    started_at: datetime
+    seconds: float = 0.0
+    tokens_estimated: bool = False
+
+
+class RunAggregate(msgspec.Struct, frozen=True, kw_only=True):
+    """`aggregated_metrics` of a file, as far as it is read."""
+
+    scenario: str | None = None
+    num_concurrency: int = 1
+    run_duration: float = 0.0
+    mean_output_throughput_tokens_per_s: float = 0.0
+    mean_input_throughput_tokens_per_s: float = 0.0
+    mean_total_tokens_throughput_tokens_per_s: float = 0.0
+    requests_per_second: float = 0.0
+    error_codes_frequency: dict[str, int] = {}
+    num_error_requests: int = 0
+    num_completed_requests: int = 0
+    stats: dict[str, dict[str, float | None]] = {}
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One of `individual_request_metrics`."""
+
+    ttft: float | None = None
+    e2e_latency: float | None = None
+    num_input_tokens: int | None = None
+    num_output_tokens: int | None = None
+    error_code: int | str | None = None
+
+
+class RunFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole file."""
+
+    aggregated_metrics: RunAggregate
+    individual_request_metrics: tuple[RunRequest, ...] = ()
+    time_unit: str = msgspec.field(name="_time_unit", default="s")
+
+
+_decoder: Final = msgspec.json.Decoder(RunFile)
+
+
+def file_pattern(scenario: str, task: str, num_concurrency: int) -> str:
+    """The name of a run's file, for `glob`: it ends with seconds that only the tool knows."""
+    return f"{_in_file_name(scenario)}_{task}_num_concurrency_{num_concurrency}_time_*s.json"
+
+
+def debug_file_name(scenario: str, num_concurrency: int) -> str:
+    """The name of the file that is written where a run could not be aggregated."""
+    return f"debug_for_run_{_in_file_name(scenario)}_{num_concurrency}.json"
+
+
+def _in_file_name(scenario: str) -> str:
+    return scenario.translate({ord("/"): "_", ord(","): "_", ord("("): None, ord(")"): None})
+
+
+def read_run(content: bytes, observed: Observed) -> LevelResult:
+    """A result or debug file as a level. Raises DamagedResult."""
+    try:
+        run = _decoder.decode(content)
+    except msgspec.DecodeError as error:
+        raise DamagedResult(f"expected a run of genai-bench: {error}") from error
+    aggregate = run.aggregated_metrics
+    if aggregate.run_duration > 0:
+        return level_of(aggregate, observed, time_unit=run.time_unit)
+    return _of_requests(run, observed)
+
+
+def level_of(
+    aggregate: RunAggregate, observed: Observed, *, time_unit: str = "s", scenario: str = ""
+) -> LevelResult:
+    """The level that an aggregate stands for, its figures as they are. Raises DamagedResult."""
+    if time_unit not in SECONDS_IN:
+        raise DamagedResult(f"expected times in s or ms, found {time_unit!r}")
+    empty = _counted(aggregate, observed, aggregate.run_duration, ())
+    return msgspec.structs.replace(
+        empty,
+        scenario=scenario or empty.scenario,
+        requests_per_second=aggregate.requests_per_second,
+        mean_output_throughput_tokens_per_s=aggregate.mean_output_throughput_tokens_per_s,
+        mean_input_throughput_tokens_per_s=aggregate.mean_input_throughput_tokens_per_s,
+        mean_total_tokens_throughput_tokens_per_s=(
+            aggregate.mean_total_tokens_throughput_tokens_per_s
+        ),
+        stats=_stats(aggregate.stats, SECONDS_IN[time_unit]),
+    )
+
+
+def unanswered(scenario: str, num_concurrency: int, observed: Observed) -> LevelResult:
+    """A run of which genai-bench wrote nothing, since no request of it ever ended.
+
+    Each of its clients had one request open, so that many are counted as failed.
+    """
+    return level_result(
+        scenario=scenario,
+        num_concurrency=num_concurrency,
+        started_at=observed.started_at,
+        run_duration=observed.seconds,
+        samples=(),
+        error_codes={UNANSWERED: num_concurrency},
+    )
+
+
+def _of_requests(run: RunFile, observed: Observed) -> LevelResult:
+    """Not aggregated by the tool: by us, from its requests, over the time that we saw."""
+    scale = SECONDS_IN.get(run.time_unit, 1.0)
+    samples = [
+        RequestSample(
+            ttft=request.ttft * scale,
+            e2e_latency=request.e2e_latency * scale,
+            num_input_tokens=request.num_input_tokens or 0,
+            num_output_tokens=request.num_output_tokens or 0,
+            tokens_estimated=observed.tokens_estimated,
+        )
+        for request in run.individual_request_metrics
+        if request.error_code is None
+        and request.ttft is not None
+        and request.e2e_latency is not None
+    ]
+    return _counted(run.aggregated_metrics, observed, observed.seconds, samples)
+
+
+def _counted(
+    aggregate: RunAggregate,
+    observed: Observed,
+    run_duration: float,
+    samples: Sequence[RequestSample],
+) -> LevelResult:
+    codes = dict(aggregate.error_codes_frequency)
+    if (without_code := aggregate.num_error_requests - sum(codes.values())) > 0:
+        codes["other"] = without_code
+    level = level_result(
+        scenario=aggregate.scenario or "",
+        num_concurrency=aggregate.num_concurrency,
+        started_at=observed.started_at,
+        run_duration=run_duration,
+        samples=samples,
+        error_codes=codes,
+    )
+    completed = len(samples) or aggregate.num_completed_requests
+    requests = completed + level.num_error_requests
+    return msgspec.structs.replace(
+        level,
+        num_requests=requests,
+        num_completed_requests=completed,
+        error_rate=level.num_error_requests / requests if requests else 0.0,
+        tokens_estimated=observed.tokens_estimated,
+    )
+
+
+def _stats(stats: Mapping[str, Mapping[str, float | None]], scale: float) -> LevelStats:
+    generated = stats.get("num_output_tokens", {}).get("max")
+    spreads = {
+        name: _spread(stats.get(name, {}), scale if name in LATENCIES else 1.0)
+        for name in LevelStats.__struct_fields__
+        if generated or name not in OF_OUTPUT
+    }
+    return LevelStats(**spreads)
+
+
+def _spread(values: Mapping[str, float | None], scale: float) -> Distribution | None:
+    known = {
+        name: value * scale if scale != 1.0 else float(value)
+        for name in Distribution.__struct_fields__
+        if (value := values.get(name)) is not None
+    }
+    return Distribution(**known) if len(known) == len(Distribution.__struct_fields__) else None
