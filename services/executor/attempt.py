@@ -24,6 +24,7 @@ from services.executor.domain.verdict import (
 )
 from services.executor.journal import Journal
 from services.executor.leases import LeaseKeeper
+from services.executor.log_stream import LogStreamer
 from services.executor.logs import EngineLog
 from services.executor.processes import ProcessMark
 from services.executor.runtimes.runtime import (
@@ -86,11 +87,19 @@ class AttemptRun:
     async def run(self) -> None:
         """Run to the end. Raises only if the journal cannot be written."""
         lease = asyncio.create_task(self._keeper.until_lost(), name="keep_lease")
+        streamer = LogStreamer(
+            command=self.command, engine_log=self._log, publish=self.bus.publish_live
+        )
+        keeping = (
+            asyncio.create_task(self._keep_log(), name="keep_log"),
+            asyncio.create_task(streamer.stream(), name="stream_log"),
+        )
         try:
             verdict = self._placed(await self._verdict(lease))
             await self._tear_down()
         finally:
-            await _cancelled(lease)
+            await _cancelled(lease, *keeping)
+        await streamer.finish()
         outcome = await self.journal.transact(
             lambda connection: facts.record_finish(connection, self.attempt_id, verdict, utcnow())
         )
@@ -106,11 +115,10 @@ class AttemptRun:
     async def _verdict(self, lease: asyncio.Task[str]) -> Verdict:
         work = asyncio.create_task(self._work(), name="attempt_work")
         telling = asyncio.create_task(self._announcer.keep_telling(), name="announce")
-        keeping = asyncio.create_task(self._keep_log(), name="keep_log")
         try:
-            late = await self._until_over({work, self._stopped, lease, telling, keeping})
+            late = await self._until_over({work, self._stopped, lease, telling})
         finally:
-            await _cancelled(work, telling, keeping)
+            await _cancelled(work, telling)
         if self._stopped.done():
             return self._stopped.result()
         if not work.cancelled():
@@ -118,7 +126,7 @@ class AttemptRun:
         if lease.done():
             error = lease.exception()
             return lease_lost(lease.result()) if error is None else self._broken(error)
-        broken = next((t.exception() for t in (telling, keeping) if not t.cancelled()), None)
+        broken = telling.exception() if not telling.cancelled() else None
         return self._broken(broken) if broken is not None else late
 
     async def _until_over(self, waited: set[asyncio.Future[Any]]) -> Verdict:
