@@ -139,8 +139,16 @@ class PrivateEngine:
     def kill(self) -> None:
         """SIGKILL: nothing is stopped, unmounted or written."""
         process = self._running()
+        noted = self.root / "exec/containerd/containerd.pid"
+        containerd = Path("/proc") / noted.read_text().strip()
         process.kill()
         self._forget(process, STOP_SECONDS)
+        # It dies with dockerd. Where the first process of the system is slow to collect the dead,
+        # the next dockerd would take it for a live one and wait for it in vain.
+        deadline = time.monotonic() + STOP_SECONDS
+        while _is_running(containerd) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        noted.unlink(missing_ok=True)
 
     def restart(self) -> None:
         """`stop` and `start`."""
@@ -262,6 +270,13 @@ class PrivateEngine:
     def _forget(self, process: "subprocess.Popen[bytes]", within_seconds: float) -> None:
         process.wait(within_seconds)
         self._process = None
+
+
+def _is_running(process: Path) -> bool:
+    try:
+        return ") Z " not in (process / "stat").read_text()
+    except OSError:
+        return False
 
 
 def _claim_a_place() -> tuple[Place, int]:

@@ -164,7 +164,7 @@ def engine_image(
     if not entrypoint:
         client.images.get(made).tag(tag)
         return tag
-    container = client.api.create_container(made)
+    container = client.api.create_container(made, ["true"])
     name, _, version = tag.rpartition(":")
     changes = [f"ENTRYPOINT {json.dumps(list(entrypoint))}", "CMD []"]
     client.api.commit(container["Id"], name, version, changes=changes)
