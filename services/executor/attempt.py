@@ -1,6 +1,8 @@
 """One attempt from its acceptance to its confirmed end."""
 
 import asyncio
+import errno
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +46,7 @@ from shared.paths import make_directory
 
 PORT_TRIES: Final = 3
 LOOK_SECONDS: Final = 1.0
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 ROTATE_SECONDS: Final = 0.25
 CANCEL_AGAIN_SECONDS: Final = 0.5
 
@@ -166,6 +169,8 @@ class AttemptRun:
         return self._broken(error)
 
     def _broken(self, error: BaseException) -> Verdict:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return failed(Failure(kind=FailureKind.DISK_FULL, message=str(error)))
         log.error("attempt_broken", attempt_id=str(self.attempt_id), exc_info=error)
         return failed(Failure(kind=FailureKind.INTERNAL, message=f"internal error: {error!r}"))
 
@@ -181,10 +186,24 @@ class AttemptRun:
             lambda connection: facts.record_start(connection, self.attempt_id, utcnow())
         )
         make_directory(self._directory, 0o700)
+        await self._require_room()
         await self.runtime.fetch(self.command, self._announcer.note_fetch)
         await self._announcer.enter(AttemptPhase.STARTING)
         base_url = await self._start_engine()
         return await self._measure(base_url)
+
+    async def _require_room(self) -> None:
+        """Raises AttemptFailed where an engine's log would find no room on the disk."""
+        await self.journal.take_reserve()
+        if not self.journal.reserve.is_there():
+            usage = await asyncio.to_thread(shutil.disk_usage, self._directory)
+            raise AttemptFailed(
+                Failure(
+                    kind=FailureKind.DISK_FULL,
+                    message=f"expected room for logs below {self.settings.home}, "
+                    f"{usage.free >> 20} MB of {usage.total >> 20} MB are free",
+                )
+            )
 
     async def _start_engine(self) -> str:
         for _ in range(PORT_TRIES):

@@ -1,4 +1,7 @@
-"""The executor's memory: an SQLite file whose every commit has reached the disk."""
+"""The executor's memory: an SQLite file whose every commit has reached the disk.
+
+Room is kept beside it, so that a disk that is full takes what ends an attempt all the same.
+"""
 
 import asyncio
 import os
@@ -8,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+from services.executor.reserve import Reserve
 from shared.paths import make_directory
 
 T = TypeVar("T")
@@ -92,6 +96,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.reserve = Reserve(path.with_name("reserve"))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
         self._connection: sqlite3.Connection | None = None
 
@@ -106,14 +111,22 @@ class Journal:
         self._thread.shutdown()
 
     async def transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a transaction, committed when it returns and rolled back when it raises."""
-        return await self._run(lambda: self._in_transaction(work))
+        """Run `work` in a transaction, committed when it returns and rolled back when it raises.
+
+        It runs once more where the disk was full and the reserve gave room.
+        """
+        return await self._run(lambda: self._in_transaction_with_room(work))
+
+    async def take_reserve(self) -> None:
+        """Set room aside again, if it was given up and there is some."""
+        await self._run(self.reserve.take)
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _open(self) -> None:
         make_directory(self.path.parent, 0o700)
+        self.reserve.take()
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=10.0)
         connection.row_factory = sqlite3.Row
@@ -134,14 +147,24 @@ class Journal:
             self._connection.close()
             self._connection = None
 
+    def _in_transaction_with_room(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return self._in_transaction(work)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.reserve.give_up():
+                raise
+        return self._in_transaction(work)
+
     def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._connection is None:
             raise RuntimeError("the journal is not open")
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             result = work(self._connection)
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            # SQLite may have rolled back by itself, as it does when the disk is full.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
         return result
