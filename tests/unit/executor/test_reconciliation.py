@@ -1,0 +1,64 @@
+"""What runs without being granted is stopped, and nothing else."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.executor.domain.reconciliation import Known, Seen, compare
+
+R = UUID(int=1)
+E = UUID(int=2)
+
+
+@pytest.mark.parametrize(
+    ("seen", "known", "stopped", "asked"),
+    [
+        pytest.param({"experiment_id": E}, Known(under_way={R}), False, False, id="under way"),
+        pytest.param({"experiment_id": E}, Known(), True, False, id="nobody holds its lease"),
+        pytest.param({"experiment_id": E}, Known(ending={R}), False, False, id="ended already"),
+        pytest.param(
+            {"experiment_id": E}, Known(under_way={R}, fenced={R}), True, False, id="fenced"
+        ),
+        pytest.param({}, Known(), False, True, id="a command of a person"),
+        pytest.param({}, Known(fenced={R}), True, False, id="a fenced command of a person"),
+        pytest.param(
+            {"experiment_id": E, "is_named": False},
+            Known(),
+            False,
+            True,
+            id="an experiment that names no installation",
+        ),
+    ],
+)
+def test_a_workload_is_stopped_asked_about_or_left(
+    seen: dict[str, object], known: Known, stopped: bool, asked: bool
+) -> None:
+    found = compare([Seen(reservation_id=R, **seen)], known)  # type: ignore[arg-type]
+
+    assert (R in found.stop) is stopped
+    assert (R in found.ask) is asked
+
+
+ids = st.sampled_from([uuid4() for _ in range(5)])
+workloads = st.builds(
+    Seen, reservation_id=ids, experiment_id=st.none() | ids, is_named=st.booleans()
+)
+known_things = st.builds(
+    Known, under_way=st.frozensets(ids), ending=st.frozensets(ids), fenced=st.frozensets(ids)
+)
+
+
+@given(seen=st.lists(workloads), known=known_things)
+def test_what_is_granted_is_never_stopped_and_nothing_is_stopped_twice(
+    seen: list[Seen], known: Known
+) -> None:
+    found = compare(seen, known)
+
+    assert not set(found.stop) & (set(known.under_way) - set(known.fenced))
+    assert not set(found.stop) & set(known.ending)
+    assert not set(found.stop) & set(found.ask)
+    assert set(found.stop) | set(found.ask) <= {each.reservation_id for each in seen}
+    fenced = {each.reservation_id for each in seen} & set(known.fenced) - set(known.ending)
+    assert fenced <= set(found.stop)
