@@ -21,6 +21,7 @@ from faststream.nats import NatsBroker, NatsRouter
 from faststream.security import SASLPlaintext
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy as JetStreamAck
 from nats.js.api import ConsumerConfig, StreamConfig
@@ -216,8 +217,8 @@ class Bus:
         handler: Callable[[M], Awaitable[None]],
         *,
         key: str | None = None,
-    ) -> None:
-        """Hear messages as they pass, in order, without replay.
+    ) -> Subscription:
+        """Hear messages as they pass, in order, without replay, until it is unsubscribed.
 
         A failing handler loses that message.
         """
@@ -233,7 +234,7 @@ class Bus:
             except Exception:  # noqa: BLE001  # a message never ends its process
                 log.exception("listener_failed", subject=raw.subject)
 
-        await self.nats.subscribe(pattern_for(message, key), cb=on_message)
+        return await self.nats.subscribe(pattern_for(message, key), cb=on_message)
 
     async def consume_samples(
         self,

@@ -20,6 +20,7 @@ from services.gateway.problems import EXCEPTION_HANDLERS
 from services.gateway.routes import (
     gpus,
     history,
+    logs,
     nodes,
     operations,
     reservations,
@@ -39,7 +40,7 @@ API: Final = "/api/v1"
 EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # only compared
 API_ROUTES: Final = (
     *(tasks.ROUTES, gpus.ROUTES, reservations.ROUTES, history.ROUTES),
-    *(nodes.ROUTES, operations.ROUTES, scheduler.ROUTES),
+    *(nodes.ROUTES, operations.ROUTES, scheduler.ROUTES, logs.ROUTES),
 )
 
 

@@ -1,6 +1,7 @@
-"""WebSockets: live readings and progress, and events from the log."""
+"""WebSockets: live readings and progress, events from the log, and what engines write."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from litestar.exceptions import WebSocketDisconnect
 from litestar.params import FromQuery, QueryParameter
 
 from schemas.base import subject_for, tag_of
-from schemas.executor import AttemptProgressed
+from schemas.executor import AttemptLogged, AttemptProgressed
 from schemas.gateway import GpuMetrics
 from schemas.orchestrator import ExperimentView, GetExperiment
 from services.gateway.eventlog import EventFilter
@@ -30,6 +31,7 @@ SEND_SECONDS: Final = 60.0
 RESOLVE_SECONDS: Final = 1.0
 TRY_AGAIN_LATER: Final = 1013
 EVENTS_AT_ONCE: Final = 200
+LOG_MESSAGES_KEPT: Final = 32
 
 _encode = msgspec.json.Encoder().encode
 
@@ -198,6 +200,37 @@ def _passing(report: AttemptProgressed, wanted: EventFilter) -> dict[str, Any] |
     }
 
 
+@websocket("/ws/logs")
+async def watch_logs(socket: Socket, gateway: TheGateway, experiment: FromQuery[UUID]) -> None:
+    """Lines of an experiment's engine as they are written, from now on.
+
+    Where an `offset` is not the `next_offset` before it, lines were left out, also such as a slow
+    client has not taken in time; `/api/v1/experiments/{id}/logs` has them from that offset on.
+    """
+    waiting: deque[AttemptLogged] = deque(maxlen=LOG_MESSAGES_KEPT)
+    came = asyncio.Event()
+
+    async def hear(message: AttemptLogged) -> None:
+        waiting.append(message)
+        came.set()
+
+    async def pump() -> None:
+        while True:
+            await came.wait()
+            came.clear()
+            while waiting:
+                await _send(socket, waiting.popleft())
+
+    # Before the client is accepted: it hears of everything that is written from then on.
+    subscription = await gateway.bus.listen(AttemptLogged, hear, key=str(experiment))
+    try:
+        await gateway.bus.settle()
+        await _serve(socket, pump)
+    finally:
+        with suppress(Exception):  # the connection may be closed already
+            await subscription.unsubscribe()
+
+
 async def _first_of(*waits: Any) -> None:
     tasks = {asyncio.ensure_future(wait) for wait in waits}
     try:
@@ -208,4 +241,4 @@ async def _first_of(*waits: Any) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-ROUTES = [watch_metrics, watch_events]
+ROUTES = [watch_metrics, watch_events, watch_logs]
