@@ -1,0 +1,165 @@
+"""genai-bench's command line and environment for one traffic scenario at several concurrencies."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from schemas.benchmark import BenchmarkSpec
+from shared.benchmarks.adapter import Target
+from shared.benchmarks.traffic import UnsupportedTraffic, parse_scenario, request_parameters
+
+TASK: Final = "text-to-text"
+DATASET: Final = "dataset"
+KEY_VARIABLE: Final = "MODEL_API_KEY"
+# What a process needs to run and to reach a hub. Nothing else is handed on: genai-bench takes
+# credentials of clouds out of the environment and writes them into its files.
+KEPT: Final = frozenset(
+    {
+        *("PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "XDG_CACHE_HOME"),
+        *("HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_ENDPOINT"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    }
+)
+PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy")
+_UNIFORM_FROM_ONE: Final = re.compile(r"U\((\d+)\)/\((\d+)\)")
+_GENERATED: Final = re.compile(r"[DNU]\(.*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Levels of one scenario that one process measures; `first` counts levels from 1."""
+
+    scenario: str
+    concurrencies: tuple[int, ...]
+    first: int
+
+    def after(self, measured: int) -> "Batch":
+        """What is left when so many of its levels have been measured."""
+        return Batch(
+            scenario=self.scenario,
+            concurrencies=self.concurrencies[measured:],
+            first=self.first + measured,
+        )
+
+
+def batches(spec: BenchmarkSpec) -> list[Batch]:
+    """Every scenario at every concurrency, in order.
+
+    A concurrency that comes twice begins a new batch: its files would have the names of the first.
+    """
+    made: list[Batch] = []
+    first = 1
+    for scenario in spec.traffic_scenarios:
+        together: list[int] = []
+        for concurrency in (*spec.num_concurrency, None):
+            if concurrency is None or concurrency in together:
+                made.append(Batch(scenario=scenario, concurrencies=tuple(together), first=first))
+                first += len(together)
+                together = []
+            if concurrency is not None:
+                together.append(concurrency)
+    return made
+
+
+def check(spec: BenchmarkSpec) -> None:
+    """Raises UnsupportedTraffic for what genai-bench is not driven to do here."""
+    if spec.task != TASK:
+        raise UnsupportedTraffic(f"expected {TASK!r}, got {spec.task!r}", "$.benchmark.task")
+    for scenario in spec.traffic_scenarios:
+        if _GENERATED.fullmatch(scenario):
+            parse_scenario(scenario)
+        elif scenario != DATASET:
+            raise UnsupportedTraffic(
+                f"expected a scenario of text, D, N, U or dataset, got {scenario!r}",
+                "$.benchmark.traffic_scenarios",
+            )
+    request_parameters(spec.additional_params)
+
+
+def tool_scenario(scenario: str) -> str:
+    """The scenario as genai-bench writes it: its U(max_in,max_out) is our U(max_in)/(max_out)."""
+    return _UNIFORM_FROM_ONE.sub(r"U(\1,\2)", scenario)
+
+
+def minutes_per_level(spec: BenchmarkSpec) -> int:
+    """The level's time limit as genai-bench takes it, in whole minutes, rounded up."""
+    return max(1, math.ceil(spec.max_time_per_level_seconds / 60))
+
+
+def arguments(
+    program: Sequence[str],
+    spec: BenchmarkSpec,
+    target: Target,
+    batch: Batch,
+    *,
+    tokenizer: str,
+    owned_by: str | None,
+    directory: Path,
+    log_directory: Path,
+) -> list[str]:
+    """The command. It writes into `directory`, which has to be new, and into `log_directory`."""
+    parameters = request_parameters(spec.additional_params)
+    # genai-bench sets this one itself, by backend, and asks on the terminal when it is given.
+    keeps_ignore_eos = bool(parameters.pop("ignore_eos"))
+    options = {
+        # The order is genai-bench's: its options look at those before them.
+        "api-backend": _backend(owned_by) if keeps_ignore_eos else "openai",
+        "api-base": target.base_url.rstrip("/"),
+        # Written into its files; a real one goes by the environment and is masked there.
+        "api-key": "none",
+        "api-model-name": target.model_name,
+        "model-tokenizer": tokenizer,
+        "task": spec.task,
+        "max-time-per-run": str(minutes_per_level(spec)),
+        "max-requests-per-run": str(spec.max_requests_per_level),
+        "traffic-scenario": tool_scenario(batch.scenario),
+        "experiment-base-dir": str(directory.parent),
+        "experiment-folder-name": directory.name,
+        "log-dir": str(log_directory),
+        "metrics-refresh-interval": "1.0",
+    }
+    if parameters:
+        options["additional-request-params"] = json.dumps(parameters)
+    return [
+        *program,
+        "benchmark",
+        *(f"--{name}={value}" for name, value in options.items()),
+        *(f"--num-concurrency={concurrency}" for concurrency in batch.concurrencies),
+    ]
+
+
+def _backend(owned_by: str | None) -> str:
+    """Both keep `ignore_eos`, so that an answer has the wanted length."""
+    return "sglang" if owned_by == "sglang" else "vllm"
+
+
+def environment(
+    environ: Mapping[str, str], target: Target, *, is_tokenizer_local: bool
+) -> dict[str, str]:
+    """What the process finds. Requests to the server never go through a proxy."""
+    env = {name: environ[name] for name in KEPT if name in environ}
+    env |= {
+        "ENABLE_UI": "false",
+        "GENAI_BENCH_LOGGING_LEVEL": "INFO",
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "MPLBACKEND": "Agg",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if is_tokenizer_local:
+        env["HF_HUB_OFFLINE"] = "1"
+    else:
+        env |= {name: environ[name] for name in PROXIES if name in environ}
+        host = urlsplit(target.base_url).hostname or ""
+        env["NO_PROXY"] = env["no_proxy"] = ",".join(
+            part for part in (environ.get("NO_PROXY", ""), host) if part
+        )
+    if target.api_key:
+        env[KEY_VARIABLE] = target.api_key
+    return env

@@ -1,0 +1,242 @@
+"""One genai-bench process: watched by its files and its log, stopped for certain."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from schemas.benchmark import LevelResult
+from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress, ProgressCallback
+from shared.benchmarks.genai_bench.command import TASK, Batch, tool_scenario
+from shared.benchmarks.genai_bench.masking import mask
+from shared.benchmarks.genai_bench.output import OutputReader, Said
+from shared.benchmarks.genai_bench.results import (
+    DamagedResult,
+    Observed,
+    debug_file_name,
+    file_pattern,
+    read_run,
+    unanswered,
+)
+from shared.child_process import ChildProcess, describe_exit
+
+POLL_SECONDS: Final = 0.05
+REPORT_SECONDS: Final = 0.5
+STOP_SECONDS: Final = 5.0
+KILLED_SECONDS: Final = 0.5
+KILLED_POLLS: Final = 50
+START_SECONDS: Final = 180.0  # its imports take 6 to 10 s, and a slow disk has to be read first
+LEVEL_SLACK_SECONDS: Final = 60.0
+PIECE_BYTES: Final = 2**20
+FILE_END: Final = b"\n}"  # of a document that is written with an indentation
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolProcess:
+    """Measures one batch. `directory` is new and its own, `total` a level's requests."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    directory: Path
+    batch: Batch
+    levels_total: int
+    total: int
+    level_limit_seconds: float
+    secret: str | None = field(default=None, repr=False)
+    on_progress: ProgressCallback | None = None
+    levels: list[LevelResult] = field(default_factory=list)
+    run_seconds: float = 0.0
+    _output: OutputReader = field(default_factory=OutputReader)
+    _read_bytes: int = 0
+    _looked_at: float = field(default_factory=time.time)
+    _began: float = field(default_factory=time.monotonic)
+    _reported: float = 0.0
+    _started: list[tuple[datetime, float]] = field(default_factory=list)
+    _is_silent: bool = False
+    _tokens_estimated: bool = False
+    _failed: int = 0
+    _gave_up: bool = False
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "output.log"
+
+    @property
+    def result_directory(self) -> Path:
+        return self.directory / "results"
+
+    async def measure(self) -> list[LevelResult]:
+        """The levels of the batch, fewer if the tool gave up after one that failed altogether.
+
+        Raises BenchmarkFailed. Cancelled or failed, it leaves no process.
+        """
+        child = ChildProcess.spawn(
+            "genai-bench", self.argv, env=self.env, log_path=self.log_path, cwd=self.directory
+        )
+        try:
+            await self._watch(child)
+        finally:
+            try:
+                await child.stop(signal.SIGTERM, STOP_SECONDS)
+            finally:
+                _make_sure(child)
+                self._mask()
+        return self.levels
+
+    async def _watch(self, child: ChildProcess) -> None:
+        planned = len(self.batch.concurrencies)
+        limit_seconds = START_SECONDS + planned * (self.level_limit_seconds + LEVEL_SLACK_SECONDS)
+        while True:
+            has_ended = child.returncode is not None
+            self._listen()
+            await self._collect()
+            self._report()
+            if len(self.levels) == planned or self._gave_up:
+                return
+            if has_ended:
+                raise BenchmarkFailed(
+                    f"genai-bench ended with {describe_exit(child.returncode or 0)} before "
+                    f"{self._where()} was measured: {self._output.last_words or 'it said nothing'}"
+                )
+            if time.monotonic() - self._began > limit_seconds:
+                raise BenchmarkFailed(
+                    f"expected genai-bench to measure {planned} levels within "
+                    f"{limit_seconds:.0f} s, it did not end {self._where()}"
+                )
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _where(self) -> str:
+        concurrency = self.batch.concurrencies[len(self.levels)]
+        return f"{self.batch.scenario} at concurrency {concurrency}"
+
+    def _listen(self) -> None:
+        looked_at = time.time()
+        with self.log_path.open("rb") as file:
+            file.seek(self._read_bytes)
+            while piece := file.read(PIECE_BYTES):
+                self._read_bytes += len(piece)
+                # The last write to the log is the moment of what is new in it, unless its file
+                # system counts by another clock.
+                written = os.fstat(file.fileno()).st_mtime
+                is_starting = not self._started
+                self._note(self._output.feed(piece), max(self._looked_at, min(written, looked_at)))
+                if is_starting:
+                    # It writes down how it was called before its first run, and not again.
+                    self._mask()
+        self._looked_at = looked_at
+
+    def _note(self, lines: list[Said], at: float) -> None:
+        for said in lines:
+            match said:
+                case Said.RUN_STARTED:
+                    ago_seconds = max(0.0, time.time() - at)
+                    self._started.append(
+                        (datetime.fromtimestamp(at, UTC), time.monotonic() - ago_seconds)
+                    )
+                    self._failed, self._is_silent = 0, False
+                    self._reported = 0.0
+                case Said.NOTHING_COLLECTED:
+                    self._is_silent = True
+                case Said.REQUEST_FAILED:
+                    self._failed += 1
+                case Said.TOKENS_ESTIMATED:
+                    self._tokens_estimated = True
+
+    async def _collect(self) -> None:
+        """Take the running level's result, if it is there."""
+        if len(self.levels) >= len(self._started):
+            return
+        concurrency = self.batch.concurrencies[len(self.levels)]
+        scenario = tool_scenario(self.batch.scenario)
+        debug_path = self.result_directory / debug_file_name(scenario, concurrency)
+        found = [
+            *self.result_directory.glob(file_pattern(scenario, TASK, concurrency)),
+            *([debug_path] if debug_path.exists() else []),
+        ]
+        if found and _is_whole(found[0]):
+            self._gave_up = found[0] == debug_path
+            level = await self._read(found[0])
+        elif self._is_silent:
+            level = unanswered(self.batch.scenario, concurrency, self._observed())
+        else:
+            return
+        self._is_silent = False
+        self.run_seconds += level.run_duration
+        self.levels.append(level)
+        self._reported = 0.0
+
+    async def _read(self, path: Path) -> LevelResult:
+        observed = self._observed()
+        try:
+            level = await asyncio.to_thread(lambda: read_run(path.read_bytes(), observed))
+        except DamagedResult as error:
+            raise BenchmarkFailed(f"{path.name}: {error}") from error
+        return msgspec.structs.replace(level, scenario=self.batch.scenario)
+
+    def _observed(self) -> Observed:
+        started_at, started = self._started[len(self.levels)]
+        return Observed(
+            started_at=started_at,
+            seconds=time.monotonic() - started,
+            tokens_estimated=self._tokens_estimated,
+        )
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        if self.on_progress is None or now - self._reported < REPORT_SECONDS:
+            return
+        self._reported = now
+        self.on_progress(self._progress(now))
+
+    def _progress(self, now: float) -> Progress:
+        started, measured = len(self._started), len(self.levels)
+        if started == measured and measured:
+            level = self.levels[-1]
+            place, completed, failed = (
+                measured,
+                level.num_completed_requests,
+                level.num_error_requests,
+            )
+            elapsed_seconds = level.run_duration
+        else:
+            place, completed, failed = measured + 1, 0, self._failed
+            since = self._started[measured][1] if started > measured else self._began
+            elapsed_seconds = now - since
+        return Progress(
+            phase=LoadPhase.MEASURING if started else LoadPhase.WARMING_UP,
+            level_no=self.batch.first + place - 1,
+            levels_total=self.levels_total,
+            scenario=self.batch.scenario,
+            num_concurrency=self.batch.concurrencies[place - 1],
+            completed=completed,
+            failed=failed,
+            total=self.total,
+            elapsed_seconds=elapsed_seconds,
+        )
+
+    def _mask(self) -> None:
+        if self.secret:
+            mask(self.directory, self.secret)
+
+
+def _make_sure(child: ChildProcess) -> None:
+    """Kill what a cancelled stop left, and take its exit code, without waiting for the loop."""
+    child.kill()
+    for _ in range(KILLED_POLLS):
+        if child.returncode is not None:
+            return
+        time.sleep(KILLED_SECONDS / KILLED_POLLS)
+
+
+def _is_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - len(FILE_END)))
+        return file.read() == FILE_END
