@@ -9,6 +9,7 @@ import click
 
 from services.cli import reading
 from services.cli.demo_command import demo
+from services.cli.doctor.command import doctor
 from services.cli.exec_command import exec_command
 from services.cli.failures import report
 from services.cli.insight_commands import (
@@ -20,6 +21,7 @@ from services.cli.insight_commands import (
     what_if,
     why,
 )
+from services.cli.log_commands import logs
 from services.cli.node_commands import monitor, power
 from services.cli.operation_commands import cordon, drain, drift, uncordon
 from services.cli.platform_commands import agent, up
@@ -36,12 +38,13 @@ def cli() -> None:
 
 for command in (
     *(up, agent, run, demo, submit, validate, cancel),
-    *(reading.tasks, reading.experiments, reading.show),
+    *(reading.tasks, reading.experiments, reading.show, logs),
     *(reading.gpus, reading.nodes, reading.reservations),
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift),
     *(monitor, power),
+    doctor,
 ):
     cli.add_command(command)
 

@@ -28,6 +28,11 @@ STYLES: Final = {
     "lost": "red",
     "expired": "red",
     "timed_out": "red",
+    "ok": "green",
+    "warn": "yellow",
+    "missing": "yellow",
+    "error": "red",
+    "not applicable": "dim",
 }
 
 

@@ -1,0 +1,1 @@
+"""`gpusteward doctor`: what this host has, and what to type for each thing that is missing."""

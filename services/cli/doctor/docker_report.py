@@ -1,0 +1,62 @@
+"""What the container engine says, asked as the executor would ask it."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+ADDRESS_VARIABLES: Final = ("GPUSTEWARD_EXECUTOR_DOCKER_HOST", "DOCKER_HOST")
+DEFAULT_SOCKET: Final = "/var/run/docker.sock"
+TIMEOUT_SECONDS: Final = 2
+
+
+class DockerReport(Struct, frozen=True, kw_only=True):
+    """`info` and `version` are the engine's own; empty with an `error`."""
+
+    address: str
+    error: str | None = None
+    info: dict[str, Any] = {}
+    version: dict[str, Any] = {}
+
+    def said(self, key: str) -> str:
+        """A text of `info`, empty if it has none."""
+        value = self.info.get(key)
+        return value if isinstance(value, str) else ""
+
+
+def docker_address(environment: Mapping[str, str]) -> str:
+    """Where the engine listens, by the executor's own setting or Docker's."""
+    named = (environment.get(name) for name in ADDRESS_VARIABLES)
+    return next((address for address in named if address), f"unix://{DEFAULT_SOCKET}")
+
+
+def ask_docker(environment: Mapping[str, str]) -> DockerReport:
+    """Never raises; what could not be asked is an `error`."""
+    # It brings `requests`, which nothing else here needs.
+    import docker
+    from docker.utils import kwargs_from_env
+
+    address = docker_address(environment)
+    # Its path is ours to check: the SDK says "connection aborted" for whatever is wrong with it.
+    socket_path = address.removeprefix("unix://")
+    if address.startswith("unix://") and not os.path.lexists(socket_path):
+        return DockerReport(address=address, error=f"no socket {socket_path}")
+    # The environment's TLS settings, at the address that was chosen.
+    chosen: dict[str, Any] = {**kwargs_from_env(environment=dict(environment)), "base_url": address}
+    try:
+        client = docker.APIClient(**chosen, timeout=TIMEOUT_SECONDS, version="auto")
+    except Exception as failure:  # noqa: BLE001  # requests, urllib3, ssl and the SDK raise their own
+        return DockerReport(address=address, error=str(failure))
+    try:
+        return DockerReport(
+            address=address, info=_mapping(client.info()), version=_mapping(client.version())
+        )
+    except Exception as failure:  # noqa: BLE001  # as above
+        return DockerReport(address=address, error=str(failure))
+    finally:
+        client.close()
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,165 @@
+"""The machine and its system: what everything else stands on."""
+
+import ctypes
+import importlib.metadata
+import os
+import platform
+import re
+import resource
+import sys
+from typing import Final
+
+import psutil
+
+from services.cli.doctor.check import Probe, Seen, error, not_applicable, ok, warn
+from services.cli.doctor.host_facts import HostFacts
+
+GIBIBYTE: Final = 1 << 30
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # its size is what is looked at
+ENOUGH_MEMORY_GIB: Final = 4
+ENOUGH_SHARED_MEMORY_GIB: Final = 1
+ENOUGH_OPEN_FILES: Final = 4096
+OLDEST_PYTHON: Final = (3, 11)
+OLDEST_KERNEL: Final = (5, 3)  # pidfd_open, by which ends of processes are noticed at once
+CONTROLLERS: Final = ("cpu", "memory", "pids")
+TIMEX_BYTES: Final = 512  # more than the kernel's struct timex has
+TIMEX_STATUS: Final = slice(40, 44)  # timex.h, 64 bits: modes, offset, freq, maxerror, esterror
+STATUS_UNSYNCHRONISED: Final = 0x40
+
+
+def operating_system(facts: HostFacts) -> Seen:
+    release = facts.text("/etc/os-release") or ""
+    named = re.search(r'^PRETTY_NAME="?([^"\n]*)', release, re.MULTILINE)
+    kernel = platform.release()
+    found = f"{named[1] if named else platform.system()}, kernel {kernel}, {platform.machine()}"
+    if platform.system() != "Linux":
+        return error(found, "run GPU Steward on Linux; there is no other system with its GPUs")
+    numbers = re.match(r"(\d+)\.(\d+)", kernel)
+    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST_KERNEL:
+        return warn(found, f"use kernel {OLDEST_KERNEL[0]}.{OLDEST_KERNEL[1]} or newer")
+    return ok(found)
+
+
+def python(_: HostFacts) -> Seen:
+    try:
+        ours = importlib.metadata.version("gpusteward")
+    except importlib.metadata.PackageNotFoundError:
+        ours = "not installed as a package"
+    found = f"Python {platform.python_version()} at {sys.executable}, GPU Steward {ours}"
+    if sys.version_info < OLDEST_PYTHON:
+        return error(found, "install Python 3.11 or newer: `uv python install 3.11`")
+    return ok(found)
+
+
+def memory(_: HostFacts) -> Seen:
+    seen = psutil.virtual_memory()
+    total, free = seen.total / GIBIBYTE, seen.available / GIBIBYTE
+    found = f"{free:.1f} GiB of {total:.1f} GiB available"
+    if free < ENOUGH_MEMORY_GIB:
+        return warn(found, "`ps aux --sort=-rss | head` shows what takes it")
+    return ok(found)
+
+
+def shared_memory(facts: HostFacts) -> Seen:
+    try:
+        seen = os.statvfs(facts.path(SHARED_MEMORY))
+    except OSError as failure:
+        return warn(
+            f"{SHARED_MEMORY}: {failure.strerror}", f"`sudo mount -t tmpfs tmpfs {SHARED_MEMORY}`"
+        )
+    size = seen.f_frsize * seen.f_blocks / GIBIBYTE
+    if size < ENOUGH_SHARED_MEMORY_GIB:
+        return warn(
+            f"{SHARED_MEMORY} has {size:.2f} GiB",
+            f"`sudo mount -o remount,size=16G {SHARED_MEMORY}`; a container is started with "
+            "`--shm-size=16g`",
+        )
+    return ok(f"{SHARED_MEMORY} has {size:.1f} GiB")
+
+
+def cgroups(facts: HostFacts) -> Seen:
+    available = (facts.text("/sys/fs/cgroup/cgroup.controllers") or "").split()
+    if set(CONTROLLERS) <= set(available):
+        version, places = "version 2", [_own_cgroup(facts)]
+    else:
+        places = [f"/sys/fs/cgroup/{name}" for name in CONTROLLERS]
+        if not all(facts.path(place).is_dir() for place in places):
+            return warn(
+                "no control group of memory, cpu and pids",
+                "mount them: `sudo mount -t cgroup2 none /sys/fs/cgroup`",
+            )
+        version = "version 1"
+    if all(os.access(facts.path(place), os.W_OK) for place in places):
+        return ok(f"{version}, writable")
+    return warn(
+        f"{version}, not writable by this user",
+        "run the agent as root, or `systemd-run --user --scope -p Delegate=yes gpusteward agent "
+        "...`; without it memory and processor limits of engines are not enforced",
+    )
+
+
+def _own_cgroup(facts: HostFacts) -> str:
+    own = re.search(r"^0::(/.*)$", facts.text("/proc/self/cgroup") or "", re.MULTILINE)
+    if os.geteuid() == 0 or own is None:
+        return "/sys/fs/cgroup"
+    return f"/sys/fs/cgroup{own[1]}"
+
+
+def open_files(_: HostFacts) -> Seen:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < ENOUGH_OPEN_FILES:
+        return warn(
+            f"{soft} at once, at most {_limit(hard)}",
+            f"`ulimit -n {_limit(hard)}` before the start, or LimitNOFILE=65536 in its unit",
+        )
+    return ok(f"{_limit(soft)} at once")
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value == resource.RLIM_INFINITY else str(value)
+
+
+def clock(_: HostFacts) -> Seen:
+    if platform.system() != "Linux" or sys.maxsize < 1 << 32:
+        return not_applicable("only Linux tells whether its clock is kept right")
+    timex = ctypes.create_string_buffer(TIMEX_BYTES)  # modes 0: nothing is changed
+    if ctypes.CDLL(None, use_errno=True).adjtimex(timex) < 0:
+        return warn("the kernel does not say", "`timedatectl` may")
+    status = int.from_bytes(timex.raw[TIMEX_STATUS], sys.byteorder)
+    if status & STATUS_UNSYNCHRONISED:
+        return warn(
+            "not synchronised with any time server",
+            "`sudo timedatectl set-ntp true`, or install chrony; a virtual machine may follow its "
+            "host's clock unknown to the kernel",
+        )
+    return ok("synchronised")
+
+
+PROBES: Final = (
+    Probe(
+        name="system",
+        why="engines, drivers and containers need a Linux kernel",
+        look=operating_system,
+        needed=True,
+    ),
+    Probe(name="python", why="GPU Steward runs in it", look=python, needed=True),
+    Probe(
+        name="memory", why="the platform takes 1 GiB, an engine as much as its model", look=memory
+    ),
+    Probe(
+        name="shared-memory",
+        why="engines on several GPUs exchange data there (NCCL)",
+        look=shared_memory,
+    ),
+    Probe(name="cgroups", why="limits of engines that are processes are set there", look=cgroups),
+    Probe(
+        name="open-files",
+        why="every connection and log of platform and benchmark is one",
+        look=open_files,
+    ),
+    Probe(
+        name="clock",
+        why="samples and measurements of several nodes are joined by their times",
+        look=clock,
+    ),
+)
