@@ -341,7 +341,8 @@ class RunningWorkload(Struct, frozen=True, kw_only=True):
     """Processes and containers of this host that are labelled with a reservation, whoever started
     them.
 
-    `epoch` is None where the label does not say. `ours`: the label names this installation too.
+    `epoch` and `node_id` are None where the label does not say; several nodes may share a host.
+    `ours`: the label names this installation too.
     """
 
     reservation_id: UUID
@@ -349,6 +350,7 @@ class RunningWorkload(Struct, frozen=True, kw_only=True):
     pids: tuple[int, ...] = ()
     ours: bool = True
     container_ids: tuple[str, ...] = ()
+    node_id: NodeId | None = None
 
 
 class RunningAttempts(View, frozen=True, kw_only=True, tag="executor.running_attempts"):

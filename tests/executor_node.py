@@ -253,7 +253,9 @@ async def scheduling(
         yield scheduler
 
 
-def labelled_process(reservation_id: UUID, installation_id: str | None) -> subprocess.Popen[bytes]:
+def labelled_process(
+    reservation_id: UUID, installation_id: str | None, labels: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     """A process that carries the labels of a workload and does nothing."""
     installation = {} if installation_id is None else {"GPUSTEWARD_INSTALLATION": installation_id}
     return subprocess.Popen(
@@ -262,6 +264,7 @@ def labelled_process(reservation_id: UUID, installation_id: str | None) -> subpr
             **os.environ,
             "GPUSTEWARD_RESERVATION": str(reservation_id),
             **installation,
+            **(labels or {}),
         },
         start_new_session=True,
     )

@@ -2209,7 +2209,8 @@ export interface RunningAttempts {
 /**
  * Processes and containers of this host that are labelled with a reservation, whoever started them.
  *
- * `epoch` is null where the label does not say. `ours`: the label names this installation too.
+ * `epoch` and `node_id` are null where the label does not say; several nodes may share a host.
+ * `ours`: the label names this installation too.
  */
 export interface RunningWorkload {
   reservation_id: string;
@@ -2217,6 +2218,7 @@ export interface RunningWorkload {
   pids: number[];
   ours: boolean;
   container_ids: string[];
+  node_id: string | null;
 }
 
 /** Where the inference server runs. */

@@ -23,7 +23,12 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
         bus=bus,
         journal=journal,
         outgoing=outgoing,
-        workloads=Workloads(runtimes=host_runtimes(settings, journal), journal=journal, bus=bus),
+        workloads=Workloads(
+            node_id=settings.node_id,
+            runtimes=host_runtimes(settings, journal),
+            journal=journal,
+            bus=bus,
+        ),
         start_loop=lambda name, loop: service.background.start(name, loop),
     )
     service = Service(

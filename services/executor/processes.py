@@ -126,6 +126,9 @@ def running_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) 
     ]
 
 
+_Label = tuple[UUID, int | None, bool, UUID | None, str | None]
+
+
 class LabelledWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """The processes of one reservation. `names_installation`: this one, by its id."""
 
@@ -134,6 +137,7 @@ class LabelledWorkload(msgspec.Struct, frozen=True, kw_only=True):
     pids: tuple[int, ...]
     names_installation: bool
     experiment_id: UUID | None = None
+    node_id: str | None = None
 
 
 def labelled_workloads(installation_id: str) -> list[LabelledWorkload]:
@@ -141,7 +145,7 @@ def labelled_workloads(installation_id: str) -> list[LabelledWorkload]:
 
     Leaves out what names another installation.
     """
-    found: dict[tuple[UUID, int | None, bool, UUID | None], list[int]] = {}
+    found: dict[_Label, list[int]] = {}
     for stat in _every_process():
         if not stat.is_running or stat.pid == os.getpid():
             continue
@@ -155,8 +159,9 @@ def labelled_workloads(installation_id: str) -> list[LabelledWorkload]:
             pids=tuple(sorted(pids)),
             names_installation=is_named,
             experiment_id=experiment_id,
+            node_id=node_id,
         )
-        for (reservation_id, epoch, is_named, experiment_id), pids in found.items()
+        for (reservation_id, epoch, is_named, experiment_id, node_id), pids in found.items()
     ]
 
 
@@ -233,9 +238,7 @@ def _environment(pid: int) -> list[bytes]:
         return []
 
 
-def _label_of(
-    environment: list[bytes], installation_id: str
-) -> tuple[UUID, int | None, bool, UUID | None] | None:
+def _label_of(environment: list[bytes], installation_id: str) -> "_Label | None":
     marked = os.fsencode(f"{RESERVATION_VARIABLE}=")
     if not any(variable.startswith(marked) for variable in environment):
         return None
@@ -253,7 +256,8 @@ def _label_of(
     is_number = epoch.isascii() and epoch.isdigit() and len(epoch) <= EPOCH_DIGITS
     known = int(epoch) if is_number and int(epoch) > 0 else None
     experiment_id = _uuid(named.get(EXPERIMENT_VARIABLE, ""))
-    return reservation_id, known, installation is not None, experiment_id
+    node_id = named.get(NODE_VARIABLE) or None
+    return reservation_id, known, installation is not None, experiment_id, node_id
 
 
 def _uuid(text: str) -> UUID | None:

@@ -29,6 +29,7 @@ ASK_SECONDS: Final = 2.0
 class Workloads:
     """`runtimes` in the order in which they end what a reservation left."""
 
+    node_id: str
     runtimes: Mapping[Runtime, EngineRuntime]
     journal: Journal
     bus: Bus
@@ -76,7 +77,7 @@ class Workloads:
             Seen(
                 reservation_id=each.labels.reservation_id,
                 experiment_id=each.labels.experiment_id,
-                is_named=each.is_named,
+                is_ours=each.is_named and each.labels.node_id == self.node_id,
             )
             for each in workloads
         ]
@@ -120,10 +121,11 @@ class Workloads:
 
 def by_reservation(workloads: list[Workload]) -> tuple[RunningWorkload, ...]:
     """One entry for each reservation and epoch: a container and its processes are one workload."""
-    found: dict[tuple[UUID, int | None, bool], list[Workload]] = {}
+    found: dict[tuple[UUID, int | None, bool, str], list[Workload]] = {}
     for each in workloads:
         labels = each.labels
-        found.setdefault((labels.reservation_id, labels.epoch, each.is_named), []).append(each)
+        whose = (labels.reservation_id, labels.epoch, each.is_named, labels.node_id)
+        found.setdefault(whose, []).append(each)
     return tuple(
         RunningWorkload(
             reservation_id=reservation_id,
@@ -131,6 +133,7 @@ def by_reservation(workloads: list[Workload]) -> tuple[RunningWorkload, ...]:
             pids=tuple(sorted({pid for each in together for pid in each.pids})),
             ours=is_named,
             container_ids=tuple(sorted({i for each in together for i in each.container_ids})),
+            node_id=node_id,
         )
-        for (reservation_id, epoch, is_named), together in found.items()
+        for (reservation_id, epoch, is_named, node_id), together in found.items()
     )

@@ -136,6 +136,7 @@ def _workloads(running: RunningAttempts | None) -> tuple[Workload, ...] | None:
             epoch=each.epoch,
             pids=each.pids,
             is_ours=each.ours,
+            node_id=each.node_id,
         )
         for each in running.workloads
     )

@@ -7,11 +7,14 @@ from msgspec import Struct
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """A workload by its labels. Without an `experiment_id` it is not an attempt's."""
+    """A workload by its labels. Without an `experiment_id` it is not an attempt's.
+
+    `is_ours`: the labels name this installation and this node, which may share its host.
+    """
 
     reservation_id: UUID
     experiment_id: UUID | None = None
-    is_named: bool = True
+    is_ours: bool = True
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -46,7 +49,7 @@ def compare(workloads: Iterable[Seen], known: Known) -> Sorted:
             stop[reservation_id] = "its reservation has been fenced"
         elif reservation_id in known.under_way:
             continue
-        elif seen.experiment_id is not None and seen.is_named:
+        elif seen.experiment_id is not None and seen.is_ours:
             stop[reservation_id] = "no attempt under way has it"
         else:
             ask[reservation_id] = None

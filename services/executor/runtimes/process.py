@@ -90,7 +90,7 @@ class ProcessRuntime:
                 labels=Labels(
                     reservation_id=each.reservation_id,
                     installation_id=self.settings.installation_id,
-                    node_id=self.settings.node_id,
+                    node_id=each.node_id or self.settings.node_id,
                     epoch=each.epoch,
                     experiment_id=each.experiment_id,
                 ),

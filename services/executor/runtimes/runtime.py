@@ -126,7 +126,10 @@ class EngineRuntime(Protocol):
         """
 
     async def workloads(self) -> tuple[Workload, ...]:
-        """Everything of this installation and node. Raises RuntimeUnavailable."""
+        """Everything of this installation. Raises RuntimeUnavailable.
+
+        What names another node may be of an executor that shares this host.
+        """
 
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
         """End and remove what carries the reservation of `labels`; return once nothing is left.

@@ -1,7 +1,7 @@
 """Compares three ledgers of one moment: what is reserved, what runs, what is physically used."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 from uuid import UUID
@@ -29,12 +29,16 @@ class Holding(Struct, frozen=True, kw_only=True):
 
 
 class Workload(Struct, frozen=True, kw_only=True):
-    """What runs under a reservation, by its executor. `is_ours`: started by this installation."""
+    """What runs under a reservation, by its executor. `is_ours`: started by this installation.
+
+    `node_id` is the node that its label names: several may share a host, and see each other's.
+    """
 
     reservation_id: UUID
     epoch: int | None = None
     pids: tuple[int, ...] = ()
     is_ours: bool = True
+    node_id: NodeId | None = None
 
 
 class Process(Struct, frozen=True, kw_only=True, gc=False):
@@ -118,7 +122,7 @@ def look_for_drifts(
             blind.add((DriftKind.ORPHAN_WORKLOAD, node.node_id, None, None))
         live = by_node[node.node_id]
         left_behind = known - live.keys()
-        found += _orphans(node, live, known)
+        found += _orphans(node, live, known, {(h.reservation_id, h.node_id) for h in holdings})
         for device in node.devices:
             if not device.is_read:
                 blind |= {(k, node.node_id, device.uuid, None) for k in _BY_READING}
@@ -142,9 +146,12 @@ def _stale_agent(node: NodeUse) -> Finding:
 
 
 def _orphans(
-    node: NodeUse, live: Mapping[UUID, Holding], known: frozenset[UUID]
+    node: NodeUse,
+    live: Mapping[UUID, Holding],
+    known: frozenset[UUID],
+    holders: Container[tuple[UUID, NodeId]],
 ) -> Iterator[Finding]:
-    pids, epochs = _labelled(node, known)
+    pids, epochs = _labelled(node, known, holders)
     for reservation_id in sorted(pids):
         held = live.get(reservation_id)
         epoch = epochs.get(reservation_id)
@@ -167,12 +174,19 @@ def _orphans(
 
 
 def _labelled(
-    node: NodeUse, known: frozenset[UUID]
+    node: NodeUse, known: frozenset[UUID], holders: Container[tuple[UUID, NodeId]]
 ) -> tuple[dict[UUID, set[int]], dict[UUID, int]]:
-    """What runs on a node under which reservation, by its executor and by telemetry; epochs."""
+    """What runs on a node under which reservation, by its executor and by telemetry; epochs.
+
+    Left out is what names another node on which its reservation holds something.
+    """
     pids: defaultdict[UUID, set[int]] = defaultdict(set)
     epochs: dict[UUID, int] = {}
     for workload in node.workloads or ():
+        if (workload.node_id or node.node_id) != node.node_id and (
+            (workload.reservation_id, workload.node_id) in holders
+        ):
+            continue
         if workload.is_ours or workload.reservation_id in known:
             pids[workload.reservation_id].update(workload.pids)
             if workload.epoch is not None:

@@ -24,11 +24,11 @@ E = UUID(int=2)
         pytest.param({}, Known(), False, True, id="a command of a person"),
         pytest.param({}, Known(fenced={R}), True, False, id="a fenced command of a person"),
         pytest.param(
-            {"experiment_id": E, "is_named": False},
+            {"experiment_id": E, "is_ours": False},
             Known(),
             False,
             True,
-            id="an experiment that names no installation",
+            id="an experiment of another node of this host",
         ),
     ],
 )
@@ -43,7 +43,7 @@ def test_a_workload_is_stopped_asked_about_or_left(
 
 ids = st.sampled_from([uuid4() for _ in range(5)])
 workloads = st.builds(
-    Seen, reservation_id=ids, experiment_id=st.none() | ids, is_named=st.booleans()
+    Seen, reservation_id=ids, experiment_id=st.none() | ids, is_ours=st.booleans()
 )
 known_things = st.builds(
     Known, under_way=st.frozensets(ids), ending=st.frozensets(ids), fenced=st.frozensets(ids)

@@ -105,6 +105,18 @@ def kinds(seen: Look) -> list[DriftKind]:
             id="what outlives its reservation is an orphan",
         ),
         pytest.param(
+            held(node_id="beta"),
+            node(device(), workloads=(Workload(reservation_id=MINE, pids=(4,), node_id="beta"),)),
+            [],
+            id="what another node of the same host runs is none",
+        ),
+        pytest.param(
+            held(node_id="beta"),
+            node(device(), workloads=(Workload(reservation_id=MINE, pids=(4,), node_id="gamma"),)),
+            [DriftKind.ORPHAN_WORKLOAD],
+            id="what names a node that its reservation does not hold is an orphan",
+        ),
+        pytest.param(
             held(),
             node(device(), workloads=(Workload(reservation_id=MINE, epoch=6, pids=(4,)),)),
             [DriftKind.ORPHAN_WORKLOAD],

@@ -1,0 +1,69 @@
+"""What runs and is not granted is found by its labels and ended; what is another's is left."""
+
+from pathlib import Path
+from uuid import uuid4
+
+from services.executor.app import create_service
+from services.executor.journal import Journal
+from services.executor.runtimes.host import host_runtimes
+from services.executor.settings import ExecutorSettings
+from services.executor.workloads import Workloads
+from shared.bus import Bus
+from shared.testing import eventually
+from tests.executor_node import labelled_process, make_endless_start, make_settings, scheduling
+
+
+async def ungranted_on(
+    node_id: str, settings: ExecutorSettings, journal: Path
+) -> dict[object, str]:
+    """What the executor of that node, on this host, would stop."""
+    memory = await Journal(journal).open()
+    bus = Bus.from_settings("executor", settings)
+    await bus.start()
+    try:
+        workloads = Workloads(
+            node_id=node_id, runtimes=host_runtimes(settings, memory), journal=memory, bus=bus
+        )
+        return dict(await workloads.ungranted(()))
+    finally:
+        await bus.close()
+        memory.close_nowait()
+
+
+async def test_an_attempt_is_stopped_by_nobody_but_the_executor_of_its_node(
+    nats_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(nats_url, tmp_path)
+    start = make_endless_start()
+    async with scheduling(settings) as scheduler, create_service(settings).running():
+        await scheduler.ask(start)
+        await scheduler.until_measuring(start)
+        by_neighbour = await ungranted_on("node-2", settings, tmp_path / "2.db")
+        by_one_without_memory = await ungranted_on("node-1", settings, tmp_path / "1.db")
+        running = await scheduler.running()
+
+    assert by_neighbour == {}
+    assert by_one_without_memory == {start.reservation_id: "no attempt under way has it"}
+    assert running.workloads is not None
+    assert {each.node_id for each in running.workloads} == {"node-1"}
+
+
+async def test_an_engine_that_no_attempt_has_is_ended_within_the_interval(
+    nats_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(nats_url, tmp_path, reconcile_interval_seconds=0.3)
+    mine, commands_own, foreign = uuid4(), uuid4(), uuid4()
+    experiment = {"GPUSTEWARD_EXPERIMENT": str(uuid4())}
+    async with scheduling(settings), create_service(settings).running():
+        left = labelled_process(mine, settings.installation_id, experiment)
+        command = labelled_process(commands_own, settings.installation_id)
+        other = labelled_process(foreign, "another", experiment)
+        try:
+            await eventually(lambda: left.poll() is not None, what="the engine ended")
+            others = [command.poll(), other.poll()]
+        finally:
+            for process in (left, command, other):
+                process.kill()
+                process.wait()
+
+    assert others == [None, None]
