@@ -49,6 +49,7 @@ from schemas.scheduler import (
     RequestReservation,
     ReservationCancelled,
     ReservationGranted,
+    ReservationRejected,
     ReservationState,
     ReservationTimedOut,
 )
@@ -98,6 +99,7 @@ class World:
     auto_grant: bool = True
     auto_run: bool = True
     outcomes: list[AttemptOutcome] = field(default_factory=list)  # of the next attempts; succeeded
+    kinds: list[FailureKind] = field(default_factory=list)  # of the next failures; engine_exited
     refuse_start: list[ErrorCode] = field(default_factory=list)  # codes for the next starts
     requests: dict[UUID, RequestReservation] = field(default_factory=dict)
     cancelled: list[UUID] = field(default_factory=list)
@@ -230,7 +232,9 @@ class World:
     async def end_reservation(
         self,
         reservation_id: UUID,
-        end: type[ReservationTimedOut] | type[ReservationCancelled] = ReservationTimedOut,
+        end: type[ReservationTimedOut]
+        | type[ReservationCancelled]
+        | type[ReservationRejected] = ReservationTimedOut,
     ) -> None:
         request = self.requests[reservation_id]
         await self.tell(
@@ -271,7 +275,11 @@ class World:
             finished_at=utcnow(),
             failure=None
             if succeeded
-            else Failure(kind=FailureKind.INTERNAL, message="as scripted", log_tail=("last",)),
+            else Failure(
+                kind=self.kinds.pop(0) if self.kinds else FailureKind.ENGINE_EXITED,
+                message="as scripted",
+                log_tail=("last",),
+            ),
             benchmark=BenchmarkResult(
                 tool=BenchmarkTool.BUILTIN,
                 tool_version="1",
@@ -323,14 +331,14 @@ class World:
             gpu_monitoring=monitoring,
         )
 
-    async def report(self) -> None:
+    async def report(self, executor_id: str = NODE, tools: tuple[str, ...] = ("builtin",)) -> None:
         """The executor says what it offers."""
         await self.tell(
             ExecutorReported(
                 message_id=new_id(),
                 occurred_at=utcnow(),
                 revision=1,
-                executor_id=NODE,
+                executor_id=executor_id,
                 boot_id=new_id(),
                 runtimes=(
                     RuntimeOffer(runtime=Runtime.PROCESS, engines=("simulated", "llamacpp")),
@@ -338,7 +346,7 @@ class World:
                         runtime=Runtime.DOCKER, engines=(), missing={"docker": "no Docker here"}
                     ),
                 ),
-                benchmark_tools=("builtin",),
+                benchmark_tools=tools,
                 largest_epoch=0,
             )
         )

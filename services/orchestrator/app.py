@@ -27,13 +27,14 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     first_report, lease_wake = asyncio.Event(), asyncio.Event()
     facts = Facts(database, progress, lease_wake, first_report)
     handlers = Handlers(database, progress, first_report, settings.first_report_seconds)
-    leases = Leases(database, bus, lease_wake)
+    leases = Leases(database, bus, lease_wake, progress.offer_ttl)
     repair = Repair(
         database,
         bus,
         facts,
         settings.repair_interval_seconds,
         timedelta(seconds=settings.repair_after_seconds),
+        timedelta(seconds=settings.overdue_after_seconds),
     )
     bus.on_new_stream.append(repair.ask_at_once)
     return Service(

@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from schemas.base import Command
 from schemas.benchmark import BenchmarkMetrics
@@ -31,7 +34,7 @@ from schemas.scheduler import (
     ReservationTimedOut,
 )
 from services.orchestrator import store
-from services.orchestrator.domain import running, waiting
+from services.orchestrator.domain import deadlines, running, waiting
 from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task
 from services.orchestrator.domain.waiting import Grant, ReservationEnd
 from services.orchestrator.progress import Progress
@@ -167,16 +170,29 @@ class Facts:
     async def apply_running(self, found: RunningAttempt) -> None:
         """An executor, asked, has this attempt under way."""
 
-        def decide(_: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+        def decide(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
             if attempt.closed_at is not None:
                 return None
-            return running.on_attempt_seen(experiment, attempt, found.phase.value, None, utcnow())
+            phase = found.phase.value
+            return running.on_attempt_seen(task, experiment, attempt, phase, None, utcnow())
 
         await self._about(_by_attempt(found.attempt_id), decide)
 
     async def apply_missing(self, attempt_id: UUID) -> None:
         """An executor, asked, has nothing of this attempt under way."""
         await self._about(_by_attempt(attempt_id), running.on_attempt_missing)
+
+    async def apply_overdue(self, attempt_id: UUID, grace: timedelta) -> None:
+        """This attempt should have ended, and then some."""
+
+        def decide(_: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+            decision = deadlines.on_overdue(experiment, attempt, utcnow(), grace)
+            if decision is None or attempt.overdue_at is not None:
+                return decision
+            told = running.stop(experiment, attempt, "it takes longer than the task allows")
+            return replace(decision, commands=told.commands)
+
+        await self._about(_by_attempt(attempt_id), decide)
 
     async def apply_stop_confirmed(self, attempt_id: UUID, reason: str) -> None:
         """Nothing of this attempt runs any more, and nobody can tell how it ended."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from schemas.scheduler import RenewReservation
 from services.orchestrator import store
 from services.orchestrator.domain.records import Attempt
 from shared.bus import Bus
+from shared.clock import utcnow
 from shared.database import Database
 from shared.errors import UnavailableError
 from shared.ids import new_id
@@ -23,11 +25,16 @@ REQUEST_TIMEOUT_SECONDS: Final = 2.0
 
 @dataclass(slots=True)
 class Leases:
-    """`wake` is set when there may be a lease to keep."""
+    """`wake` is set when there may be a lease to keep.
+
+    An executor that was not heard of for `executor_ttl` will not take it over: it is let go, so
+    that the node confirms that nothing runs and the experiment can be repeated elsewhere.
+    """
 
     database: Database
     bus: Bus
     wake: asyncio.Event
+    executor_ttl: timedelta
     _next_at: dict[UUID, float] = field(default_factory=dict)
     _lost: set[UUID] = field(default_factory=set)
 
@@ -45,7 +52,7 @@ class Leases:
     async def renew_due(self) -> float:
         """Renew what is due; the seconds until something is due again."""
         async with self.database.transaction() as connection:
-            kept = await store.attempts_to_renew(connection)
+            kept = await store.attempts_to_renew(connection, utcnow() - self.executor_ttl)
         ids = {attempt.reservation_id for attempt in kept}
         self._next_at = {key: at for key, at in self._next_at.items() if key in ids}
         self._lost &= ids

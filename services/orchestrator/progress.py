@@ -13,6 +13,7 @@ from services.orchestrator import store
 from services.orchestrator.domain import tasks, waiting
 from services.orchestrator.domain.offers import Offer, eligible_nodes, serving_offers
 from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
+from services.orchestrator.domain.retrying import nodes_to_ask
 from services.orchestrator.domain.scoring import best
 from services.orchestrator.domain.tools import tool_of_old
 from services.orchestrator.node_names import with_node_ids
@@ -132,4 +133,4 @@ def _request_now(task: Task, experiment: Experiment, offers: Sequence[Offer]) ->
     nodes = eligible_nodes(
         with_node_ids(task.file), task.mode, experiment.engine.engine, offers, tool
     )
-    return replace(experiment.request, node_ids=nodes) if nodes else experiment.request
+    return replace(experiment.request, node_ids=nodes_to_ask(experiment, nodes))

@@ -11,20 +11,23 @@ from schemas.results import GetSummary, SummaryView
 from schemas.scheduler import OPEN_STATES, ReservationState
 from schemas.scheduler_views import GetReservation, ReservationView
 from services.orchestrator import store
+from services.orchestrator.domain.deadlines import is_overdue
 from services.orchestrator.domain.records import Attempt
 from services.orchestrator.domain.waiting import Grant, ReservationEnd
 from services.orchestrator.facts import Facts
 from shared.bus import Bus
+from shared.clock import utcnow
 from shared.database import Database
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 
-TAKEN_AWAY: Final = frozenset(
+GONE: Final = frozenset(
     {
         ReservationState.EXPIRED,
         ReservationState.LOST,
         ReservationState.PREEMPTED,
         ReservationState.CANCELLED,
+        ReservationState.RELEASED,
     }
 )
 
@@ -40,6 +43,7 @@ class Repair:
     facts: Facts
     interval_seconds: float
     silent_for: timedelta
+    grace: timedelta
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _at_once: bool = True
 
@@ -75,6 +79,9 @@ class Repair:
                 by_executor[attempt.executor_id].append(attempt)
         for executor_id, attempts in by_executor.items():
             await self._ask_executor(executor_id, attempts)
+            for attempt in attempts:
+                if is_overdue(attempt, utcnow(), self.grace):
+                    await self.facts.apply_overdue(attempt.attempt_id, self.grace)
 
     async def _ask_scheduler(self, attempt: Attempt) -> None:
         view = await self._reservation(attempt)
@@ -109,17 +116,22 @@ class Repair:
             found = running.get(attempt.attempt_id)
             if found is not None:
                 await self.facts.apply_running(found)
-            else:
-                await self.facts.apply_missing(attempt.attempt_id)
+                continue
+            await self.facts.apply_missing(attempt.attempt_id)
+            if attempt.overdue_at is not None:
+                await self._ask_about_stop(attempt)
 
     async def _ask_about_stop(self, attempt: Attempt) -> None:
         """End an attempt whose executor is gone once its devices are free without its release.
 
         They are free because the node or an administrator confirmed that nothing of it runs. After
-        a release the executor knows an outcome, and is waited for.
+        a release the executor knows an outcome, and is waited for unless that is overdue.
         """
         view = await self._reservation(attempt)
-        if view is None or view.quarantined or view.state not in TAKEN_AWAY:
+        if view is None or view.quarantined:
+            return
+        is_waited_for = view.state is ReservationState.RELEASED and attempt.overdue_at is None
+        if is_waited_for or view.state not in GONE:
             return
         await self.facts.apply_end(attempt.reservation_id, _end(view))
         reason = f"the reservation was {view.state.value}"

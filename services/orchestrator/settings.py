@@ -9,10 +9,12 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
 
     Every `repair_interval_seconds` owners are asked about what has been silent for
     `repair_after_seconds`. A submission waits up to `first_report_seconds` while no executor has
-    reported at all.
+    reported at all. An attempt that has not ended `overdue_after_seconds` after its task's
+    `timeout_per_iteration` is stopped, and as long after that loses its reservation.
     """
 
     offer_ttl_seconds: PositiveSeconds = 300.0
     repair_interval_seconds: PositiveSeconds = 15.0
     repair_after_seconds: PositiveSeconds = 5.0
     first_report_seconds: PositiveSeconds = 3.0
+    overdue_after_seconds: PositiveSeconds = 300.0

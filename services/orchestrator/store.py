@@ -245,9 +245,13 @@ async def did_task_hold_gpus(connection: Connection, attempt: Attempt) -> bool:
     return held
 
 
-async def attempts_to_renew(connection: Connection) -> list[Attempt]:
-    """Granted attempts whose lease no executor keeps yet."""
-    rows = await connection.fetch("SELECT record FROM attempt WHERE needs_renewal")
+async def attempts_to_renew(connection: Connection, heard_since: datetime) -> list[Attempt]:
+    """Granted attempts whose lease no executor keeps yet, unless it has fallen silent."""
+    rows = await connection.fetch(
+        "SELECT record FROM attempt a WHERE needs_renewal AND NOT EXISTS (SELECT FROM"
+        " executor_offer o WHERE o.executor_id = a.executor_id AND o.received_at <= $1)",
+        heard_since,
+    )
     return [from_json(row["record"], Attempt) for row in rows]
 
 

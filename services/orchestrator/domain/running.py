@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from schemas.base import Command, Event
 from schemas.benchmark import BenchmarkMetrics
-from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import (
     AttemptFinished,
     AttemptOutcome,
@@ -27,6 +27,7 @@ from schemas.orchestrator import (
     ExperimentState,
     ExperimentSucceeded,
 )
+from services.orchestrator.domain.deadlines import as_told, with_deadline
 from services.orchestrator.domain.records import (
     Attempt,
     Decision,
@@ -35,10 +36,11 @@ from services.orchestrator.domain.records import (
     command_id,
     experiment_fact,
 )
+from services.orchestrator.domain.refusals import failure_of_refusal, outcome_of_refusal
+from services.orchestrator.domain.retrying import Step, next_step
 from services.orchestrator.domain.scoring import score
 from services.orchestrator.domain.waiting import give_back, repeat_start
-
-_REFUSED_FOR_GOOD = "the executor refused to start it"
+from shared.failures import RULES
 
 
 def on_start_answered(
@@ -48,14 +50,18 @@ def on_start_answered(
     if attempt.closed_at is not None:
         return None
     if isinstance(reply, Accepted):
-        return Decision(experiment=experiment, attempt=replace(attempt, is_accepted=True))
+        accepted = with_deadline(task, replace(attempt, is_accepted=True), now)
+        return Decision(experiment=experiment, attempt=accepted)
     if attempt.is_accepted and reply.code is ErrorCode.COMMAND_ID_REUSED:
         return None  # repeated by another release than the first: the executor knows the attempt
-    refused = replace(
-        attempt,
-        outcome=_outcome_of_refusal(task, reply),
-        failure=_failure_of_refusal(reply),
-        closed_at=now,
+    refused = as_told(
+        task,
+        replace(
+            attempt,
+            outcome=outcome_of_refusal(task, reply),
+            failure=failure_of_refusal(reply),
+            closed_at=now,
+        ),
     )
     release: tuple[Command, ...] = ()
     if attempt.epoch is not None:
@@ -65,6 +71,7 @@ def on_start_answered(
 
 
 def on_attempt_seen(
+    task: Task,
     experiment: Experiment,
     attempt: Attempt,
     phase: str | None,
@@ -73,7 +80,7 @@ def on_attempt_seen(
 ) -> Decision:
     """The executor has the attempt under way."""
     seen = replace(
-        attempt,
+        with_deadline(task, attempt, now),
         is_accepted=True,
         phase=phase or attempt.phase,
         started_at=attempt.started_at or started_at,
@@ -102,18 +109,19 @@ def on_stop_confirmed(
     task: Task, experiment: Experiment, attempt: Attempt, reason: str, now: datetime
 ) -> Decision | None:
     """Nothing of the attempt runs, by its node's word or an administrator's, and the executor that
-    could tell how it ended does not answer: it was interrupted.
+    could tell how it ended does not answer: its node is lost, and it was interrupted.
     """
     if attempt.closed_at is not None or not attempt.reservation_ended:
         return None
+    kind = FailureKind.NODE_LOST
     interrupted = replace(
         attempt,
         outcome=AttemptOutcome.INTERRUPTED,
-        failure=Failure(kind=FailureKind.LEASE_LOST, message=reason),
+        failure=Failure(kind=kind, message=reason, hint=RULES[kind].hint),
         finished_at=now,
         closed_at=now,
     )
-    return _after_outcome(task, experiment, interrupted, now)
+    return _after_outcome(task, experiment, as_told(task, interrupted), now)
 
 
 def on_attempt_event(
@@ -129,9 +137,9 @@ def on_attempt_event(
     newer = replace(attempt, attempt_revision=event.revision)
     match event:
         case AttemptStarted():
-            return on_attempt_seen(experiment, newer, None, event.occurred_at, now)
+            return on_attempt_seen(task, experiment, newer, None, event.occurred_at, now)
         case AttemptPhaseChanged():
-            return on_attempt_seen(experiment, newer, event.phase.value, None, now)
+            return on_attempt_seen(task, experiment, newer, event.phase.value, None, now)
         case AttemptFinished():
             return _on_finished(task, experiment, newer, event, now)
 
@@ -171,14 +179,17 @@ def stop(experiment: Experiment, attempt: Attempt, reason: str) -> Decision:
 def _on_finished(
     task: Task, experiment: Experiment, attempt: Attempt, event: AttemptFinished, now: datetime
 ) -> Decision:
-    finished = replace(
-        attempt,
-        outcome=event.outcome,
-        failure=event.failure,
-        is_accepted=True,
-        started_at=event.started_at,
-        finished_at=event.finished_at,
-        closed_at=now,
+    finished = as_told(
+        task,
+        replace(
+            attempt,
+            outcome=event.outcome,
+            failure=event.failure,
+            is_accepted=True,
+            started_at=event.started_at,
+            finished_at=event.finished_at,
+            closed_at=now,
+        ),
     )
     if experiment.state is not ExperimentState.STARTING:
         return _after_outcome(task, experiment, finished, now)
@@ -201,36 +212,36 @@ def _after_outcome(task: Task, experiment: Experiment, attempt: Attempt, now: da
                 experiment, attempt, ExperimentState.CANCELLED, ExperimentCancelled, now,
                 {"reason": reason}, reason=reason, failure=failure,
             )  # fmt: skip
-        case AttemptOutcome.INTERRUPTED:
-            return _after_interruption(task, experiment, attempt, message, now)
         case _:
-            reason = message or "the attempt failed"
+            return _after_failure(task, experiment, attempt, now)
+
+
+def _after_failure(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
+    following = next_step(task, experiment, attempt)
+    counted, reason, failure = following.experiment, following.reason, attempt.failure
+    match following.step:
+        case Step.CANCEL:
             return _end(
-                experiment, attempt, ExperimentState.FAILED, ExperimentFailed, now,
+                counted, attempt, ExperimentState.CANCELLED, ExperimentCancelled, now,
+                {"reason": reason}, reason=reason, failure=failure,
+            )  # fmt: skip
+        case Step.FAIL:
+            return _end(
+                counted, attempt, ExperimentState.FAILED, ExperimentFailed, now,
                 {"reason": reason, "failure": failure}, reason=reason, failure=failure,
             )  # fmt: skip
+        case Step.REPEAT:
+            return _repeat(counted, attempt, reason, now)
 
 
-def _after_interruption(
-    task: Task, experiment: Experiment, attempt: Attempt, message: str, now: datetime
-) -> Decision:
-    counted = replace(experiment, interrupted_attempts=experiment.interrupted_attempts + 1)
-    if task.cancel_requested:
-        reason = task.cancel_reason or "cancelled"
-        return _end(
-            counted, attempt, ExperimentState.CANCELLED, ExperimentCancelled, now,
-            {"reason": reason}, reason=reason,
-        )  # fmt: skip
-    limit = task.file.optimization.max_attempts
-    if counted.interrupted_attempts >= limit:
-        reason = f"interrupted {counted.interrupted_attempts} times, the last time: {message}"
-        return _end(
-            counted, attempt, ExperimentState.FAILED, ExperimentFailed, now,
-            {"reason": reason, "failure": attempt.failure},
-            reason=reason, failure=attempt.failure,
-        )  # fmt: skip
-    retrying = replace(counted, state=ExperimentState.PENDING, revision=experiment.revision + 1)
-    fields = {"attempt_number": attempt.attempt_number, "reason": message or "interrupted"}
+def _repeat(experiment: Experiment, attempt: Attempt, reason: str, now: datetime) -> Decision:
+    retrying = replace(experiment, state=ExperimentState.PENDING, revision=experiment.revision + 1)
+    fields = {
+        "attempt_number": attempt.attempt_number,
+        "reason": reason,
+        "failure_kind": attempt.failure.kind if attempt.failure is not None else None,
+        "avoided_node_ids": retrying.avoided_node_ids,
+    }
     fact = experiment_fact(ExperimentRetrying, retrying, now, fields)
     return Decision(experiment=retrying, attempt=attempt, events=(fact,))
 
@@ -273,23 +284,3 @@ def _running(experiment: Experiment, attempt: Attempt, now: datetime) -> tuple[E
         "attempt_id": attempt.attempt_id,
     }
     return running, experiment_fact(ExperimentRunning, running, now, fields)
-
-
-def _outcome_of_refusal(task: Task, refused: Refused) -> AttemptOutcome:
-    if refused.code in {ErrorCode.LEASE_LOST, ErrorCode.STALE_EPOCH}:
-        return AttemptOutcome.INTERRUPTED
-    if refused.code is ErrorCode.CONFLICT and task.cancel_requested:
-        return AttemptOutcome.CANCELLED
-    return AttemptOutcome.FAILED
-
-
-def _failure_of_refusal(refused: Refused) -> Failure:
-    kind = {
-        ErrorCode.LEASE_LOST: FailureKind.LEASE_LOST,
-        ErrorCode.STALE_EPOCH: FailureKind.LEASE_LOST,
-        ErrorCode.BAD_REQUEST: FailureKind.BAD_PARAMETER,
-        ErrorCode.UNSUPPORTED: FailureKind.ENGINE_MISSING,
-        ErrorCode.CONFLICT: FailureKind.CANCELLED,
-    }.get(refused.code, FailureKind.INTERNAL)
-    place = f" at {refused.path}" if refused.path else ""
-    return Failure(kind=kind, message=f"{_REFUSED_FOR_GOOD}: {refused.message}{place}")

@@ -32,6 +32,7 @@ from services.orchestrator.domain.records import (
     command_id,
     experiment_fact,
 )
+from services.orchestrator.domain.retrying import anywhere_again
 
 
 class Grant(Struct, frozen=True, kw_only=True):
@@ -154,6 +155,11 @@ def on_reservation_end(
     # Granted and gone before we heard of it: nothing was started, so asking again is safe.
     if end.was_granted or (end.state is ReservationState.TIMED_OUT and task_held_gpus):
         return Decision(experiment=_pending(experiment), attempt=closed)
+    if end.state in {ReservationState.REJECTED, ReservationState.TIMED_OUT}:
+        # Better where it failed before than nowhere.
+        unbound = anywhere_again(experiment)
+        if unbound is not None:
+            return Decision(experiment=_pending(unbound), attempt=closed)
     return _fail(experiment, closed, _sentence(end), now)
 
 

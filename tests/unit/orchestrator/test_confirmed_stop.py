@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from schemas.executor import AttemptOutcome, FailureKind
 from schemas.orchestrator import ExperimentState as State
 from services.orchestrator.domain import running
+from shared.failures import RULES
 from tests.orchestrator_records import NOW, make_experiment, make_granted, make_task
 
 
@@ -19,10 +20,12 @@ def test_a_confirmed_stop_interrupts_and_the_experiment_is_repeated() -> None:
     assert decision.attempt is not None
     assert decision.attempt.outcome is AttemptOutcome.INTERRUPTED
     assert decision.attempt.failure is not None
-    assert decision.attempt.failure.kind is FailureKind.LEASE_LOST
+    assert decision.attempt.failure.kind is FailureKind.NODE_LOST
+    assert decision.attempt.failure.hint == RULES[FailureKind.NODE_LOST].hint
     assert decision.attempt.closed_at == NOW
     assert decision.experiment.state is State.PENDING
     assert decision.experiment.interrupted_attempts == 1
+    assert decision.experiment.avoided_node_ids == ("n1",)
 
 
 def test_a_task_that_was_cancelled_meanwhile_ends_instead() -> None:

@@ -1,7 +1,10 @@
 """What follows for an experiment from each fact, in every state that the fact can find it in."""
 
+from datetime import timedelta
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from schemas.base import tag_of
 from schemas.benchmark import BenchmarkMetrics
@@ -15,7 +18,7 @@ from schemas.executor import (
     CancelExperiment,
     StartExperiment,
 )
-from schemas.gpu_request import Reason, ReasonCode
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.orchestrator import ExperimentState as State
 from schemas.scheduler import CancelReservation, ReleaseReservation, ReservationState
 from services.orchestrator.domain import running, waiting
@@ -146,6 +149,53 @@ def test_the_end_of_a_reservation_that_nothing_was_started_under(
         assert "there are none" in decision.experiment.reason
 
 
+def test_a_gang_is_started_by_the_first_devices_node_with_all_devices() -> None:
+    devices = (replace(DEVICE, node_id="n2"), DEVICE, replace(DEVICE, node_id="n3"))
+
+    decision = waiting.on_grant(
+        make_task(),
+        make_experiment(State.WAITING),
+        make_attempt(),
+        replace(make_grant(), devices=devices),
+        NOW,
+    )
+
+    assert decision is not None
+    [start] = decision.commands
+    assert isinstance(start, StartExperiment)
+    assert (start.executor_id, start.devices) == ("n2", devices)
+    assert decision.attempt is not None
+    assert decision.attempt.node_ids == ("n2", "n1", "n3")
+    assert waiting.repeat_start(make_task(), decision.experiment, decision.attempt) == start
+
+
+@pytest.mark.parametrize(
+    ("state", "asked", "want"),
+    [
+        pytest.param(ReservationState.REJECTED, ("n2",), State.PENDING, id="never fits elsewhere"),
+        pytest.param(ReservationState.TIMED_OUT, ("n2",), State.PENDING, id="in vain elsewhere"),
+        pytest.param(ReservationState.CANCELLED, ("n2",), State.FAILED, id="withdrawn by hand"),
+        pytest.param(ReservationState.REJECTED, ("n1", "n2"), State.FAILED, id="fits nowhere"),
+    ],
+)
+def test_an_attempt_that_finds_no_place_elsewhere_returns_to_where_it_failed(
+    state: ReservationState, asked: tuple[str, ...], want: State
+) -> None:
+    experiment = make_experiment(
+        State.WAITING, avoided_node_ids=("n1",), request=GpuRequest(node_ids=asked)
+    )
+
+    decision = waiting.on_reservation_end(
+        experiment, make_attempt(), end(state), NOW, task_held_gpus=False
+    )
+
+    assert decision is not None
+    assert decision.experiment.state is want
+    if want is State.PENDING:
+        assert decision.experiment.avoided_node_ids == ()
+        assert set(decision.experiment.request.node_ids) == {"n1", "n2"}
+
+
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
 @pytest.mark.parametrize("how", [ReservationState.EXPIRED, ReservationState.LOST])
 def test_after_a_start_was_sent_no_reservation_ends_the_attempt(
@@ -182,7 +232,8 @@ def test_an_accepted_start_hands_the_lease_over() -> None:
     )
 
     assert decision == Decision(
-        experiment=make_experiment(State.STARTING), attempt=make_granted(is_accepted=True)
+        experiment=make_experiment(State.STARTING),
+        attempt=make_granted(is_accepted=True, deadline_at=NOW + timedelta(seconds=600)),
     )
 
 

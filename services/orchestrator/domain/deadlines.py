@@ -1,0 +1,66 @@
+"""When an attempt has taken longer than its executor should ever have let it."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from schemas.executor import AttemptOutcome, Failure, FailureKind
+from schemas.scheduler import CancelReservation
+from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task, command_id
+from shared.failures import RULES
+
+LONGEST: Final = timedelta(days=3650)
+
+
+def with_deadline(task: Task, attempt: Attempt, now: datetime) -> Attempt:
+    """The attempt that an executor has taken over, with the time by which it should have ended."""
+    if attempt.deadline_at is not None:
+        return attempt
+    seconds = min(task.file.optimization.timeout_per_iteration, LONGEST.total_seconds())
+    return replace(attempt, deadline_at=now + timedelta(seconds=seconds))
+
+
+def is_overdue(attempt: Attempt, now: datetime, grace: timedelta) -> bool:
+    """Whether the executor has let pass both its own deadline and `grace` to tear down."""
+    return (
+        attempt.closed_at is None
+        and attempt.deadline_at is not None
+        and now >= attempt.deadline_at + grace
+    )
+
+
+def on_overdue(
+    experiment: Experiment, attempt: Attempt, now: datetime, grace: timedelta
+) -> Decision | None:
+    """First the executor is told to stop it; if that has no effect, its lease is taken away.
+
+    Either way the executor's word, or its node's that nothing runs, ends the attempt.
+    """
+    if not is_overdue(attempt, now, grace):
+        return None
+    if attempt.overdue_at is None:
+        return Decision(experiment=experiment, attempt=replace(attempt, overdue_at=now))
+    if now < attempt.overdue_at + grace or attempt.reservation_ended:
+        return None
+    cancel = CancelReservation(
+        command_id=command_id(attempt.reservation_id, CancelReservation),
+        reservation_id=attempt.reservation_id,
+        reason="its attempt was told to stop and did not",
+    )
+    return Decision(experiment=experiment, attempt=attempt, commands=(cancel,))
+
+
+def as_told(task: Task, attempt: Attempt) -> Attempt:
+    """An ended attempt; one that was stopped for being overdue has timed out."""
+    stopped = {AttemptOutcome.CANCELLED, AttemptOutcome.INTERRUPTED}
+    if attempt.overdue_at is None or attempt.outcome not in stopped or task.cancel_requested:
+        return attempt
+    seconds = task.file.optimization.timeout_per_iteration
+    failure = Failure(
+        kind=FailureKind.TIMEOUT,
+        message=f"expected the attempt to end within {seconds:g} s; it was stopped long after",
+        log_tail=attempt.failure.log_tail if attempt.failure is not None else (),
+        hint=RULES[FailureKind.TIMEOUT].hint,
+    )
+    return replace(attempt, outcome=AttemptOutcome.FAILED, failure=failure)

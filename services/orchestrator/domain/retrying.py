@@ -1,0 +1,113 @@
+"""Whether an experiment is tried again after an attempt that measured nothing, and where."""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.executor import AttemptOutcome, FailureKind
+from services.orchestrator.domain.records import Attempt, Experiment, Task
+from shared.failures import RULES, FailureRule
+
+Rules = Mapping[FailureKind, FailureRule]
+
+
+class Step(Enum):
+    """What becomes of the experiment."""
+
+    REPEAT = auto()
+    FAIL = auto()
+    CANCEL = auto()
+
+
+class NextStep(Struct, frozen=True, kw_only=True):
+    """The experiment with the attempt counted, what becomes of it and why."""
+
+    experiment: Experiment
+    step: Step
+    reason: str
+
+
+def next_step(
+    task: Task, experiment: Experiment, attempt: Attempt, rules: Rules = RULES
+) -> NextStep:
+    """What follows from an attempt that failed or was interrupted.
+
+    An interruption says nothing about the experiment, so that it is repeated; a failure is as often
+    as the rule of its kind says. `max_attempts` of the task bounds both together, and a task that
+    is being cancelled repeats nothing.
+    """
+    counted = _counted(experiment, attempt)
+    message = attempt.failure.message if attempt.failure is not None else ""
+    if not _may_pass(counted, attempt, rules):
+        return NextStep(experiment=counted, step=Step.FAIL, reason=_given_up(counted, message))
+    if task.cancel_requested:
+        reason = task.cancel_reason or "cancelled"
+        return NextStep(experiment=counted, step=Step.CANCEL, reason=reason)
+    if counted.attempts_made >= task.file.optimization.max_attempts:
+        return NextStep(experiment=counted, step=Step.FAIL, reason=_given_up(counted, message))
+    return NextStep(
+        experiment=replace(counted, avoided_node_ids=_avoided(counted, attempt, rules)),
+        step=Step.REPEAT,
+        reason=message or "interrupted",
+    )
+
+
+def nodes_to_ask(experiment: Experiment, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `nodes` that the next attempt may run on: all, if too few are left to choose from.
+
+    Without any present ones, those that were asked for before.
+    """
+    known = nodes or tuple(
+        dict.fromkeys((*experiment.request.node_ids, *experiment.avoided_node_ids))
+    )
+    others = tuple(node for node in known if node not in experiment.avoided_node_ids)
+    return others if len(others) >= experiment.request.nodes else known
+
+
+def anywhere_again(experiment: Experiment) -> Experiment | None:
+    """The experiment avoiding no node any more; None if its last request avoided none."""
+    asked = experiment.request.node_ids
+    left_out = tuple(node for node in experiment.avoided_node_ids if node not in asked)
+    if not left_out or not asked:
+        return None
+    request = replace(experiment.request, node_ids=(*asked, *left_out))
+    return replace(experiment, request=request, avoided_node_ids=())
+
+
+def _counted(experiment: Experiment, attempt: Attempt) -> Experiment:
+    if attempt.outcome is AttemptOutcome.INTERRUPTED:
+        return replace(experiment, interrupted_attempts=experiment.interrupted_attempts + 1)
+    kind = attempt.failure.kind if attempt.failure is not None else FailureKind.INTERNAL
+    failed = experiment.failed_attempts
+    return replace(experiment, failed_attempts={**failed, kind: failed.get(kind, 0) + 1})
+
+
+def _may_pass(counted: Experiment, attempt: Attempt, rules: Rules) -> bool:
+    if attempt.outcome is AttemptOutcome.INTERRUPTED:
+        return True
+    if attempt.failure is None:
+        return False  # nobody said why, so that no rule speaks of it
+    kind = attempt.failure.kind
+    return counted.failed_attempts[kind] <= rules[kind].retries
+
+
+def _avoided(experiment: Experiment, attempt: Attempt, rules: Rules) -> tuple[str, ...]:
+    failure = attempt.failure
+    if failure is None or not rules[failure.kind].elsewhere:
+        return experiment.avoided_node_ids
+    nodes = attempt.node_ids or ((attempt.executor_id,) if attempt.executor_id else ())
+    return tuple(dict.fromkeys((*experiment.avoided_node_ids, *nodes)))
+
+
+def _given_up(experiment: Experiment, message: str) -> str:
+    interrupted, failed = experiment.interrupted_attempts, experiment.failures_counted
+    if failed == 1 and not interrupted:
+        return message or "the attempt failed"
+    told = [
+        f"{verb} {count} {'time' if count == 1 else 'times'}"
+        for verb, count in (("interrupted", interrupted), ("failed", failed))
+        if count
+    ]
+    return f"{' and '.join(told)}, the last time: {message}"

@@ -1,0 +1,91 @@
+"""An executor that takes an attempt over and lets its deadline pass."""
+
+from datetime import timedelta
+
+import pytest
+
+from schemas.base import Command
+from schemas.executor import AttemptOutcome, CancelExperiment, Failure, FailureKind
+from schemas.orchestrator import ExperimentState
+from schemas.scheduler import CancelReservation
+from services.orchestrator.domain import deadlines, running
+from services.orchestrator.domain.deadlines import as_told, is_overdue, on_overdue, with_deadline
+from tests.orchestrator_records import NOW, make_experiment, make_file, make_granted, make_task
+
+GRACE = timedelta(seconds=100)
+LATE = NOW + GRACE
+RUNNING = make_experiment(ExperimentState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("changes", "after", "want"),
+    [
+        pytest.param({}, GRACE, True, id="after the grace"),
+        pytest.param({}, GRACE - timedelta(seconds=1), False, id="before"),
+        pytest.param({"deadline_at": None}, GRACE, False, id="not accepted yet"),
+        pytest.param({"closed_at": NOW}, GRACE, False, id="ended"),
+    ],
+)
+def test_when_an_attempt_is_overdue(
+    changes: dict[str, object], after: timedelta, want: bool
+) -> None:
+    attempt = make_granted(**{"deadline_at": NOW, **changes})
+
+    assert is_overdue(attempt, NOW + after, GRACE) is want
+
+
+def test_an_overdue_attempt_is_stopped_first_and_loses_its_lease_later() -> None:
+    attempt = make_granted(deadline_at=NOW)
+
+    first = on_overdue(RUNNING, attempt, LATE, GRACE)
+    assert first is not None
+    assert first.attempt is not None
+    assert first.attempt.overdue_at == LATE
+    assert on_overdue(RUNNING, first.attempt, LATE, GRACE) is None
+    second = on_overdue(RUNNING, first.attempt, LATE + GRACE, GRACE)
+
+    assert second is not None
+    commands: tuple[Command, ...] = second.commands
+    assert [type(command) for command in commands] == [CancelReservation]
+    without_lease = make_granted(deadline_at=NOW, overdue_at=LATE, reservation_ended=True)
+    assert on_overdue(RUNNING, without_lease, LATE + GRACE, GRACE) is None
+    assert [type(c) for c in running.stop(RUNNING, attempt, "").commands] == [CancelExperiment]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_overdue", "cancel_requested", "want"),
+    [
+        (AttemptOutcome.CANCELLED, True, False, AttemptOutcome.FAILED),
+        (AttemptOutcome.INTERRUPTED, True, False, AttemptOutcome.FAILED),
+        (AttemptOutcome.CANCELLED, True, True, AttemptOutcome.CANCELLED),
+        (AttemptOutcome.SUCCEEDED, True, False, AttemptOutcome.SUCCEEDED),
+        (AttemptOutcome.INTERRUPTED, False, False, AttemptOutcome.INTERRUPTED),
+    ],
+)
+def test_what_was_stopped_for_being_overdue_has_timed_out(
+    outcome: AttemptOutcome, is_overdue: bool, cancel_requested: bool, want: AttemptOutcome
+) -> None:
+    attempt = make_granted(
+        outcome=outcome,
+        overdue_at=LATE if is_overdue else None,
+        failure=Failure(kind=FailureKind.CANCELLED, message="stopped", log_tail=("last",)),
+    )
+
+    told = as_told(make_task(cancel_requested=cancel_requested), attempt)
+
+    assert told.outcome is want
+    if want is AttemptOutcome.FAILED:
+        assert told.failure is not None
+        assert (told.failure.kind, told.failure.log_tail) == (FailureKind.TIMEOUT, ("last",))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"), [(1.0, timedelta(seconds=1)), (1e300, deadlines.LONGEST)]
+)
+def test_a_deadline_is_set_once_whatever_the_timeout(seconds: float, want: timedelta) -> None:
+    task = make_task(make_file(optimization={"timeout_per_iteration": seconds}))
+
+    attempt = with_deadline(task, make_granted(), NOW)
+
+    assert attempt.deadline_at == NOW + want
+    assert with_deadline(task, attempt, LATE) == attempt
