@@ -1,7 +1,7 @@
 """What runs and is not granted is found by its labels and ended; what is another's is left."""
 
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from services.executor.app import create_service
 from services.executor.journal import Journal
@@ -13,9 +13,7 @@ from shared.testing import eventually
 from tests.executor_node import labelled_process, make_endless_start, make_settings, scheduling
 
 
-async def ungranted_on(
-    node_id: str, settings: ExecutorSettings, journal: Path
-) -> dict[object, str]:
+async def ungranted_on(node_id: str, settings: ExecutorSettings, journal: Path) -> dict[UUID, str]:
     """What the executor of that node, on this host, would stop."""
     memory = await Journal(journal).open()
     bus = Bus.from_settings("executor", settings)
@@ -24,7 +22,7 @@ async def ungranted_on(
         workloads = Workloads(
             node_id=node_id, runtimes=host_runtimes(settings, memory), journal=memory, bus=bus
         )
-        return dict(await workloads.ungranted(()))
+        return await workloads.ungranted(())
     finally:
         await bus.close()
         memory.close_nowait()
