@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
+from schemas.executor import AttemptLogged, LogChunk
 from schemas.gateway import GpuList, GpuView, Problem, StoredEvent
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskView
@@ -33,6 +34,7 @@ from schemas.scheduler_views import (
     ReservationList,
     ReservationView,
 )
+from services.executor.logs import EngineLog
 from shared.ids import new_id
 from tests.cli_views import NOW, make_gpu, make_grant, make_reservation
 from tests.http_server import serving
@@ -47,6 +49,8 @@ class StubGateway:
     experiments: list[ExperimentView] = field(default_factory=list)
     reservations: dict[UUID, ReservationView] = field(default_factory=dict)
     drifts: list[Drift] = field(default_factory=list)
+    logs: dict[int, EngineLog] = field(default_factory=dict)  # of attempts, by their number
+    ended_attempts: set[int] = field(default_factory=set)
     outcome: ReservationState = ReservationState.GRANTED
     availability: AvailabilityView = field(
         default_factory=lambda: AvailabilityView(available=False, message="all GPUs are held")
@@ -75,6 +79,11 @@ class StubGateway:
         for socket in self.sockets:
             await socket.send_str(msgspec.json.encode(event).decode())
 
+    async def pass_on(self, message: AttemptLogged) -> None:
+        """Send lines to everybody who listens."""
+        for socket in self.sockets:
+            await socket.send_str(msgspec.json.encode(message).decode())
+
     def app(self) -> web.Application:
         application = web.Application(middlewares=[self._record])
         application.add_routes(
@@ -82,12 +91,14 @@ class StubGateway:
                 web.get("/healthz", self._healthz),
                 web.get("/ws/events", self._socket),
                 web.get("/ws/metrics", self._socket),
+                web.get("/ws/logs", self._socket),
                 web.get("/api/v1/gpus", self._gpus),
                 web.get("/api/v1/tasks", self._tasks),
                 web.get("/api/v1/tasks/{id}", self._task),
                 web.get("/api/v1/tasks/{id}/experiments", self._experiments),
                 web.get("/api/v1/experiments", self._experiments),
                 web.get("/api/v1/experiments/{id}", self._experiment),
+                web.get("/api/v1/experiments/{id}/logs", self._log),
                 web.post("/api/v1/estimate", self._estimate),
                 web.post("/api/v1/availability", self._availability),
                 web.get("/api/v1/cluster/gpus", self._cluster_gpus),
@@ -149,6 +160,26 @@ class StubGateway:
     async def _experiment(self, request: web.Request) -> web.Response:
         wanted = request.match_info["id"]
         return _found([e for e in self.experiments if str(e.experiment_id) == wanted])
+
+    async def _log(self, request: web.Request) -> web.Response:
+        number = int(request.query.get("attempt", max(self.logs, default=0)))
+        if number not in self.logs:
+            return _refused(ErrorCode.NOT_FOUND, f"nothing is kept of attempt {number}")
+        is_ended, lines = number in self.ended_attempts, int(request.query["lines"])
+        if "offset" in request.query:
+            offset = int(request.query["offset"])
+            excerpt = self.logs[number].read(offset, lines, is_ended=is_ended)
+        else:
+            excerpt = self.logs[number].last(lines, is_ended=is_ended)
+        chunk = LogChunk(
+            attempt_id=UUID(int=number),
+            offset=excerpt.offset,
+            next_offset=excerpt.next_offset,
+            lines=excerpt.lines,
+            skipped_bytes=excerpt.skipped_bytes,
+            is_complete=is_ended and excerpt.is_last,
+        )
+        return _json(chunk)
 
     async def _estimate(self, _: web.Request) -> web.Response:
         return _json(EstimateView(gpus=4, min_memory_mb=20_000, world_size=4))

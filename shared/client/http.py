@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from schemas.errors import Accepted
-from schemas.executor import AttemptProgressed
+from schemas.executor import AttemptLogged, AttemptProgressed, LogChunk
 from schemas.gateway import GpuList, GpuMetrics, NodeList, StoredEvent
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import (
@@ -103,6 +103,18 @@ class StewardClient(NodeClient):
     async def experiment_document(self, experiment_id: UUID) -> dict[str, Any]:
         """One experiment as plain data, with everything that the gateway joins to it."""
         return await self.get(f"/experiments/{experiment_id}", dict[str, Any])
+
+    async def experiment_log(
+        self,
+        experiment_id: UUID,
+        *,
+        attempt: int | None = None,
+        offset: int | None = None,
+        lines: int = 200,
+    ) -> LogChunk:
+        """The last lines that an attempt's engine wrote, or those from a byte offset on."""
+        parameters = {"attempt": attempt, "offset": offset, "lines": lines}
+        return await self.get(f"/experiments/{experiment_id}/logs", LogChunk, parameters)
 
     async def gpus(self, *, use_cache: bool = True) -> GpuList:
         """Every GPU with its last reading; `use_cache=False` has the nodes read anew."""
@@ -309,6 +321,14 @@ class StewardClient(NodeClient):
         """Readings and benchmark progress as they happen, only the newest if we are slow."""
         async with self.socket("/ws/metrics") as socket:
             yield decoded_frames(socket, GpuMetrics | AttemptProgressed)
+
+    @asynccontextmanager
+    async def log_lines(self, experiment_id: UUID) -> AsyncIterator[AsyncIterator[AttemptLogged]]:
+        """Lines of an experiment's engine as they are written; offsets show what we were too slow
+        for. Ends when the gateway does.
+        """
+        async with self.socket(f"/ws/logs?experiment={experiment_id}") as socket:
+            yield decoded_frames(socket, AttemptLogged)
 
 
 def _thresholds(utilization: float, memory: float) -> dict[str, str]:
