@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from schemas import (
     executor,
+    executor_ranks,
     gateway,
     monitoring,
     orchestrator,
@@ -23,6 +24,7 @@ MODULES: tuple[ModuleType, ...] = (
     scheduler_views,
     orchestrator,
     executor,
+    executor_ranks,
     results,
     gateway,
 )
@@ -54,6 +56,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     orchestrator.ValidateTask: orchestrator.TaskPlan,
     executor.ListRunning: executor.RunningAttempts,
     executor.ReadLog: executor.LogChunk,
+    executor_ranks.GetRank: executor_ranks.RankView,
     results.GetSummary: results.SummaryView,
     results.GetSeries: results.SeriesView,
     results.GetReport: results.ReportView,

@@ -130,11 +130,22 @@ class Failure(Struct, frozen=True, kw_only=True):
     phase: AttemptPhase | None = None
 
 
+class GangPlace(Struct, frozen=True, kw_only=True):
+    """Which part of an engine over several nodes an executor starts; the coordinator is rank 0."""
+
+    rank: PositiveInt
+    size: Annotated[int, Meta(ge=2)]
+    coordinator_id: NodeId
+
+
 class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_experiment"):
     """Run one attempt on granted devices.
 
     Accepted means journaled: the lease is the executor's from then on. `cpu_count` and
-    `host_memory_mb` bound what the engine may take of the node; None leaves that to the node.
+    `host_memory_mb` bound what the engine may take of each node; None leaves that to the node.
+
+    With `devices` of several nodes it goes to the executor of the first one, without a `gang`; this
+    coordinator sends it on, with one, to each other node, in the order in which they appear.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -153,6 +164,7 @@ class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_ex
     timeout_seconds: PositiveSeconds
     cpu_count: Annotated[float, Meta(gt=0)] | None = None
     host_memory_mb: PositiveInt | None = None
+    gang: GangPlace | None = None
 
 
 class CancelExperiment(Command, frozen=True, kw_only=True, tag="executor.cancel_experiment"):

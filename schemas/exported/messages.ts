@@ -1013,6 +1013,14 @@ export interface FenceReservation {
   epoch: number;
 }
 
+/** Which part of an engine over several nodes an executor starts; the coordinator is rank 0. */
+export interface GangPlace {
+  rank: number;
+  size: number;
+  /** A node's name made a subject token. */
+  coordinator_id: string;
+}
+
 /** Whether a node's GPUs can be read, and how. Answered by `AgentView`. */
 export interface GetAgent {
   type: "telemetry.agent";
@@ -1067,6 +1075,14 @@ export interface GetNodeSummaries {
   type: "scheduler.node_summaries";
   utilization_threshold?: number;
   memory_threshold?: number;
+}
+
+/** How is this executor's part of the attempt? Answered by `RankView`; `not_found` without. */
+export interface GetRank {
+  type: "executor.get_rank";
+  /** A node's name made a subject token. */
+  executor_id: string;
+  attempt_id: string;
 }
 
 /** Usage per namespace. Answered by `ReportView`. */
@@ -1805,6 +1821,33 @@ export interface QuantConfig {
 }
 
 /**
+ * How far one rank is.
+ *
+ * `ready`: all is there that starting needs. `ending`: it starts nothing any more, but something of
+ * it may still run; `ended`: nothing does.
+ */
+export type RankState = "ended" | "ending" | "preparing" | "ready" | "running";
+
+/**
+ * One rank as its executor has it.
+ *
+ * `failure` is why it ends, also where the attempt itself has another. `over_seconds` is how long
+ * ago it was over, null where the executor has been restarted since. `address` is where other nodes
+ * reach engines of this one, null if it is not known.
+ */
+export interface RankView {
+  type: "executor.rank";
+  /** A node's name made a subject token. */
+  executor_id: string;
+  attempt_id: string;
+  rank: number;
+  state: RankState;
+  failure: Failure | null;
+  over_seconds: number | null;
+  address: string | null;
+}
+
+/**
  * What an attempt's engine wrote. Answered by `LogChunk`; `not_found` if nothing is kept.
  *
  * From byte `offset` of all that it ever wrote, or, without, the last `max_lines`.
@@ -2372,7 +2415,10 @@ export interface Spread {
  * Run one attempt on granted devices.
  *
  * Accepted means journaled: the lease is the executor's from then on. `cpu_count` and
- * `host_memory_mb` bound what the engine may take of the node; null leaves that to the node.
+ * `host_memory_mb` bound what the engine may take of each node; null leaves that to the node.
+ *
+ * With `devices` of several nodes it goes to the executor of the first one, without a `gang`; this
+ * coordinator sends it on, with one, to each other node, in the order in which they appear.
  */
 export interface StartExperiment {
   type: "executor.start_experiment";
@@ -2393,6 +2439,7 @@ export interface StartExperiment {
   timeout_seconds: number;
   cpu_count?: number | null;
   host_memory_mb?: number | null;
+  gang?: GangPlace | null;
 }
 
 /**
@@ -2407,6 +2454,21 @@ export interface StartMonitoring {
   monitoring_id: string;
   interval_seconds?: number;
   max_seconds?: number;
+}
+
+/**
+ * All ranks are ready: start this one's engine, which finds the others at the leader's address.
+ *
+ * Accepted means journaled. Refused with `lease_lost` by a rank that has ended.
+ */
+export interface StartRank {
+  type: "executor.start_rank";
+  command_id: string;
+  /** A node's name made a subject token. */
+  executor_id: string;
+  attempt_id: string;
+  leader_address: string;
+  leader_port: number;
 }
 
 /**
@@ -2702,7 +2764,8 @@ export type AnyCommand =
   | SubmitTask
   | CancelExperiment
   | FenceReservation
-  | StartExperiment;
+  | StartExperiment
+  | StartRank;
 
 export type AnyEvent =
   | HealthChanged
@@ -2830,6 +2893,8 @@ export type MessageType =
   | "executor.list_running"
   | "executor.read_log"
   | "executor.start_experiment"
+  | "executor.get_rank"
+  | "executor.start_rank"
   | "results.experiment_summarized"
   | "results.report"
   | "results.series"

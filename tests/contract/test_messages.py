@@ -14,6 +14,7 @@ from msgspec import Struct
 from schemas import (
     catalog,
     executor,
+    executor_ranks,
     gateway,
     monitoring,
     orchestrator,
@@ -37,6 +38,7 @@ OWNERS = {
     scheduler_views: "scheduler",
     orchestrator: "orchestrator",
     executor: "executor",
+    executor_ranks: "executor",
     results: "results",
     gateway: "gateway",
 }
