@@ -1,0 +1,155 @@
+"""The container engine, asked off the event loop; every answer comes within a deadline."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, NotFound
+from docker.utils import kwargs_from_env
+from urllib3.exceptions import HTTPError
+
+from services.executor.runtimes.runtime import RuntimeUnavailable
+
+T = TypeVar("T")
+
+DEFAULT_SOCKET: Final = "/var/run/docker.sock"
+THREADS: Final = 16
+QUICK_SECONDS: Final = 10.0
+# What may have to unpack, mount or wait for the device driver.
+SLOW_SECONDS: Final = 120.0
+PROBE_SECONDS: Final = 2.0
+_CONNECTION_ERRORS: Final = (DockerException, requests.RequestException, HTTPError, OSError)
+
+
+class Docker:
+    """One engine. A connection is made for each question, so that it may restart in between.
+
+    Calls raise RuntimeUnavailable when it does not answer, and the SDK's APIError when it refuses.
+    """
+
+    def __init__(self, docker_host: str = "") -> None:
+        self._docker_host = docker_host
+        self._version: str | None = None
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="docker")
+
+    @property
+    def address(self) -> str:
+        """Where it is."""
+        return str(self._connection()["base_url"])
+
+    async def call(
+        self, ask: Callable[[docker.APIClient], T], *, seconds: float = QUICK_SECONDS
+    ) -> T:
+        """Ask it in a thread. If this is cancelled, what was asked may still be done."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds):
+                return await loop.run_in_executor(self._pool, self._ask, ask, seconds)
+        except TimeoutError:
+            raise RuntimeUnavailable(
+                f"{self.address} did not answer within {seconds:g} s"
+            ) from None
+
+    def apart(self, work: Callable[[], T], name: str) -> "asyncio.Future[T]":
+        """Do what takes long in a thread of its own, which nobody waits for at the end."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]  # without an error it is a T
+
+        def run() -> None:
+            result, error = None, None
+            try:
+                result = work()
+            except BaseException as raised:  # noqa: BLE001  # handed to whoever waits
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(settle, result, error)
+
+        threading.Thread(target=run, name=name, daemon=True).start()
+        return future
+
+    @contextmanager
+    def connected(self, seconds: float | None) -> Iterator[docker.APIClient]:
+        """A connection for a thread. Raises RuntimeUnavailable, also for what breaks it inside."""
+        connection = self._connection()
+        try:
+            _probe(connection["base_url"])
+            with contextlib.closing(self._open(connection, seconds)) as api:
+                yield api
+        except APIError:
+            raise
+        except _CONNECTION_ERRORS as error:
+            self._version = None
+            raise RuntimeUnavailable(f"{connection['base_url']}: {_reason(error)}") from error
+
+    def _ask(self, ask: Callable[[docker.APIClient], T], seconds: float) -> T:
+        with self.connected(seconds) as api:
+            return ask(api)
+
+    def _open(self, connection: dict[str, Any], seconds: float | None) -> docker.APIClient:
+        if self._version is None:
+            with contextlib.closing(
+                docker.APIClient(**connection, version="auto", timeout=int(QUICK_SECONDS))
+            ) as asked:
+                self._version = asked.api_version
+        # None waits without end.
+        timeout: Any = seconds
+        return docker.APIClient(**connection, version=self._version, timeout=timeout)
+
+    def _connection(self) -> dict[str, Any]:
+        found: dict[str, Any] = {**kwargs_from_env()}
+        if self._docker_host:
+            found["base_url"] = self._docker_host
+        found.setdefault("base_url", f"unix://{DEFAULT_SOCKET}")
+        return found
+
+
+def found(ask: Callable[[], T]) -> T | None:
+    """What is asked for; None if the engine knows nothing of that name."""
+    try:
+        return ask()
+    except NotFound:
+        return None
+
+
+def text_of(error: APIError) -> str:
+    """What the engine says, without the address it was asked at."""
+    return str(error.explanation or error)
+
+
+def _probe(base_url: str) -> None:
+    """Raises OSError if nobody listens on a socket of this host.
+
+    Asked before the SDK, which leaves its own socket open when it cannot connect.
+    """
+    scheme, _, path = base_url.partition("://")
+    if scheme not in {"unix", "http+unix"}:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(PROBE_SECONDS)
+        probe.connect("/" + path.lstrip("/"))
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "nothing there; Docker is not installed, or not running"
+    if isinstance(error, PermissionError):
+        return "permission denied; the executor's user has to be in the group of that socket"
+    if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
+        return "connection refused; Docker is not running"
+    return str(error) or type(error).__name__

@@ -1,0 +1,180 @@
+"""One engine in a container: awaited, watched, ended for certain."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+import docker
+from docker.errors import APIError
+
+from schemas.executor import Failure, FailureKind
+from services.executor.domain.verdict import (
+    AttemptFailed,
+    engine_exit,
+    failure,
+    is_port_taken,
+)
+from services.executor.engines.table import EngineCommand
+from services.executor.processes import ProcessMark, WorkloadLabel
+from services.executor.runtimes.docker.client import Docker, found
+from services.executor.runtimes.docker.ending import Ending
+from services.executor.runtimes.docker.logs import LogFollower
+from services.executor.runtimes.runtime import LogSink, PortTaken, RuntimeUnavailable
+
+POLL_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 1.0
+PROBE_TIMEOUT_SECONDS: Final = 2.0
+LAST_LINES_SECONDS: Final = 2.0
+LOG_LINES_READ: Final = 60
+SIGNALLED: Final = 128
+# How a container ends that the engine stops when it is itself stopped or comes back.
+STOPPED_BY_ENGINE: Final = frozenset({0, SIGNALLED + 9, SIGNALLED + 15})
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class EngineContainer:
+    """A started container. `stop` has to be called, whatever happened; it may be called again."""
+
+    engine: Docker
+    container_id: str
+    label: WorkloadLabel
+    command: EngineCommand
+    log: LogSink
+    port: int
+    has_own_network: bool
+    marks: tuple[ProcessMark, ...] = ()
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _follower: LogFollower = field(init=False)
+    _following: "asyncio.Future[None]" = field(init=False)
+    _was_away: bool = False
+    _looked_at: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def changed() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._changed.set)
+
+        self._follower = LogFollower(
+            engine=self.engine, container_id=self.container_id, log=self.log, on_end=changed
+        )
+        self._following = self.engine.apart(self._follower.follow, "container_log")
+
+    async def until_ready(self, timeout_seconds: float) -> str:
+        """As the contract says. A connection is no sign: the engine's proxy takes it at once."""
+        timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_SECONDS)
+        try:
+            async with (
+                asyncio.timeout(timeout_seconds),
+                aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
+            ):
+                while not await self._answers(session):
+                    ended = await self._look("before it was ready")
+                    if ended is not None:
+                        self._fail(ended)
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            raise AttemptFailed(
+                failure(
+                    FailureKind.READINESS_TIMEOUT,
+                    f"expected {self.command.engine} to answer {self.command.readiness_path} "
+                    f"within {timeout_seconds:g} s",
+                    log_text=self.log.tail(LOG_LINES_READ),
+                )
+            ) from None
+        return self._base_url
+
+    async def until_ended(self) -> Failure:
+        """As the contract says; an engine that restarts, and lets it live, is not its end."""
+        while True:
+            ended = await self._look("during the benchmark")
+            if ended is not None:
+                return ended
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def stop(self, grace_seconds: float) -> None:
+        """As the contract says."""
+        await Ending(
+            engine=self.engine,
+            container_id=self.container_id,
+            label=self.label,
+            marks=self.marks,
+            grace_seconds=grace_seconds,
+        ).run()
+        self._follower.give_up()
+        await self._last_lines()
+
+    @property
+    def _base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def _answers(self, session: aiohttp.ClientSession) -> bool:
+        try:
+            async with session.get(f"{self._base_url}{self.command.readiness_path}") as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def _look(self, when: str) -> Failure | None:
+        """Why it has ended; None while it runs, and while nobody can tell."""
+        now = time.monotonic()
+        if not self._changed.is_set() and now - self._looked_at < LOOK_SECONDS:
+            return None
+        self._changed.clear()
+        self._looked_at = now
+        try:
+            container = await self.engine.call(self._inspect)
+        except (RuntimeUnavailable, APIError):
+            self._was_away = True
+            return None
+        if container is not None and container["State"]["Running"]:
+            return None
+        await self._last_lines()
+        return self._failure(None if container is None else container["State"], when)
+
+    def _failure(self, state: dict[str, Any] | None, when: str) -> Failure:
+        engine, text = self.command.engine, self.log.tail(LOG_LINES_READ)
+        if state is None:
+            return failure(
+                FailureKind.ENGINE_EXITED,
+                f"the container of {engine} was removed {when}, and not by this executor",
+                log_text=text,
+            )
+        exit_code, oom_killed = int(state["ExitCode"]), bool(state.get("OOMKilled"))
+        if self._was_away and exit_code in STOPPED_BY_ENGINE and not oom_killed:
+            return failure(
+                FailureKind.RUNTIME_UNAVAILABLE,
+                f"Docker was restarted {when}, and has stopped {engine}",
+                exit_code=exit_code,
+                log_text=text,
+                hint="with live-restore in /etc/docker/daemon.json containers outlive it",
+            )
+        by_signal = SIGNALLED < exit_code < SIGNALLED + 65
+        return engine_exit(
+            engine,
+            SIGNALLED - exit_code if by_signal else exit_code,
+            when,
+            text,
+            oom_killed=oom_killed,
+        )
+
+    def _fail(self, ended: Failure) -> None:
+        # In a network of its own nobody else can have the port.
+        if not self.has_own_network and is_port_taken("\n".join(ended.log_tail)):
+            raise PortTaken
+        raise AttemptFailed(ended)
+
+    def _inspect(self, api: docker.APIClient) -> dict[str, Any] | None:
+        container = found(lambda: api.inspect_container(self.container_id))
+        return None if container is None else dict(container)
+
+    async def _last_lines(self) -> None:
+        """Wait a moment for what it wrote in the end."""
+        await asyncio.wait({self._following}, timeout=LAST_LINES_SECONDS)

@@ -1,0 +1,151 @@
+"""Ending containers for certain: asked, killed, removed, and looked for until they are gone."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import docker
+from docker.errors import APIError, NotFound
+
+from services.executor.processes import ProcessMark, WorkloadLabel, end_workload
+from services.executor.runtimes.docker.client import SLOW_SECONDS, Docker, found, text_of
+from services.executor.runtimes.docker.spec import label_filters
+from services.executor.runtimes.runtime import RuntimeUnavailable
+from shared.logging import log
+
+POLL_SECONDS: Final = 0.05
+AGAIN_SECONDS: Final = 0.25
+# An engine that hangs must not use up the time in which a lease can still be kept.
+ANSWER_SECONDS: Final = 2.0
+COMPLAIN_SECONDS: Final = 5.0
+CONFLICT: Final = 409
+
+
+async def end_labelled(
+    engine: Docker,
+    labels: Mapping[str, str],
+    label: WorkloadLabel,
+    *,
+    grace_seconds: float = 0.0,
+    was_used: bool = True,
+) -> None:
+    """End and remove all that carries `labels`; return once there is nothing.
+
+    `was_used` False: nothing was ever started there, so an engine that is away is as good as none.
+    """
+    began_at = time.monotonic()
+    while True:
+        left_seconds = max(0.0, began_at + grace_seconds - time.monotonic())
+        try:
+            containers = await engine.call(lambda api: found_ids(api, labels))
+        except RuntimeUnavailable:
+            await end_workload(label, grace_seconds=left_seconds)
+            if not was_used:
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
+            continue
+        except APIError as error:
+            log.error("containers_unknown", reason=text_of(error))
+            await asyncio.sleep(AGAIN_SECONDS)
+            continue
+        if not containers:
+            return
+        await asyncio.gather(
+            *(
+                Ending(
+                    engine=engine,
+                    container_id=container_id,
+                    label=label,
+                    grace_seconds=left_seconds,
+                ).run()
+                for container_id in containers
+            )
+        )
+
+
+def found_ids(api: docker.APIClient, labels: Mapping[str, str]) -> list[str]:
+    """The containers that carry all of these labels, running or not."""
+    listed = api.containers(all=True, filters=label_filters(labels))
+    return [str(each["Id"]) for each in listed]
+
+
+@dataclass(slots=True, kw_only=True)
+class Ending:
+    """One container's. While the engine is away, its processes are ended through the kernel, where
+    this executor may; the container is removed as soon as the engine is back.
+    """
+
+    engine: Docker
+    container_id: str
+    label: WorkloadLabel
+    grace_seconds: float
+    marks: tuple[ProcessMark, ...] = ()
+    _is_asked: bool = False
+    _began_at: float = 0.0
+    _complained_at: float = 0.0
+
+    async def run(self) -> None:
+        """Return once the engine knows no such container any more."""
+        self._began_at = self._complained_at = time.monotonic()
+        while True:
+            try:
+                state = await self.engine.call(self._state, seconds=ANSWER_SECONDS)
+                if state is None:
+                    return
+                if await self._step(is_running=bool(state["Running"])):
+                    continue
+            except RuntimeUnavailable as error:
+                await self._end_processes(str(error))
+            except NotFound:
+                return
+            except APIError as error:
+                # 409: it has ended meanwhile, or is being removed already.
+                if error.status_code != CONFLICT:
+                    self._complain(text_of(error))
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _step(self, *, is_running: bool) -> bool:
+        """Do what is next; whether to look again at once."""
+        if not is_running:
+            await self.engine.call(self._remove, seconds=SLOW_SECONDS)
+            return True
+        if self._left_seconds <= 0:
+            await self.engine.call(lambda api: self._kill(api, "SIGKILL"), seconds=ANSWER_SECONDS)
+            self._complain("it outlives SIGKILL")
+        elif not self._is_asked:
+            self._is_asked = True
+            await self.engine.call(lambda api: self._kill(api, "SIGTERM"), seconds=ANSWER_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
+        return True
+
+    @property
+    def _left_seconds(self) -> float:
+        return self._began_at + self.grace_seconds - time.monotonic()
+
+    async def _end_processes(self, reason: str) -> None:
+        self._complain(reason)
+        await end_workload(self.label, self.marks, grace_seconds=max(0.0, self._left_seconds))
+
+    def _state(self, api: docker.APIClient) -> dict[str, Any] | None:
+        container = found(lambda: api.inspect_container(self.container_id))
+        return None if container is None else dict(container["State"])
+
+    def _kill(self, api: docker.APIClient, signal: str) -> None:
+        api.kill(self.container_id, signal)
+
+    def _remove(self, api: docker.APIClient) -> None:
+        api.remove_container(self.container_id, v=True, force=True)
+
+    def _complain(self, reason: str) -> None:
+        now = time.monotonic()
+        if now - self._complained_at < COMPLAIN_SECONDS:
+            return
+        self._complained_at = now
+        log.error(
+            "container_outlives_its_end",
+            container_id=self.container_id,
+            reservation_id=str(self.label.reservation_id),
+            reason=reason,
+        )

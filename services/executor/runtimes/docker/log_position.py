@@ -1,0 +1,52 @@
+"""Where in a container's log a reader is, so that it goes on there after a break.
+
+The engine is asked for everything from a second on, and each piece that it sends begins with its
+time in nanoseconds. Pieces of one long line share a time, so they are counted.
+"""
+
+import calendar
+import re
+import time
+from dataclasses import dataclass
+from typing import Final
+
+_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{9}Z ")
+
+
+@dataclass(slots=True)
+class LogPosition:
+    """`begin` before each stream, then `admit` every piece of it in order."""
+
+    _last: bytes = b""
+    _count: int = 0
+    _to_skip: int = 0
+    _is_resuming: bool = False
+
+    def begin(self) -> int | None:
+        """From which second on to ask, in seconds since 1970; None for all of it."""
+        self._is_resuming = bool(self._last)
+        self._to_skip = self._count
+        stamp = _STAMP.match(self._last)
+        if stamp is None:
+            return None
+        text = stamp[1].decode()
+        return max(1, calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%S")))
+
+    def admit(self, piece: bytes) -> bytes:
+        """What of it is new, without its time."""
+        found = _STAMP.match(piece)
+        if found is None:
+            return piece
+        stamp = found[0]
+        if self._is_resuming:
+            if stamp < self._last:
+                return b""
+            if stamp == self._last and self._to_skip:
+                self._to_skip -= 1
+                return b""
+            self._is_resuming = False
+        if stamp == self._last:
+            self._count += 1
+        else:
+            self._last, self._count = stamp, 1
+        return piece[found.end() :]

@@ -1,0 +1,175 @@
+"""Having an image there: looked for, else pulled, once for everybody who waits for it."""
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import docker
+import requests
+from docker.auth import get_config_header, resolve_repository_name
+from docker.errors import APIError
+from docker.types import CancellableStream
+
+from schemas.executor import FailureKind
+from services.executor.domain.verdict import AttemptFailed, failure, failure_told
+from services.executor.runtimes.docker.client import Docker, found, text_of
+from services.executor.runtimes.docker.pull_progress import PullProgress, PullRefused
+from services.executor.runtimes.runtime import RuntimeUnavailable
+from shared.logging import log
+
+AGAIN_SECONDS: Final = 0.5
+# How long the engine may be away, as it is while it restarts.
+AWAY_SECONDS: Final = 30.0
+REPORT_SECONDS: Final = 0.25
+
+OnProgress = Callable[[float, str], None]
+
+
+class Images:
+    """The images of one engine."""
+
+    def __init__(self, engine: Docker, timeout_seconds: float) -> None:
+        self._engine = engine
+        self._timeout_seconds = timeout_seconds
+        self._pulls: dict[str, _Pull] = {}
+
+    async def have(self, reference: str, on_progress: OnProgress) -> None:
+        """Return once the image is there. Raises AttemptFailed."""
+        pull = self._pulls.get(reference)
+        if pull is None:
+            pull = self._pulls[reference] = _Pull(self._engine, reference)
+            pull.task = asyncio.create_task(pull.run(self._timeout_seconds), name="pull_image")
+            pull.task.add_done_callback(lambda _: self._forget(pull))
+        pull.listeners.append(on_progress)
+        try:
+            await asyncio.shield(pull.task)
+        finally:
+            pull.listeners.remove(on_progress)
+            if not pull.listeners:
+                # Whoever comes now begins anew instead of joining what is being broken off.
+                self._forget(pull)
+                pull.break_off()
+
+    def _forget(self, pull: "_Pull") -> None:
+        if self._pulls.get(pull.reference) is pull:
+            del self._pulls[pull.reference]
+
+
+@dataclass(slots=True, eq=False)
+class _Pull:
+    engine: Docker
+    reference: str
+    listeners: list[OnProgress] = field(default_factory=list)
+    task: "asyncio.Task[None]" = field(init=False)
+    _progress: PullProgress = field(default_factory=PullProgress)
+    _stream: "CancellableStream[bytes] | None" = None
+    _is_broken_off: threading.Event = field(default_factory=threading.Event)
+    _told_at: float = 0.0
+
+    async def run(self, timeout_seconds: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._until_there()
+        except TimeoutError:
+            message = f"expected {self.reference} to be pulled within {timeout_seconds:g} s"
+            raise AttemptFailed(failure(FailureKind.IMAGE_PULL_FAILED, message)) from None
+        finally:
+            self.break_off()
+
+    def break_off(self) -> None:
+        """The engine stops pulling; what it has stays with it for the next time."""
+        self._is_broken_off.set()
+        stream = self._stream
+        if stream is not None:
+            with contextlib.suppress(Exception):  # its thread may have closed it meanwhile
+                stream.close()
+
+    async def _until_there(self) -> None:
+        away_since: float | None = None
+        while True:
+            try:
+                if await self.engine.call(self._is_there):
+                    return
+                await self.engine.apart(self._pull_once(), f"pull {self.reference}")
+                # A stream that ended in silence may have ended with the engine.
+                away_since = None
+            except (APIError, PullRefused) as error:
+                text = text_of(error) if isinstance(error, APIError) else str(error)
+                raise AttemptFailed(
+                    failure_told(
+                        text,
+                        f"{self.reference} could not be pulled",
+                        otherwise=FailureKind.IMAGE_PULL_FAILED,
+                    )
+                ) from error
+            except RuntimeUnavailable as error:
+                away_since = away_since or time.monotonic()
+                if time.monotonic() - away_since > AWAY_SECONDS:
+                    message = f"{self.reference} could not be looked for: {error}"
+                    raise AttemptFailed(
+                        failure(FailureKind.RUNTIME_UNAVAILABLE, message)
+                    ) from error
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    def _is_there(self, api: docker.APIClient) -> bool:
+        inspect: Any = api.inspect_image
+        return found(lambda: inspect(self.reference)) is not None
+
+    def _pull_once(self) -> Callable[[], None]:
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(self._tell)
+
+        def pull() -> None:
+            with self.engine.connected(None) as api:
+                self._stream = _open(api, self.reference)
+                for line in self._stream:
+                    if self._is_broken_off.is_set():
+                        return
+                    if line and self._progress.feed(json.loads(line)):
+                        tell()
+
+        return pull
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now - self._told_at < REPORT_SECONDS and self._progress.fraction < 1:
+            return
+        self._told_at = now
+        for listener in tuple(self.listeners):
+            try:
+                listener(self._progress.fraction, self._progress.sentence)
+            except Exception:  # noqa: BLE001  # one listener's fault is not the pull's
+                log.exception("pull_listener_failed", image=self.reference)
+
+
+def _open(api: docker.APIClient, reference: str) -> "CancellableStream[bytes]":
+    """As the SDK pulls, but with the response in hand, so that a pull can be broken off."""
+    repository, _, tag = reference.rpartition(":")
+    registry, _ = resolve_repository_name(repository)
+    header = get_config_header(api, registry)
+    response = api.post(
+        f"{api.base_url}/v{api.api_version}/images/create",
+        params={"fromImage": repository, "tag": tag},
+        headers={"X-Registry-Auth": header} if header else {},
+        stream=True,
+        timeout=None,
+    )
+    if response.status_code >= requests.codes.bad_request:
+        raise PullRefused(_message(response))
+    return CancellableStream(response.iter_lines(), response)
+
+
+def _message(response: requests.Response) -> str:
+    try:
+        content: Any = response.json()
+        return str(content["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the engine answered {response.status_code}"

@@ -1,0 +1,313 @@
+"""Engines in containers, as an attempt sees them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import docker
+from docker.errors import APIError
+from msgspec import Struct
+
+from schemas.errors import ErrorCode
+from schemas.executor import Runtime, RuntimeOffer, StartExperiment
+from services.executor.engines.engines_file import load_images
+from services.executor.engines.images import ANY_ADDRESS, EngineImage, container_command
+from services.executor.engines.mounted_model import locate
+from services.executor.engines.table import EngineRefused
+from services.executor.processes import EPOCH_DIGITS
+from services.executor.runtimes.docker.client import Docker, text_of
+from services.executor.runtimes.docker.container import EngineContainer
+from services.executor.runtimes.docker.ending import end_labelled
+from services.executor.runtimes.docker.host import HostEngine, look_at
+from services.executor.runtimes.docker.pull import Images
+from services.executor.runtimes.docker.spec import (
+    EPOCH_LABEL,
+    EXPERIMENT_LABEL,
+    LOOPBACK,
+    RESERVATION_LABEL,
+    Abilities,
+    Made,
+    finding_labels,
+    label_filters,
+    own_labels,
+)
+from services.executor.runtimes.docker.starting import Starting
+from services.executor.runtimes.engine_process import free_port, workload_label
+from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
+from services.executor.settings import ExecutorSettings
+from shared.errors import RefusedError
+from shared.paths import make_directory
+
+OFFER_SECONDS: Final = 1.5
+WORKLOADS_SECONDS: Final = 5.0
+SWITCHED_OFF: Final = "simulated engines are switched off on this node"
+ANY_PORT: Final = 0
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """One container as the engine lists it."""
+
+    container_id: str
+    labels: Mapping[str, str]
+    pids: tuple[int, ...]
+    is_running: bool
+
+
+class DockerRuntime:
+    """Containers of one Docker engine, made from the table of images and nothing else.
+
+    Only what carries this installation, this node and the reservation as labels is ever touched.
+    An engine that was never used here and is away counts as having nothing of ours.
+
+    Raises EnginesFileError if the file of the operator's engines cannot be used.
+    """
+
+    def __init__(self, settings: ExecutorSettings) -> None:
+        self._settings = settings
+        self._images = load_images(settings.engines_file)
+        self._engine = Docker(settings.docker_host)
+        self._pulled = Images(self._engine, settings.pull_timeout_seconds)
+        self._abilities = Abilities()
+        self._starting: dict[UUID, set[Starting]] = {}
+
+    @property
+    def kind(self) -> Runtime:
+        return Runtime.DOCKER
+
+    async def offer(self) -> RuntimeOffer:
+        """Every engine with an image; that one cannot be given GPUs is said, and stops nothing.
+
+        Whether GPUs can be given shows for certain only when a container asks for one, and
+        simulated devices need none.
+        """
+        try:
+            host = await self._engine.call(look_at, seconds=OFFER_SECONDS)
+        except (RuntimeUnavailable, APIError) as error:
+            return self._offer(missing={Runtime.DOCKER.value: f"no Docker here: {error}"})
+        reasons = {name: self._missing(image) for name, image in self._images.items()}
+        missing = {name: reason for name, reason in reasons.items() if reason is not None}
+        if (warning := host.gpu_warning) is not None:
+            missing[Runtime.DOCKER.value] = warning
+        return self._offer(
+            engines=tuple(name for name, reason in reasons.items() if reason is None),
+            missing=missing,
+            host=host,
+        )
+
+    def check(self, command: StartExperiment) -> None:
+        """As the contract says. Reads the model's directory."""
+        try:
+            self._made(command, command.benchmark.model_name or command.engine.model)
+        except EngineRefused as error:
+            raise RefusedError(error.code, error.message, path=error.path) from error
+        for number, device in enumerate(command.devices):
+            if device.share is not None and device.mig_profile is not None:
+                raise RefusedError(
+                    ErrorCode.UNSUPPORTED,
+                    f"expected a whole MIG instance, got a part of {device.uuid}: MPS does not "
+                    "divide them",
+                    path=f"$.devices[{number}].share",
+                )
+
+    async def fetch(
+        self, command: StartExperiment, on_progress: Callable[[float, str], None]
+    ) -> None:
+        """Have the image there: pulled unless it is, once for all attempts that want it."""
+        reference = self._image(command).reference(command.engine.image_tag)
+        await self._pulled.have(reference, on_progress)
+
+    async def start(self, launch: Launch) -> EngineContainer:
+        """As the contract says. If it is cancelled, what is being made is not started any more."""
+        starting = Starting(
+            engine=self._engine,
+            launch=launch,
+            made=self._made(
+                launch.command, launch.served_model_name, rank_parameters=launch.rank_parameters
+            ),
+            abilities=self._abilities,
+            settings=self._settings,
+        )
+        await asyncio.to_thread(self._remember_use)
+        # Not cancelled half way, when nobody could tell whether there is a container.
+        starting.task = asyncio.create_task(starting.run(), name="start_container")
+        under_way = self._starting.setdefault(launch.labels.reservation_id, set())
+        under_way.add(starting)
+        starting.task.add_done_callback(lambda _: self._settled(launch.labels, starting))
+        try:
+            return await asyncio.shield(starting.task)
+        except asyncio.CancelledError:
+            starting.is_abandoned = True
+            raise
+
+    async def workloads(self) -> tuple[Workload, ...]:
+        """Every container of this installation and node, running or not."""
+        try:
+            listed = await self._engine.call(self._listed, seconds=WORKLOADS_SECONDS)
+        except APIError as error:
+            raise RuntimeUnavailable(text_of(error)) from error
+        except RuntimeUnavailable:
+            if await asyncio.to_thread(self._was_used):
+                raise
+            return ()
+        found = (self._workload(each) for each in listed)
+        return tuple(each for each in found if each is not None)
+
+    async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
+        """As the contract says."""
+        was_used = await asyncio.to_thread(self._was_used)
+        while True:
+            under_way = tuple(self._starting.get(labels.reservation_id, ()))
+            for starting in under_way:
+                starting.is_abandoned = True
+            await end_labelled(
+                self._engine,
+                finding_labels(self._own(labels)),
+                workload_label(labels),
+                grace_seconds=grace_seconds,
+                was_used=was_used,
+            )
+            if not under_way:
+                return
+            await asyncio.wait({starting.task for starting in under_way}, timeout=1.0)
+
+    def _offer(
+        self,
+        *,
+        engines: tuple[str, ...] = (),
+        missing: dict[str, str],
+        host: HostEngine | None = None,
+    ) -> RuntimeOffer:
+        return RuntimeOffer(
+            runtime=Runtime.DOCKER,
+            engines=engines,
+            missing=missing,
+            version=None if host is None else host.version,
+        )
+
+    def _missing(self, image: EngineImage) -> str | None:
+        if image.engine.simulated and not self._settings.allow_simulated_engine:
+            return SWITCHED_OFF
+        return image.missing()
+
+    def _image(self, command: StartExperiment) -> EngineImage:
+        name = command.engine.engine.lower()
+        image = self._images.get(name)
+        if image is None:
+            known = ", ".join(self._images)
+            message = f"expected an engine of {known}, got {command.engine.engine!r}"
+            raise EngineRefused(ErrorCode.UNSUPPORTED, message, "$.base_runtime")
+        if (missing := self._missing(image)) is not None:
+            message = f"{name} cannot run in a container here: {missing}"
+            raise EngineRefused(ErrorCode.UNSUPPORTED, message, "$.base_runtime")
+        return image
+
+    def _made(
+        self,
+        command: StartExperiment,
+        served_model_name: str,
+        rank_parameters: Mapping[str, Any] | None = None,
+    ) -> Made:
+        """Raises EngineRefused."""
+        image = self._image(command)
+        reference = image.reference(command.engine.image_tag)
+        model = locate(command.engine.model, self._settings.model_root_paths)
+        # Ranks on several nodes talk to each other at ports that they choose themselves.
+        is_rank = bool(rank_parameters)
+        port = free_port() if is_rank else image.port
+        return Made(
+            image=image,
+            reference=reference,
+            command=container_command(
+                image,
+                model.name,
+                command.engine.parameters,
+                served_model_name=served_model_name,
+                rank_parameters=rank_parameters,
+                host=LOOPBACK if is_rank else ANY_ADDRESS,
+                port=port,
+            ),
+            mounts=model.mounts,
+            listens_on=port,
+            on_host_network=is_rank,
+        )
+
+    def _settled(self, labels: Labels, starting: Starting) -> None:
+        under_way = self._starting.get(labels.reservation_id, set())
+        under_way.discard(starting)
+        if not under_way:
+            self._starting.pop(labels.reservation_id, None)
+        if not starting.task.cancelled():
+            starting.task.exception()  # looked at, or asyncio complains that nobody did
+
+    def _listed(self, api: docker.APIClient) -> list[Listed]:
+        own = own_labels(self._settings.installation_id, self._settings.node_id)
+        return [
+            Listed(
+                container_id=each["Id"],
+                labels=each.get("Labels") or {},
+                pids=_pids(api, each["Id"]) if each["State"] == "running" else (),
+                is_running=each["State"] in {"running", "paused", "restarting"},
+            )
+            for each in api.containers(all=True, filters=label_filters(own))
+        ]
+
+    def _workload(self, listed: Listed) -> Workload | None:
+        reservation_id = _uuid(listed.labels.get(RESERVATION_LABEL))
+        if reservation_id is None:
+            return None
+        return Workload(
+            labels=Labels(
+                reservation_id=reservation_id,
+                installation_id=self._settings.installation_id,
+                node_id=self._settings.node_id,
+                epoch=_epoch(listed.labels.get(EPOCH_LABEL, "")),
+                experiment_id=_uuid(listed.labels.get(EXPERIMENT_LABEL)),
+            ),
+            pids=listed.pids,
+            container_ids=(listed.container_id,),
+            is_running=listed.is_running,
+        )
+
+    def _own(self, labels: Labels) -> Labels:
+        """The reservation's labels here: nothing of another node or installation is ours to end."""
+        return Labels(
+            reservation_id=labels.reservation_id,
+            installation_id=self._settings.installation_id,
+            node_id=self._settings.node_id,
+        )
+
+    @property
+    def _use_path(self) -> Path:
+        return self._settings.home / "containers_made"
+
+    def _remember_use(self) -> None:
+        """Before the first container: from then on an engine that is away may have some of ours."""
+        if not self._use_path.exists():
+            make_directory(self._use_path.parent, 0o700)
+            self._use_path.touch(0o600)
+
+    def _was_used(self) -> bool:
+        return self._use_path.exists()
+
+
+def _pids(api: docker.APIClient, container_id: str) -> tuple[int, ...]:
+    try:
+        processes = api.top(container_id, ps_args="-eo pid")["Processes"] or ()
+    except APIError:
+        # It has ended since it was listed.
+        return ()
+    return tuple(sorted(int(fields[0]) for fields in processes))
+
+
+def _epoch(text: str) -> int | None:
+    is_number = text.isascii() and text.isdigit() and len(text) <= EPOCH_DIGITS
+    return int(text) or None if is_number else None
+
+
+def _uuid(text: str | None) -> UUID | None:
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,224 @@
+"""What a container is made of: the grant, the engine's command and the node's bounds as settings.
+
+Pure: the same launch always makes the same container. The result is the body of the engine's own
+`POST /containers/create` (API 1.41), so a test sees all of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from schemas.executor import StartExperiment
+from schemas.gpu_request import DeviceGrant
+from services.executor.domain.shares import share_environment
+from services.executor.engines.images import EngineImage, HostMount
+from services.executor.engines.table import EngineCommand
+from services.executor.runtimes.engine_process import label_environment
+from services.executor.runtimes.runtime import Labels, Launch
+from services.executor.settings import ExecutorSettings
+
+RESERVATION_LABEL: Final = "gpusteward.reservation"
+INSTALLATION_LABEL: Final = "gpusteward.installation"
+NODE_LABEL: Final = "gpusteward.node"
+EPOCH_LABEL: Final = "gpusteward.epoch"
+EXPERIMENT_LABEL: Final = "gpusteward.experiment"
+ATTEMPT_LABEL: Final = "gpusteward.attempt"
+
+LOOPBACK: Final = "127.0.0.1"
+CACHE_TARGET: Final = "/var/cache/models"
+STACK_BYTES: Final = 64 << 20
+ULIMITS: Final = [
+    {"Name": "memlock", "Soft": -1, "Hard": -1},
+    {"Name": "stack", "Soft": STACK_BYTES, "Hard": STACK_BYTES},
+]
+# The engine's own copy of the log; ours is kept elsewhere.
+LOG_CONFIG: Final = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "2"}}
+
+
+class Abilities(Struct, kw_only=True):
+    """What an engine turns out to lack when it is asked to start a container.
+
+    An init program, as first process; and the right to raise limits of processes, which it has not
+    if it runs rootless or in a container itself.
+    """
+
+    has_init: bool = True
+    raises_limits: bool = True
+
+
+class Made(Struct, frozen=True, kw_only=True):
+    """What a container is made from, beside its launch.
+
+    `listens_on` is the engine's port inside, published as `host_port`; None: Docker chooses.
+
+    With `on_host_network` the engine listens on the host itself, and nothing is published.
+    """
+
+    image: EngineImage
+    reference: str
+    command: EngineCommand
+    mounts: tuple[HostMount, ...] = ()
+    host_port: int | None = None
+    listens_on: int
+    on_host_network: bool = False
+
+
+def container_settings(
+    launch: Launch, made: Made, abilities: Abilities, settings: ExecutorSettings
+) -> dict[str, Any]:
+    """The whole container. Restarting, removing and privileges are never its own."""
+    devices = devices_of(launch)
+    port = f"{made.listens_on}/tcp"
+    body: dict[str, Any] = {
+        "Image": made.reference,
+        "Cmd": list(made.command.argv),
+        "Env": [f"{name}={value}" for name, value in _environment(launch, made, settings).items()],
+        "Labels": written_labels(launch),
+        "HostConfig": {
+            **_bounds(launch.command, made.image, settings),
+            **_network(made, port),
+            "DeviceRequests": device_requests(devices, settings.docker_device_ids),
+            "Mounts": [_mount(each) for each in _mounts(made, devices, settings)],
+            # Clients of MPS and its server share memory.
+            "IpcMode": "host" if _is_shared(devices) else "private",
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "Privileged": False,
+            "ReadonlyRootfs": False,
+            "Init": abilities.has_init,
+            "Ulimits": ULIMITS if abilities.raises_limits else [],
+            "RestartPolicy": {"Name": "no"},
+            "AutoRemove": False,
+            "LogConfig": LOG_CONFIG,
+        },
+    }
+    if not made.on_host_network:
+        body["ExposedPorts"] = {port: {}}
+    if made.image.entrypoint is not None:
+        body["Entrypoint"] = list(made.image.entrypoint)
+    return body
+
+
+def devices_of(launch: Launch) -> tuple[DeviceGrant, ...]:
+    """What is granted of this node, in the order in which a container sees it."""
+    granted = (d for d in launch.command.devices if d.node_id == launch.labels.node_id)
+    return tuple(sorted(granted, key=lambda device: device.index))
+
+
+def device_requests(devices: Sequence[DeviceGrant], ids: str) -> list[dict[str, Any]]:
+    """Exactly the granted devices, by uuid, by index or by CDI name; simulated ones are none.
+
+    A MIG instance has an index of its parent only, so it always goes by its uuid.
+    """
+    real = [device for device in devices if not device.simulated]
+    if not real:
+        return []
+    if ids == "cdi":
+        names = [f"nvidia.com/gpu={device.uuid}" for device in real]
+        return [{"Driver": "cdi", "DeviceIDs": names}]
+    by_index = [d for d in real if ids == "index" and d.mig_profile is None]
+    return [
+        {
+            "Driver": "nvidia",
+            "DeviceIDs": [str(d.index) if d in by_index else d.uuid for d in real],
+            "Capabilities": [["gpu", "compute", "utility"]],
+        }
+    ]
+
+
+def written_labels(launch: Launch) -> dict[str, str]:
+    """The labels of an attempt's container."""
+    labels = launch.labels
+    written = {
+        **attempt_labels(launch),
+        EPOCH_LABEL: labels.epoch,
+        EXPERIMENT_LABEL: labels.experiment_id,
+    }
+    return {name: str(value) for name, value in written.items() if value is not None}
+
+
+def attempt_labels(launch: Launch) -> dict[str, str]:
+    """Those by which the containers of one attempt are found."""
+    return {**finding_labels(launch.labels), ATTEMPT_LABEL: str(launch.command.attempt_id)}
+
+
+def finding_labels(labels: Labels) -> dict[str, str]:
+    """Those that tell whose a container is: without all three nothing is ever touched."""
+    return {
+        **own_labels(labels.installation_id, labels.node_id),
+        RESERVATION_LABEL: str(labels.reservation_id),
+    }
+
+
+def own_labels(installation_id: str, node_id: str) -> dict[str, str]:
+    """What everything of this installation on this node carries."""
+    return {INSTALLATION_LABEL: installation_id, NODE_LABEL: node_id}
+
+
+def label_filters(labels: Mapping[str, str]) -> dict[str, list[str]]:
+    """The filter that finds what carries all of them."""
+    return {"label": [f"{name}={value}" for name, value in labels.items()]}
+
+
+def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict[str, str]:
+    devices = devices_of(launch)
+    variables = {
+        "PYTHONUNBUFFERED": "1",
+        **made.command.env,
+        **share_environment(devices),
+        **label_environment(launch.labels),
+        "GPUSTEWARD_ATTEMPT": str(launch.command.attempt_id),
+        "GPUSTEWARD_DEVICES": ",".join(device.uuid for device in devices),
+    }
+    if settings.model_cache_dir:
+        variables |= {"HF_HOME": CACHE_TARGET, "LLAMA_CACHE": f"{CACHE_TARGET}/llama.cpp"}
+    if _is_shared(devices):
+        variables["CUDA_MPS_PIPE_DIRECTORY"] = settings.mps_pipe_dir
+    if any(not device.simulated for device in devices):
+        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    else:
+        # Images for GPUs ask for all of them, which a default runtime `nvidia` would hand out.
+        variables["NVIDIA_VISIBLE_DEVICES"] = "void"
+    return variables
+
+
+def _bounds(
+    command: StartExperiment, image: EngineImage, settings: ExecutorSettings
+) -> dict[str, Any]:
+    memory_bytes = (command.host_memory_mb or settings.engine_memory_mb) << 20
+    return {
+        # Without swap: with it, a bound on memory is none.
+        "Memory": memory_bytes,
+        "MemorySwap": memory_bytes,
+        "NanoCpus": int((command.cpu_count or settings.engine_cpus) * 1e9),
+        "PidsLimit": settings.engine_pids,
+        "ShmSize": (image.shm_mb or settings.container_shm_mb) << 20,
+    }
+
+
+def _network(made: Made, port: str) -> dict[str, Any]:
+    if made.on_host_network:
+        return {"NetworkMode": "host"}
+    host_port = "" if made.host_port is None else str(made.host_port)
+    return {"PortBindings": {port: [{"HostIp": LOOPBACK, "HostPort": host_port}]}}
+
+
+def _mounts(
+    made: Made, devices: Sequence[DeviceGrant], settings: ExecutorSettings
+) -> Iterable[dict[str, Any]]:
+    for mount in (*made.mounts, *made.image.mounts):
+        yield {"Source": str(mount.source), "Target": mount.target, "ReadOnly": mount.read_only}
+    if settings.model_cache_dir:
+        yield {"Source": settings.model_cache_dir, "Target": CACHE_TARGET, "ReadOnly": False}
+    if _is_shared(devices):
+        directory = settings.mps_pipe_dir
+        yield {"Source": directory, "Target": directory, "ReadOnly": False}
+
+
+def _mount(mount: dict[str, Any]) -> dict[str, Any]:
+    return {"Type": "bind", **mount, "BindOptions": {"Propagation": "rprivate"}}
+
+
+def _is_shared(devices: Sequence[DeviceGrant]) -> bool:
+    return any(device.share is not None and not device.simulated for device in devices)

@@ -1,0 +1,154 @@
+"""Making and starting one container, so that nothing is left of one that could not be started."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import docker
+from docker.errors import APIError
+
+from schemas.executor import FailureKind
+from services.executor.domain.verdict import (
+    AttemptFailed,
+    failure,
+    failure_told,
+    is_port_taken,
+)
+from services.executor.processes import ProcessMark, WorkloadLabel, mark_of
+from services.executor.runtimes.docker.client import SLOW_SECONDS, Docker, text_of
+from services.executor.runtimes.docker.container import EngineContainer
+from services.executor.runtimes.docker.ending import end_labelled
+from services.executor.runtimes.docker.spec import (
+    Abilities,
+    Made,
+    attempt_labels,
+    container_settings,
+)
+from services.executor.runtimes.engine_process import workload_label
+from services.executor.runtimes.runtime import Launch, RuntimeUnavailable
+from services.executor.settings import ExecutorSettings
+
+TRIES: Final = 5
+NAME_TRIES: Final = 20
+NAME_DIGITS: Final = 12
+CONFLICT: Final = 409
+
+
+class Abandoned(Exception):
+    """Nobody wants the container any more."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Starting:
+    """One start under way. `is_abandoned` may be set at any time: then nothing is started."""
+
+    engine: Docker
+    launch: Launch
+    made: Made
+    abilities: Abilities
+    settings: ExecutorSettings
+    is_abandoned: bool = False
+    task: "asyncio.Task[EngineContainer]" = field(init=False)
+
+    async def run(self) -> EngineContainer:
+        """Make and start it. Raises AttemptFailed; then nothing is left."""
+        for _ in range(TRIES):
+            try:
+                return await self._started()
+            except APIError as error:
+                await self._remove()
+                if not self._can_go_on(text_of(error)):
+                    raise AttemptFailed(
+                        failure_told(
+                            text_of(error),
+                            self._title,
+                            otherwise=FailureKind.RUNTIME_UNAVAILABLE,
+                        )
+                    ) from error
+            except RuntimeUnavailable as error:
+                # It may have done what was asked without saying so.
+                await self._remove()
+                raise AttemptFailed(
+                    failure(FailureKind.RUNTIME_UNAVAILABLE, f"{self._title}: {error}")
+                ) from error
+            except Abandoned as error:
+                await self._remove()
+                raise AttemptFailed(
+                    failure(FailureKind.CANCELLED, "stopped before the engine was started")
+                ) from error
+        message = f"{self._title}: Docker found a free port taken {TRIES} times"
+        raise AttemptFailed(failure(FailureKind.PORT_TAKEN, message))
+
+    @property
+    def _title(self) -> str:
+        return f"{self.made.command.engine} could not be started from {self.made.reference}"
+
+    @property
+    def _label(self) -> WorkloadLabel:
+        return workload_label(self.launch.labels)
+
+    def _can_go_on(self, text: str) -> bool:
+        """Whether to try again, without what the engine has turned out to lack."""
+        if self.abilities.has_init and "docker-init" in text:
+            self.abilities.has_init = False
+            return True
+        if self.abilities.raises_limits and "setting rlimit" in text:
+            self.abilities.raises_limits = False
+            return True
+        return is_port_taken(text)
+
+    async def _started(self) -> EngineContainer:
+        body = container_settings(self.launch, self.made, self.abilities, self.settings)
+        container_id = await self.engine.call(
+            lambda api: _create(api, body, self._name), seconds=SLOW_SECONDS
+        )
+        if self.is_abandoned:
+            raise Abandoned
+        await self.engine.call(lambda api: api.start(container_id), seconds=SLOW_SECONDS)
+        container = await self.engine.call(lambda api: dict(api.inspect_container(container_id)))
+        mark = self._mark(int(container["State"].get("Pid") or 0))
+        if mark is not None:
+            await self.launch.remember(mark)
+        return EngineContainer(
+            engine=self.engine,
+            container_id=container_id,
+            label=self._label,
+            command=self.made.command,
+            log=self.launch.log,
+            port=self._port(container),
+            has_own_network=not self.made.on_host_network,
+            marks=() if mark is None else (mark,),
+        )
+
+    @property
+    def _name(self) -> str:
+        return f"gpusteward-{self.launch.command.attempt_id.hex[-NAME_DIGITS:]}"
+
+    def _mark(self, pid: int) -> ProcessMark | None:
+        """Of its first process, if that is one of this host that carries our labels.
+
+        Where the engine is on another host, or we are in a container, the number means another.
+        """
+        return mark_of(pid) if pid and self._label.is_on(pid) else None
+
+    def _port(self, container: dict[str, Any]) -> int:
+        if self.made.on_host_network:
+            return self.made.listens_on
+        published = container["NetworkSettings"]["Ports"].get(f"{self.made.listens_on}/tcp")
+        # A container that has ended already has none; nothing will ever answer there.
+        return int(published[0]["HostPort"]) if published else 0
+
+    async def _remove(self) -> None:
+        await end_labelled(self.engine, attempt_labels(self.launch), self._label)
+
+
+def _create(api: docker.APIClient, body: dict[str, Any], name: str) -> str:
+    """The container's id. Its name is for people; one that is taken is counted up."""
+    create: Any = api.create_container_from_config
+    for number in range(1, NAME_TRIES + 1):
+        try:
+            return str(create(body, f"{name}-{number}")["Id"])
+        except APIError as error:
+            if error.status_code != CONFLICT or number == NAME_TRIES:
+                raise
+    raise AssertionError("unreachable")
