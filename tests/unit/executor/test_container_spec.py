@@ -1,0 +1,207 @@
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from schemas.gpu_request import DeviceGrant, DeviceShare, ShareKind
+from services.executor.engines.images import IMAGES, HostMount, container_command
+from services.executor.runtimes.docker.spec import (
+    Abilities,
+    Made,
+    container_settings,
+)
+from services.executor.runtimes.runtime import Launch
+from tests.executor_node import NODE
+from tests.runtime_launches import launch_of, runtime_settings, start_of
+
+RESERVATION = UUID("0192b1a0-0000-7000-8000-000000000001")
+HALF = DeviceShare(kind=ShareKind.MPS, compute_percent=50, memory_mb=4096)
+
+
+def device(uuid: str = "GPU-a", index: int = 0, **overrides: Any) -> DeviceGrant:
+    given: dict[str, Any] = {"node_id": NODE, "uuid": uuid, "index": index, "name": "GPU"}
+    return DeviceGrant(**given | overrides)
+
+
+def launch(tmp_path: Path, *devices: DeviceGrant, **overrides: Any) -> Launch:
+    command = start_of("vllm", reservation_id=RESERVATION, devices=devices, **overrides)
+    return launch_of(command, runtime_settings(tmp_path))
+
+
+def made(**overrides: Any) -> Made:
+    image = IMAGES["vllm"]
+    given: dict[str, Any] = {
+        "image": image,
+        "reference": image.reference(None),
+        "command": container_command(image, "a/model", {}, served_model_name="a/model"),
+        "listens_on": image.port,
+    }
+    return Made(**given | overrides)
+
+
+def body(
+    launched: Launch,
+    made: Made,
+    abilities: Abilities | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    given = runtime_settings(launched.directory, **settings)
+    return container_settings(launched, made, abilities or Abilities(), given)
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    return dict(variable.partition("=")[::2] for variable in container["Env"])
+
+
+@pytest.mark.parametrize(
+    ("ids", "want"),
+    [
+        pytest.param("uuid", ["GPU-a", "GPU-b"], id="by uuid"),
+        pytest.param("index", ["0", "3"], id="by index, where the operator says so"),
+        pytest.param("cdi", ["nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b"], id="by CDI name"),
+    ],
+)
+def test_exactly_the_granted_devices_are_asked_for_and_cuda_is_told_none(
+    tmp_path: Path, ids: str, want: list[str]
+) -> None:
+    elsewhere = device("GPU-c", 1, node_id="another")
+    launched = launch(tmp_path, device("GPU-b", 3), elsewhere, device("GPU-a", 0))
+
+    container = body(launched, made(), docker_device_ids=ids)
+
+    (request,) = container["HostConfig"]["DeviceRequests"]
+    assert request["DeviceIDs"] == want
+    assert "Count" not in request
+    assert not {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"} & environment(container).keys()
+
+
+def test_a_mig_instance_goes_by_its_uuid_even_where_indexes_are_wanted(tmp_path: Path) -> None:
+    launched = launch(tmp_path, device("MIG-1", 2, mig_profile="1g.10gb"))
+
+    container = body(launched, made(), docker_device_ids="index")
+
+    assert container["HostConfig"]["DeviceRequests"][0]["DeviceIDs"] == ["MIG-1"]
+
+
+def test_simulated_devices_are_named_to_the_engine_and_no_real_one_is_given(tmp_path: Path) -> None:
+    container = body(launch(tmp_path, device("SIM-1", simulated=True)), made())
+
+    assert container["HostConfig"]["DeviceRequests"] == []
+    assert environment(container)["GPUSTEWARD_DEVICES"] == "SIM-1"
+    assert environment(container)["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_a_part_of_a_device_is_a_client_of_the_mps_daemon(tmp_path: Path) -> None:
+    container = body(launch(tmp_path, device(share=HALF)), made(), mps_pipe_dir="/run/mps")
+
+    given = environment(container)
+    host = container["HostConfig"]
+    assert given["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+    assert given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M"
+    assert given["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
+    assert host["IpcMode"] == "host"
+    assert [mount["Source"] for mount in host["Mounts"]] == ["/run/mps"]
+
+
+def test_a_whole_device_shares_nothing_with_the_host(tmp_path: Path) -> None:
+    host = body(launch(tmp_path, device()), made())["HostConfig"]
+
+    assert (host["IpcMode"], host["Mounts"]) == ("private", [])
+
+
+def test_it_has_no_privileges_and_never_comes_back_by_itself(tmp_path: Path) -> None:
+    host = body(launch(tmp_path, device()), made())["HostConfig"]
+
+    assert host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert (host["Privileged"], host["AutoRemove"]) == (False, False)
+    assert host["RestartPolicy"] == {"Name": "no"}
+    assert not any("docker.sock" in str(mount) for mount in host["Mounts"])
+    assert host["LogConfig"]["Config"]["max-size"] == "16m"
+
+
+def test_labels_and_environment_tell_whose_it_is(tmp_path: Path) -> None:
+    launched = launch(tmp_path, device())
+    command = launched.command
+
+    container = body(launched, made())
+
+    assert container["Labels"] == {
+        "gpusteward.reservation": str(RESERVATION),
+        "gpusteward.installation": launched.labels.installation_id,
+        "gpusteward.node": NODE,
+        "gpusteward.epoch": "7",
+        "gpusteward.experiment": str(command.experiment_id),
+        "gpusteward.attempt": str(command.attempt_id),
+    }
+    given = environment(container)
+    for name in ("reservation", "installation", "node", "epoch", "experiment", "attempt"):
+        assert given[f"GPUSTEWARD_{name.upper()}"] == container["Labels"][f"gpusteward.{name}"]
+
+
+def test_its_port_is_published_on_loopback_where_docker_likes(tmp_path: Path) -> None:
+    container = body(launch(tmp_path, device()), made())
+
+    assert container["HostConfig"]["PortBindings"] == {
+        "8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]
+    }
+    assert container["ExposedPorts"] == {"8000/tcp": {}}
+
+
+def test_a_rank_of_several_is_on_the_network_of_the_host(tmp_path: Path) -> None:
+    container = body(launch(tmp_path, device()), made(on_host_network=True))
+
+    assert container["HostConfig"]["NetworkMode"] == "host"
+    assert "PortBindings" not in container["HostConfig"]
+    assert "ExposedPorts" not in container
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "want"),
+    [
+        pytest.param({}, {}, (0, 0), id="unbounded"),
+        pytest.param({}, {"engine_memory_mb": 64, "engine_cpus": 1.5}, (64, 1.5), id="by the node"),
+        pytest.param(
+            {"host_memory_mb": 32, "cpu_count": 0.5},
+            {"engine_memory_mb": 64, "engine_cpus": 1.5},
+            (32, 0.5),
+            id="by the reservation",
+        ),
+    ],
+)
+def test_memory_without_swap_and_cpus_are_bounded(
+    tmp_path: Path, command: dict[str, Any], settings: dict[str, Any], want: tuple[int, float]
+) -> None:
+    host = body(launch(tmp_path, device(), **command), made(), **settings)["HostConfig"]
+
+    assert host["Memory"] == host["MemorySwap"] == want[0] << 20
+    assert host["NanoCpus"] == want[1] * 1e9
+    assert host["PidsLimit"] == 32_768
+
+
+def test_models_and_the_cache_of_models_are_mounted(tmp_path: Path) -> None:
+    model = HostMount(source=Path("/srv/models/a"), target="/srv/models/a")
+
+    container = body(launch(tmp_path, device()), made(mounts=(model,)), model_cache_dir="/srv/hub")
+
+    seen = [(m["Source"], m["ReadOnly"]) for m in container["HostConfig"]["Mounts"]]
+    assert seen == [("/srv/models/a", True), ("/srv/hub", False)]
+    assert environment(container)["HF_HOME"] == container["HostConfig"]["Mounts"][1]["Target"]
+
+
+def test_what_the_engine_lacks_is_left_out(tmp_path: Path) -> None:
+    host = body(launch(tmp_path, device()), made(), Abilities(has_init=False, raises_limits=False))[
+        "HostConfig"
+    ]
+
+    assert (host["Init"], host["Ulimits"]) == (False, [])
+
+
+def test_the_settings_of_a_container_are_what_the_engine_reads(tmp_path: Path) -> None:
+    container = body(launch(tmp_path, device(share=HALF)), made(), model_cache_dir="/srv/hub")
+
+    assert msgspec.json.decode(msgspec.json.encode(container)) == container
+    assert container["Entrypoint"] == ["vllm", "serve"]
+    assert container["Cmd"][0] == "a/model"
