@@ -44,7 +44,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 CACHE: Final = Path.home() / ".cache" / "gpusteward-test-images"
-CACHE_DAYS: Final = 7
+UNUSED_SECONDS: Final = 86_400.0
 LARGE_BYTES: Final = 1 << 20
 REPOSITORY: Final = "gpusteward-test"
 SHELL_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -193,8 +193,9 @@ def import_image(
             CACHE.mkdir(parents=True, exist_ok=True)
             file = CACHE / f"{name.replace('/', '-')}-{key}.tar"
         if not file.exists():
-            _forget_old()
+            _forget_unused()
             _write(file, write)
+        file.touch()
         answer = client.api.import_image_from_file(str(file), name, version, changes=changes)
     assert "error" not in str(answer), answer
     return tag
@@ -212,10 +213,11 @@ def _write(file: Path, write: Any) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def _forget_old() -> None:
+def _forget_unused() -> None:
     for kept in CACHE.glob("*.tar*"):
-        if kept.stat().st_mtime < time.time() - CACHE_DAYS * 86400:
-            kept.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if kept.stat().st_mtime < time.time() - UNUSED_SECONDS:
+                kept.unlink()
 
 
 def _has(client: docker.DockerClient, tag: str) -> bool:

@@ -47,7 +47,7 @@ def running(
 
 
 def until(claim: Callable[[], bool], *, what: str) -> None:
-    run_apart(eventually(claim, what=what))
+    run_apart(eventually(claim, within_seconds=20, what=what))
 
 
 def url_of(container: Container) -> str:
@@ -63,7 +63,7 @@ def ready(container: Container) -> str:
     def answers() -> bool:
         try:
             return requests.get(f"{url_of(container)}/health", timeout=1).ok
-        except requests.ConnectionError:
+        except requests.RequestException:
             return False
 
     until(answers, what="a stub engine that is ready")
