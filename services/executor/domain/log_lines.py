@@ -54,6 +54,8 @@ def split_lines(data: bytes, *, is_end: bool) -> Iterator[Line]:
 def shown(line: bytes) -> str:
     """A line as text: no control characters but tabs, no colours, invalid UTF-8 marked."""
     text = line.decode("utf-8", errors="replace")
+    if text.isprintable():
+        return text
     return _ESCAPE_SEQUENCE.sub("", text).translate(_CONTROLS)
 
 
