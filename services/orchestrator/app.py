@@ -23,7 +23,10 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         raise SettingsError("expected GPUSTEWARD_POSTGRES_DSN, found none")
     database = Database(settings.postgres_dsn, "orchestrator", MIGRATIONS)
     bus = Bus.from_settings("orchestrator", settings)
-    progress = Progress(timedelta(seconds=settings.offer_ttl_seconds))
+    progress = Progress(
+        timedelta(seconds=settings.offer_ttl_seconds),
+        timedelta(seconds=settings.retry_pause_seconds),
+    )
     first_report, lease_wake = asyncio.Event(), asyncio.Event()
     facts = Facts(database, progress, lease_wake, first_report)
     handlers = Handlers(database, progress, first_report, settings.first_report_seconds)

@@ -146,6 +146,14 @@ class Facts:
                     message=reply.message,
                 )
 
+    async def repeat_failed(self) -> None:
+        """The pause after some failed attempts may be over."""
+        async with self.database.transaction() as connection:
+            due = await self.progress.tasks_to_repeat(connection)
+        for task_id in due:
+            async with self.database.transaction() as connection:
+                await self.progress.advance(connection, task_id)
+
     async def apply_grant(self, reservation_id: UUID, grant: Grant) -> None:
         """A grant, told by an event or by the scheduler when asked."""
 

@@ -26,9 +26,14 @@ from shared.outbox import stage
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`offer_ttl` is how long an executor counts as present after its last report."""
+    """`offer_ttl` is how long an executor counts as present after its last report.
+
+    A failed experiment is not repeated before `retry_pause` has passed: what failed it, a container
+    engine that starts anew or a network, takes time to return.
+    """
 
     offer_ttl: timedelta
+    retry_pause: timedelta
 
     async def offers(self, connection: Connection) -> list[Offer]:
         """What the present executors offer."""
@@ -72,13 +77,19 @@ class Progress:
             await store.save_task(connection, task)
         return task
 
+    async def tasks_to_repeat(self, connection: Connection) -> list[UUID]:
+        """Those with a failed experiment that has paused for long enough."""
+        return await store.tasks_to_repeat(connection, utcnow() - self.retry_pause)
+
     async def _ask_for_next(self, connection: Connection, task: Task) -> bool:
         free = task.file.optimization.max_parallel - await store.open_attempts(
             connection, task.task_id
         )
         if free <= 0:
             return False
-        pending = await store.pending_experiments(connection, task.task_id, free)
+        pending = await store.pending_experiments(
+            connection, task.task_id, free, utcnow() - self.retry_pause
+        )
         if not pending:
             return False
         offers = await self.offers(connection)
@@ -98,7 +109,7 @@ class Progress:
 
     async def _with_tool(self, connection: Connection, task: Task) -> Task:
         """The task of an older release with the tool that it is measured with from now on."""
-        pending = await store.pending_experiments(connection, task.task_id, 1)
+        pending = await store.pending_experiments(connection, task.task_id, 1, utcnow())
         if not pending:
             return task
         offers = serving_offers(

@@ -66,7 +66,10 @@ class Repair:
                 continue
 
     async def sweep(self, silent_for: timedelta) -> None:
-        """Ask once about each attempt that has been silent for that long."""
+        """Ask once about each attempt that has been silent for that long, and repeat what failed a
+        while ago.
+        """
+        await self.facts.repeat_failed()
         async with self.database.transaction() as connection:
             silent = await store.silent_attempts(connection, silent_for)
         by_executor: dict[str, list[Attempt]] = defaultdict(list)

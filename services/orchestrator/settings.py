@@ -1,6 +1,6 @@
 """What the orchestrator is told."""
 
-from schemas.base import PositiveSeconds
+from schemas.base import PositiveSeconds, Seconds
 from shared.settings import CommonSettings
 
 
@@ -10,7 +10,8 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     Every `repair_interval_seconds` owners are asked about what has been silent for
     `repair_after_seconds`. A submission waits up to `first_report_seconds` while no executor has
     reported at all. An attempt that has not ended `overdue_after_seconds` after its task's
-    `timeout_per_iteration` is stopped, and as long after that loses its reservation.
+    `timeout_per_iteration` is stopped, and as long after that loses its reservation. A failed
+    experiment that is repeated waits for `retry_pause_seconds` first.
     """
 
     offer_ttl_seconds: PositiveSeconds = 300.0
@@ -18,3 +19,4 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     repair_after_seconds: PositiveSeconds = 5.0
     first_report_seconds: PositiveSeconds = 3.0
     overdue_after_seconds: PositiveSeconds = 300.0
+    retry_pause_seconds: Seconds = 10.0

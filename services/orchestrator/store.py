@@ -94,16 +94,30 @@ async def unfinished_experiments(connection: Connection, task_id: UUID) -> list[
 
 
 async def pending_experiments(
-    connection: Connection, task_id: UUID, limit: int
+    connection: Connection, task_id: UUID, limit: int, failed_before: datetime
 ) -> list[Experiment]:
-    """The next to start."""
+    """The next to start; one that has failed since `failed_before` is not among them."""
     rows = await connection.fetch(
-        "SELECT record FROM experiment WHERE task_id = $1 AND state = 'pending'"
-        " ORDER BY ordinal LIMIT $2",
+        "SELECT record FROM experiment e WHERE task_id = $1 AND state = 'pending' AND NOT EXISTS"
+        " (SELECT FROM attempt a WHERE a.experiment_id = e.experiment_id AND a.outcome = 'failed'"
+        " AND a.closed_at > $3) ORDER BY ordinal LIMIT $2",
         task_id,
         limit,
+        failed_before,
     )
     return [from_json(row["record"], Experiment) for row in rows]
+
+
+async def tasks_to_repeat(connection: Connection, failed_before: datetime) -> list[UUID]:
+    """Running tasks with a pending experiment that has failed, for the last time before that."""
+    rows = await connection.fetch(
+        "SELECT t.task_id FROM task t WHERE t.state = 'running' AND EXISTS"
+        " (SELECT FROM experiment e JOIN attempt a USING (experiment_id)"
+        " WHERE e.task_id = t.task_id AND e.state = 'pending' AND a.outcome = 'failed'"
+        " GROUP BY e.experiment_id HAVING max(a.closed_at) <= $1)",
+        failed_before,
+    )
+    return [row["task_id"] for row in rows]
 
 
 async def experiments(

@@ -4,6 +4,7 @@ nats-server and Postgres.
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -50,6 +51,7 @@ def settings(nats_url: str, postgres_dsn: str) -> OrchestratorSettings:
         repair_interval_seconds=0.2,
         repair_after_seconds=0.2,
         overdue_after_seconds=0.4,
+        retry_pause_seconds=0.3,
     )
 
 
@@ -112,6 +114,10 @@ async def test_a_failure_that_may_pass_is_repeated_on_another_node(
     assert [a.outcome for a in experiment.attempts] == ["failed", "failed", "succeeded"]
     assert [a.attempt_number for a in experiment.attempts] == [1, 2, 3]
     assert (experiment.failed_attempts, experiment.interrupted_attempts) == (2, 0)
+    for failed, repeated in pairwise(experiment.attempts):
+        assert failed.finished_at is not None
+        assert repeated.finished_at is not None
+        assert repeated.finished_at - failed.finished_at >= timedelta(seconds=0.3)
     assert nodes_asked(world) == [("n1", "n2"), ("n2",), ("n2",)]
 
 
