@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from services.cli import reading
+from services.cli.bench_command import bench
 from services.cli.demo_command import demo
 from services.cli.doctor.command import doctor
 from services.cli.exec_command import exec_command
@@ -44,7 +45,7 @@ for command in (
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift),
     *(monitor, power),
-    doctor,
+    *(doctor, bench),
 ):
     cli.add_command(command)
 

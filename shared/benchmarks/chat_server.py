@@ -203,7 +203,16 @@ class ChatServer:
                 self._session.get(url) as response,
             ):
                 return response.status, await response.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except aiohttp.ClientConnectorError as error:
+            cause = error.strerror or repr(error.os_error)
+            raise ServerUnreachable(
+                f"expected {expected} from {url}, where nothing answers: {cause}"
+            ) from error
+        except TimeoutError as error:
+            raise ServerUnreachable(
+                f"expected {expected} from {url} within {self.limits.connect_seconds:g} s"
+            ) from error
+        except aiohttp.ClientError as error:
             raise ServerUnreachable(f"expected {expected} from {url}, got {error!r}") from error
 
 

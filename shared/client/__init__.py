@@ -1,6 +1,7 @@
 """Client of the gateway: `StewardClient`, and the functions that tuning scripts know.
 
-The names here wait; `aio_telemetry` and `aio_scheduling` have the same for asynchronous programs.
+The names here wait; `aio_telemetry`, `aio_scheduling` and `aio_benchmarks` have the same for
+asynchronous programs.
 
 Names are resolved on first use, so that finding a platform costs no HTTP library.
 """
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from shared.client.aio_telemetry import GPUInfo, GPUSnapshot
+    from shared.client.benchmarks import run_benchmark_job
     from shared.client.discovery import Address, find_address
     from shared.client.errors import ApiError, PlatformUnreachable
     from shared.client.http import StewardClient
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "aio_telemetry": ("GPUInfo", "GPUSnapshot"),
+    "benchmarks": ("run_benchmark_job",),
     "discovery": ("Address", "find_address"),
     "errors": ("ApiError", "PlatformUnreachable"),
     "http": ("StewardClient",),
@@ -75,6 +78,7 @@ __all__ = [
     "get_node_gpu_summaries",
     "is_available",
     "query_gpus",
+    "run_benchmark_job",
     "select_best_node",
     "select_gpus_for_task",
     "start_monitoring",

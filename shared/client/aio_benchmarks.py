@@ -1,0 +1,140 @@
+"""A benchmark of a running server with a look at its GPUs, for asynchronous programs."""
+
+import asyncio
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from schemas.benchmark import BenchmarkSpec
+from schemas.monitoring import MonitoringView
+from shared.benchmarks.adapter import ProgressCallback, Target
+from shared.benchmarks.chat_server import ChatServer
+from shared.benchmarks.document import read_spec
+from shared.benchmarks.tools import run_benchmark
+from shared.client.asking import ask_in_loop
+from shared.client.devices import node_of_indices
+from shared.client.http import StewardClient
+from shared.errors import StewardError
+from shared.ids import new_id
+
+SEEN: Final = ("monitoring_duration_seconds", "sample_count", "missed_count", "gpu_stats")
+LEVEL_SLACK_SECONDS: Final = 180.0
+LONGEST_MONITORING_SECONDS: Final = 86_400.0
+STOP_SECONDS: Final = 2.0
+
+
+async def run_benchmark_job(
+    endpoint_url: str,
+    benchmark_spec: Mapping[str, Any],
+    gpu_indices: Sequence[int] | None = None,
+    *,
+    node_id: str | None = None,
+    monitor: bool = True,
+    api_key: str | None = None,
+    directory: Path | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> dict[str, Any]:
+    """Benchmark the OpenAI-compatible server at `endpoint_url`, watching GPUs meanwhile.
+
+    The spec has the names of a task file's benchmark block; without `model_name` the one model
+    that is served is meant. The result is the benchmark's (`tool`, `levels`, `metrics`, ...) with
+    `gpu_monitoring`: what `stop_monitoring` tells of the node's GPUs, only those of `gpu_indices`
+    if given. It is None where no platform could watch them, and `gpu_monitoring_missing` says why.
+    The tool's files stay in `directory`, if one is given.
+
+    Raises RefusedError for a spec that cannot be, UnsupportedTraffic for what the tool cannot
+    generate, and BenchmarkFailed.
+    """
+    spec = read_spec(benchmark_spec)
+    base_url = endpoint_url.rstrip("/").removesuffix("/v1")
+    model_name = spec.model_name or await _only_model(base_url, api_key)
+    target = Target(base_url=base_url, model_name=model_name, api_key=api_key)
+    watch = await _started(spec, node_id) if monitor else "nobody asked to watch GPUs"
+    try:
+        with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as temporary:
+            result = await run_benchmark(
+                replace(spec, model_name=model_name),
+                target,
+                directory=directory or Path(temporary),
+                on_progress=on_progress,
+            )
+    except BaseException:
+        if isinstance(watch, _Watch):
+            # Nobody is told what was seen; the agent ends it by itself in the end.
+            with suppress(StewardError, TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await watch.stop()
+        raise
+    seen, missing = await _seen(watch, gpu_indices)
+    told: dict[str, Any] = msgspec.to_builtins(result)
+    return told | {"gpu_monitoring": seen, "gpu_monitoring_missing": missing}
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """A monitoring that runs while the benchmark does, beside those of the program itself."""
+
+    node_id: str
+    monitoring_id: UUID
+
+    async def stop(self) -> MonitoringView:
+        async def ask(client: StewardClient) -> MonitoringView:
+            return await client.stop_monitoring(self.node_id, self.monitoring_id)
+
+        return await ask_in_loop(ask)
+
+
+async def _only_model(base_url: str, api_key: str | None) -> str:
+    async with ChatServer(base_url=base_url, model_name="", api_key=api_key) as server:
+        return await server.only_model()
+
+
+async def _started(spec: BenchmarkSpec, node_id: str | None) -> _Watch | str:
+    """The monitoring, or why there is none."""
+    levels = len(spec.traffic_scenarios) * len(spec.num_concurrency)
+    longest_seconds = levels * (spec.max_time_per_level_seconds + LEVEL_SLACK_SECONDS)
+
+    async def start(client: StewardClient) -> _Watch:
+        node = node_id or node_of_indices([n.node_id for n in (await client.nodes()).nodes])
+        if node is None:
+            raise ValueError("the platform has no node")
+        watch = _Watch(node, new_id())
+        await client.start_monitoring(
+            node,
+            max_seconds=min(longest_seconds, LONGEST_MONITORING_SECONDS),
+            monitoring_id=watch.monitoring_id,
+        )
+        return watch
+
+    try:
+        return await ask_in_loop(start)
+    except (StewardError, ValueError) as error:
+        return str(error)
+
+
+async def _seen(
+    watch: _Watch | str, gpu_indices: Sequence[int] | None
+) -> tuple[dict[str, Any] | None, str | None]:
+    if isinstance(watch, str):
+        return None, watch
+    try:
+        view = msgspec.to_builtins(await watch.stop())
+    except StewardError as error:
+        return None, str(error)
+    seen = {name: view[name] for name in SEEN}
+    if gpu_indices is not None:
+        wanted = {str(index) for index in gpu_indices}
+        absent = sorted(wanted - seen["gpu_stats"].keys())
+        seen["gpu_stats"] = {
+            index: stats for index, stats in seen["gpu_stats"].items() if index in wanted
+        }
+        if absent:
+            return seen, f"node {watch.node_id} has no GPU {', '.join(absent)}"
+    return seen, None
