@@ -18,6 +18,14 @@ import msgspec
 from aiohttp import web
 
 from services.executor.engines.flags import Flag, FlagKind, server_parser
+from services.executor.engines.simulated_ranks import (
+    LOST_STATUS,
+    Leader,
+    Place,
+    RankLost,
+    follow,
+    say,
+)
 from shared.lifecycle import die_with_parent
 
 FINGERPRINT: Final = "simulated"
@@ -149,6 +157,7 @@ class SimulatedEngine:
     """The handlers of one engine. Constructed inside the event loop that serves it."""
 
     behaviour: Behaviour
+    leader: Leader | None = None
     _served: int = 0
     _ready_at: float = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
@@ -168,7 +177,7 @@ class SimulatedEngine:
         return app
 
     async def health(self, _: web.Request) -> web.Response:
-        """200 once the start delay is over, 503 before."""
+        """200 once the start delay is over and all ranks are there, 503 before."""
         if self._is_starting:
             return _error(503, "loading (simulated)", "unavailable_error")
         return web.json_response({"status": "ok", "simulated": True})
@@ -204,7 +213,8 @@ class SimulatedEngine:
 
     @property
     def _is_starting(self) -> bool:
-        return asyncio.get_running_loop().time() < self._ready_at
+        is_alone = self.leader is not None and not self.leader.complete.is_set()
+        return is_alone or asyncio.get_running_loop().time() < self._ready_at
 
     async def _answer(
         self, request: web.Request, chat: ChatRequest, *, is_cut: bool, is_last: bool
@@ -288,12 +298,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--model", default="simulated", help="name of the model that it pretends to serve"
     )
+    parser.add_argument("--nnodes", type=int, default=1, help="how many ranks serve together")
+    parser.add_argument("--node-rank", type=int, default=0, help="which of them this is")
+    parser.add_argument("--dist-init-addr", default=None, help="HOST:PORT where they meet rank 0")
     options = parser.parse_args(argv)
     behaviour = _behaviour(options)
+    place = None
+    if options.nnodes > 1:
+        try:
+            place = Place.parse(options.node_rank, options.nnodes, options.dist_init_addr or "")
+        except ValueError as error:
+            parser.error(str(error))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN if behaviour.ignore_sigterm else signal.SIG_DFL)
     die_with_parent()
-    asyncio.run(_serve(behaviour, options.host, options.port))
+    try:
+        asyncio.run(_run(behaviour, options.host, options.port, place))
+    except RankLost as error:
+        say(str(error))
+        return LOST_STATUS
     return 0
 
 
@@ -305,16 +328,24 @@ def _behaviour(options: argparse.Namespace) -> Behaviour:
     return Behaviour(model=options.alias or options.model, **known)
 
 
-async def _serve(behaviour: Behaviour, host: str, port: int) -> None:
+async def _run(behaviour: Behaviour, host: str, port: int, place: Place | None) -> None:
+    if place is None:
+        await _serve(SimulatedEngine(behaviour), host, port)
+    elif place.rank:
+        await asyncio.sleep(behaviour.start_delay_seconds)
+        await follow(place)
+    else:
+        leader = Leader(place)
+        await asyncio.gather(leader.lead(), _serve(SimulatedEngine(behaviour, leader), host, port))
+
+
+async def _serve(engine: SimulatedEngine, host: str, port: int) -> None:
     # A request whose client has gone must give its slot back.
-    runner = web.AppRunner(
-        SimulatedEngine(behaviour).app(), handler_cancellation=True, access_log=None
-    )
+    runner = web.AppRunner(engine.app(), handler_cancellation=True, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
     bound_host, bound_port = runner.addresses[0][:2]
-    sys.stdout.write(f"listening on http://{bound_host}:{bound_port}\n")
-    sys.stdout.flush()
+    say(f"listening on http://{bound_host}:{bound_port}")
     await asyncio.Event().wait()
 
 

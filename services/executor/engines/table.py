@@ -17,6 +17,7 @@ from typing import Any, Final
 from schemas.errors import ErrorCode
 from services.executor.engines import llamacpp_server, simulated_server
 from services.executor.engines.flags import Flag
+from services.executor.engines.ranks import RankFlags, meeting_ranks, vllm_ranks
 
 PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 SOURCE_ROOT: Final = Path(__file__).resolve().parents[3]
@@ -58,6 +59,7 @@ class Engine:
 
     `model_flag` None puts the model first, without a flag; `hub_flag` is the one for a model that
     is no path, where it differs. A `name_flag`, `host_flag` or `port_flag` of None is left out.
+    `rank_flags` make it one of several ranks on as many nodes; None: it serves on one node only.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Engine:
     env: tuple[tuple[str, str], ...] = ()
     simulated: bool = False
     announces_address: bool = False
+    rank_flags: RankFlags | None = None
 
     def model_arguments(self, model: str, name: str) -> list[str]:
         """What tells it the model and under which name to serve it."""
@@ -140,6 +143,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
             env=_OUR_ENV,
             announces_address=True,
             simulated=True,
+            rank_flags=meeting_ranks,
         ),
         Engine(
             name="vllm",
@@ -147,7 +151,10 @@ ENGINES: Final[Mapping[str, Engine]] = {
             model_flag=None,
             missing=_vllm_missing,
             owned=frozenset(
-                {"host", "port", "model", "served-model-name", "uds", "config", "api-key"}
+                {
+                    *{"host", "port", "model", "served-model-name", "uds", "config", "api-key"},
+                    *{"nnodes", "node-rank", "master-addr", "master-port", "headless"},
+                }
             ),
             loads_code=frozenset(
                 {
@@ -161,6 +168,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
                 }
             ),
             env=(*_QUIET, ("VLLM_NO_USAGE_STATS", "1")),
+            rank_flags=vllm_ranks,
         ),
         Engine(
             name="sglang",
@@ -168,11 +176,15 @@ ENGINES: Final[Mapping[str, Engine]] = {
             model_flag="--model-path",
             missing=_sglang_missing,
             owned=frozenset(
-                {"host", "port", "model", "model-path", "served-model-name", "config", "api-key"}
+                {
+                    *{"host", "port", "model", "model-path", "served-model-name", "config"},
+                    *{"api-key", "nnodes", "node-rank", "dist-init-addr", "nccl-init-addr"},
+                }
             ),
             has_negative_switches=False,
             loads_code=frozenset({"trust-remote-code", "custom-weight-loader"}),
             env=_QUIET,
+            rank_flags=meeting_ranks,
         ),
     )
 }

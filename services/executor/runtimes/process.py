@@ -114,9 +114,10 @@ class ProcessRuntime:
         return table.build_command(
             command.engine.engine,
             model_of(command.engine.model, self.settings.model_root_paths),
-            {**command.engine.parameters, **rank_parameters},
+            command.engine.parameters,
             port=port,
             served_model_name=command.benchmark.model_name or command.engine.model,
+            rank_parameters=rank_parameters,
         )
 
     def _limits(self, command: StartExperiment) -> CgroupLimits:
