@@ -61,9 +61,13 @@ class Workloads:
         )
 
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
-        """Return once nothing of the reservation is left in any runtime."""
-        for runtime in self.runtimes.values():
-            await runtime.end(labels, grace_seconds=grace_seconds)
+        """Return once nothing of the reservation is left in any runtime.
+
+        One that does not answer is waited for only if the reservation was used there.
+        """
+        for kind, runtime in self.runtimes.items():
+            if await self._answers(runtime) or await self._was_used(kind, labels.reservation_id):
+                await runtime.end(labels, grace_seconds=grace_seconds)
 
     async def ungranted(self, ending: Collection[UUID]) -> dict[UUID, str]:
         """Reservations under which something runs that must not, with the reason.
@@ -87,6 +91,13 @@ class Workloads:
             each: "its reservation has ended" for each in found.ask if await self._has_ended(each)
         }
         return found.stop | ended
+
+    async def _answers(self, runtime: EngineRuntime) -> bool:
+        try:
+            await runtime.workloads()
+        except RuntimeUnavailable:
+            return False
+        return True
 
     async def _known(self, ending: Collection[UUID], seen: Iterable[Seen]) -> Known:
         reservations = {each.reservation_id for each in seen}

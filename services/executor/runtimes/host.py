@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from schemas.executor import Runtime
 from services.executor.journal import Journal
+from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.runtimes.process import ProcessRuntime
 from services.executor.runtimes.runtime import EngineRuntime
 from services.executor.settings import ExecutorSettings
@@ -14,5 +15,8 @@ def host_runtimes(settings: ExecutorSettings, journal: Journal) -> Mapping[Runti
 
     Containers end before the processes that are seen of them from outside.
     """
-    runtimes: tuple[EngineRuntime, ...] = (ProcessRuntime(settings, journal),)
+    runtimes: tuple[EngineRuntime, ...] = (
+        DockerRuntime(settings),
+        ProcessRuntime(settings, journal),
+    )
     return {runtime.kind: runtime for runtime in runtimes}
