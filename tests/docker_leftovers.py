@@ -57,14 +57,8 @@ class Place:
 
     @property
     def large(self) -> Path:
-        """For images, where /run is held in a small memory."""
+        """For images and programs, where /run is a small memory or runs nothing."""
         return Path("/var/tmp") / self.name  # noqa: S108  # claimed by the lock, and root's alone
-
-    @property
-    def data(self) -> Path:
-        status = os.statvfs("/run")
-        is_roomy = status.f_bavail * status.f_frsize >= ENOUGH_BYTES
-        return (self.root if is_roomy else self.large) / "data"
 
     @property
     def bridge(self) -> str:
@@ -92,15 +86,17 @@ class Place:
         os.close(descriptor)
         return None
 
-    def give_back(self, descriptor: int) -> None:
-        """Let others claim it."""
+    def give_back(self) -> None:
+        """Let others claim it, once every descriptor of the claim is closed."""
         self.lock.unlink(missing_ok=True)
-        os.close(descriptor)
 
-    def prepare(self) -> None:
-        """Make the directories and the bridge."""
-        self.root.mkdir(mode=0o711)
-        self.data.mkdir(parents=True)
+    def prepare(self) -> Path:
+        """Make the directories and the bridge; where images and programs are to be kept."""
+        status = os.statvfs("/run")
+        is_roomy = status.f_bavail * status.f_frsize >= ENOUGH_BYTES
+        files = self.root if is_roomy and not status.f_flag & os.ST_NOEXEC else self.large
+        for directory in {self.root, files}:
+            directory.mkdir(mode=0o711)
         with _control_socket() as control:
             fcntl.ioctl(control, SIOCBRADDBR, self._request())
             for code, address in (
@@ -110,22 +106,24 @@ class Place:
                 family = struct.pack("=HH", socket.AF_INET, 0)
                 fcntl.ioctl(control, code, self._request(family + socket.inet_aton(address)))
             fcntl.ioctl(control, SIOCSIFFLAGS, self._request(struct.pack("=H", IFF_UP)))
+        return files
 
     def remove(self) -> None:
-        """End every process and remove everything. Raises TimeoutError naming what stays."""
+        """End every process and remove everything. Raises OSError naming what stays."""
         deadline = time.monotonic() + END_SECONDS
         while pids := [*self._servers(), *self._contained()]:
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"{self.name}: still running: {pids}")
+                raise OSError(f"{self.name}: still running: {pids}")
             time.sleep(POLL_SECONDS)
         self._remove_bridge()
         self._remove_shim_sockets()
         self._unmount()
         for directory in (self.root, self.large):
-            shutil.rmtree(directory, ignore_errors=True)
+            if directory.exists():
+                shutil.rmtree(directory)
         self._remove_cgroups(deadline)
 
     def _is_named(self, descriptor: int) -> bool:
@@ -171,7 +169,7 @@ class Place:
                     with suppress(OSError):
                         Path(inner).rmdir()
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"{self.name}: cgroups stay: {directories}")
+                raise OSError(f"{self.name}: cgroups stay: {directories}")
 
     def _remove_bridge(self) -> None:
         with _control_socket() as control, suppress(OSError):
@@ -186,17 +184,19 @@ class Place:
 
     def _unmount(self) -> None:
         library = ctypes.CDLL(None, use_errno=True)
-        for point in reversed(_mount_points()):
-            if point.startswith((f"{self.root}/", f"{self.large}/")):
-                library.umount2(point.encode(), MNT_DETACH)
+        for point in reversed(self._mount_points()):
+            library.umount2(point.encode(), MNT_DETACH)
+        # Through one that stays, removing files would reach those of somebody else.
+        if points := self._mount_points():
+            raise OSError(f"{self.name}: still mounted: {points}")
+
+    def _mount_points(self) -> list[str]:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        points = [line.split()[4] for line in lines]
+        return [p for p in points if p.startswith((f"{self.root}/", f"{self.large}/"))]
 
 
-def _mount_points() -> list[str]:
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [line.split()[4] for line in lines]
-
-
-def _control_socket() -> "closing[socket.socket]":
+def _control_socket() -> closing[socket.socket]:
     return closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
 
 
@@ -206,17 +206,18 @@ def remove_ownerless() -> None:
         place = Place(int(lock.stem.removeprefix("gs-")))
         if (descriptor := place.claim()) is not None:
             place.remove()
-            place.give_back(descriptor)
+            place.give_back()
+            os.close(descriptor)
 
 
-def watch(place: Place, descriptor: int) -> None:
+def watch(place: Place) -> None:
     """Wait for the end of standard input, then remove everything and give the place back."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     place.remove()
-    place.give_back(descriptor)
+    place.give_back()
 
 
 if __name__ == "__main__":
-    watch(Place(int(sys.argv[1])), int(sys.argv[2]))
+    watch(Place(int(sys.argv[1])))
