@@ -103,8 +103,9 @@ class PrivateEngine:
 
     @property
     def client(self) -> docker.DockerClient:
-        """One client for all; it survives restarts. A call while the engine is down fails and leaves
-        a socket open, which the garbage collector tells.
+        """One client for all; it survives restarts.
+
+        A call while the engine is down fails and leaves a socket open, which Python warns of.
         """
         if self._client is None:
             self._client = docker.DockerClient(self.base_url, timeout=60)
