@@ -12,9 +12,11 @@ import click
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.executor import FailureKind
 from services.cli.doctor.check import Check, printable
+from services.cli.doctor.examination import DEADLINE_SECONDS
 from services.cli.failures import leave
 from services.cli.options import data_dir_option
 from services.cli.output import Table, print_json, print_table
+from services.cli.request_options import NumberRange
 from shared.failures import RULES, Finding, findings
 from shared.paths import default_data_dir
 
@@ -40,12 +42,26 @@ NOT_KNOWN_EXIT_CODE: Final = EXIT_CODE[ErrorCode.NOT_FOUND]
     multiple=True,
     help="Count this check as needed, such as docker; may be given again.",
 )
+@click.option(
+    "--patience",
+    "patience_seconds",
+    type=NumberRange(min=1, max=600),
+    default=DEADLINE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a check may take, for hosts that are slow and not hung.",
+)
 def doctor(
-    data_dir: Path | None, as_json: bool, unexplained: str | None, required: tuple[str, ...]
+    data_dir: Path | None,
+    as_json: bool,
+    unexplained: str | None,
+    required: tuple[str, ...],
+    patience_seconds: float,
 ) -> None:
     """Look at what this host has, and say what to type for each thing that is missing.
 
-    Ends within 5 seconds, without a platform and without root. Exit code 0 if everything that is
+    Ends within 5 seconds whatever hangs, unless --patience says otherwise, and needs no platform
+    and no root. Exit code 0 if everything that is
     needed is there, 7 if not; with --explain 0 if the error is a known one, 5 if not. What is
     needed: the system, Python, the data directory, the platform's servers and, on a host with
     NVIDIA GPUs, their driver; and what --require names.
@@ -53,16 +69,21 @@ def doctor(
     if unexplained is not None:
         leave(_explain(unexplained, as_json=as_json))
     else:
-        leave(_examine(data_dir or default_data_dir(), required, as_json=as_json))
+        directory = (data_dir or default_data_dir()).absolute()
+        leave(_examine(directory, required, patience_seconds, as_json=as_json))
 
 
-def _examine(data_dir: Path, required: Sequence[str], *, as_json: bool) -> int:
+def _examine(
+    data_dir: Path, required: Sequence[str], patience_seconds: float, *, as_json: bool
+) -> int:
     from services.cli.doctor.all_probes import all_probes
-    from services.cli.doctor.examination import examine
+    from services.cli.doctor.examination import LAST_WORDS_SECONDS, examine
     from services.cli.doctor.host_facts import HostFacts
 
     probes = all_probes(required)
-    checks = examine(probes, HostFacts(data_dir=data_dir.absolute()))
+    # A program is given up on first, because that says more than a check given up on.
+    facts = HostFacts(data_dir=data_dir, program_seconds=patience_seconds - LAST_WORDS_SECONDS)
+    checks = examine(probes, facts, deadline_seconds=patience_seconds)
     failing = [check for check in checks if check.fails]
     if as_json:
         print_json({"host": platform.node(), "is_fit": not failing, "checks": checks})

@@ -8,7 +8,6 @@ from msgspec import Struct
 
 ADDRESS_VARIABLES: Final = ("GPUSTEWARD_EXECUTOR_DOCKER_HOST", "DOCKER_HOST")
 DEFAULT_SOCKET: Final = "/var/run/docker.sock"
-TIMEOUT_SECONDS: Final = 2
 
 
 class DockerReport(Struct, frozen=True, kw_only=True):
@@ -31,7 +30,7 @@ def docker_address(environment: Mapping[str, str]) -> str:
     return next((address for address in named if address), f"unix://{DEFAULT_SOCKET}")
 
 
-def ask_docker(environment: Mapping[str, str]) -> DockerReport:
+def ask_docker(timeout_seconds: float, environment: Mapping[str, str]) -> DockerReport:
     """Never raises; what could not be asked is an `error`."""
     # It brings `requests`, which nothing else here needs.
     import docker
@@ -45,7 +44,7 @@ def ask_docker(environment: Mapping[str, str]) -> DockerReport:
     # The environment's TLS settings, at the address that was chosen.
     chosen: dict[str, Any] = {**kwargs_from_env(environment=dict(environment)), "base_url": address}
     try:
-        client = docker.APIClient(**chosen, timeout=TIMEOUT_SECONDS, version="auto")
+        client = docker.APIClient(**chosen, timeout=max(1, round(timeout_seconds)), version="auto")
     except Exception as failure:  # noqa: BLE001  # requests, urllib3, ssl and the SDK raise their own
         return DockerReport(address=address, error=str(failure))
     try:

@@ -8,7 +8,8 @@ from typing import Final
 from services.cli.doctor.check import Check, Probe, Seen, error
 from services.cli.doctor.host_facts import HostFacts
 
-DEADLINE_SECONDS: Final = 3.5
+DEADLINE_SECONDS: Final = 3.0
+LAST_WORDS_SECONDS: Final = 0.5
 
 
 def examine(

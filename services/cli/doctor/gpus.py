@@ -16,7 +16,8 @@ INSTALL_DRIVER: Final = (
 )
 HUNG: Final = (
     "the driver hangs, or loads anew for each question: `sudo nvidia-smi -pm 1` keeps it loaded; "
-    "`sudo dmesg | grep -i -e nvrm -e xid` tells of a broken GPU, a reboot frees it"
+    "`sudo dmesg | grep -i -e nvrm -e xid` tells of a broken GPU, a reboot frees it; "
+    "`gpusteward doctor --patience 60` waits for a slow one"
 )
 OLDEST_DRIVER: Final = 525  # CUDA 12.0, which current engines are built for
 SMI_FIELDS: Final = ("index", "name", "driver_version", "memory.total")

@@ -38,19 +38,21 @@ class Once(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class HostFacts:
-    """The host as the checks see it. `root` is where its `/proc`, `/sys`, `/dev` and `/etc` lie."""
+    """The host as the checks see it. `root` is where its `/proc`, `/sys`, `/dev` and `/etc` lie;
+    `program_seconds` is how long a program or a server may take for one answer.
+    """
 
     data_dir: Path
     root: Path = Path("/")
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    program_seconds: float = 3.0
+    program_seconds: float = 2.5
     system_directories: str = SYSTEM_DIRECTORIES
     nvml: Once[NvmlReport] = field(init=False)
     docker: Once[DockerReport] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.nvml = Once(lambda: ask_nvml(self.program_seconds))
-        self.docker = Once(lambda: ask_docker(self.environment))
+        self.nvml = Once(lambda: ask_nvml(self.program_seconds, self.environment))
+        self.docker = Once(lambda: ask_docker(self.program_seconds, self.environment))
 
     def path(self, place: str) -> Path:
         """Where an absolute path of the host lies."""

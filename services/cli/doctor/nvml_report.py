@@ -1,6 +1,7 @@
 """What NVML says, asked by a process that may hang."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -37,10 +38,10 @@ class NvmlReport(Struct, frozen=True, kw_only=True):
         return f"{self.cuda // 1000}.{self.cuda % 1000 // 10}" if self.cuda else "unknown"
 
 
-def ask_nvml(timeout_seconds: float) -> NvmlReport:
+def ask_nvml(timeout_seconds: float, environment: Mapping[str, str]) -> NvmlReport:
     """Never raises; what could not be asked is an `error`."""
     # Without -P the directory of the program would come first where it looks for modules.
-    output = run_program([sys.executable, "-P", str(_PROBE)], timeout_seconds)
+    output = run_program([sys.executable, "-P", str(_PROBE)], timeout_seconds, environment)
     if output.exit_code != 0:
         return NvmlReport(error=output.summary, is_hung=output.exit_code is None)
     try:

@@ -1,0 +1,595 @@
+"""The checks of `gpusteward doctor` over hosts made of files and of stand-in programs.
+
+The hardware is missing: boards, drivers and tools are files under a directory that stands for `/`.
+"""
+
+import io
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from services.cli.__main__ import main
+from services.cli.doctor import containers, gpus, host, installation
+from services.cli.doctor.all_probes import all_probes
+from services.cli.doctor.check import Probe, Seen, State, error, ok, printable
+from services.cli.doctor.docker_report import DockerReport, docker_address
+from services.cli.doctor.examination import examine
+from services.cli.doctor.host_facts import HostFacts, Once
+from services.cli.doctor.kubernetes import cluster, server_of
+from services.cli.doctor.nvml_report import NvmlGpu, NvmlReport
+from services.cli.doctor.program import run_program
+from shared.paths import DataDirectory, Endpoint
+from tests.fake_smi import FakeSmi, make_gpu
+
+OPEN_DRIVER = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build\n"
+    "GCC version:  gcc version 12.3.0\n"
+)
+OLD_DRIVER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.82.01  Wed Oct 27 21:21:55 2021\n"
+GARBAGE = "printf '\\033[2J\\377\\000 what is this'"
+
+
+class FakeHost:
+    """Files of a host, and programs that its PATH has; nothing of the real one is seen."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "root"
+        self.bin = directory / "bin"
+        self.bin.mkdir()
+        self.facts = HostFacts(
+            data_dir=directory / "data",
+            root=self.root,
+            environment={"PATH": str(self.bin), "HOME": str(directory)},
+            program_seconds=0.5,
+            system_directories="",
+        )
+
+    def file(self, place: str, content: str = "") -> None:
+        path = self.root / place.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+    def board(self, number: int, vendor: str = "0x10de", kind: str = "0x030200") -> None:
+        self.file(f"/sys/bus/pci/devices/0000:0{number}:00.0/vendor", f"{vendor}\n")
+        self.file(f"/sys/bus/pci/devices/0000:0{number}:00.0/class", f"{kind}\n")
+
+    def program(self, name: str, body: str) -> None:
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    def nvml(self, report: NvmlReport) -> None:
+        self.facts.nvml = Once(lambda: report)
+
+    def docker(self, **told: object) -> None:
+        report = msgspec.convert({"address": "unix:///run/docker.sock", **told}, DockerReport)
+        self.facts.docker = Once(lambda: report)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeHost:
+    return FakeHost(tmp_path)
+
+
+def make_probe(name: str, look: Callable[[HostFacts], Seen], *, needed: bool = False) -> Probe:
+    return Probe(name=name, why="a test", look=look, needed=needed)
+
+
+def test_a_check_that_hangs_or_breaks_takes_nothing_of_the_others(fake: FakeHost) -> None:
+    def hang(_: HostFacts) -> Seen:
+        threading.Event().wait()
+        return ok("never")
+
+    def break_(_: HostFacts) -> Seen:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "garbage")
+
+    probes = [
+        make_probe("hung", hang),
+        make_probe("broken", break_),
+        make_probe("fine", lambda _: ok("here")),
+        make_probe("hung too", hang),
+    ]
+    began = time.monotonic()
+
+    checks = examine(probes, fake.facts, deadline_seconds=0.2)
+
+    assert time.monotonic() - began < 2
+    assert [check.state for check in checks] == [State.ERROR, State.ERROR, State.OK, State.ERROR]
+    assert checks[0].found == "no answer within 0.2 s"
+    assert "UnicodeDecodeError" in checks[1].found
+
+
+def test_only_what_is_needed_and_absent_or_broken_fails() -> None:
+    states = [State.OK, State.WARN, State.NOT_APPLICABLE, State.MISSING, State.ERROR]
+
+    failing = {
+        (needed, state)
+        for needed in (True, False)
+        for state in states
+        if make_probe("x", lambda _: ok(""), needed=needed).check(Seen(state, "")).fails
+    }
+
+    assert failing == {(True, State.MISSING), (True, State.ERROR)}
+
+
+def test_every_check_of_a_bare_host_says_what_to_do_where_there_is_something_to_do(
+    fake: FakeHost,
+) -> None:
+    checks = examine(all_probes(), fake.facts, deadline_seconds=10)
+
+    assert len({check.name for check in checks}) == len(checks)
+    for check in checks:
+        assert check.why
+        assert check.found
+        assert "the check itself failed" not in check.found
+        assert bool(check.fix) == (check.state not in {State.OK, State.NOT_APPLICABLE}), check
+
+
+def test_what_is_printed_is_one_line_that_no_terminal_obeys() -> None:
+    assert printable("a\x1b[2J\r\nb\x00\x9bc  d") == "a [2J b c d"
+    assert len(printable("x" * 10_000)) == 240
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        pytest.param("sleep 60 & sleep 60", "no end within 0.3 s", id="hangs, with a child"),
+        pytest.param("sleep 2 >/dev/null 2>&1 &", "", id="leaves a child that writes nothing"),
+        pytest.param("exec yes", "it writes without end", id="writes without end"),
+        pytest.param("exec >&- 2>&-; sleep 60", "no end within 0.3 s", id="closes and stays"),
+        pytest.param(GARBAGE, "", id="prints garbage"),
+    ],
+)
+def test_a_program_is_never_waited_for_longer_than_asked(
+    fake: FakeHost, body: str, problem: str
+) -> None:
+    fake.program("tool", body)
+    began = time.monotonic()
+
+    output = run_program([str(fake.bin / "tool")], 0.3)
+
+    assert output.problem == problem
+    assert (output.exit_code is None) == bool(problem)
+    assert time.monotonic() - began < 3
+    if problem:
+        assert not any(each.name() == "tool" for each in psutil.Process().children())
+
+
+def test_a_program_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+    assert "it does not start" in run_program([str(tmp_path / "none")], 1).problem
+
+
+@pytest.mark.parametrize(
+    ("boards", "files", "want"),
+    [
+        pytest.param(0, [], State.NOT_APPLICABLE, id="none"),
+        pytest.param(2, ["nvidia0", "nvidia1"], State.OK, id="all"),
+        pytest.param(2, [], State.ERROR, id="no driver"),
+        pytest.param(2, ["nvidia0", "nvidiactl"], State.WARN, id="one is gone"),
+        pytest.param(0, ["nvidia0"], State.OK, id="in a container without the bus"),
+        pytest.param(0, ["dxg"], State.OK, id="under WSL"),
+    ],
+)
+def test_boards_and_device_files_are_compared(
+    fake: FakeHost, boards: int, files: list[str], want: State
+) -> None:
+    for number in range(boards):
+        fake.board(number)
+    fake.board(8, vendor="0x8086", kind="0x030000")
+    fake.board(9, kind="0x040300")  # the sound of a graphics board
+    for name in files:
+        fake.file(f"/dev/{name}")
+
+    assert gpus.nvidia_boards(fake.facts).state is want
+
+
+@pytest.mark.parametrize(
+    ("places", "want", "found"),
+    [
+        pytest.param({"/proc/driver/nvidia/version": OPEN_DRIVER}, State.OK, "570.133.20 (open",
+                     id="open"),
+        pytest.param({"/sys/module/nvidia/version": "550.54.15\n"}, State.OK, "550.54.15",
+                     id="sys"),
+        pytest.param({"/proc/driver/nvidia/version": OLD_DRIVER}, State.WARN, "470.82.01",
+                     id="old"),
+        pytest.param({"/proc/driver/nvidia/version": "\x00\xff"}, State.WARN, "unknown version",
+                     id="garbage"),
+        pytest.param({"/sys/module/nouveau/x": ""}, State.ERROR, "nouveau", id="nouveau"),
+        pytest.param({}, State.ERROR, "not loaded", id="none"),
+    ],
+)  # fmt: skip
+def test_the_loaded_driver_is_told_from_none_and_from_nouveau(
+    fake: FakeHost, places: dict[str, str], want: State, found: str
+) -> None:
+    fake.board(1)
+    for place, content in places.items():
+        fake.file(place, content)
+
+    seen = gpus.nvidia_driver(fake.facts)
+
+    assert seen.state is want
+    assert found in seen.found
+
+
+def test_a_host_without_boards_needs_no_driver(fake: FakeHost) -> None:
+    assert gpus.nvidia_driver(fake.facts).state is State.NOT_APPLICABLE
+    assert gpus.nvidia_smi(fake.facts).state is State.NOT_APPLICABLE
+    assert containers.container_toolkit(fake.facts).state is State.NOT_APPLICABLE
+    assert gpus.amd(fake.facts).state is State.NOT_APPLICABLE
+
+
+def test_gpus_are_counted_by_name_and_a_lost_one_is_an_error(fake: FakeHost) -> None:
+    h100 = [NvmlGpu(index=n, name="NVIDIA H100", memory_mb=81_559, persistence=1) for n in (0, 1)]
+    fake.nvml(NvmlReport(driver="570.1", cuda=12_080, gpus=tuple(h100)))
+    whole = gpus.nvml(fake.facts)
+    fake.nvml(NvmlReport(driver="570.1", gpus=(h100[0], NvmlGpu(index=1, error="GPU is lost"))))
+    lost = gpus.nvml(fake.facts)
+
+    assert whole == ok("driver 570.1, serves CUDA up to 12.8, 2 x NVIDIA H100 with 81559 MiB")
+    assert lost.state is State.ERROR
+    assert "GPU 1: GPU is lost" in lost.found
+
+
+def test_a_hung_driver_is_called_hung_even_where_no_board_is_seen(fake: FakeHost) -> None:
+    fake.nvml(NvmlReport(error="nothing said (no end within 3 s)", is_hung=True))
+
+    assert gpus.nvml(fake.facts) == error("nothing said (no end within 3 s)", gpus.HUNG)
+
+
+def test_an_nvml_error_is_explained_by_what_is_known_of_it(fake: FakeHost) -> None:
+    fake.board(1)
+    fake.nvml(NvmlReport(error="Driver/library version mismatch"))
+
+    assert "reboot" in gpus.nvml(fake.facts).fix
+
+
+def test_persistence_off_and_mig_are_told_by_gpu(fake: FakeHost) -> None:
+    fake.nvml(
+        NvmlReport(
+            gpus=(
+                NvmlGpu(index=0, persistence=1, mig=1),
+                NvmlGpu(index=1, persistence=0, mig=0),
+                NvmlGpu(index=2),
+            )
+        )
+    )
+
+    seen = gpus.gpu_modes(fake.facts)
+
+    assert seen.state is State.WARN
+    assert seen.found == "MIG on GPU 0, persistence off on GPU 1"
+
+
+@pytest.mark.parametrize(
+    ("body", "want", "told"),
+    [
+        pytest.param(GARBAGE, State.WARN, "something else than GPUs", id="garbage"),
+        pytest.param(":", State.WARN, "something else than GPUs", id="nothing"),
+        pytest.param(
+            "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18",
+            State.ERROR,
+            "(exit code 18)",
+            id="a known error",
+        ),
+        pytest.param("/bin/sleep 60", State.ERROR, "no end within 0.5 s", id="hangs"),
+    ],
+)
+def test_nvidia_smi_is_believed_only_if_it_names_gpus(
+    fake: FakeHost, body: str, want: State, told: str
+) -> None:
+    fake.board(1)
+    fake.program("nvidia-smi", body)
+
+    seen = gpus.nvidia_smi(fake.facts)
+
+    assert seen.state is want
+    assert told in seen.found
+    assert seen.fix
+
+
+def test_nvidia_smi_that_works_tells_driver_and_gpus(fake: FakeHost) -> None:
+    FakeSmi(fake.bin).answer([make_gpu(0), make_gpu(1, "GPU-b")])
+    fake.facts.environment = {"PATH": f"{fake.bin}:/usr/bin:/bin"}
+
+    seen = gpus.nvidia_smi(fake.facts)
+
+    assert seen.state is State.OK
+    assert "driver 550.54.15, 2 GPUs" in seen.found
+
+
+def test_amd_tools_are_asked_for_their_version(fake: FakeHost) -> None:
+    fake.board(1, vendor="0x1002", kind="0x120000")
+    without = gpus.amd(fake.facts)
+    fake.program("amd-smi", "echo 'AMDSMI Tool: 25.3.0 | ROCm version: 6.4.0'")
+    working = gpus.amd(fake.facts)
+    fake.program("rocm-smi", "echo 'ERROR: no driver'; exit 1")
+
+    assert without.state is State.MISSING
+    assert working == ok("1 boards, amd-smi 25.3.0")
+    assert gpus.amd(fake.facts).state is State.WARN
+
+
+def test_the_container_toolkit_is_told_with_its_version_and_its_hook(fake: FakeHost) -> None:
+    fake.board(1)
+    without = containers.container_toolkit(fake.facts)
+    fake.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.17.8'; echo commit: x")
+    no_hook = containers.container_toolkit(fake.facts)
+    fake.program(containers.HOOK, ":")
+    whole = containers.container_toolkit(fake.facts)
+    fake.program("nvidia-ctk", GARBAGE)
+
+    assert without.state is State.MISSING
+    assert "nvidia-ctk runtime configure" in without.fix
+    assert no_hook.state is State.WARN
+    assert whole.state is State.OK
+    assert "1.17.8" in whole.found
+    assert containers.container_toolkit(fake.facts).state is State.WARN
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "want"),
+    [
+        pytest.param(
+            "nvidia.yaml", "cdiVersion: 0.5.0\nx: libcuda.so.570.1.2\n", State.OK, id="ok"
+        ),
+        pytest.param("nvidia.json", '{"cdiVersion": "0.5.0"}', State.OK, id="json"),
+        pytest.param(
+            "nvidia.yaml", "cdiVersion: 0.5.0\nlibcuda.so.550.54.15", State.WARN, id="old"
+        ),
+        pytest.param("nvidia.json", "{", State.WARN, id="garbage"),
+        pytest.param("notes.txt", "", State.NOT_APPLICABLE, id="none"),
+    ],
+)
+def test_cdi_specifications_have_to_be_ones_and_of_the_loaded_driver(
+    fake: FakeHost, name: str, text: str, want: State
+) -> None:
+    fake.board(1)
+    fake.file("/sys/module/nvidia/version", "570.1.2\n")
+    fake.file(f"/etc/cdi/{name}", text)
+
+    assert containers.cdi(fake.facts).state is want
+
+
+@pytest.mark.parametrize(
+    ("message", "environment", "want", "fix"),
+    [
+        pytest.param("no socket /run/docker.sock", {}, State.MISSING, "docker.io", id="absent"),
+        pytest.param(
+            "('Connection aborted.', PermissionError(13, 'Permission denied'))",
+            {}, State.ERROR, "usermod -aG docker", id="forbidden",
+        ),
+        pytest.param(
+            "Connection refused", {"DOCKER_HOST": "tcp://127.0.0.1:1"}, State.ERROR, "DOCKER_HOST",
+            id="chosen, and wrong",
+        ),
+    ],
+)  # fmt: skip
+def test_an_engine_that_does_not_answer_is_told_with_the_way_to_it(
+    fake: FakeHost, message: str, environment: dict[str, str], want: State, fix: str
+) -> None:
+    fake.facts.environment = {**fake.facts.environment, **environment}
+    fake.docker(error=message)
+
+    seen = containers.docker_engine(fake.facts)
+
+    assert seen.state is want
+    assert fix in seen.fix
+
+
+def test_an_installed_engine_that_is_down_is_to_be_started(fake: FakeHost) -> None:
+    fake.program("dockerd", ":")
+    fake.docker(error="no socket /run/docker.sock")
+
+    assert "systemctl start docker" in containers.docker_engine(fake.facts).fix
+
+
+def test_an_engine_on_vfs_is_warned_of_and_unknown_answers_are_no_crash(fake: FakeHost) -> None:
+    fake.docker(info={"Driver": "vfs"}, version={"Version": "28.5.2"})
+    on_vfs = containers.docker_engine(fake.facts)
+    fake.docker(info={"Driver": 3, "Runtimes": ["odd"], "DiscoveredDevices": "odd"})
+
+    assert on_vfs.state is State.WARN
+    assert containers.docker_engine(fake.facts).state is State.OK
+    assert containers.docker_gpus(fake.facts).state is State.NOT_APPLICABLE
+
+
+def test_an_engine_without_a_way_to_gpus_lacks_the_toolkit(fake: FakeHost) -> None:
+    fake.board(1)
+    fake.docker(info={"Runtimes": {"runc": {}}})
+    without = containers.docker_gpus(fake.facts)
+    fake.docker(info={"Runtimes": {"runc": {}, "nvidia": {}}})
+
+    assert without.state is State.MISSING
+    assert containers.docker_gpus(fake.facts).state is State.OK
+
+
+def test_the_executors_own_setting_says_where_the_engine_is() -> None:
+    both = {"DOCKER_HOST": "tcp://a:1", "GPUSTEWARD_EXECUTOR_DOCKER_HOST": "unix:///b"}
+
+    assert docker_address(both) == "unix:///b"
+    assert docker_address({"DOCKER_HOST": "tcp://a:1"}) == "tcp://a:1"
+    assert docker_address({"DOCKER_HOST": ""}) == "unix:///var/run/docker.sock"
+
+
+MINIKUBE = """\
+apiVersion: v1
+clusters:
+- cluster:
+    server: https://10.0.0.1:6443
+  name: first
+- cluster:
+    certificate-authority: /home/x/ca.crt
+    extensions:
+    - extension:
+        provider: minikube.sigs.k8s.io
+      name: cluster_info
+    server: https://192.168.49.2:8443
+  name: minikube
+contexts:
+- context:
+    cluster: first
+    user: me
+  name: one
+- context:
+    cluster: minikube
+    extensions:
+    - extension:
+        version: v1.31.0
+      name: context_info
+    namespace: default
+    user: minikube
+  name: two
+current-context: two
+users:
+- name: minikube
+  user:
+    token: "secret: x"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(MINIKUBE, "https://192.168.49.2:8443", id="as kubectl and minikube write it"),
+        pytest.param(
+            MINIKUBE.replace("context: two", "context: one"), "https://10.0.0.1:6443", id="other"
+        ),
+        pytest.param(
+            'clusters:\n  - name: "a"\n    cluster:\n      server: "https://h:1"  # here\n',
+            "https://h:1",
+            id="indented, quoted, without a context",
+        ),
+        pytest.param(
+            '{"clusters": [{"name": "a", "cluster": {"server": "https://j:1"}}]}',
+            "https://j:1",
+            id="JSON",
+        ),
+        pytest.param("", None, id="empty"),
+        pytest.param("[1, 2]", None, id="other JSON"),
+        pytest.param("\x00: - - :\n- -\n  name:\n- x: {", None, id="garbage"),
+    ],
+)
+def test_the_server_of_the_current_context_is_read(text: str, want: str | None) -> None:
+    assert server_of(text) == want
+
+
+def test_a_cluster_that_does_not_answer_is_an_error_and_none_is_no_matter(fake: FakeHost) -> None:
+    without = cluster(fake.facts)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    config = Path(fake.facts.environment["HOME"]) / ".kube" / "config"
+    config.parent.mkdir()
+    config.write_text(MINIKUBE.replace("192.168.49.2:8443", f"127.0.0.1:{port}"))
+
+    seen = cluster(fake.facts)
+
+    assert without.state is State.NOT_APPLICABLE
+    assert seen.state is State.ERROR
+    assert f"127.0.0.1:{port} does not answer" in seen.found
+
+
+def test_a_data_directory_has_to_be_one(fake: FakeHost) -> None:
+    to_be_made = installation.data_directory(fake.facts)
+    fake.facts.data_dir.write_text("a file")
+
+    assert to_be_made.state in {State.OK, State.WARN}
+    assert "will be made" in to_be_made.found
+    assert installation.data_directory(fake.facts).state is State.ERROR
+
+
+def test_a_taken_port_is_told_with_the_way_to_find_its_holder(fake: FakeHost) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        fake.facts.environment = {"GPUSTEWARD_TELEMETRY_METRICS_PORT": str(port)}
+        seen = installation.ports(fake.facts)
+
+    assert seen.state is State.WARN
+    assert f"{port} (Prometheus metrics)" in seen.found
+    assert "ss -ltnp" in seen.fix
+
+
+def test_ports_of_a_platform_that_runs_are_its_own(fake: FakeHost) -> None:
+    directory = DataDirectory(fake.facts.data_dir)
+    directory.prepare()
+    own = Endpoint(pid=psutil.Process().pid, api_url="http://127.0.0.1:8470")
+    directory.write_endpoint(own)
+
+    assert "a platform runs here" in installation.ports(fake.facts).found
+
+
+@pytest.mark.parametrize(
+    ("files", "want"),
+    [
+        pytest.param(["cgroup.controllers"], "version 2", id="version 2"),
+        pytest.param(["cpu/x", "memory/x", "pids/x"], "version 1", id="version 1"),
+        pytest.param([], "no control group", id="none"),
+    ],
+)
+def test_control_groups_of_both_versions_are_known(
+    fake: FakeHost, files: list[str], want: str
+) -> None:
+    for name in files:
+        fake.file(f"/sys/fs/cgroup/{name}", "cpuset cpu io memory pids")
+
+    assert want in host.cgroups(fake.facts).found
+
+
+def ended(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    return int(str(stopped.value.code))
+
+
+def test_a_pasted_error_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    text = 'docker: Error: could not select device driver "" with capabilities: [[gpu]].'
+
+    code = ended(["doctor", "--explain", text])
+
+    told = capsys.readouterr().out
+    assert code == 0
+    assert "the NVIDIA container toolkit is missing (gpu_unavailable)" in told
+    assert "nvidia-ctk runtime configure" in told
+    assert "is repeated once, on another node" in told
+
+
+def test_a_log_is_explained_from_stdin_and_from_a_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = b"\xff\x00noise\n" * 1000 + b"torch.OutOfMemoryError: CUDA out of memory.\n" + b"x" * 99
+    (tmp_path / "engine.log").write_bytes(log)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log)))
+
+    codes = [
+        ended(["doctor", "--json", "--explain", each])
+        for each in ("-", str(tmp_path / "engine.log"))
+    ]
+
+    answers = capsys.readouterr().out.replace("}\n{", "}\x00{").split("\x00")
+    found = [json.loads(answer)["findings"] for answer in answers]
+    assert codes == [0, 0]
+    assert found[0] == found[1]
+    assert [each["kind"] for each in found[0]] == ["gpu_out_of_memory"]
+    assert found[0][0]["line"].startswith("torch.OutOfMemoryError")
+
+
+def test_an_unknown_error_is_not_explained_and_the_exit_code_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ended(["doctor", "--explain", "the moon is full"]) == 5
+    assert "none of the known failures" in capsys.readouterr().out
+
+
+def test_a_check_that_is_required_but_not_known_is_told_with_those_that_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ended(["doctor", "--require", "dokcer"]) == 2
+    assert "docker" in capsys.readouterr().err
