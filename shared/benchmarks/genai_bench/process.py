@@ -39,6 +39,16 @@ FILE_END: Final = b"\n}"  # of a document that is written with an indentation
 
 
 @dataclass(slots=True, kw_only=True)
+class _Run:
+    """What the log says of a level; `started` and `ended` are of the monotonic clock."""
+
+    started_at: datetime
+    started: float
+    failed: int = 0
+    ended: float | None = None  # without a request that could be written down
+
+
+@dataclass(slots=True, kw_only=True)
 class ToolProcess:
     """Measures one batch. `directory` is new and its own, `total` a level's requests."""
 
@@ -58,10 +68,8 @@ class ToolProcess:
     _looked_at: float = field(default_factory=time.time)
     _began: float = field(default_factory=time.monotonic)
     _reported: float = 0.0
-    _started: list[tuple[datetime, float]] = field(default_factory=list)
-    _is_silent: bool = False
+    _runs: list["_Run"] = field(default_factory=list)
     _tokens_estimated: bool = False
-    _failed: int = 0
     _gave_up: bool = False
 
     @property
@@ -125,7 +133,7 @@ class ToolProcess:
                 # The last write to the log is the moment of what is new in it, unless its file
                 # system counts by another clock.
                 written = os.fstat(file.fileno()).st_mtime
-                is_starting = not self._started
+                is_starting = not self._runs
                 self._note(self._output.feed(piece), max(self._looked_at, min(written, looked_at)))
                 if is_starting:
                     # It writes down how it was called before its first run, and not again.
@@ -133,26 +141,26 @@ class ToolProcess:
         self._looked_at = looked_at
 
     def _note(self, lines: list[Said], at: float) -> None:
+        moment = time.monotonic() - max(0.0, time.time() - at)
         for said in lines:
             match said:
                 case Said.RUN_STARTED:
-                    ago_seconds = max(0.0, time.time() - at)
-                    self._started.append(
-                        (datetime.fromtimestamp(at, UTC), time.monotonic() - ago_seconds)
+                    self._runs.append(
+                        _Run(started_at=datetime.fromtimestamp(at, UTC), started=moment)
                     )
-                    self._failed, self._is_silent = 0, False
                     self._reported = 0.0
-                case Said.NOTHING_COLLECTED:
-                    self._is_silent = True
-                case Said.REQUEST_FAILED:
-                    self._failed += 1
+                case Said.NOTHING_COLLECTED if self._runs:
+                    self._runs[-1].ended = moment
+                case Said.REQUEST_FAILED if self._runs:
+                    self._runs[-1].failed += 1
                 case Said.TOKENS_ESTIMATED:
                     self._tokens_estimated = True
 
     async def _collect(self) -> None:
         """Take the running level's result, if it is there."""
-        if len(self.levels) >= len(self._started):
+        if len(self.levels) >= len(self._runs):
             return
+        run = self._runs[len(self.levels)]
         concurrency = self.batch.concurrencies[len(self.levels)]
         scenario = tool_scenario(self.batch.scenario)
         debug_path = self.result_directory / debug_file_name(scenario, concurrency)
@@ -162,29 +170,28 @@ class ToolProcess:
         ]
         if found and _is_whole(found[0]):
             self._gave_up = found[0] == debug_path
-            level = await self._read(found[0])
-        elif self._is_silent:
-            level = unanswered(self.batch.scenario, concurrency, self._observed())
+            level = await self._read(found[0], run)
+        elif run.ended is not None:
+            level = unanswered(self.batch.scenario, concurrency, self._observed(run))
         else:
             return
-        self._is_silent = False
         self.run_seconds += level.run_duration
         self.levels.append(level)
         self._reported = 0.0
 
-    async def _read(self, path: Path) -> LevelResult:
-        observed = self._observed()
+    async def _read(self, path: Path, run: _Run) -> LevelResult:
+        observed = self._observed(run)
         try:
             level = await asyncio.to_thread(lambda: read_run(path.read_bytes(), observed))
         except DamagedResult as error:
             raise BenchmarkFailed(f"{path.name}: {error}") from error
         return msgspec.structs.replace(level, scenario=self.batch.scenario)
 
-    def _observed(self) -> Observed:
-        started_at, started = self._started[len(self.levels)]
+    def _observed(self, run: _Run) -> Observed:
+        ended = time.monotonic() if run.ended is None else run.ended
         return Observed(
-            started_at=started_at,
-            seconds=time.monotonic() - started,
+            started_at=run.started_at,
+            seconds=ended - run.started,
             tokens_estimated=self._tokens_estimated,
         )
 
@@ -196,25 +203,24 @@ class ToolProcess:
         self.on_progress(self._progress(now))
 
     def _progress(self, now: float) -> Progress:
-        started, measured = len(self._started), len(self.levels)
-        if started == measured and measured:
+        measured = len(self.levels)
+        if len(self._runs) > measured:
+            run = self._runs[measured]
+            place, completed, failed = measured, 0, run.failed
+            elapsed_seconds = now - run.started
+        elif measured:
             level = self.levels[-1]
-            place, completed, failed = (
-                measured,
-                level.num_completed_requests,
-                level.num_error_requests,
-            )
-            elapsed_seconds = level.run_duration
+            place, elapsed_seconds = measured - 1, level.run_duration
+            completed, failed = level.num_completed_requests, level.num_error_requests
         else:
-            place, completed, failed = measured + 1, 0, self._failed
-            since = self._started[measured][1] if started > measured else self._began
-            elapsed_seconds = now - since
+            place, completed, failed = 0, 0, 0
+            elapsed_seconds = now - self._began
         return Progress(
-            phase=LoadPhase.MEASURING if started else LoadPhase.WARMING_UP,
-            level_no=self.batch.first + place - 1,
+            phase=LoadPhase.MEASURING if self._runs else LoadPhase.WARMING_UP,
+            level_no=self.batch.first + place,
             levels_total=self.levels_total,
             scenario=self.batch.scenario,
-            num_concurrency=self.batch.concurrencies[place - 1],
+            num_concurrency=self.batch.concurrencies[place],
             completed=completed,
             failed=failed,
             total=self.total,
