@@ -79,7 +79,12 @@ class ProcessRuntime:
             engine = self._command(launch.command, port, launch.rank_parameters)
         cgroup = self.cgroups.make(launch.labels, self._limits(launch.command))
         process = EngineProcess.spawn(launch, engine, port, cgroup)
-        await launch.remember(process.mark)
+        try:
+            await launch.remember(process.mark)
+        except BaseException:
+            # Its labels would find it, but nobody else can reap it.
+            await process.stop(0.0)
+            raise
         return process
 
     async def workloads(self) -> tuple[Workload, ...]:

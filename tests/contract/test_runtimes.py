@@ -1,0 +1,241 @@
+"""What every runtime does, whichever it is: with the simulated engine, on this host."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from schemas.errors import ErrorCode
+from schemas.executor import FailureKind, Runtime, StartExperiment
+from services.executor.domain.verdict import AttemptFailed
+from services.executor.journal import Journal
+from services.executor.processes import stat_of
+from services.executor.runtimes.docker.runtime import DockerRuntime
+from services.executor.runtimes.process import ProcessRuntime
+from services.executor.runtimes.runtime import EngineRuntime, RunningEngine, Workload
+from services.executor.settings import ExecutorSettings
+from shared.errors import RefusedError
+from tests.runtime_launches import cancelled, labels_of, launch_of, runtime_settings, start_of
+
+READY_SECONDS = 20.0
+NEVER: dict[str, Any] = {"start-delay-seconds": 600}
+
+
+@dataclass(slots=True)
+class Host:
+    """One runtime, and as many more like it as a test wants."""
+
+    settings: ExecutorSettings
+    make: Callable[[ExecutorSettings], EngineRuntime]
+    runtime: EngineRuntime
+
+    def start_of(self, parameters: dict[str, Any] | None = None, **rest: Any) -> StartExperiment:
+        return start_of("simulated", parameters, runtime=self.runtime.kind, **rest)
+
+    @asynccontextmanager
+    async def running(
+        self, command: StartExperiment, settings: ExecutorSettings | None = None
+    ) -> AsyncIterator[RunningEngine]:
+        """A started engine, ended again."""
+        chosen = settings or self.settings
+        engine = await self.make(chosen).start(launch_of(command, chosen))
+        try:
+            yield engine
+        finally:
+            await engine.stop(0.0)
+
+    async def workload(self, command: StartExperiment) -> Workload | None:
+        """What runs under the reservation of the attempt."""
+        found = [
+            each
+            for each in await self.runtime.workloads()
+            if each.labels.reservation_id == command.reservation_id
+        ]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+
+@pytest.fixture(params=[Runtime.PROCESS, pytest.param(Runtime.DOCKER, marks=pytest.mark.long)])
+async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Host]:
+    if request.param is Runtime.PROCESS:
+        settings = runtime_settings(tmp_path)
+        journal = await Journal(tmp_path / "journal.db").open()
+
+        def process_runtime(settings: ExecutorSettings) -> EngineRuntime:
+            return ProcessRuntime(settings, journal)
+
+        yield Host(settings, process_runtime, process_runtime(settings))
+        journal.close_nowait()
+        return
+    docker_engine = request.getfixturevalue("docker_engine")
+    from tests.docker_images import engine_image
+
+    name, _, tag = engine_image(docker_engine.client).rpartition(":")
+    engines = tmp_path / "engines.toml"
+    engines.write_text(f'[engines.simulated]\nimage = "{name}"\ntag = "{tag}"\n')
+    settings = runtime_settings(
+        tmp_path, docker_host=docker_engine.base_url, engines_file=str(engines)
+    )
+    yield Host(settings, DockerRuntime, DockerRuntime(settings))
+
+
+async def test_it_offers_and_starts_an_engine_that_answers_until_it_is_stopped(host: Host) -> None:
+    command = host.start_of()
+    reports: list[float] = []
+
+    offer = await host.runtime.offer()
+    host.runtime.check(command)
+    await host.runtime.fetch(command, lambda fraction, _: reports.append(fraction))
+    async with host.running(command) as engine:
+        base_url = await engine.until_ready(READY_SECONDS)
+        async with aiohttp.ClientSession() as session, session.get(f"{base_url}/health") as answer:
+            status = answer.status
+        found = await host.workload(command)
+        await engine.stop(2.0)
+        left = await host.workload(command)
+
+    assert offer.runtime is host.runtime.kind
+    assert "simulated" in offer.engines
+    assert status == 200
+    assert found is not None
+    assert found.labels == labels_of(command, host.settings)
+    assert found.pids
+    assert left is None
+    assert not any(is_running(pid) for pid in found.pids)
+
+
+def is_running(pid: int) -> bool:
+    stat = stat_of(pid)
+    return stat is not None and stat.is_running
+
+
+async def test_what_it_cannot_run_is_refused_by_its_field(host: Host) -> None:
+    for command, path in (
+        (start_of("no-such-engine"), "$.base_runtime"),
+        (host.start_of({"no-such": 1}), "$.parameters.no-such"),
+        (host.start_of(model="--help"), "$.model.id_or_path"),
+    ):
+        with pytest.raises(RefusedError) as refused:
+            host.runtime.check(command)
+        assert refused.value.path == path
+
+
+async def test_a_switched_off_engine_is_refused_with_the_reason(host: Host) -> None:
+    runtime = host.make(msgspec.structs.replace(host.settings, allow_simulated_engine=False))
+
+    with pytest.raises(RefusedError, match="switched off") as refused:
+        runtime.check(host.start_of())
+
+    assert refused.value.code is ErrorCode.UNSUPPORTED
+    assert "switched off" in (await runtime.offer()).missing["simulated"]
+
+
+async def test_an_engine_that_ends_by_itself_tells_its_exit_and_its_last_lines(host: Host) -> None:
+    async with host.running(host.start_of({"die-after-requests": 0})) as engine:
+        base_url = await engine.until_ready(READY_SECONDS)
+        ended = asyncio.create_task(engine.until_ended())
+        chat = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.post(f"{base_url}/v1/chat/completions", json=chat)
+        failure = await asyncio.wait_for(ended, 10)
+
+    assert (failure.kind, failure.exit_code) == (FailureKind.ENGINE_EXITED, 1)
+    assert "simulated ended during the benchmark" in failure.message
+    assert any("listening on" in line for line in failure.log_tail)
+
+
+async def test_an_engine_that_is_killed_before_it_is_ready_says_so_at_once(host: Host) -> None:
+    command = host.start_of(NEVER)
+    async with host.running(command) as engine:
+        ready = asyncio.create_task(engine.until_ready(60))
+        found = await host.workload(command)
+        assert found is not None
+        for pid in found.pids:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(AttemptFailed) as failed:
+            await asyncio.wait_for(ready, 10)
+
+    assert failed.value.failure.kind is FailureKind.ENGINE_EXITED
+    assert failed.value.failure.exit_code == -signal.SIGKILL
+    assert "before it was ready with signal 9" in failed.value.failure.message
+
+
+async def test_an_engine_that_is_never_ready_fails_when_its_time_is_over(host: Host) -> None:
+    async with host.running(host.start_of(NEVER)) as engine:
+        with pytest.raises(AttemptFailed) as failed:
+            await engine.until_ready(0.5)
+
+    assert failed.value.failure.kind is FailureKind.READINESS_TIMEOUT
+
+
+async def test_an_engine_that_ignores_sigterm_is_killed_after_its_grace(host: Host) -> None:
+    command = host.start_of({"ignore-sigterm": True})
+    async with host.running(command) as engine:
+        await engine.until_ready(READY_SECONDS)
+        began_at = time.monotonic()
+        await engine.stop(0.3)
+        took_seconds = time.monotonic() - began_at
+
+    assert await host.workload(command) is None
+    assert 0.3 <= took_seconds < 5
+
+
+async def test_a_start_that_is_cut_off_leaves_nothing_once_its_labels_are_ended(host: Host) -> None:
+    command = host.start_of()
+    for delay_seconds in (0.0, 0.05, 0.2):
+        starting = asyncio.create_task(host.runtime.start(launch_of(command, host.settings)))
+        await asyncio.sleep(delay_seconds)
+        await cancelled(starting)
+        await host.runtime.end(labels_of(command, host.settings))
+
+        assert await host.workload(command) is None
+        if not starting.cancelled():
+            await starting.result().stop(0.0)
+
+
+async def test_a_new_life_finds_and_ends_what_an_earlier_one_started(host: Host) -> None:
+    command = host.start_of({"ignore-sigterm": True})
+    earlier = await host.runtime.start(launch_of(command, host.settings))
+    await earlier.until_ready(READY_SECONDS)
+    later = host.make(host.settings)
+
+    found = {each.labels for each in await later.workloads()}
+    await later.end(labels_of(command, host.settings))
+    left = await later.workloads()
+    await earlier.stop(0.0)
+
+    assert labels_of(command, host.settings) in found
+    assert left == ()
+
+
+async def test_nothing_but_the_reservation_of_this_installation_is_ended(host: Host) -> None:
+    """Another installation's has even the same reservation."""
+    command = host.start_of()
+    other = runtime_settings(
+        Path(host.settings.data_dir) / "other",
+        docker_host=host.settings.docker_host,
+        engines_file=host.settings.engines_file,
+    )
+    labels = labels_of(command, host.settings)
+    async with host.running(command, other) as foreign, host.running(host.start_of()) as neighbour:
+        await foreign.until_ready(READY_SECONDS)
+        await neighbour.until_ready(READY_SECONDS)
+        await host.runtime.end(labels)
+        seen = await host.workload(command)
+        ended = {asyncio.create_task(each.until_ended()) for each in (foreign, neighbour)}
+        done, _ = await asyncio.wait(ended, timeout=0.5)
+        for task in ended:
+            await cancelled(task)
+
+    assert seen is None
+    assert done == set()
