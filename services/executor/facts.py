@@ -1,4 +1,8 @@
-"""The steps of an attempt: each changes the journal and stages its event in one transaction."""
+"""The steps of an attempt: each changes the journal and stages its event in one transaction.
+
+Of several ranks only the coordinator's has events, and a release: there is one attempt. The others
+are journaled where they run.
+"""
 
 import sqlite3
 from datetime import datetime
@@ -30,13 +34,14 @@ def record_start(connection: sqlite3.Connection, attempt_id: UUID, now: datetime
     if record is None or record.started_at is not None:
         return
     store.mark_started(connection, attempt_id, now)
-    store.stage_event(
-        connection,
-        AttemptStarted(
-            **_about(record, store.next_revision(connection, attempt_id), now),
-            devices=record.command.devices,
-        ),
-    )
+    if record.command.gang is None:
+        store.stage_event(
+            connection,
+            AttemptStarted(
+                **_about(record, store.next_revision(connection, attempt_id), now),
+                devices=record.command.devices,
+            ),
+        )
 
 
 def record_phase(
@@ -47,13 +52,14 @@ def record_phase(
     if record is None or record.phase is phase:
         return
     store.change_phase(connection, record, phase, now)
-    store.stage_event(
-        connection,
-        AttemptPhaseChanged(
-            **_about(record, store.next_revision(connection, attempt_id), now),
-            phase=phase,
-        ),
-    )
+    if record.command.gang is None:
+        store.stage_event(
+            connection,
+            AttemptPhaseChanged(
+                **_about(record, store.next_revision(connection, attempt_id), now),
+                phase=phase,
+            ),
+        )
 
 
 def record_finish(
@@ -69,10 +75,13 @@ def record_finish(
         return None
     if record.cancel_reason is not None:
         verdict = cancelled(record.cancel_reason)
-    store.mark_finished(connection, attempt_id, verdict.outcome, now)
+    verdict = replace(verdict, failure=_with_hint(verdict.failure))
+    store.mark_finished(connection, attempt_id, verdict.outcome, now, verdict.failure)
+    command = record.command
+    if command.gang is not None:
+        return verdict.outcome
     revision = store.next_revision(connection, attempt_id)
     store.stage_event(connection, _finished_event(record, verdict, revision, now))
-    command = record.command
     store.stage_release(
         connection,
         ReleaseReservation(
@@ -100,7 +109,7 @@ def _finished_event(
         engine=command.engine,
         started_at=record.started_at or record.accepted_at,
         finished_at=now,
-        failure=_with_hint(verdict.failure),
+        failure=verdict.failure,
         benchmark=benchmark,
         windows=verdict.windows,
         phases=record.timings_until(now),

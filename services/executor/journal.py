@@ -81,6 +81,8 @@ MIGRATIONS: Final[Sequence[str]] = (
     ) STRICT;
     INSERT INTO node (only_row) VALUES (1);
     """,
+    # Why one rank of several ended, which no event of its own node tells.
+    "ALTER TABLE attempt ADD COLUMN failure BLOB;",
 )
 
 

@@ -18,17 +18,20 @@ from schemas.executor import (
     AttemptPhaseChanged,
     AttemptStarted,
     CancelExperiment,
+    Failure,
     FenceReservation,
     PhaseTiming,
     Runtime,
     StartExperiment,
 )
+from schemas.executor_ranks import StartRank
+from schemas.gpu_request import DeviceGrant
 from schemas.scheduler import ReleaseReservation
 from services.executor.domain.admission import Remembered
 from services.executor.processes import ProcessMark
 
 AttemptFact = AttemptStarted | AttemptPhaseChanged | AttemptFinished
-NodeCommand = StartExperiment | CancelExperiment | FenceReservation
+NodeCommand = StartExperiment | CancelExperiment | FenceReservation | StartRank
 
 KEEP_EVENTS_SECONDS: Final = 24 * 3600.0
 KEEP_MEMORY_SECONDS: Final = 30 * 24 * 3600.0
@@ -40,6 +43,7 @@ _replies: Final = msgspec.msgpack.Decoder(Accepted | Refused)
 _starts: Final = msgspec.msgpack.Decoder(StartExperiment)
 _releases: Final = msgspec.msgpack.Decoder(ReleaseReservation)
 _marks: Final = msgspec.msgpack.Decoder(ProcessMark)
+_failures: Final = msgspec.msgpack.Decoder(Failure)
 _timings: Final = msgspec.msgpack.Decoder(tuple[PhaseTiming, ...])
 
 
@@ -56,6 +60,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     process: ProcessMark | None
     cancel_reason: str | None
     outcome: AttemptOutcome | None
+    failure: Failure | None
 
     def timings_until(self, now: datetime) -> tuple[PhaseTiming, ...]:
         """All phases, the current one ended at `now`."""
@@ -84,13 +89,13 @@ def store_reply(connection: sqlite3.Connection, command: NodeCommand, reply: Rep
 
 def remembered(connection: sqlite3.Connection, command: StartExperiment) -> Remembered:
     """What bears on this start."""
-    uuids = [device.uuid for device in command.devices]
+    uuids = [device.uuid for device in _own_devices(command)]
     unfinished = unfinished_attempts(connection)
     others = [
         record.command.attempt_id
         for record in unfinished
         if record.command.experiment_id == command.experiment_id
-        or not {device.uuid for device in record.command.devices}.isdisjoint(uuids)
+        or not {device.uuid for device in _own_devices(record.command)}.isdisjoint(uuids)
     ]
     earlier = connection.execute(
         "SELECT attempt_id FROM attempt WHERE reservation_id = ?", (command.reservation_id.bytes,)
@@ -111,6 +116,11 @@ def remembered(connection: sqlite3.Connection, command: StartExperiment) -> Reme
         blocking_attempts=tuple(others),
         unfinished=len(unfinished),
     )
+
+
+def _own_devices(command: StartExperiment) -> tuple[DeviceGrant, ...]:
+    """Those of this node; the other ranks' are their own executors' to guard."""
+    return tuple(device for device in command.devices if device.node_id == command.executor_id)
 
 
 def _holds(connection: sqlite3.Connection, table: str, column: str, value: UUID) -> bool:
@@ -137,7 +147,7 @@ def insert_attempt(connection: sqlite3.Connection, command: StartExperiment, now
     connection.executemany(
         "INSERT INTO device_epoch (device_uuid, epoch) VALUES (?, ?)"
         " ON CONFLICT (device_uuid) DO UPDATE SET epoch = max(epoch, excluded.epoch)",
-        [(device.uuid, command.epoch) for device in command.devices],
+        [(device.uuid, command.epoch) for device in _own_devices(command)],
     )
     see_epoch(connection, command.epoch)
 
@@ -171,6 +181,7 @@ def _record(row: sqlite3.Row) -> AttemptRecord:
         process=_marks.decode(row["process"]) if row["process"] is not None else None,
         cancel_reason=row["cancel_reason"],
         outcome=AttemptOutcome(row["outcome"]) if row["outcome"] else None,
+        failure=_failures.decode(row["failure"]) if row["failure"] is not None else None,
     )
 
 
@@ -258,11 +269,20 @@ def next_revision(connection: sqlite3.Connection, attempt_id: UUID) -> int:
 
 
 def mark_finished(
-    connection: sqlite3.Connection, attempt_id: UUID, outcome: AttemptOutcome, now: datetime
+    connection: sqlite3.Connection,
+    attempt_id: UUID,
+    outcome: AttemptOutcome,
+    now: datetime,
+    failure: Failure | None = None,
 ) -> None:
     connection.execute(
-        "UPDATE attempt SET outcome = ?, finished_at = ? WHERE attempt_id = ?",
-        (outcome.value, now.isoformat(), attempt_id.bytes),
+        "UPDATE attempt SET outcome = ?, failure = ?, finished_at = ? WHERE attempt_id = ?",
+        (
+            outcome.value,
+            _encoder.encode(failure) if failure is not None else None,
+            now.isoformat(),
+            attempt_id.bytes,
+        ),
     )
 
 

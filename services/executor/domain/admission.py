@@ -6,6 +6,7 @@ from uuid import UUID
 
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import Runtime, StartExperiment
+from services.executor.domain.gang import nodes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +37,8 @@ def refuse_misdirected(
             f"expected executor {node_id!r}, got {command.executor_id!r}",
             "$.executor_id",
         )
-    for number, device in enumerate(command.devices):
-        if device.node_id != node_id:
-            return _refused(
-                command,
-                ErrorCode.BAD_REQUEST,
-                f"expected a device of {node_id!r}, got one of {device.node_id!r}",
-                f"$.devices[{number}].node_id",
-            )
+    if (misplaced := _refuse_misplaced(command)) is not None:
+        return misplaced
     if command.engine.runtime not in runtimes:
         known = " or ".join(repr(runtime.value) for runtime in runtimes)
         return _refused(
@@ -51,6 +46,38 @@ def refuse_misdirected(
             ErrorCode.UNSUPPORTED,
             f"expected runtime {known}, got {command.engine.runtime.value!r}",
             "$.engine.runtime",
+        )
+    return None
+
+
+def _refuse_misplaced(command: StartExperiment) -> Refused | None:
+    """The refusal of a rank that is not this node's; without devices, any node's will do."""
+    nodes = nodes_of(command.devices)
+    place = command.gang
+    if place is None:
+        if nodes and nodes[0] != command.executor_id:
+            return _refused(
+                command,
+                ErrorCode.BAD_REQUEST,
+                f"expected a device of {command.executor_id!r}, got one of {nodes[0]!r}",
+                "$.devices[0].node_id",
+            )
+        return None
+    wanted = dict(enumerate(nodes)).get(place.rank)
+    if wanted != command.executor_id or place.size != len(nodes):
+        return _refused(
+            command,
+            ErrorCode.BAD_REQUEST,
+            f"expected the rank of {command.executor_id!r} among {len(nodes)} nodes, got "
+            f"{place.rank} of {place.size}",
+            "$.gang.rank",
+        )
+    if place.coordinator_id != nodes[0]:
+        return _refused(
+            command,
+            ErrorCode.BAD_REQUEST,
+            f"expected the first device's node {nodes[0]!r}, got {place.coordinator_id!r}",
+            "$.gang.coordinator_id",
         )
     return None
 
