@@ -37,7 +37,7 @@ ENVIRONMENT_READERS = {
     "services/executor/runtimes/engine_process.py": "an engine inherits what its executor has",
     "services/telemetry/__main__.py": "decides what is imported before there are settings",
     "services/telemetry/nvml.py": "the probe's process inherits what its agent has",
-    "shared/benchmarks/genai_bench/installation.py": "finds the tool of a program or a service",
+    "shared/benchmarks/genai_bench": "finds its tool, which inherits what its caller has",
     "shared/client/discovery.py": "finds the platform that the user means",
     "shared/lifecycle.py": "the supervisor tells where to say that a service is ready",
     "shared/paths.py": "the XDG directories",
