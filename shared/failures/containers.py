@@ -199,12 +199,15 @@ ENGINE_ACCESS: Final[tuple[Known, ...]] = (
         "the Docker daemon does not answer",
         "`sudo systemctl start docker`, `journalctl -u docker -n 50` if it ends again; DOCKER_HOST "
         "must name the right socket",
-        pattern=r"cannot connect to the docker daemon|while fetching server API version",
+        pattern=(
+            r"cannot connect to the docker daemon|while fetching server API version"
+            r"|connection aborted\.', (FileNotFoundError|ConnectionRefusedError)"
+        ),
         example=(
             "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker "
             "daemon running?"
         ),
-        source="docker CLI 20.10 to 28; docker SDK 7",
+        source="docker CLI 28.2.2 and docker SDK 7.2, measured",
     ),
     known(
         FailureKind.INTERNAL,
@@ -212,7 +215,15 @@ ENGINE_ACCESS: Final[tuple[Known, ...]] = (
         "`docker ps -a` shows it and `docker rm -f NAME` removes it, if it is nobody else's",
         pattern=r"the container name \S+ is already in use",
         example='Conflict. The container name "/engine" is already in use by container "0ae1".',
-        source="Docker 20.10 to 28",
+        source="Docker 20.10.24, measured",
+    ),
+    known(
+        FailureKind.BAD_PARAMETER,
+        "the container's memory limit is below the least that Docker allows",
+        "allow it at least 6 MB; an engine wants as much as its model takes on the host",
+        pattern=r"minimum memory limit allowed",
+        example="Minimum memory limit allowed is 6MB",
+        source="Docker 20.10.24, measured",
     ),
     known(
         FailureKind.INTERNAL,
@@ -272,7 +283,7 @@ IMAGES: Final[tuple[Known, ...]] = (
         "expected NAME[:TAG], in lower case, such as vllm/vllm-openai:v0.10.0",
         pattern=r"invalid reference format|repository name must be lowercase",
         example="invalid reference format: repository name must be lowercase",
-        source="Docker 20.10 to 28",
+        source="Docker 20.10.24, measured",
     ),
     known(
         FailureKind.IMAGE_PULL_FAILED,
@@ -282,7 +293,8 @@ IMAGES: Final[tuple[Known, ...]] = (
         pattern=(
             r"Get \"?https?://\S+/v2/|ErrImagePull|ImagePullBackOff|failed to (resolve|do) "
             r"reference|error pulling image|filesystem layer verification failed"
-            r"|TLS handshake timeout|dial tcp: lookup \S+.*(no such host|try again|timeout)"
+            r"|TLS handshake timeout|x509: certificate|proxyconnect tcp"
+            r"|dial tcp: lookup \S+.*(no such host|try again|timeout)"
         ),
         example=(
             'Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io: no '
@@ -306,6 +318,6 @@ IMAGES: Final[tuple[Known, ...]] = (
         "(GPUSTEWARD_EXECUTOR_MODEL_ROOTS)",
         pattern=r"bind source path does not exist|creating mount source path",
         example='invalid mount config for type "bind": bind source path does not exist: /models/x',
-        source="Docker 20.10 to 28",
+        source="Docker 20.10.24, measured",
     ),
 )

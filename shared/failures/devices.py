@@ -13,7 +13,7 @@ MEMORY: Final[tuple[Known, ...]] = (
         "Kubernetes an emptyDir of medium Memory at /dev/shm",
         pattern=(
             r"creating shared memory segment|insufficient shared memory \(shm\)"
-            r"|killed by signal: bus error"
+            r"|killed by signal: bus error|/dev/shm/.*no space left on device"
         ),
         example=(
             "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-cjY8K5 (size "

@@ -30,7 +30,7 @@ HOST: Final[tuple[Known, ...]] = (
             r"|database or disk is full|not enough free disk space"
         ),
         example="failed to register layer: write /usr/lib/libtorch.so: no space left on device",
-        source="Linux (ENOSPC, EDQUOT), SQLite; Docker 20.10.24, measured",
+        source="Linux (ENOSPC measured in a container, EDQUOT), SQLite; Docker",
     ),
 )
 

@@ -18,13 +18,18 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from docker.errors import DockerException
+from docker.types import DeviceRequest, Mount
 
+from schemas.executor import FailureKind
 from services.cli.doctor.check import State
 from services.cli.doctor.examination import DEADLINE_SECONDS
 from services.cli.doctor.host_facts import HostFacts
 from services.cli.doctor.kubernetes import cluster
 from services.cli.doctor.nvml_report import ask_nvml
+from shared.failures import recognise
 from tests.docker_engine import PrivateEngine
+from tests.docker_images import busybox_image
 from tests.fake_nvml import DRIVER_NOT_LOADED, NOT_SUPPORTED, FakeNvml
 from tests.http_server import serving
 
@@ -99,6 +104,57 @@ async def test_a_container_engine_is_told_as_it_comes_and_goes(
     assert down.state("docker") == "error"
     assert "DOCKER_HOST" in down.checks["docker"]["fix"]
     assert down.code == 7
+
+
+def test_what_a_real_engine_says_is_recognised(docker_engine: PrivateEngine) -> None:
+    containers = docker_engine.client.containers
+    image = busybox_image(docker_engine.client)
+    gpu = {"device_requests": [DeviceRequest(device_ids=["0"], capabilities=[["gpu"]])]}
+
+    def said(**asked: Any) -> tuple[FailureKind, str] | None:
+        made: Any = None
+        try:
+            made = containers.create(**{"image": image, "command": "true", **asked})
+            made.start()
+        except DockerException as refusal:
+            found = recognise(str(refusal))
+            return (found.kind, found.title) if found is not None else None
+        finally:
+            if made is not None:
+                made.remove(force=True)
+        pytest.fail(f"a container started with {asked}")
+
+    with docker_engine.hook_missing():
+        no_toolkit = said(**gpu)
+    with docker_engine.hook_failing("nvml error: driver/library version mismatch"):
+        old_driver = said(**gpu)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port_taken = said(ports={"8000/tcp": taken.getsockname()})
+    told = {
+        "no toolkit": no_toolkit,
+        "old driver": old_driver,
+        "port": port_taken,
+        "program": said(command=["vllm", "serve"]),
+        "directory": said(mounts=[Mount("/m", "/no/such/model", type="bind")]),
+        "image": said(image="no/such:1"),
+        "runtime": said(runtime="nvidia"),
+        "cdi": said(device_requests=[DeviceRequest(driver="cdi", device_ids=["a/b=0"])]),
+        "driver": said(device_requests=[DeviceRequest(driver="none", capabilities=[["gpu"]])]),
+    }
+
+    assert {what: found and found[0].value for what, found in told.items()} == {
+        "no toolkit": "gpu_unavailable",
+        "old driver": "gpu_unavailable",
+        "port": "port_taken",
+        "program": "engine_missing",
+        "directory": "model_missing",
+        "image": "image_missing",
+        "runtime": "gpu_unavailable",
+        "cdi": "gpu_unavailable",
+        "driver": "gpu_unavailable",
+    }
+    of_the_gpu = [found for what, found in told.items() if found and found[0].value[:3] == "gpu"]
+    assert len(set(of_the_gpu)) == len(of_the_gpu), "each has a cause of its own"
 
 
 def test_a_driver_is_asked_through_nvml_by_a_process_that_may_hang(tmp_path: Path) -> None:
