@@ -591,5 +591,5 @@ def test_an_unknown_error_is_not_explained_and_the_exit_code_says_so(
 def test_a_check_that_is_required_but_not_known_is_told_with_those_that_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert ended(["doctor", "--require", "dokcer"]) == 2
+    assert ended(["doctor", "--require", "podman"]) == 2
     assert "docker" in capsys.readouterr().err
