@@ -1,24 +1,39 @@
 """Engines in containers of a real Docker engine, without the hardware."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
-from schemas.executor import StartExperiment
+from schemas.executor import Failure, FailureKind, StartExperiment
 from schemas.gpu_request import DeviceGrant
+from services.executor.domain.verdict import AttemptFailed
 from services.executor.processes import ProcessMark
+from services.executor.runtimes.docker.client import Docker
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.runtime import DockerRuntime
+from services.executor.runtimes.docker.spec import Abilities, Made
+from services.executor.runtimes.docker.starting import Starting
 from services.executor.settings import ExecutorSettings
+from shared.errors import RefusedError
+from shared.testing import eventually
 from tests.docker_engine import PrivateEngine
 from tests.docker_images import engine_image
 from tests.executor_node import NODE
-from tests.runtime_launches import labels_of, launch_of, runtime_settings, start_of
+from tests.runtime_launches import (
+    LOG_LIMIT_BYTES,
+    labels_of,
+    launch_of,
+    runtime_settings,
+    start_of,
+)
 
 TAG = "test"
 READY_SECONDS = 20.0
@@ -61,8 +76,13 @@ def world(docker_engine: PrivateEngine, tmp_path: Path) -> World:
 
 
 def device(uuid: str, index: int, **overrides: Any) -> DeviceGrant:
-    given = {"node_id": NODE, "uuid": uuid, "index": index, "name": "GPU"}
+    given: dict[str, Any] = {"node_id": NODE, "uuid": uuid, "index": index, "name": "GPU"}
     return DeviceGrant(**given | overrides)
+
+
+def made_of(runtime: DockerRuntime, command: StartExperiment) -> Made:
+    """What the runtime would make for it."""
+    return runtime._made(command, "m")  # noqa: SLF001  # to take a port that Docker would not
 
 
 async def told(base_url: str) -> dict[str, Any]:
@@ -111,3 +131,181 @@ async def test_it_gets_exactly_the_granted_devices_and_no_variable_of_cuda(world
     assert given["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
     assert not any(name == "CUDA_VISIBLE_DEVICES" for name in given)
     assert given["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+async def failed(awaitable: Awaitable[Any]) -> Failure:
+    """Why it failed."""
+    with pytest.raises(AttemptFailed) as raised:
+        await awaitable
+    return raised.value.failure
+
+
+async def test_an_engine_that_cannot_start_leaves_no_container(world: World) -> None:
+    """The driver is broken for one, and the image of the other lacks the program."""
+    broken = world.start_of(devices=(device("GPU-a", 0),))
+    missing = start_of("own", image_tag="1")
+    engine_image(world.engine.client, "gpusteward-test/own:1")
+    engines = Path(world.settings.data_dir) / "engines.toml"
+    engines.write_text(
+        '[engines.own]\nimage = "gpusteward-test/own"\ntag = "1"\nport = 8000\n'
+        'entrypoint = ["/no/such/program"]\n'
+    )
+    settings = msgspec.structs.replace(world.settings, engines_file=str(engines))
+
+    with world.engine.hook_failing("nvidia-container-cli: initialization error: driver"):
+        no_driver = await failed(world.runtime.start(launch_of(broken, world.settings)))
+    container = await DockerRuntime(settings).start(launch_of(missing, settings))
+    no_program = await failed(container.until_ready(READY_SECONDS))
+    await container.stop(0.0)
+
+    assert no_driver.kind is FailureKind.GPU_UNAVAILABLE
+    assert "initialization error" in no_driver.message
+    assert no_driver.hint
+    assert no_program.kind is FailureKind.ENGINE_MISSING
+    assert await world.runtime.workloads() == ()
+
+
+async def test_an_engine_that_ends_while_it_loads_tells_why(world: World) -> None:
+    parameters = {
+        "stub-print": "torch.OutOfMemoryError: CUDA out of memory.",
+        "stub-exit-after": 0.1,
+        "stub-exit-code": 3,
+        "stub-hang": True,
+    }
+    async with world.running(world.start_of(parameters)) as container:
+        failure = await failed(container.until_ready(READY_SECONDS))
+
+    assert failure.kind is FailureKind.GPU_OUT_OF_MEMORY
+    assert failure.exit_code == 3
+    assert any("CUDA out of memory" in line for line in failure.log_tail)
+
+
+async def test_running_out_of_memory_is_told_from_being_killed(world: World) -> None:
+    greedy = world.start_of({"stub-allocate": True}, host_memory_mb=128)
+    async with world.running(greedy) as container:
+        failure = await asyncio.wait_for(container.until_ended(), 30)
+    async with world.running(world.start_of()) as container:
+        ended = asyncio.create_task(container.until_ended())
+        world.engine.client.containers.get(container.container_id).kill()
+        killed = await asyncio.wait_for(ended, 10)
+    async with world.running(world.start_of()) as container:
+        ended = asyncio.create_task(container.until_ended())
+        world.engine.client.containers.get(container.container_id).remove(force=True)
+        removed = await asyncio.wait_for(ended, 10)
+
+    assert (failure.kind, failure.exit_code) == (FailureKind.OUT_OF_MEMORY, -9)
+    assert (killed.kind, killed.exit_code) == (FailureKind.ENGINE_EXITED, -9)
+    assert "removed" in removed.message
+
+
+async def test_a_taken_port_is_tried_anew_and_leaves_no_container(world: World) -> None:
+    command = world.start_of()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        starting = Starting(
+            engine=Docker(world.settings.docker_host),
+            launch=launch_of(command, world.settings),
+            made=msgspec.structs.replace(
+                made_of(world.runtime, command), host_port=taken.getsockname()[1]
+            ),
+            abilities=Abilities(raises_limits=False),
+            settings=world.settings,
+        )
+        failure = await failed(starting.run())
+
+    assert failure.kind is FailureKind.PORT_TAKEN
+    assert await world.runtime.workloads() == ()
+
+
+async def test_an_image_that_is_not_there_is_not_started(world: World) -> None:
+    """No registry can be reached here, so it cannot be pulled either."""
+    command = world.start_of(image_tag="no-such-tag")
+
+    pulled = await failed(world.runtime.fetch(command, lambda *_: None))
+    started = await failed(world.runtime.start(launch_of(command, world.settings)))
+
+    assert pulled.kind in {FailureKind.IMAGE_PULL_FAILED, FailureKind.IMAGE_MISSING}
+    assert "vllm/vllm-openai:no-such-tag" in pulled.message
+    assert started.kind is FailureKind.IMAGE_MISSING
+    assert started.hint
+
+
+async def test_an_image_that_is_there_is_not_pulled(world: World) -> None:
+    await world.runtime.fetch(world.start_of(), lambda *_: pytest.fail("pulled"))
+
+
+async def test_a_model_is_read_only_from_below_the_roots(world: World, tmp_path: Path) -> None:
+    root = tmp_path / "models"
+    (root / "own").mkdir(parents=True)
+    (root / "own" / "weights").write_text("x")
+    (root / "out").symlink_to("/etc")
+    settings = msgspec.structs.replace(world.settings, model_roots=str(root))
+    runtime = DockerRuntime(settings)
+
+    for model in ("/etc", "out", "own/../../x"):
+        with pytest.raises(RefusedError) as refused:
+            runtime.check(world.start_of(model=model))
+        assert refused.value.path == "$.model.id_or_path"
+    container = await runtime.start(launch_of(world.start_of(model="own"), settings))
+    try:
+        await container.until_ready(READY_SECONDS)
+        shell = world.engine.client.containers.get(container.container_id)
+        seen, text = shell.exec_run(["cat", f"{root}/own/weights"])
+        written, _ = shell.exec_run(["touch", f"{root}/own/weights"])
+    finally:
+        await container.stop(0.0)
+
+    assert (seen, text) == (0, b"x")
+    assert written != 0
+
+
+@pytest.mark.long
+async def test_two_executors_on_one_engine_never_meet(world: World, tmp_path: Path) -> None:
+    """Another installation, another node of ours, and a container that is nobody's: all of one
+    reservation, as far as they have labels.
+    """
+    command = world.start_of()
+    elsewhere = msgspec.structs.replace(command, executor_id="node-2")
+    other = runtime_settings(tmp_path / "other", docker_host=world.settings.docker_host)
+    beside = msgspec.structs.replace(
+        world.settings, node_id="node-2", data_dir=str(tmp_path / "beside")
+    )
+    own = await world.runtime.start(launch_of(command, world.settings))
+    strangers = [
+        await DockerRuntime(other).start(launch_of(command, other)),
+        await DockerRuntime(beside).start(launch_of(elsewhere, beside)),
+    ]
+    foreign = world.engine.client.containers.run(
+        f"vllm/vllm-openai:{TAG}",
+        ["engine", "--stub-hang"],
+        labels={"gpusteward.reservation": str(command.reservation_id)},
+        detach=True,
+    )
+    try:
+        found = [each.container_ids for each in await world.runtime.workloads()]
+        await world.runtime.end(labels_of(command, world.settings))
+        left = {each.id: each.status for each in world.containers()}
+        await own.stop(0.0)
+    finally:
+        for stranger in strangers:
+            await stranger.stop(0.0)
+        foreign.remove(force=True)
+
+    assert found == [(own.container_id,)]
+    alive = {*(each.container_id for each in strangers), foreign.id}
+    assert left.keys() == alive
+    assert set(left.values()) == {"running"}
+
+
+@pytest.mark.long
+async def test_what_is_written_is_kept_within_its_bound(world: World) -> None:
+    command = world.start_of({"stub-lines": 20_000})
+    launch = launch_of(command, world.settings)
+    container = await world.runtime.start(launch)
+    try:
+        await container.until_ready(READY_SECONDS)
+        await eventually(lambda: "line 00019999" in launch.log.tail(20), what="the last line")
+    finally:
+        await container.stop(0.0)
+
+    assert launch.log.path.stat().st_size > 1 << 20
+    assert launch.log.path.stat().st_blocks * 512 <= LOG_LIMIT_BYTES + (64 << 10)
