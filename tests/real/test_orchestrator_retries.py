@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.base import Command
 from schemas.benchmark import BenchmarkTool
@@ -23,7 +24,7 @@ from schemas.orchestrator import (
     TaskState,
     ValidateTask,
 )
-from schemas.scheduler import ReservationRejected
+from schemas.scheduler import ReservationRejected, ReservationState
 from services.orchestrator import store
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
@@ -219,7 +220,7 @@ async def test_a_task_keeps_its_tool_through_a_restart_and_leaves_out_nodes_with
     assert [start.benchmark.tool for start in world.starts] == [GENAI, GENAI]
     assert nodes_asked(world) == [("n1",), ("n3",)]
     assert view.benchmark_tool is GENAI
-    assert any("'genai-bench' generates the load" in note for note in view.notes)
+    assert sum("'genai-bench' generates the load" in note for note in view.notes) == 1
 
 
 async def test_a_task_of_an_older_release_goes_on_with_what_it_was_measured_with(
@@ -261,6 +262,25 @@ async def test_an_executor_that_never_tells_the_end_is_stopped_and_then_loses_it
     assert experiment.failure is not None
     assert experiment.failure.kind is FailureKind.TIMEOUT
     assert [a.outcome for a in experiment.attempts] == ["failed"]
+
+
+async def test_an_overdue_attempt_that_its_executor_forgot_ends_when_its_gpus_are_free(
+    world: World, service: Service
+) -> None:
+    world.auto_run = False
+    task_id = await world.submit(task_file(**one_experiment(timeout_per_iteration=0.2)))
+    start = await started(world, 1)
+    await eventually(lambda: len(world.stops) == 1, what="the executor told to stop")
+
+    world.running.clear()
+    world.reservations[start.reservation_id] = replace(
+        world.reservations[start.reservation_id], state=ReservationState.RELEASED, revision=3
+    )
+
+    await world.until(task_id, TaskState.FAILED)
+    [experiment] = await world.experiments(task_id)
+    assert experiment.failure is not None
+    assert experiment.failure.kind is FailureKind.TIMEOUT
 
 
 async def test_the_lease_of_an_executor_that_fell_silent_before_it_started_is_let_go(
