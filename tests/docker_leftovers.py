@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Final
 ENGINES: Final = 256
 ENOUGH_BYTES: Final = 2 << 30
 END_SECONDS: Final = 20.0
+COLLECT_SECONDS: Final = 0.5
 POLL_SECONDS: Final = 0.01
 PROGRAMS: Final = frozenset({"dockerd", "containerd", "containerd-shim-runc-v2", "runc"})
 CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -111,20 +112,28 @@ class Place:
     def remove(self) -> None:
         """End every process and remove everything. Raises OSError naming what stays."""
         deadline = time.monotonic() + END_SECONDS
-        while pids := [*self._servers(), *self._contained()]:
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if time.monotonic() >= deadline:
-                raise OSError(f"{self.name}: still running: {pids}")
-            time.sleep(POLL_SECONDS)
+        self._end(lambda: self._servers("dockerd"), deadline)
+        self._end(self._contained, deadline)
+        # While their shims live, they collect the dead at once; others may take their time.
+        self._remove_cgroups(min(deadline, time.monotonic() + COLLECT_SECONDS))
+        self._end(lambda: self._servers(*PROGRAMS), deadline)
         self._remove_bridge()
         self._remove_shim_sockets()
         self._unmount()
         for directory in (self.root, self.large):
             if directory.exists():
                 shutil.rmtree(directory)
-        self._remove_cgroups(deadline)
+        if not self._remove_cgroups(deadline):
+            raise OSError(f"{self.name}: cgroups stay: {self._cgroups()}")
+
+    def _end(self, find: Callable[[], Iterator[int]], deadline: float) -> None:
+        while pids := list(find()):
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() >= deadline:
+                raise OSError(f"{self.name}: still running: {pids}")
+            time.sleep(POLL_SECONDS)
 
     def _is_named(self, descriptor: int) -> bool:
         with suppress(FileNotFoundError):
@@ -135,7 +144,7 @@ class Place:
         """The `struct ifreq` of the bridge."""
         return struct.pack("=16s24s", self.bridge.encode(), argument)
 
-    def _servers(self) -> Iterator[int]:
+    def _servers(self, *programs: str) -> Iterator[int]:
         """The engine and its helpers: programs of these names with our directory on their command
         line.
         """
@@ -144,7 +153,7 @@ class Place:
                 continue
             with suppress(OSError):
                 program = (entry / "exe").readlink().name.removesuffix(" (deleted)")
-                if program in PROGRAMS and self._is_mentioned(entry / "cmdline"):
+                if program in programs and self._is_mentioned(entry / "cmdline"):
                     yield int(entry.name)
 
     def _is_mentioned(self, command_line: Path) -> bool:
@@ -162,14 +171,17 @@ class Place:
         found = [CGROUPS / self.name, *CGROUPS.glob(f"*/{self.name}")]
         return [directory for directory in found if directory.is_dir()]
 
-    def _remove_cgroups(self, deadline: float) -> None:
+    def _remove_cgroups(self, deadline: float) -> bool:
+        """Whether they were removed in time; one that holds a process which is dead stays."""
         while directories := self._cgroups():
             for directory in directories:
                 for inner, _, _ in os.walk(directory, topdown=False):
                     with suppress(OSError):
                         Path(inner).rmdir()
             if time.monotonic() >= deadline:
-                raise OSError(f"{self.name}: cgroups stay: {directories}")
+                return not self._cgroups()
+            time.sleep(POLL_SECONDS)
+        return True
 
     def _remove_bridge(self) -> None:
         with _control_socket() as control, suppress(OSError):

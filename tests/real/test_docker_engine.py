@@ -17,7 +17,7 @@ from docker.models.containers import Container
 from docker.types import DeviceRequest
 
 from shared.testing import eventually, run_apart
-from tests.docker_engine import PrivateEngine, private_engine
+from tests.docker_engine import PrivateEngine, missing, private_engine
 from tests.docker_images import busybox_image, engine_image
 from tests.docker_leftovers import Place, remove_ownerless
 
@@ -171,6 +171,7 @@ def test_an_engine_misbehaves_as_it_is_told(
         assert line in container.logs().decode()
 
 
+@pytest.mark.long
 def test_an_engine_may_be_told_through_its_environment_to_ignore_sigterm(
     docker_engine: PrivateEngine,
 ) -> None:
@@ -190,6 +191,19 @@ def test_an_engine_may_be_told_through_its_environment_to_ignore_sigterm(
         container.reload()
 
         assert container.attrs["State"]["ExitCode"] == 137
+
+
+def test_without_root_or_without_its_programs_there_is_no_engine_and_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.docker_engine.SYSTEM_PATH", "/nowhere")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    without_programs = missing()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    assert missing() == "a private container engine needs root"
+    assert "dockerd" in str(without_programs)
+    assert "docker.io" in str(without_programs)
 
 
 def test_a_hook_that_fails_or_is_missing_keeps_a_container_from_starting(
