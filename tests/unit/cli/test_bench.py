@@ -1,0 +1,122 @@
+"""What `bench` shows: units, unknown values, remarks, and its one line of progress."""
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from schemas.benchmark import BenchmarkResult, BenchmarkTool, LevelResult
+from services.cli.bench_output import level_table, progress_line, remarks, shown_progress
+from shared.benchmarks.adapter import LoadPhase, Progress
+from shared.benchmarks.metrics import RequestSample, aggregate, level_result
+
+
+def make_level(*, completed: int = 2, **errors: int) -> LevelResult:
+    sample = RequestSample(ttft=0.5, e2e_latency=2.5, num_input_tokens=100, num_output_tokens=21)
+    return level_result(
+        scenario="D(100,21)",
+        num_concurrency=2,
+        started_at=datetime(2026, 1, 2, tzinfo=UTC),
+        run_duration=4.0,
+        samples=[sample] * completed,
+        error_codes=errors,
+    )
+
+
+def make_result(*levels: LevelResult, simulated: bool = False) -> BenchmarkResult:
+    return BenchmarkResult(
+        tool=BenchmarkTool.GENAI_BENCH,
+        tool_version="0.0.5",
+        simulated=simulated,
+        levels=levels,
+        metrics=aggregate(levels),
+        elapsed_seconds=9.0,
+    )
+
+
+def make_progress(**overrides: object) -> Progress:
+    given: dict[str, object] = {
+        "phase": LoadPhase.MEASURING,
+        "level_no": 1,
+        "levels_total": 2,
+        "scenario": "D(8,4)",
+        "num_concurrency": 4,
+        "completed": 0,
+        "failed": 0,
+        "total": 10,
+        "elapsed_seconds": 3.4,
+    }
+    return Progress(**given | overrides)  # type: ignore[arg-type]  # any field
+
+
+def test_a_level_is_shown_in_the_units_of_its_headings() -> None:
+    table = level_table(make_result(make_level()))
+
+    shown = dict(zip(table.headings, table.rows[0], strict=True))
+    assert shown == {
+        "scenario": "D(100,21)",
+        "at once": "2",
+        "requests": "2/2",
+        "failed": "0.0%",
+        "seconds": "4.0",
+        "ttft ms": "500.0",
+        "ttft p99 ms": "500.0",
+        "tpot ms": "100.00",
+        "e2e s": "2.500",
+        "e2e p99 s": "2.500",
+        "requests/s": "0.50",
+        "output tok/s": "10.5",
+        "total tok/s": "60.5",
+    }
+    assert table.title == "measured by genai-bench 0.0.5"
+
+
+def test_a_level_without_success_has_no_invented_latency() -> None:
+    table = level_table(make_result(make_level(completed=0, unanswered=3)))
+
+    shown = dict(zip(table.headings, table.rows[0], strict=True))
+    assert (shown["requests"], shown["failed"]) == ("0/3", "100.0%")
+    assert {shown[name] for name in ("ttft ms", "tpot ms", "e2e s", "e2e p99 s")} == {"-"}
+
+
+def test_what_the_figures_are_worth_is_said() -> None:
+    estimated = replace(make_level(**{"503": 2, "timeout": 1}), tokens_estimated=True)
+
+    said = remarks(make_result(estimated, simulated=True))
+
+    assert len(said) == 3
+    assert "made up" in said[0]
+    assert "estimates" in said[1]
+    assert said[2] == "D(100,21) at concurrency 2: failed with 2 x 503, 1 x timeout"
+    assert remarks(make_result(make_level())) == []
+
+
+@pytest.mark.parametrize(
+    ("progress", "line"),
+    [
+        (make_progress(), "level 1 of 2, D(8,4) at concurrency 4: measuring, 3 s"),
+        (
+            make_progress(completed=7, failed=1),
+            "level 1 of 2, D(8,4) at concurrency 4: measuring, 7 of 10 requests, 1 failed, 3 s",
+        ),
+        (
+            make_progress(phase=LoadPhase.WARMING_UP),
+            "level 1 of 2, D(8,4) at concurrency 4: warming up, 3 s",
+        ),
+    ],
+)
+def test_progress_is_one_line(progress: Progress, line: str) -> None:
+    assert progress_line(progress) == line
+
+
+def test_without_a_terminal_only_beginnings_and_ends_are_told() -> None:
+    stream = io.StringIO()
+    with shown_progress(stream) as show:
+        show(make_progress(phase=LoadPhase.WARMING_UP))
+        for completed in (0, 4, 9):
+            show(make_progress(completed=completed))
+        show(make_progress(completed=10))
+        show(make_progress(level_no=2))
+
+    assert len(stream.getvalue().splitlines()) == 4
