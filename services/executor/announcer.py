@@ -37,7 +37,8 @@ class Told:
 class Announcer:
     """`phase` is what the attempt is in, since `entered_at` (monotonic seconds).
 
-    What is noted is told within 0.25 s, as long as `keep_telling` runs.
+    What is noted is told within 0.25 s, as long as `keep_telling` runs. Of several ranks only the
+    coordinator's is told.
     """
 
     command: StartExperiment
@@ -126,6 +127,8 @@ class Announcer:
             )
 
     async def _publish(self, told: Told) -> None:
+        if self.command.gang is not None:
+            return
         await self.bus.publish_live(
             AttemptProgressed(
                 observed_at=utcnow(),

@@ -2,20 +2,37 @@
 
 import asyncio
 import errno
+import math
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from msgspec.structs import replace
 
+from schemas.base import Live
 from schemas.benchmark import BenchmarkResult
-from schemas.executor import AttemptPhase, Failure, FailureKind, StartExperiment
+from schemas.executor import (
+    AttemptOutcome,
+    AttemptPhase,
+    Failure,
+    FailureKind,
+    StartExperiment,
+)
+from schemas.executor_ranks import RankState, RankView
 from services.executor import facts, store
 from services.executor.announcer import Announcer
-from services.executor.domain.deadlines import PhaseLimits, phase_limits, phase_timed_out
+from services.executor.cancelling import cancelled
+from services.executor.domain.deadlines import (
+    PhaseLimits,
+    phase_limits,
+    phase_timed_out,
+    rank_limits,
+)
+from services.executor.domain.gang import rank_of
 from services.executor.domain.verdict import (
     AttemptFailed,
     Verdict,
@@ -24,6 +41,7 @@ from services.executor.domain.verdict import (
     lease_lost,
     timed_out,
 )
+from services.executor.gang import Ranks
 from services.executor.journal import Journal
 from services.executor.leases import LeaseKeeper
 from services.executor.log_stream import LogStreamer
@@ -48,7 +66,6 @@ PORT_TRIES: Final = 3
 LOOK_SECONDS: Final = 1.0
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 ROTATE_SECONDS: Final = 0.25
-CANCEL_AGAIN_SECONDS: Final = 0.5
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -58,6 +75,7 @@ class AttemptRun:
     command: StartExperiment
     labels: Labels
     runtime: EngineRuntime
+    ranks: Ranks
     journal: Journal
     bus: Bus
     settings: ExecutorSettings
@@ -68,6 +86,9 @@ class AttemptRun:
     _log: EngineLog = field(init=False)
     _stopped: asyncio.Future[Verdict] = field(init=False)
     _engine: RunningEngine | None = None
+    _rank_parameters: Mapping[str, Any] = field(default_factory=dict)
+    _over_at: float | None = None
+    _verdict: Verdict | None = None
 
     def __post_init__(self) -> None:
         self._stopped = asyncio.get_running_loop().create_future()
@@ -87,21 +108,45 @@ class AttemptRun:
         if not self._stopped.done():
             self._stopped.set_result(verdict)
 
+    def rank_view(self, address: str | None) -> RankView:
+        """This executor's rank, as long as it is under way."""
+        over_at = self._over_at if self._verdict is not None else None
+        return RankView(
+            executor_id=self.command.executor_id,
+            attempt_id=self.attempt_id,
+            rank=rank_of(self.command),
+            state=self._rank_state,
+            failure=self._verdict.failure if self._verdict is not None else None,
+            over_seconds=time.monotonic() - over_at if over_at is not None else None,
+            address=address,
+        )
+
+    @property
+    def awaits_start(self) -> bool:
+        """Whether it is a rank that may be told to start, or was."""
+        return self._is_headless and self._rank_state in {RankState.READY, RankState.RUNNING}
+
+    @property
+    def _rank_state(self) -> RankState:
+        if self._verdict is not None:
+            return RankState.ENDING
+        if self._engine is not None:
+            return RankState.RUNNING
+        return RankState.READY if self.ranks.is_ready else RankState.PREPARING
+
     async def run(self) -> None:
         """Run to the end. Raises only if the journal cannot be written."""
         lease = asyncio.create_task(self._keeper.until_lost(), name="keep_lease")
-        streamer = LogStreamer(
-            command=self.command, engine_log=self._log, publish=self.bus.publish_live
-        )
+        streamer = LogStreamer(command=self.command, engine_log=self._log, publish=self._publish)
         keeping = (
             asyncio.create_task(self._keep_log(), name="keep_log"),
             asyncio.create_task(streamer.stream(), name="stream_log"),
         )
         try:
-            verdict = self._placed(await self._verdict(lease))
+            self._verdict = verdict = self._placed(await self._until_verdict(lease))
             await self._tear_down()
         finally:
-            await _cancelled(lease, *keeping)
+            await cancelled(lease, *keeping)
         await streamer.finish()
         outcome = await self.journal.transact(
             lambda connection: facts.record_finish(connection, self.attempt_id, verdict, utcnow())
@@ -115,30 +160,43 @@ class AttemptRun:
             failure=failure.message if failure is not None else None,
         )
 
-    async def _verdict(self, lease: asyncio.Task[str]) -> Verdict:
+    async def _until_verdict(self, lease: asyncio.Task[str]) -> Verdict:
         work = asyncio.create_task(self._work(), name="attempt_work")
         telling = asyncio.create_task(self._announcer.keep_telling(), name="announce")
+        watching = asyncio.create_task(self._watch(), name="watch_ranks")
         try:
-            late = await self._until_over({work, self._stopped, lease, telling})
+            late = await self._until_over({work, self._stopped, lease, telling, watching})
         finally:
-            await _cancelled(work, telling)
+            self._over_at = over_at = time.monotonic()
+            await cancelled(work, telling, watching)
         if self._stopped.done():
             return self._stopped.result()
         if not work.cancelled():
-            return self._judge(work)
+            own = self._judge(work)
+            is_good = own.outcome is AttemptOutcome.SUCCEEDED
+            return own if is_good else await self.ranks.cause(own, over_at)
+        if not watching.cancelled():
+            error = watching.exception()
+            return watching.result() if error is None else self._broken(error)
         if lease.done():
             error = lease.exception()
             return lease_lost(lease.result()) if error is None else self._broken(error)
         broken = telling.exception() if not telling.cancelled() else None
         return self._broken(broken) if broken is not None else late
 
+    async def _watch(self) -> Verdict:
+        await self._keeper.confirmed.wait()
+        return await self.ranks.watch()
+
     async def _until_over(self, waited: set[asyncio.Future[Any]]) -> Verdict:
         """Wait for the first of them, or for a deadline; what the deadline means."""
         ends_at = self._accepted_at + self.command.timeout_seconds
         limits = phase_limits(self._limits, self.command.benchmark)
+        if self._is_headless:
+            limits = rank_limits(self._limits)
         while True:
             phase = self._announcer.phase
-            phase_ends_at = self._announcer.entered_at + limits[phase]
+            phase_ends_at = self._announcer.entered_at + limits.get(phase, math.inf)
             left_seconds = min(ends_at, phase_ends_at) - time.monotonic()
             if left_seconds <= 0:
                 if phase_ends_at < ends_at:
@@ -188,9 +246,22 @@ class AttemptRun:
         make_directory(self._directory, 0o700)
         await self._require_room()
         await self.runtime.fetch(self.command, self._announcer.note_fetch)
+        self._rank_parameters = await self.ranks.meet(self._announcer.note_fetch)
         await self._announcer.enter(AttemptPhase.STARTING)
+        if self._is_headless:
+            await self._serve_rank()
         base_url = await self._start_engine()
         return await self._measure(base_url)
+
+    @property
+    def _is_headless(self) -> bool:
+        """Whether this is a rank that answers no HTTP: being alive is all it can show."""
+        return self.command.gang is not None
+
+    async def _serve_rank(self) -> NoReturn:
+        self._engine = engine = await self.runtime.start(self._launch)
+        await self._announcer.enter(AttemptPhase.LOADING)
+        raise AttemptFailed(await engine.until_ended())
 
     async def _require_room(self) -> None:
         """Raises AttemptFailed where an engine's log would find no room on the disk."""
@@ -206,7 +277,9 @@ class AttemptRun:
             )
 
     async def _start_engine(self) -> str:
-        for _ in range(PORT_TRIES):
+        # The other ranks do not survive a second start of this one.
+        tries = 1 if self._rank_parameters else PORT_TRIES
+        for _ in range(tries):
             if self._stopped.done():
                 raise AttemptFailed(
                     Failure(kind=FailureKind.CANCELLED, message="stopped before start")
@@ -221,7 +294,8 @@ class AttemptRun:
         raise AttemptFailed(
             Failure(
                 kind=FailureKind.PORT_TAKEN,
-                message=f"other programs took {PORT_TRIES} ports that were free a moment before",
+                message="other programs took every port that was free a moment before "
+                f"({tries} tried)",
             )
         )
 
@@ -243,6 +317,7 @@ class AttemptRun:
             log=self._log,
             served_model_name=self._served_model_name,
             remember=remember,
+            rank_parameters=self._rank_parameters,
         )
 
     @property
@@ -272,9 +347,14 @@ class AttemptRun:
                 Failure(kind=FailureKind.BENCHMARK_FAILED, message=str(error))
             ) from error
         finally:
-            await _cancelled(load, exited)
+            await cancelled(load, exited)
         await self._announcer.finish_load()
         return result
+
+    async def _publish(self, message: Live) -> None:
+        # Of several ranks one is told, or their lines would mingle; each is kept where it runs.
+        if not self._is_headless:
+            await self.bus.publish_live(message)
 
     async def _keep_log(self) -> None:
         while True:
@@ -282,7 +362,7 @@ class AttemptRun:
             await asyncio.sleep(ROTATE_SECONDS)
 
     async def _tear_down(self) -> None:
-        stopping = asyncio.create_task(self._end_engine())
+        stopping = asyncio.gather(self.ranks.disband(), self._end_engine())
         try:
             if self._engine is not None:
                 await self._announcer.enter(AttemptPhase.TEARING_DOWN)
@@ -295,19 +375,3 @@ class AttemptRun:
             await self._engine.stop(lease.stop_grace_seconds(self.settings.stop_grace_seconds))
         # A start that was cut off may have made something that only its labels tell of.
         await self.runtime.end(self.labels)
-
-
-async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended; what they raise stays with them.
-
-    Asked again, because `asyncio.wait_for` of Python 3.11, which nats-py uses, forgets a
-    cancellation that comes together with its result. Once is enough from Python 3.12 on.
-    """
-    pending = {task for task in tasks if not task.done()}
-    while pending:
-        for task in pending:
-            task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_SECONDS)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # looked at, or asyncio complains that nobody did

@@ -24,8 +24,10 @@ from schemas.executor import (
     StartExperiment,
 )
 from services.executor import facts, store
+from services.executor.addresses import engine_address
 from services.executor.attempt import AttemptRun
 from services.executor.domain.verdict import cancelled, executor_restarted, lease_lost
+from services.executor.gang import ranks_of
 from services.executor.journal import Journal
 from services.executor.outgoing import Outgoing
 from services.executor.runtimes.runtime import EngineRuntime, Labels
@@ -64,6 +66,7 @@ class Executor:
     workloads: Workloads
     start_loop: StartLoop
     boot_id: UUID = field(default_factory=new_id)
+    address: str | None = None
     _runs: dict[UUID, AttemptRun] = field(default_factory=dict)
     _endings: dict[UUID, asyncio.Event] = field(default_factory=dict)
     _report_due: asyncio.Event = field(default_factory=asyncio.Event)
@@ -117,12 +120,17 @@ class Executor:
             command=command,
             labels=self._labels_of(command),
             runtime=self.runtimes[command.engine.runtime],
+            ranks=ranks_of(command, self.bus, self.settings),
             journal=self.journal,
             bus=self.bus,
             settings=self.settings,
         )
         self._runs[command.attempt_id] = run
         self.start_loop(f"attempt-{command.attempt_id}", partial(self._follow, run))
+
+    def run_of(self, attempt_id: UUID) -> AttemptRun | None:
+        """The attempt while it is under way in this life."""
+        return self._runs.get(attempt_id)
 
     def cancel_attempt(self, attempt_id: UUID, reason: str) -> None:
         """Stop a run whose cancellation is journaled; nothing if there is none."""
@@ -254,7 +262,8 @@ class Executor:
 
     async def _end_leftover(self, record: AttemptRecord, ended: asyncio.Event) -> None:
         command = record.command
-        await self.workloads.end(self._labels_of(command))
+        ranks = ranks_of(command, self.bus, self.settings)
+        await asyncio.gather(ranks.disband(), self.workloads.end(self._labels_of(command)))
         verdict = executor_restarted("the executor ended while the attempt ran")
         await self.journal.transact(
             lambda connection: facts.record_finish(
@@ -287,6 +296,7 @@ class Executor:
             ended.set()
 
     async def _publish_report(self) -> None:
+        self.address = await engine_address(self.settings)
         revision, largest_epoch = await self.journal.transact(store.count_report)
         report = ExecutorReported(
             message_id=new_id(),
@@ -297,6 +307,7 @@ class Executor:
             runtimes=await self._offers(),
             benchmark_tools=tuple(tool.value for tool in installed_tools()),
             largest_epoch=largest_epoch,
+            address=self.address,
         )
         try:
             await self.bus.publish_event(report)

@@ -16,9 +16,12 @@ from schemas.executor import (
     RunningAttempts,
     StartExperiment,
 )
+from schemas.executor_ranks import GetRank, RankState, RankView, StartRank
 from services.executor import store
 from services.executor.benchmark_check import check_benchmark
 from services.executor.domain.admission import refuse_misdirected, refuse_start
+from services.executor.domain.gang import nodes_of, rank_of
+from services.executor.engines.table import EngineRefused, rank_flags
 from services.executor.executor import Executor
 from services.executor.logs import read_log
 from services.executor.store import NodeCommand
@@ -97,6 +100,47 @@ class Handlers:
             )
         )
 
+    async def get_rank(self, query: GetRank) -> RankView:
+        """This executor's rank of an attempt. Raises RefusedError if it has none."""
+        executor = self.executor
+        run = executor.run_of(query.attempt_id)
+        if run is not None:
+            return run.rank_view(executor.address)
+        record = await executor.journal.transact(
+            lambda connection: store.attempt(connection, query.attempt_id)
+        )
+        if record is None:
+            raise RefusedError(ErrorCode.NOT_FOUND, f"no attempt {query.attempt_id} here")
+        return RankView(
+            executor_id=executor.settings.node_id,
+            attempt_id=query.attempt_id,
+            rank=rank_of(record.command),
+            state=RankState.ENDING if record.outcome is None else RankState.ENDED,
+            failure=record.failure,
+            address=executor.address,
+        )
+
+    async def start_rank(self, command: StartRank) -> Reply:
+        """Accepted once it is journaled; the rank's engine starts then."""
+        run = self.executor.run_of(command.attempt_id)
+        is_open = run is not None and run.awaits_start
+
+        def accept() -> Reply:
+            if is_open:
+                return Accepted(command_id=command.command_id)
+            return Refused(
+                code=ErrorCode.LEASE_LOST,
+                message=f"no rank of attempt {command.attempt_id} waits to be started here",
+                command_id=command.command_id,
+            )
+
+        reply = await self.executor.journal.transact(
+            lambda connection: _once(connection, command, accept)
+        )
+        if isinstance(reply, Accepted) and run is not None:
+            run.ranks.begin(command)
+        return reply
+
     async def list_running(self, _: ListRunning) -> RunningAttempts:
         """Everything under way."""
         return await self.executor.running_attempts()
@@ -113,8 +157,13 @@ class Handlers:
         try:
             executor.runtimes[command.engine.runtime].check(command)
             check_benchmark(command.benchmark)
+            if len(nodes_of(command.devices)) > 1:
+                rank_flags(command.engine.engine)
         except RefusedError as error:
             return error.refused(command.command_id)
+        except EngineRefused as error:
+            refused = RefusedError(error.code, error.message, path=error.path)
+            return refused.refused(command.command_id)
         return None
 
     def _answer_repeated(
@@ -156,6 +205,8 @@ def build_routes(handlers: Handlers) -> list[Route]:
         command_route(handlers.start_experiment, StartExperiment, key=key),
         command_route(handlers.cancel_experiment, CancelExperiment, key=key),
         command_route(handlers.fence_reservation, FenceReservation, key=key),
+        command_route(handlers.start_rank, StartRank, key=key),
+        query_route(handlers.get_rank, GetRank, key=key),
         query_route(handlers.list_running, ListRunning, key=key),
         query_route(handlers.read_log, ReadLog, key=key),
     ]

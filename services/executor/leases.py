@@ -16,7 +16,10 @@ from shared.logging import log
 
 @dataclass(slots=True, kw_only=True)
 class LeaseKeeper:
-    """`confirmed` is set once the scheduler has answered; nothing may start before."""
+    """`confirmed` is set once the scheduler has answered; nothing may start before.
+
+    Of several ranks only the coordinator says that the attempt becomes active.
+    """
 
     command: StartExperiment
     bus: Bus
@@ -37,7 +40,8 @@ class LeaseKeeper:
             if self.confirmed.is_set() and now < self.lease.renew_at:
                 await asyncio.sleep(self.lease.renew_at - now)
                 continue
-            reply = await self._renew(activate=not self.confirmed.is_set())
+            is_first = self.command.gang is None and not self.confirmed.is_set()
+            reply = await self._renew(activate=is_first)
             if isinstance(reply, Accepted):
                 self.lease = Lease(
                     ttl_seconds=reply.lease_ttl_seconds or self.lease.ttl_seconds, confirmed_at=now

@@ -16,7 +16,9 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     has to lie in one of them, and a relative name is looked up there first. `model_cache_dir` keeps
     what engines in containers download of models from a hub; without it, it goes with them.
 
-    `min_success_rate` is the share of requests, 0 to 1, below which a benchmark counts as failed.
+    `address` is where engines of this node are reached from other nodes, by default the one from
+    which packets to the bus come. `min_success_rate` is the share of requests, 0 to 1, below which
+    a benchmark counts as failed.
     `docker_host` is the engine's address, by default $DOCKER_HOST or the usual socket;
     `docker_device_ids` how it is told of devices: by uuid, by index, or as CDI names by uuid;
     `mps_pipe_dir` is where the MPS daemon listens, for parts of devices;
@@ -25,6 +27,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     bound.
     """
 
+    address: str = ""
     stop_grace_seconds: Seconds = 2.0
     pull_timeout_seconds: PositiveSeconds = 3600.0
     start_timeout_seconds: PositiveSeconds = 120.0

@@ -39,6 +39,14 @@ def phase_limits(limits: PhaseLimits, benchmark: BenchmarkSpec) -> Mapping[Attem
     }
 
 
+def rank_limits(limits: PhaseLimits) -> Mapping[AttemptPhase, float]:
+    """The same for a rank that another executor coordinates.
+
+    Once its engine is started, the coordinator's deadlines count for all of them.
+    """
+    return {AttemptPhase.PULLING: limits.pulling, AttemptPhase.STARTING: limits.starting}
+
+
 def phase_timed_out(phase: AttemptPhase, limit_seconds: float) -> Verdict:
     """An attempt that stayed in a phase for too long."""
     name = phase.value.replace("_", " ")

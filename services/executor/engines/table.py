@@ -206,6 +206,18 @@ def missing(name: str) -> str | None:
     return engine_named(name).missing()
 
 
+def rank_flags(name: str) -> RankFlags:
+    """How the engine is told its rank. Raises EngineRefused for one that has none."""
+    engine = ENGINES.get(name.lower())
+    if engine is None or engine.rank_flags is None:
+        raise EngineRefused(
+            ErrorCode.UNSUPPORTED,
+            f"{name} serves on one node only: it knows no ranks",
+            "$.base_runtime",
+        )
+    return engine.rank_flags
+
+
 def build_command(
     engine_name: str,
     model: str,
