@@ -25,7 +25,7 @@ demo: $(STAMPS)/runtime $(STAMPS)/demo ## Start the platform, tune a real model 
 test: install ## Run the tests that need no special hardware (ARGS="-k word" adds pytest options)
 	@"$(BIN)/python" -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
-test-long: install ## Run the long property and fault tests
+test-long: install $(STAMPS)/tools ## Run the long property and fault tests
 	@"$(BIN)/python" -m pytest -m long $(ARGS)
 
 lint: $(STAMPS)/dev ## Check code style, formatting and spelling
@@ -39,7 +39,7 @@ types: $(STAMPS)/dev ## Check types
 contracts: $(STAMPS)/dev ## Check which package may import which
 	@"$(BIN)/lint-imports" --no-logo
 
-bench: install ## Run a benchmark: make bench NAME=main
+bench: install $(STAMPS)/tools ## Run a benchmark: make bench NAME=main
 	@test -n "$(NAME)" || { echo "Which benchmark? For example: make bench NAME=main" >&2; exit 2; }
 	@"$(BIN)/python" -m "tests.benchmarks.$(NAME)"
 
@@ -80,4 +80,10 @@ $(STAMPS)/dev: requirements-dev.lock $(STAMPS)/runtime
 $(STAMPS)/demo: requirements-demo.lock $(STAMPS)/bootstrap
 	@echo "installing the demo engine and its model"
 	@$(UV_INSTALL) --require-hashes --no-deps -r $<
+	@touch "$@"
+
+# Benchmark tools have environments of their own; those that tests and measurements use lie in a cache.
+test-long bench $(STAMPS)/tools: export GPUSTEWARD_TOOLS_DIR ?= $(HOME)/.cache/gpusteward-test-tools
+$(STAMPS)/tools: shared/benchmarks/genai_bench/requirements.lock $(STAMPS)/runtime
+	@"$(BIN)/gpusteward" bench install
 	@touch "$@"
