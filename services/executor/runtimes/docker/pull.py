@@ -70,6 +70,7 @@ class _Pull:
     _stream: "CancellableStream[bytes] | None" = None
     _is_broken_off: threading.Event = field(default_factory=threading.Event)
     _told_at: float = 0.0
+    _later: asyncio.TimerHandle | None = None
 
     async def run(self, timeout_seconds: float) -> None:
         try:
@@ -140,7 +141,12 @@ class _Pull:
 
     def _tell(self) -> None:
         now = time.monotonic()
-        if now - self._told_at < REPORT_SECONDS and self._progress.fraction < 1:
+        wait_seconds = self._told_at + REPORT_SECONDS - now
+        if wait_seconds > 0 and self._progress.fraction < 1:
+            # The last of several is told all the same.
+            if self._later is None:
+                loop = asyncio.get_running_loop()
+                self._later = loop.call_later(wait_seconds, self._tell_later)
             return
         self._told_at = now
         for listener in tuple(self.listeners):
@@ -148,6 +154,10 @@ class _Pull:
                 listener(self._progress.fraction, self._progress.sentence)
             except Exception:  # noqa: BLE001  # one listener's fault is not the pull's
                 log.exception("pull_listener_failed", image=self.reference)
+
+    def _tell_later(self) -> None:
+        self._later = None
+        self._tell()
 
 
 def _open(api: docker.APIClient, reference: str) -> "CancellableStream[bytes]":
