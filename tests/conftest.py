@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+# Takes the benchmark tool out of the environment before anything looks there.
+import tests.genai_bench_tool  # noqa: F401  # for that alone
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
 
 if TYPE_CHECKING:

@@ -6,11 +6,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.benchmarks.genai_bench.installation import TOOLS_VARIABLE, Environment
-
-TEST_TOOLS = Path(
-    os.environ.get(TOOLS_VARIABLE) or Path.home() / ".cache" / "gpusteward-test-tools"
+from shared.benchmarks.genai_bench.installation import (
+    PROGRAM_VARIABLE,
+    TOOLS_VARIABLE,
+    Environment,
 )
+
+# Taken out of the environment: a test that does not ask for the tool gets the same load generator
+# on every host, whether it is installed or not.
+_CHOSEN = os.environ.pop(TOOLS_VARIABLE, None)
+os.environ.pop(PROGRAM_VARIABLE, None)
+TEST_TOOLS = Path(_CHOSEN or Path.home() / ".cache" / "gpusteward-test-tools")
 
 
 def require_genai_bench(monkeypatch: pytest.MonkeyPatch) -> Path:

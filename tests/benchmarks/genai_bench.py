@@ -16,17 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from schemas.benchmark import BenchmarkSpec, BenchmarkTool
 from shared.benchmarks.adapter import Target
 from shared.benchmarks.genai_bench.command import arguments, batches, environment
-from shared.benchmarks.genai_bench.installation import (
-    PROGRAM_VARIABLE,
-    TOOLS_VARIABLE,
-    installed_program,
-)
+from shared.benchmarks.genai_bench.installation import TOOLS_VARIABLE, installed_program
 from shared.benchmarks.genai_bench.results import Observed, read_run
 from shared.benchmarks.tools import run_benchmark
 from shared.clock import utcnow
@@ -46,10 +44,12 @@ SPEC: Final = BenchmarkSpec(
 
 def overhead_s(rounds: int = ROUNDS) -> float | None:
     """Median of wall time without the measured runs; None where genai-bench is not installed."""
-    _find_tool()
-    if installed_program() is None:
-        return None
-    with running_engine("llamacpp", {"threads": 1, "parallel": 2}, model=MODEL) as engine:
+    with (
+        _tool(),
+        running_engine("llamacpp", {"threads": 1, "parallel": 2}, model=MODEL) as engine,
+    ):
+        if installed_program() is None:
+            return None
         target = Target(base_url=engine.base_url, model_name=MODEL)
         return statistics.median(asyncio.run(_round(target)) for _ in range(rounds))
 
@@ -66,8 +66,8 @@ async def _round(target: Target) -> float:
 
 def whole_s() -> float:
     """What genai-bench takes by itself, to its end, without its runs."""
-    program = installed_program()
     with (
+        _tool(),
         running_engine("llamacpp", {"threads": 1, "parallel": 2}, model=MODEL) as engine,
         tempfile.TemporaryDirectory() as directory,
     ):
@@ -76,7 +76,7 @@ def whole_s() -> float:
         asyncio.run(run_benchmark(SPEC, target, directory=Path(directory)))
         results = Path(directory) / "alone"
         argv = arguments(
-            [str(program)],
+            [str(installed_program())],
             SPEC,
             target,
             batches(SPEC)[0],
@@ -94,9 +94,14 @@ def whole_s() -> float:
         return wall_seconds - sum(run.run_duration for run in runs)
 
 
-def _find_tool() -> None:
-    if PROGRAM_VARIABLE not in os.environ:
-        os.environ.setdefault(TOOLS_VARIABLE, str(TEST_TOOLS))
+@contextmanager
+def _tool() -> Iterator[None]:
+    """Have the tool found while this is entered, as tests leave it out of the environment."""
+    os.environ[TOOLS_VARIABLE] = str(TEST_TOOLS)
+    try:
+        yield
+    finally:
+        del os.environ[TOOLS_VARIABLE]
 
 
 def main() -> None:
