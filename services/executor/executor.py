@@ -176,6 +176,7 @@ class Executor:
                         pid
                         for each in workloads
                         if each.labels.reservation_id == record.command.reservation_id
+                        and each.labels.node_id == self.settings.node_id
                         for pid in each.pids
                     ),
                 )

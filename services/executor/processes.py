@@ -54,10 +54,14 @@ class ProcessStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadLabel:
-    """What the environment of everything that runs under a reservation says."""
+    """What the environment of everything that runs under a reservation says.
+
+    Without a `node_id` of whichever node of this host.
+    """
 
     reservation_id: UUID
     installation_id: str
+    node_id: str | None = None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -70,14 +74,23 @@ class WorkloadLabel:
         """Whether this process carries it. False where the environment cannot be read.
 
         A reservation's id is nobody else's, so a process that names no installation is ours too:
-        `gpusteward exec` knows of none on a host that only joined.
+        `gpusteward exec` knows of none on a host that only joined. The ranks of a gang whose nodes
+        share this host have the same reservation, and name their nodes.
         """
         found = _environment(pid)
         if os.fsencode(f"{RESERVATION_VARIABLE}={self.reservation_id}") not in found:
             return False
-        installation = os.fsencode(f"{INSTALLATION_VARIABLE}=")
-        named = {variable for variable in found if variable.startswith(installation)}
-        return named <= {installation + os.fsencode(self.installation_id)}
+        wanted = {INSTALLATION_VARIABLE: self.installation_id}
+        if self.node_id is not None:
+            wanted[NODE_VARIABLE] = self.node_id
+        return all(_says(found, name, value) for name, value in wanted.items())
+
+
+def _says(environment: list[bytes], name: str, value: str) -> bool:
+    """Whether a variable has this value, or is not there."""
+    begin = os.fsencode(f"{name}=")
+    said = {variable for variable in environment if variable.startswith(begin)}
+    return said <= {begin + os.fsencode(value)}
 
 
 def kernel_boot_id() -> str:

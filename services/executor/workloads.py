@@ -56,8 +56,9 @@ class Workloads:
         if any(record.command.reservation_id == reservation_id for record in unfinished):
             return False
         workloads, unavailable = await self.all(reservation_id)
-        return not unavailable and all(
-            each.labels.reservation_id != reservation_id for each in workloads
+        return not unavailable and not any(
+            each.labels.reservation_id == reservation_id and each.labels.node_id == self.node_id
+            for each in workloads
         )
 
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:

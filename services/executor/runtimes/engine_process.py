@@ -78,7 +78,9 @@ def label_environment(labels: Labels) -> dict[str, str]:
 def workload_label(labels: Labels) -> WorkloadLabel:
     """The labels by which processes are found."""
     return WorkloadLabel(
-        reservation_id=labels.reservation_id, installation_id=labels.installation_id
+        reservation_id=labels.reservation_id,
+        installation_id=labels.installation_id,
+        node_id=labels.node_id,
     )
 
 
