@@ -25,6 +25,7 @@ from schemas.executor import (
 from schemas.executor_ranks import RankState, RankView
 from services.executor import facts, store
 from services.executor.announcer import Announcer
+from services.executor.benchmark_check import model_place
 from services.executor.cancelling import cancelled
 from services.executor.domain.deadlines import (
     PhaseLimits,
@@ -331,7 +332,11 @@ class AttemptRun:
         load = asyncio.create_task(
             run_benchmark(
                 self.command.benchmark,
-                Target(base_url=base_url, model_name=self._served_model_name),
+                Target(
+                    base_url=base_url,
+                    model_name=self._served_model_name,
+                    model=model_place(self.command.engine.model, self.settings.model_root_paths),
+                ),
                 directory=self._directory / "benchmark",
                 on_progress=self._announcer.note_load,
             )

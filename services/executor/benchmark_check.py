@@ -1,9 +1,11 @@
 """Which benchmarks this host can run."""
 
+from pathlib import Path
+
 from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
 from schemas.errors import ErrorCode
-from shared.benchmarks.tools import ADAPTERS, installed_tools
-from shared.benchmarks.traffic import UnsupportedTraffic, parse_scenario, request_parameters
+from shared.benchmarks.tools import ADAPTERS, chosen_tool, installed_tools
+from shared.benchmarks.traffic import UnsupportedTraffic
 from shared.errors import RefusedError
 
 
@@ -45,8 +47,12 @@ def check_benchmark(benchmark: BenchmarkSpec) -> None:
             path="$.benchmark.task",
         )
     try:
-        for scenario in benchmark.traffic_scenarios:
-            parse_scenario(scenario)
-        request_parameters(benchmark.additional_params)
+        ADAPTERS[chosen_tool(benchmark.tool)].check(benchmark)
     except UnsupportedTraffic as error:
         raise RefusedError(ErrorCode.BAD_REQUEST, error.message, path=error.path) from error
+
+
+def model_place(model: str, roots: tuple[Path, ...]) -> str:
+    """Where a tool that runs on this host finds the model: below a root, else by its name."""
+    below = (root / model for root in roots)
+    return next((str(path) for path in below if path.exists()), model)
