@@ -138,7 +138,10 @@ def accept(command: Command) -> Reply:
 
 @dataclass(slots=True, kw_only=True)
 class Scheduler:
-    """Answers renewals and releases as told (None: not at all) and notes what is said."""
+    """Answers renewals and releases as told (None: not at all) and notes what is said.
+
+    `renewing` is the inbox of the connection that the latest renewal came from.
+    """
 
     bus: Bus
     settings: ExecutorSettings
@@ -149,6 +152,7 @@ class Scheduler:
     progress: list[AttemptProgressed] = field(default_factory=list)
     reports: list[ExecutorReported] = field(default_factory=list)
     running_at_release: list[list[int]] = field(default_factory=list)
+    renewing: str = ""
 
     async def release(self, command: ReleaseReservation) -> Reply:
         self.running_at_release.append(self.pids(command.reservation_id))
@@ -235,6 +239,7 @@ async def scheduling(
         async def renew(message: Msg) -> None:
             command = msgspec.msgpack.decode(message.data, type=RenewReservation)
             scheduler.renewals.append(command)
+            scheduler.renewing = message.reply.rpartition(".")[0]
             answer = scheduler.answer_renewal(command)
             if isinstance(answer, (Accepted, Refused)):
                 await message.respond(msgspec.msgpack.encode(answer))

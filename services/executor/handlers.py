@@ -156,7 +156,8 @@ class Handlers:
             return refusal
         try:
             executor.runtimes[command.engine.runtime].check(command)
-            check_benchmark(command.benchmark)
+            if command.gang is None:  # the coordinator alone measures
+                check_benchmark(command.benchmark)
             if len(nodes_of(command.devices)) > 1:
                 rank_flags(command.engine.engine)
         except RefusedError as error:

@@ -1,0 +1,331 @@
+"""When an attempt over several nodes may start, and why it ends: decisions on plain data."""
+
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from schemas.errors import ErrorCode, Refused
+from schemas.executor import AttemptOutcome, Failure, FailureKind, GangPlace, Runtime
+from schemas.executor_ranks import RankState, RankView
+from services.executor.domain.admission import refuse_misdirected
+from services.executor.domain.gang import (
+    Heard,
+    cause,
+    first_failure,
+    is_coordinated,
+    left_alone,
+    look_seconds,
+    member_cancel,
+    member_go,
+    member_starts,
+    nodes_of,
+)
+from services.executor.domain.lease import Lease
+from services.executor.domain.verdict import failed, failure
+from services.executor.engines.table import EngineRefused, build_command, rank_flags
+from tests.executor_gang import gang_devices, make_gang_start
+
+TTL = 30.0
+NOW = 1000.0
+FINE = (RankState.PREPARING, RankState.READY, RankState.RUNNING)
+OWN = failed(failure(FailureKind.ENGINE_EXITED, "rank 0's engine ended"))
+
+
+def view(state: RankState, **overrides: Any) -> RankView:  # any field
+    return RankView(executor_id="b", attempt_id=UUID(int=1), rank=1, state=state, **overrides)
+
+
+def heard(rank: int, state: RankState | None = None, **overrides: Any) -> Heard:  # any field
+    seen = {"rank": rank, "node_id": f"node-{rank}", "heard_at": NOW, "has_answered": True}
+    about = overrides.pop("about", {})
+    return Heard(**{"view": view(state, **about) if state else None, **seen, **overrides})
+
+
+def ended(rank: int, seconds: float | None, kind: FailureKind, **overrides: Any) -> Heard:
+    told = Failure(kind=kind, message=f"{kind.value} there", **overrides)
+    return heard(rank, RankState.ENDING, about={"failure": told, "over_seconds": seconds})
+
+
+def refused(code: ErrorCode) -> Refused:
+    return Refused(code=code, message="no")
+
+
+def test_ranks_are_the_nodes_in_the_order_in_which_their_devices_appear() -> None:
+    devices = gang_devices("b", "a")
+
+    assert nodes_of((devices[0], devices[2], devices[1], devices[3])) == ("b", "a")
+    assert nodes_of(()) == ()
+
+
+def test_each_other_node_gets_the_same_start_for_its_rank_and_always_the_same_one() -> None:
+    start = make_gang_start("a", "b", "c", executor_id="a")
+
+    members = member_starts(start)
+
+    assert is_coordinated(start)
+    assert not any(is_coordinated(member) for member in members)
+    assert [member.executor_id for member in members] == ["b", "c"]
+    assert [member.gang for member in members] == [
+        GangPlace(rank=rank, size=3, coordinator_id="a") for rank in (1, 2)
+    ]
+    assert members == member_starts(start)
+    unlike = ("command_id", "executor_id", "gang")
+    same = {name: getattr(start, name) for name in unlike}
+    assert [replace(member, **same) for member in members] == [start, start]
+
+
+def test_every_word_of_a_coordinator_has_an_id_of_its_own_that_never_changes() -> None:
+    members = member_starts(make_gang_start("a", "b", "c", executor_id="a"))
+
+    def ids() -> list[UUID]:
+        words = [(m, member_go(m, "10.0.0.1", 5000), member_cancel(m)) for m in members]
+        return [word.command_id for said in words for word in said]
+
+    assert len(set(ids())) == 6
+    assert ids() == ids()
+
+
+@pytest.mark.parametrize(
+    ("executor", "place", "path"),
+    [
+        pytest.param("a", None, None, id="the first device's node takes all"),
+        pytest.param("b", None, "$.devices[0].node_id", id="another does not"),
+        pytest.param("b", (1, 2, "a"), None, id="a rank of its own"),
+        pytest.param("b", (2, 2, "a"), "$.gang.rank", id="no such rank"),
+        pytest.param("a", (1, 2, "a"), "$.gang.rank", id="another node's rank"),
+        pytest.param("b", (1, 3, "a"), "$.gang.rank", id="of more nodes than there are"),
+        pytest.param("b", (1, 2, "b"), "$.gang.coordinator_id", id="not led by the first"),
+    ],
+)
+def test_a_start_is_taken_only_where_its_rank_belongs(
+    executor: str, place: tuple[int, int, str] | None, path: str | None
+) -> None:
+    start = make_gang_start("a", "b", executor_id=executor)
+    if place is not None:
+        rank, size, coordinator = place
+        start = replace(start, gang=GangPlace(rank=rank, size=size, coordinator_id=coordinator))
+
+    refusal = refuse_misdirected(start, executor, {Runtime.PROCESS})
+
+    assert (refusal.path if refusal is not None else None) == path
+
+
+@pytest.mark.parametrize(
+    ("rank", "want"),
+    [
+        pytest.param(heard(1), None, id="not yet heard"),
+        *(pytest.param(heard(1, state), None, id=state.value) for state in FINE),
+        pytest.param(
+            ended(1, 1.0, FailureKind.GPU_OUT_OF_MEMORY),
+            (AttemptOutcome.FAILED, FailureKind.RANK_FAILED),
+            id="its engine failed",
+        ),
+        pytest.param(
+            ended(1, None, FailureKind.EXECUTOR_RESTARTED),
+            (AttemptOutcome.INTERRUPTED, FailureKind.RANK_FAILED),
+            id="its executor was restarted",
+        ),
+        pytest.param(
+            ended(1, 0.0, FailureKind.LEASE_LOST),
+            (AttemptOutcome.INTERRUPTED, FailureKind.RANK_FAILED),
+            id="it lost its lease",
+        ),
+        pytest.param(
+            heard(1, RankState.ENDED),
+            (AttemptOutcome.FAILED, FailureKind.RANK_FAILED),
+            id="it ended without a word",
+        ),
+        pytest.param(
+            heard(1, refusal=refused(ErrorCode.UNSUPPORTED)),
+            (AttemptOutcome.FAILED, FailureKind.RANK_FAILED),
+            id="it refused",
+        ),
+        pytest.param(
+            heard(1, refusal=refused(ErrorCode.STALE_EPOCH)),
+            (AttemptOutcome.INTERRUPTED, FailureKind.RANK_FAILED),
+            id="its node has seen a newer grant",
+        ),
+        pytest.param(
+            heard(1, RankState.RUNNING, heard_at=NOW - TTL + 0.1), None, id="silent for a while"
+        ),
+        pytest.param(
+            heard(1, RankState.RUNNING, heard_at=NOW - TTL),
+            (AttemptOutcome.INTERRUPTED, FailureKind.NODE_LOST),
+            id="silent for a lease",
+        ),
+        pytest.param(
+            heard(1, has_answered=False, heard_at=NOW - TTL),
+            (AttemptOutcome.INTERRUPTED, FailureKind.NODE_LOST),
+            id="never heard",
+        ),
+    ],
+)
+def test_one_rank_decides_for_all(
+    rank: Heard, want: tuple[AttemptOutcome, FailureKind] | None
+) -> None:
+    verdict = first_failure((heard(2, RankState.RUNNING), rank), NOW, TTL)
+
+    if want is None:
+        assert verdict is None
+        return
+    assert verdict is not None
+    assert verdict.failure is not None
+    assert (verdict.outcome, verdict.failure.kind) == want
+    assert verdict.failure.message.startswith("rank 1 on node-1")
+    assert verdict.failure.hint
+
+
+def test_a_failed_rank_is_told_with_what_its_own_node_said() -> None:
+    rank = ended(
+        3, 0.1, FailureKind.CUDA_ERROR, exit_code=1, hint="see dmesg", log_tail=("Xid 79",)
+    )
+
+    verdict = first_failure((rank,), NOW, TTL)
+
+    assert verdict is not None
+    assert verdict.failure == Failure(
+        kind=FailureKind.RANK_FAILED,
+        message="rank 3 on node-3: cuda_error there",
+        exit_code=1,
+        hint="see dmesg",
+        log_tail=("Xid 79",),
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=6, unique_by=sum
+    ),
+    st.integers(0, 40),
+    st.randoms(use_true_random=False),
+)
+def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
+    ranks_told: list[tuple[int, int]], own_seconds: int, order: Random
+) -> None:
+    """Each was told as some seconds ago, some seconds ago."""
+    ranks = [
+        replace(ended(rank, float(age), FailureKind.ENGINE_EXITED), heard_at=NOW - delay)
+        for rank, (age, delay) in enumerate(ranks_told, start=1)
+    ]
+    oldest = max(map(sum, ranks_told))
+    first = 1 + [sum(told) for told in ranks_told].index(oldest)
+    order.shuffle(ranks)
+
+    verdict = first_failure(ranks, NOW, TTL)
+    told = cause(OWN, float(own_seconds), ranks, NOW, TTL)
+
+    assert verdict is not None
+    assert verdict.failure is not None
+    assert verdict.failure.message.startswith(f"rank {first} ")
+    assert told == (verdict if oldest > own_seconds else OWN)
+
+
+@given(st.lists(st.sampled_from([*FINE, None]), min_size=1, max_size=8), st.floats(0, TTL - 0.001))
+def test_nothing_ends_an_attempt_whose_ranks_are_all_heard_and_well(
+    states: list[RankState | None], silent_seconds: float
+) -> None:
+    ranks = [
+        heard(rank, state, heard_at=NOW - silent_seconds) for rank, state in enumerate(states, 1)
+    ]
+
+    assert first_failure(ranks, NOW, TTL) is None
+    assert cause(OWN, 0.0, ranks, NOW, TTL) is OWN
+    ready = {RankState.READY, RankState.RUNNING}
+    assert [rank.is_ready for rank in ranks] == [state in ready for state in states]
+
+
+VLLM = ("--nnodes", "2", "--node-rank")
+PLACE = GangPlace(rank=1, size=2, coordinator_id="a")
+
+
+@pytest.mark.parametrize(
+    ("silent_seconds", "answer", "want"),
+    [
+        pytest.param(0.0, None, None, id="not yet answered"),
+        pytest.param(24.9, None, None, id="silent for less than the lease but its stop budget"),
+        pytest.param(25.1, None, FailureKind.NODE_LOST, id="silent for longer"),
+        pytest.param(0.0, view(RankState.RUNNING), None, id="goes on"),
+        pytest.param(0.0, view(RankState.ENDING), FailureKind.CANCELLED, id="ends"),
+        pytest.param(0.0, view(RankState.ENDED), FailureKind.CANCELLED, id="has ended"),
+        pytest.param(0.0, refused(ErrorCode.NOT_FOUND), FailureKind.CANCELLED, id="forgot"),
+        pytest.param(0.0, refused(ErrorCode.INTERNAL), None, id="cannot tell now"),
+    ],
+)
+def test_a_member_goes_on_only_as_long_as_its_coordinator_does(
+    silent_seconds: float, answer: RankView | Refused | None, want: FailureKind | None
+) -> None:
+    lease = Lease(ttl_seconds=TTL, confirmed_at=NOW - silent_seconds)
+
+    verdict = left_alone(PLACE, lease, NOW, answer)
+
+    kind = verdict.failure.kind if verdict is not None and verdict.failure is not None else None
+    assert kind == want
+
+
+@given(st.floats(3, 3600), st.floats(0, 10_000))
+def test_a_member_that_is_left_alone_has_stopped_before_its_coordinator_waits_no_longer(
+    ttl_seconds: float, heard_at: float
+) -> None:
+    """The coordinator gives up one lease after it last answered in favour."""
+    lease = Lease(ttl_seconds=ttl_seconds, confirmed_at=heard_at)
+    gives_up_at = heard_at + ttl_seconds
+
+    assert left_alone(PLACE, lease, lease.stop_at, None) is not None
+    assert lease.stop_at + lease.stop_grace_seconds(60.0) < gives_up_at
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(2, 0.25), (100, 0.25), (512, 1.28)])
+def test_a_coordinator_asks_four_times_a_second_or_all_of_them_400_times(
+    size: int, seconds: float
+) -> None:
+    assert look_seconds(size) == seconds
+
+
+@pytest.mark.parametrize(
+    ("engine", "rank", "want"),
+    [
+        ("vllm", 0, [*VLLM, "0", "--master-addr", "10.0.0.1", "--master-port", "29500"]),
+        (
+            "vllm",
+            1,
+            [*VLLM, "1", "--master-addr", "10.0.0.1", "--master-port", "29500", "--headless"],
+        ),
+        ("sglang", 1, ["--nnodes", "2", "--node-rank", "1", "--dist-init-addr", "10.0.0.1:29500"]),
+        (
+            "simulated",
+            0,
+            ["--nnodes", "2", "--node-rank", "0", "--dist-init-addr", "10.0.0.1:29500"],
+        ),
+    ],
+)
+def test_an_engine_is_told_its_rank_as_it_wants_to_hear_it(
+    engine: str, rank: int, want: list[str]
+) -> None:
+    flags = rank_flags(engine)(rank, 2, "10.0.0.1", 29500)
+
+    command = build_command(engine, "m", {}, port=1, rank_parameters=flags)
+
+    begin = command.argv.index("--nnodes")
+    assert list(command.argv[begin : begin + len(want)]) == want
+
+
+def test_an_ipv6_leader_is_written_in_brackets() -> None:
+    flags = rank_flags("sglang")(1, 2, "fd00::1", 29500)
+
+    assert flags["dist-init-addr"] == "[fd00::1]:29500"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "simulated"])
+def test_a_task_does_not_set_ranks_itself(engine: str) -> None:
+    with pytest.raises(EngineRefused):
+        build_command(engine, "m", {"node_rank": 1}, port=1)
+
+
+def test_an_engine_of_one_node_has_no_ranks() -> None:
+    with pytest.raises(EngineRefused, match="llamacpp serves on one node only"):
+        rank_flags("llamacpp")
