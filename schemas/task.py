@@ -179,12 +179,15 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     parameters.
 
     `count` is of all GPUs of an experiment, which `num_nodes` nodes share evenly; `nodes` are those
-    that may be taken, by name.
+    that may be taken, by name. `cpu_count` and `host_memory_mb` are of each node: held beside the
+    GPUs, and the engine's bounds.
     """
 
     count: GpuCount | None = None
     num_nodes: Annotated[int, Meta(ge=1, le=512)] = 1
     min_memory_mb: Annotated[int, Meta(ge=0)] | None = None
+    cpu_count: Annotated[float, Meta(gt=0)] | None = None
+    host_memory_mb: PositiveInt | None = None
     models: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0

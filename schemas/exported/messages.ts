@@ -1222,12 +1222,15 @@ export interface GpuMonitoring {
  * parameters.
  *
  * `count` is of all GPUs of an experiment, which `num_nodes` nodes share evenly; `nodes` are those
- * that may be taken, by name.
+ * that may be taken, by name. `cpu_count` and `host_memory_mb` are of each node: held beside the
+ * GPUs, and the engine's bounds.
  */
 export interface GpuPreferences {
   count?: number | null;
   num_nodes?: number;
   min_memory_mb?: number | null;
+  cpu_count?: number | null;
+  host_memory_mb?: number | null;
   models?: string[];
   nodes?: string[];
   priority?: number;

@@ -32,6 +32,8 @@ def request_for(task: TaskFile, point: Point, node_ids: tuple[str, ...]) -> GpuR
         balanced_memory=count > 1,
         priority=wanted.priority if wanted else 0,
         wait_timeout_seconds=task.optimization.wait_timeout_seconds,
+        cpu_count=wanted.cpu_count if wanted else None,
+        host_memory_mb=wanted.host_memory_mb if wanted else None,
     )
 
 

@@ -242,6 +242,8 @@ def _start(task: Task, experiment: Experiment, attempt: Attempt, grant: Grant) -
         # A start from before tools were chosen is repeated as it was sent.
         benchmark=benchmark_spec(task.file, attempt.benchmark_tool or task.file.benchmark.tool),
         timeout_seconds=task.file.optimization.timeout_per_iteration,
+        cpu_count=experiment.request.cpu_count or None,
+        host_memory_mb=experiment.request.host_memory_mb or None,
     )
 
 

@@ -149,6 +149,20 @@ def test_the_end_of_a_reservation_that_nothing_was_started_under(
         assert "there are none" in decision.experiment.reason
 
 
+def test_a_start_says_what_the_engine_may_take_of_its_node() -> None:
+    experiment = make_experiment(State.WAITING)
+    request = replace(experiment.request, cpu_count=2.5, host_memory_mb=64_000)
+
+    decision = waiting.on_grant(
+        make_task(), replace(experiment, request=request), make_attempt(), make_grant(), NOW
+    )
+
+    assert decision is not None
+    [start] = decision.commands
+    assert isinstance(start, StartExperiment)
+    assert (start.cpu_count, start.host_memory_mb) == (2.5, 64_000)
+
+
 def test_a_gang_is_started_by_the_first_devices_node_with_all_devices() -> None:
     devices = (replace(DEVICE, node_id="n2"), DEVICE, replace(DEVICE, node_id="n3"))
 

@@ -79,7 +79,14 @@ def test_memory_follows_from_the_models_name(model: str, want: int) -> None:
 def test_the_gpus_block_goes_before_the_estimate() -> None:
     task = make_file(
         model={"id_or_path": "llama-3-70b"},
-        gpus={"count": 3, "min_memory_mb": 0, "models": ["H100"], "priority": 5},
+        gpus={
+            "count": 3,
+            "min_memory_mb": 0,
+            "models": ["H100"],
+            "priority": 5,
+            "cpu_count": 2.5,
+            "host_memory_mb": 64_000,
+        },
         optimization={"wait_timeout_seconds": 9},
     )
 
@@ -87,6 +94,7 @@ def test_the_gpus_block_goes_before_the_estimate() -> None:
 
     assert (request.gpus, request.min_memory_mb, request.priority) == (3, 0, 5)
     assert (request.gpu_models, request.node_ids) == (("H100",), ("n1",))
+    assert (request.cpu_count, request.host_memory_mb) == (2.5, 64_000)
     assert request.wait_timeout_seconds == 9
 
 
