@@ -171,8 +171,8 @@ class ExperimentRetrying(
 ):
     """An attempt was interrupted, or failed in a way that may pass, and will be repeated.
 
-    `failure_kind` is why it did not succeed. The next attempt keeps off `avoided_node_ids` if others can
-    run it.
+    `failure_kind` is why it did not succeed. The next attempt keeps off `avoided_node_ids` if
+    others can run it.
     """
 
     attempt_number: PositiveInt
