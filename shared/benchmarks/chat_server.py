@@ -17,6 +17,7 @@ from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.traffic import RequestSize, chat_body, make_prompt
 
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+PATIENT_TRIES: Final = 3
 LONG_PROMPT_TOKENS: Final = 20_000  # about 3 ms of work
 LARGE_BODY_BYTES: Final = 2**20
 PREFLIGHT_SIZE: Final = RequestSize(num_input_tokens=8, num_output_tokens=8)
@@ -119,12 +120,15 @@ class ChatServer:
             return None
 
     async def answers(self) -> bool:
-        """Whether anything answers there at all."""
-        try:
-            await self._get(f"{self.base_url}/v1/models", "an answer")
-        except ServerUnreachable:
-            return False
-        return True
+        """Whether anything answers there at all; a busy server is given time."""
+        for _ in range(PATIENT_TRIES):
+            try:
+                await self._get(f"{self.base_url}/v1/models", "an answer")
+                return True
+            except ServerUnreachable as error:
+                if isinstance(error.__cause__, aiohttp.ClientConnectorError):
+                    return False
+        return False
 
     async def check_completion(self, deadline_seconds: float) -> None:
         """Stream one short completion. Raises ServerUnreachable if that fails."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -401,3 +402,33 @@ async def test_a_real_model_is_measured() -> None:
     assert result.levels[0].stats.num_input_tokens is not None
     template_tokens = result.levels[0].stats.num_input_tokens.mean - 16
     assert 20 <= template_tokens <= 40
+
+
+async def test_a_very_long_prompt_does_not_hold_up_the_program() -> None:
+    """Made in a thread and in pieces: on the event loop it took a second for each four million."""
+    spec = make_spec(traffic_scenarios=("D(400000,1)",), max_requests_per_level=1)
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        loop = asyncio.get_running_loop()
+        while True:
+            before = loop.time()
+            await asyncio.sleep(0.002)
+            longest = max(longest, loop.time() - before)
+
+    async def swallow(request: web.Request) -> web.StreamResponse:
+        async for _ in request.content.iter_any():
+            pass
+        return web.Response(body=b"\n\n".join([*ANSWER, b""]))
+
+    async with answering(swallow) as base_url:
+        ticking = asyncio.create_task(tick())
+        started = time.perf_counter()
+        result = await measure(base_url, spec)
+        took_seconds = time.perf_counter() - started
+        ticking.cancel()
+
+    assert result.metrics.total_completed_requests == 1
+    # A share, not a time: whatever else this machine does slows both.
+    assert longest < 0.5 * took_seconds
