@@ -1,8 +1,8 @@
 """Devices, nodes and requests of every kind that the engine has to do with, by small numbers."""
 
-from typing import Any
-
-from hypothesis import strategies as st
+from collections.abc import Sequence
+from random import Random
+from typing import Any, NamedTuple
 
 from schemas.gpu_request import (
     GpuRequest,
@@ -18,10 +18,8 @@ from services.scheduler.domain.fleet import Device, Node, Reading, ReadingState
 TOTAL_MB = 80_000
 NODES = 4
 PER_NODE = 4
-small = st.integers(0, 7)
-places = st.integers(0, NODES * PER_NODE - 1)
-extras = st.integers(0, 25)
-timeouts = st.sampled_from((5, 60, 300))
+PLACES = NODES * PER_NODE
+NO_EXTRA = 25  # of so many numbers those beyond the extras ask for nothing
 
 
 def _selector(key: SelectorKey, operator: SelectorOperator, value: str) -> Selector:
@@ -67,15 +65,46 @@ def make_request(
     )
 
 
-requests = st.builds(
-    make_request,
-    gpus=st.sampled_from((1, 1, 1, 2, 2, 3, 4, 5)),
-    nodes=st.sampled_from((1, 1, 1, 2, 3)),
-    extra=extras,
-    other=extras,
-    priority=st.sampled_from((0, 0, 0, 1, 5, -2, 20)),
-    duration=st.integers(0, 3),
-)
+class Shape(NamedTuple):
+    """What many requests of one history may have in common."""
+
+    gpus: int
+    nodes: int
+    extra: int
+    other: int
+
+
+def draw_shapes(random: Random, *, plain: bool) -> list[Shape]:
+    """None for histories in which every request is another one; `plain` ones ask for GPUs alone."""
+    if plain:
+        sizes = random.sample(range(1, PER_NODE + 1), k=3)
+        return [Shape(gpus, random.choice((1, 1, 1, 2)), NO_EXTRA, NO_EXTRA) for gpus in sizes]
+    return [
+        Shape(
+            gpus=random.choice((1, 1, 1, 2, 2, 3, 4)),
+            nodes=random.choice((1, 1, 1, 2, 3)),
+            extra=random.choice((NO_EXTRA, random.randint(0, NO_EXTRA))),
+            other=random.choice((NO_EXTRA, NO_EXTRA, random.randint(0, NO_EXTRA))),
+        )
+        for _ in range(random.choice((0, 0, 1, 2, 3, 4, 6)))
+    ]
+
+
+def draw_request(random: Random, shapes: Sequence[Shape]) -> GpuRequest:
+    """Mostly of one of the shapes; what decides its turn and its end is drawn for each."""
+    shape = Shape(
+        gpus=random.choice((1, 1, 1, 2, 2, 3, 4, 5)),
+        nodes=random.choice((1, 1, 1, 2, 3)),
+        extra=random.randint(0, NO_EXTRA),
+        other=random.randint(0, NO_EXTRA),
+    )
+    if shapes and random.random() < 0.8:
+        shape = random.choice(shapes)
+    return make_request(
+        **shape._asdict(),
+        priority=random.choice((0, 0, 0, 1, 5, -2, 20)),
+        duration=random.randrange(len(DURATIONS)),
+    )
 
 
 FRESH = ReadingState.FRESH

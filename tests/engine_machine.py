@@ -1,5 +1,5 @@
 """The engine under random events, judged after every step by an oracle that shares none of its
-rules.
+rules, and by an engine built anew, which has nothing left over from before.
 """
 
 from collections import Counter
@@ -9,13 +9,6 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 import msgspec
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-)
 from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
@@ -28,26 +21,19 @@ from services.scheduler.domain.inputs import (
     Input,
     Lease,
     LeaseEnded,
+    LeaseHeld,
     NodeGone,
     NodeSeen,
     QueuedRequest,
     RequestEnded,
     RequestQueued,
     Settled,
+    newcomer,
 )
+from services.scheduler.domain.placement import Placed
 from services.scheduler.domain.policy import Policy
 from services.scheduler.domain.suggest import suggest
-from tests.engine_fleets import (
-    NODES,
-    PER_NODE,
-    READINGS,
-    make_device,
-    make_node,
-    places,
-    requests,
-    small,
-    timeouts,
-)
+from tests.engine_fleets import NODES, PER_NODE, make_device, make_node
 from tests.engine_oracle import NEVER, Told, shape_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,15 +41,18 @@ QUEUE_CAP = 12
 OF_QUEUE = {ReasonCode.BEHIND_IN_QUEUE, ReasonCode.KEPT_FOR_EARLIER}
 
 
-class EngineMachine(RuleBasedStateMachine):
-    """`steps` counts every rule that was really carried out, over all runs of the class."""
+class EngineMachine:
+    """One history. A rule that does not apply in its place does nothing.
+
+    `steps` counts every rule that was really carried out, over all histories.
+    """
 
     steps: ClassVar[Counter[str]] = Counter()
     decided: ClassVar[Counter[str]] = Counter()
-    policy: ClassVar[Policy] = Policy(aging_seconds=5.0, preemption_grace_seconds=15.0)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, sizes: Sequence[int], *, settled: bool, aging_seconds: float) -> None:
+        """A healthy, idle fleet to begin with."""
+        self.policy = Policy(aging_seconds=aging_seconds, preemption_grace_seconds=15.0)
         self.now = START
         self.engine = Engine(self.policy)
         self.twin = Engine(self.policy)  # gets the same, but is rebuilt from its state at times
@@ -71,12 +60,6 @@ class EngineMachine(RuleBasedStateMachine):
         self.ended: dict[UUID, str] = {}
         self.arrivals = 0
         self.log: list[tuple[tuple[Input, ...], datetime | None, tuple[Decision, ...]]] = []
-
-    @initialize(
-        sizes=st.lists(st.integers(1, PER_NODE), min_size=2, max_size=NODES), settled=st.booleans()
-    )
-    def set_up(self, sizes: list[int], settled: bool) -> None:
-        """A healthy, idle fleet to begin with."""
         for number, size in enumerate(sizes):
             self._tell(NodeSeen(node=make_node(number, 0)))
             for index in range(size):
@@ -85,26 +68,23 @@ class EngineMachine(RuleBasedStateMachine):
 
     # What happens outside.
 
-    @rule(number=st.integers(0, NODES - 1), kind=small)
     def node_seen(self, number: int, kind: int) -> None:
         self._count("node_seen")
         self._tell(NodeSeen(node=make_node(number, kind)))
 
-    @rule(place=places, reading=st.integers(0, len(READINGS) - 1), trouble=st.integers(0, 15))
     def device_seen(self, place: int, reading: int, trouble: int) -> None:
         self._count("device_seen")
         self._see(make_device(place, reading, trouble))
 
-    @rule(place=places)
     def device_well(self, place: int) -> None:
         """Most devices are idle most of the time."""
         self._count("device_well")
         self._see(make_device(place, 0, 0))
 
-    @precondition(lambda self: len(self.told.devices) > PER_NODE)
-    @rule(place=places, is_node=st.booleans())
-    def gone(self, place: int, is_node: bool) -> None:
+    def gone(self, place: int, *, is_node: bool) -> None:
         """What is held or quarantined stays known, as the ledger keeps it."""
+        if len(self.told.devices) <= PER_NODE:
+            return
         held = self.told.holders()
         node_id = f"node-{place // PER_NODE}"
         of_node = [d for d in self.told.devices.values() if d.node_id == node_id]
@@ -116,7 +96,6 @@ class EngineMachine(RuleBasedStateMachine):
             self._count("device_gone")
             self._tell(DeviceGone(number=place))
 
-    @rule(which=st.integers(0, 15))
     def settle(self, which: int) -> None:
         """Now and then, and then a node is back with all its devices."""
         self._count("settled")
@@ -124,40 +103,35 @@ class EngineMachine(RuleBasedStateMachine):
         for place in range(which % NODES * PER_NODE, which % NODES * PER_NODE + PER_NODE):
             self._see(make_device(place, 0, 0))
 
-    @precondition(lambda self: len(self.told.queue) < QUEUE_CAP)
-    @rule(request=requests, timeout_seconds=timeouts)
-    def request(self, request: GpuRequest, timeout_seconds: int) -> None:
+    def request(self, asked: Sequence[GpuRequest], timeout_seconds: int, *, decide: bool) -> None:
+        if len(self.told.queue) >= QUEUE_CAP:
+            return
         self._count("request")
-        self._request(request, timeout_seconds)
-
-    @precondition(lambda self: len(self.told.queue) < QUEUE_CAP)
-    @rule(request=requests, timeout_seconds=timeouts)
-    def request_and_decide(self, request: GpuRequest, timeout_seconds: int) -> None:
-        self._count("request_and_decide")
-        self._request(request, timeout_seconds)
-        self._decide()
-
-    @precondition(lambda self: len(self.told.queue) < QUEUE_CAP)
-    @rule(asked=st.lists(requests, min_size=2, max_size=4), timeout_seconds=timeouts)
-    def several_requests(self, asked: list[GpuRequest], timeout_seconds: int) -> None:
-        self._count("several_requests")
         for request in asked:
             self._request(request, timeout_seconds)
+        if decide:
+            self._decide()
 
-    @precondition(lambda self: self.told.queue)
-    @rule(which=small)
+    def change(self, which: int, request: GpuRequest) -> None:
+        """One that waits asks for something else in its place."""
+        entry = self._waiting(which)
+        if entry is not None and entry.wait_deadline_at > self.now:
+            self._count("change")
+            self._tell(RequestQueued(entry=replace(entry, request=request)))
+
     def cancel(self, which: int) -> None:
-        self._count("cancel")
-        reservation_id = _pick(sorted(self.told.queue), which)
-        self._end(reservation_id, "cancelled")
-        self._tell(RequestEnded(reservation_id=reservation_id))
+        entry = self._waiting(which)
+        if entry is not None:
+            self._count("cancel")
+            self._end(entry.reservation_id, "cancelled")
+            self._tell(RequestEnded(reservation_id=entry.reservation_id))
 
-    @precondition(lambda self: self.told.leases)
-    @rule(which=small, confirmed=st.booleans())
-    def lease_ends(self, which: int, confirmed: bool) -> None:
+    def lease_ends(self, which: int, *, confirmed: bool) -> None:
         """Released, or expired and not yet confirmed as stopped."""
+        lease = self._lease_at(which)
+        if lease is None:
+            return
         self._count("lease_ends")
-        lease = self.told.leases[_pick(sorted(self.told.leases), which)]
         if not confirmed:
             for number in lease.numbers:
                 device = self.told.devices[number]
@@ -168,17 +142,24 @@ class EngineMachine(RuleBasedStateMachine):
                 )
         self._tell(LeaseEnded(reservation_id=lease.reservation_id))
 
-    @precondition(lambda self: any(d.quarantined for d in self.told.devices.values()))
-    @rule(which=small)
+    def lease_changes(self, which: int, ends_in_seconds: int | None) -> None:
+        """It is expected to end at another time, or nobody can tell any more."""
+        lease = self._lease_at(which)
+        if lease is not None:
+            self._count("lease_changes")
+            later = timedelta(seconds=ends_in_seconds or 0)
+            end = self.now + later if ends_in_seconds is not None else None
+            self._tell(LeaseHeld(lease=replace(lease, expected_end_at=end)))
+
     def confirmed(self, which: int) -> None:
         """The node says that a quarantined device is quiet."""
-        self._count("confirmed")
         quarantined = sorted(n for n, d in self.told.devices.items() if d.quarantined)
-        device = self.told.devices[_pick(quarantined, which)]
-        holder = self.told.holders().get(device.number)
-        self._tell(DeviceSeen(device=replace(device, quarantined=False, holder=holder)))
+        if quarantined:
+            self._count("confirmed")
+            device = self.told.devices[_pick(quarantined, which)]
+            holder = self.told.holders().get(device.number)
+            self._tell(DeviceSeen(device=replace(device, quarantined=False, holder=holder)))
 
-    @rule(seconds=st.sampled_from((1, 7, 7, 20, 61, 400)))
     def time_passes(self, seconds: int) -> None:
         """Nothing is decided before the moment that the engine named."""
         self._count("time_passes")
@@ -201,71 +182,59 @@ class EngineMachine(RuleBasedStateMachine):
 
     # What is asked.
 
-    @rule()
     def decide(self) -> None:
         self._count("decide")
         self._decide()
 
-    @rule(request=requests)
-    def what_if(self, request: GpuRequest) -> None:
-        """Nothing is told apart: no reason if and only if it would be granted."""
+    def what_if(self, which: int, request: GpuRequest, *, comes: bool, decided: bool) -> None:
+        """What would be granted is what is granted when it is asked for."""
         self._count("what_if")
-        self._decide()
+        if decided:
+            self._decide()
+        waiting = None if comes else self._waiting(which)
+        if waiting is None:
+            entry = newcomer(request, self.now)
+        else:
+            entry = replace(waiting, request=request)
         before = self.engine.state()
-        placed = self.engine.would_grant(request, self.now)
-        reasons = self.engine.reasons_for(request, self.now)
-        assert (placed is not None) == (not reasons), (placed, reasons)
-        if placed is not None:
-            self._check_place(request, placed.numbers)
-        self._check_reasons(request, reasons, ahead=len(self.told.queue))
+        placed = self.engine.place(entry, self.now)
+        reasons = self.engine.reasons_of(entry, self.now)
         assert self.engine.state() == before
+        assert (placed is not None) == (not reasons), (placed, reasons)
+        assert placed == self._granted(entry)
+        if decided and (waiting is None or self._rank(entry) <= self._rank(waiting)):
+            if placed is not None:
+                self._check_place(request, placed.numbers)
+            self._check_reasons(request, reasons, self._ahead(entry))
 
-    @precondition(lambda self: self.told.queue)
-    @rule(which=small)
     def explain(self, which: int) -> None:
-        self._count("explain")
         self._decide()
-        if not self.told.queue:
+        entry = self._waiting(which)
+        if entry is None:
             return
-        entry = self.told.queue[_pick(sorted(self.told.queue), which)]
+        self._count("explain")
         reasons = self.engine.reasons(entry.reservation_id, self.now)
         assert reasons
-        position = self.engine.queue_position(entry.reservation_id)
-        order = sorted(self.told.queue.values(), key=self._rank)
-        assert position == order.index(entry) + 1
-        self._check_reasons(entry.request, reasons, ahead=position - 1)
-        assert (
-            self.engine.would_grant(entry.request, self.now, in_place_of=entry.reservation_id)
-            is None
-        )
+        ahead = self._ahead(entry)
+        assert self.engine.queue_position(entry.reservation_id) == ahead + 1
+        self._check_reasons(entry.request, reasons, ahead)
 
-    @precondition(lambda self: self.told.queue)
-    @rule(which=small)
-    def suggestion(self, which: int) -> None:
+    def suggestion(self, which: int, *, decided: bool) -> None:
         """What is suggested is granted when it is asked for instead."""
-        self._count("suggestion")
-        self._decide()
-        if not self.told.queue:
+        if decided:
+            self._decide()
+        entry = self._waiting(which)
+        if entry is None:
             return
-        entry = self.told.queue[_pick(sorted(self.told.queue), which)]
+        self._count("suggestion")
         found = suggest(
             entry.request,
-            lambda request: (
-                self.engine.would_grant(request, self.now, in_place_of=entry.reservation_id)
-                is not None
-            ),
+            lambda asked: self.engine.place(replace(entry, request=asked), self.now) is not None,
             trials=60,
         )
-        if found is None:
-            return
-        changed = Engine(self.policy)
-        changed.apply(*self.engine.state())
-        changed.apply(RequestEnded(reservation_id=entry.reservation_id))
-        changed.apply(RequestQueued(entry=replace(entry, request=found.request)))
-        granted = [d.reservation_id for d in changed.decide(self.now) if isinstance(d, Grant)]
-        assert entry.reservation_id in granted, found
+        if found is not None:
+            assert self._granted(replace(entry, request=found.request)) is not None, found
 
-    @rule()
     def keyframe(self) -> None:
         """An engine built from the recorded state goes on as if it had been there all the time."""
         self._count("keyframe")
@@ -274,7 +243,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.twin.apply(*msgspec.json.decode(recorded, type=tuple[Input, ...]))
         assert self.twin.state() == self.engine.state()
 
-    def teardown(self) -> None:
+    def end(self) -> None:
         """Decided again from the recorded inputs, everything is decided as it was."""
         again = Engine(self.policy)
         for inputs, at, decisions in self.log:
@@ -301,6 +270,31 @@ class EngineMachine(RuleBasedStateMachine):
     def _count(self, name: str) -> None:
         type(self).steps[name] += 1
 
+    def _waiting(self, which: int) -> QueuedRequest | None:
+        queue = self.told.queue
+        return queue[_pick(sorted(queue), which)] if queue else None
+
+    def _lease_at(self, which: int) -> Lease | None:
+        leases = self.told.leases
+        return leases[_pick(sorted(leases), which)] if leases else None
+
+    def _ahead(self, entry: QueuedRequest) -> int:
+        return sum(self._rank(each) < self._rank(entry) for each in self.told.queue.values())
+
+    def _anew(self) -> Engine:
+        engine = Engine(self.policy)
+        engine.apply(*self.engine.state())
+        return engine
+
+    def _granted(self, entry: QueuedRequest) -> Placed | None:
+        """What an engine that knows nothing but the state grants if this is queued."""
+        engine = self._anew()
+        engine.apply(RequestEnded(reservation_id=entry.reservation_id), RequestQueued(entry=entry))
+        for decision in engine.decide(self.now):
+            if isinstance(decision, Grant) and decision.reservation_id == entry.reservation_id:
+                return decision.placed
+        return None
+
     def _see(self, device: Device) -> None:
         known = self.told.devices.get(device.number)
         if known is not None and known.quarantined:
@@ -318,9 +312,11 @@ class EngineMachine(RuleBasedStateMachine):
         self.ended[reservation_id] = how
 
     def _decide(self) -> tuple[Decision, ...]:
+        anew = self._anew()
         decisions = self.engine.decide(self.now)
         self.log.append(((), self.now, decisions))
         assert self.twin.decide(self.now) == decisions
+        assert anew.decide(self.now) == decisions
         about = [d.reservation_id for d in decisions if not isinstance(d, Preempt)]
         assert len(about) == len(set(about))
         for place, decision in enumerate(decisions):
@@ -415,6 +411,20 @@ class EngineMachine(RuleBasedStateMachine):
         if told.queue:
             head = min(told.queue.values(), key=self._rank)
             assert not told.fits(head.request, told.free_numbers(), set(told.leases)), head
+        self._check_nothing_is_left()
+
+    def _check_nothing_is_left(self) -> None:
+        """Nobody waits who has a place, and what is kept for whom is what the state asks for."""
+        for entry in self.told.queue.values():
+            assert self.engine.place(entry, self.now) is None, entry
+        anew = self._anew()
+        assert anew.decide(self.now) == ()
+        last = replace(
+            newcomer(GpuRequest(priority=-1000), self.now), queued_at=self.now + timedelta(days=1)
+        )
+        for request in (last.request, replace(last.request, expected_duration_seconds=60.0)):
+            entry = replace(last, request=request)
+            assert self.engine.look(entry, self.now) == anew.look(entry, self.now)
 
     def _check_reasons(self, request: GpuRequest, reasons: Sequence[Reason], ahead: int) -> None:
         if not reasons:

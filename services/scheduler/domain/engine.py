@@ -100,10 +100,6 @@ class Engine:
         """
         return self.place(self._asked(request, now, in_place_of), now)
 
-    def look(self, request: GpuRequest, now: datetime, in_place_of: UUID | None = None) -> Look:
-        """What `would_grant` judges by."""
-        return self._foresight.look(self._asked(request, now, in_place_of), now)
-
     def place(self, entry: QueuedRequest, now: datetime) -> Placed | None:
         """Where this would be placed if it were queued now; changes nothing.
 
@@ -112,12 +108,16 @@ class Engine:
         """
         return self._foresight.place(entry, now)
 
+    def look(self, entry: QueuedRequest, now: datetime) -> Look:
+        """What `place` judges by."""
+        return self._foresight.look(entry, now)
+
     def reasons_of(self, entry: QueuedRequest, now: datetime) -> tuple[Reason, ...]:
         """Every reason why `place` finds none; empty if it finds one."""
         impossible = impossible_reasons(self._state.fleet(), entry.request)
         if impossible or self.place(entry, now) is not None:
             return impossible
-        return blocking_reasons(self._foresight.look(entry, now), entry.request)
+        return blocking_reasons(self.look(entry, now), entry.request)
 
     def _asked(self, request: GpuRequest, now: datetime, in_place_of: UUID | None) -> QueuedRequest:
         waits = self._foresight.waiting(in_place_of) if in_place_of is not None else None

@@ -20,7 +20,14 @@ from schemas.gpu_request import (
 from schemas.telemetry import HealthState
 from services.scheduler.domain.engine import Engine
 from services.scheduler.domain.fleet import Device, Node, ReadingState
-from services.scheduler.domain.inputs import DeviceSeen, Input, LeaseEnded, NodeGone, NodeSeen
+from services.scheduler.domain.inputs import (
+    DeviceSeen,
+    Input,
+    LeaseEnded,
+    NodeGone,
+    NodeSeen,
+    newcomer,
+)
 from services.scheduler.domain.placement import place
 from tests.unit.scheduler.builders import NOW, make_device, make_engine, queue
 
@@ -128,7 +135,7 @@ def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
 
     found = engine.would_grant(request, now)
 
-    assert found == place(engine.look(request, now), request)
+    assert found == place(engine.look(newcomer(request, now), now), request)
     assert (engine.reasons_for(request, now) == ()) == (found is not None)
 
 

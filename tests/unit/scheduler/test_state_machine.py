@@ -1,40 +1,51 @@
 """The engine under random events; the long form takes more than 100,000 of them."""
 
+import os
+import subprocess
 import sys
 import time
 
+import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from tests.engine_machine import EngineMachine
+from tests.engine_replay import Recorded
+from tests.engine_walk import check
 
-STEPS_PER_RUN = 100
-SHORT_RUNS = 8
-LONG_STEPS = 100_000
-LONG_RUNS = 1_700  # some end early: about 68 steps each
+SHORT_RUNS = 200
+SHORT_STEPS = 12
+LONG_RUNS = 1_300
+LONG_STEPS = 100
+ENOUGH_STEPS = 100_000
 
 
-def run(runs: int, steps: int = STEPS_PER_RUN) -> int:
-    """Carry out so many random histories; how many steps were carried out."""
-    before = EngineMachine.steps.total()
-    run_state_machine_as_test(
-        EngineMachine,
-        settings=settings(
-            max_examples=runs,
-            stateful_step_count=steps,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            phases=(Phase.generate, Phase.shrink),
-            suppress_health_check=list(HealthCheck),
-        ),
+@pytest.fixture(scope="module")
+def histories() -> list[EngineMachine]:
+    """Carried out, and no rule was broken."""
+    return [check(seed, SHORT_STEPS) for seed in range(SHORT_RUNS)]
+
+
+def test_no_random_history_makes_the_engine_break_a_rule(histories: list[EngineMachine]) -> None:
+    assert len(histories) == SHORT_RUNS
+    assert sum(len(machine.log) for machine in histories) >= SHORT_RUNS * SHORT_STEPS
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_the_engine_decides_the_same_whatever_the_hashes_of_a_process_are(
+    histories: list[EngineMachine], hash_seed: str
+) -> None:
+    recorded = [Recorded(policy=machine.policy, log=machine.log) for machine in histories]
+
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.engine_replay"],
+        input=msgspec.json.encode(recorded),
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        check=True,
+        timeout=60,
     )
-    return EngineMachine.steps.total() - before
 
-
-def test_no_random_history_makes_the_engine_break_a_rule() -> None:
-    assert run(SHORT_RUNS) >= SHORT_RUNS * STEPS_PER_RUN / 2
+    assert told.stdout.decode() == f"{SHORT_RUNS} histories, otherwise: []\n"
 
 
 @pytest.mark.long
@@ -45,11 +56,13 @@ def test_100_000_random_steps_make_the_engine_break_no_rule(
     began = time.process_time()
     before = EngineMachine.steps.copy()
 
-    steps = run(LONG_RUNS)
+    for seed in range(SHORT_RUNS, SHORT_RUNS + LONG_RUNS):
+        check(seed, LONG_STEPS)
 
     taken = EngineMachine.steps - before
+    steps = taken.total()
     lines = "".join(f"  {name:<20} {count:>7}\n" for name, count in sorted(taken.items()))
     seconds = time.process_time() - began
     with capsys.disabled():
         sys.stdout.write(f"\n{lines}  {'steps':<20} {steps:>7} in {seconds:.0f} s of CPU\n")
-    assert steps >= LONG_STEPS
+    assert steps >= ENOUGH_STEPS
