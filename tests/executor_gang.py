@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from schemas.executor import StartExperiment
 from schemas.executor_ranks import GetRank, RankState, RankView
 from schemas.gpu_request import DeviceGrant
@@ -14,6 +16,7 @@ from services.executor.app import create_service
 from services.executor.processes import WorkloadLabel, running_workload
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError, UnavailableError
+from shared.testing import eventually
 from tests.executor_node import (
     Scheduler,
     make_endless_start,
@@ -37,10 +40,15 @@ def gang_devices(*nodes: str) -> tuple[DeviceGrant, ...]:
 
 
 def make_gang_start(
-    *nodes: str, endless: bool = False, **overrides: Any
-) -> StartExperiment:  # any field
+    *nodes: str,
+    endless: bool = False,
+    parameters: dict[str, Any] | None = None,
+    **overrides: Any,  # any field
+) -> StartExperiment:
     make = make_endless_start if endless else make_start
-    return make(devices=gang_devices(*(nodes or NODES)), **overrides)
+    start = make(devices=gang_devices(*(nodes or NODES)), **overrides)
+    engine = replace(start.engine, parameters={**start.engine.parameters, **(parameters or {})})
+    return replace(start, engine=engine)
 
 
 def gang_settings(
@@ -72,6 +80,19 @@ class Gang:
         except (RefusedError, UnavailableError):
             return None
 
+    async def until(self, start: StartExperiment, node_id: str, *states: RankState) -> RankView:
+        """Wait until a node's part is in one of these states."""
+        found: list[RankView] = []
+
+        async def is_there() -> bool:
+            view = await self.rank(start, node_id)
+            found[:] = [view] if view is not None and view.state in states else []
+            return bool(found)
+
+        what = f"{node_id} {' or '.join(states)}"
+        await eventually(is_there, within_seconds=20, every_seconds=0.05, what=what)
+        return found[0]
+
     async def state(self, start: StartExperiment, node_id: str) -> RankState | None:
         view = await self.rank(start, node_id)
         return view.state if view is not None else None
@@ -90,11 +111,12 @@ async def gang(
     nats_url: str,
     tmp_path: Path,
     *nodes: str,
-    settings: dict[str, Any] | None = None,
+    of_member: dict[str, Any] | None = None,
     **answers: Any,  # of the scheduler
 ) -> AsyncIterator[Gang]:
     """The executors of the nodes in this process, and their scheduler."""
-    all_settings = gang_settings(nats_url, tmp_path, *nodes, **(settings or {}))
+    first, *others = gang_settings(nats_url, tmp_path, *nodes)
+    all_settings = (first, *(replace(each, **(of_member or {})) for each in others))
     async with AsyncExitStack() as stack:
         scheduler = await stack.enter_async_context(scheduling(all_settings[0], **answers))
         for each in all_settings:

@@ -307,11 +307,11 @@ def executor_process(settings: ExecutorSettings) -> Iterator[subprocess.Popen[by
         process.wait(timeout=10)
 
 
-async def until_answering(scheduler: Scheduler) -> None:
+async def until_answering(scheduler: Scheduler, node_id: str = NODE) -> None:
     """Wait until the executor answers."""
 
     async def answers() -> bool:
-        message = ListRunning(executor_id=NODE)
+        message = ListRunning(executor_id=node_id)
         try:
             await scheduler.bus.nats.request(
                 subject_for(message), msgspec.msgpack.encode(message), timeout=0.5
