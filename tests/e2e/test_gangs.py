@@ -1,0 +1,94 @@
+"""An experiment over two machines, from the task file to its measured GPUs."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shared.testing import eventually, run_apart, short_directory
+from tests.platform_process import PlatformProcess, assert_sound, marked_processes, quick_task
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+
+NODES = ("alpha", "beta")
+
+
+@contextmanager
+def second_machine(platform: PlatformProcess, data_dir: Path) -> Iterator[None]:
+    """`gpusteward agent` with a simulated fleet of its own."""
+    endpoint = platform.directory.read_endpoint()
+    assert endpoint is not None
+    data_dir.mkdir()
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "services.cli", "agent", "--node-id", NODES[1]),
+            *("--data-dir", str(data_dir), "--nats", str(endpoint.nats_url)),
+            *("--credentials", str(endpoint.nats_credentials_path)),
+        ],
+        env={
+            **{k: v for k, v in os.environ.items() if not k.startswith("GPUSTEWARD_")},
+            "GPUSTEWARD_TELEMETRY_SOURCE": "simulated",
+            "GPUSTEWARD_TELEMETRY_METRICS": "false",
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=40)
+
+
+@pytest.fixture
+def platform() -> Iterator[PlatformProcess]:
+    with short_directory() as directory:
+        running = PlatformProcess(
+            directory / "data", arguments=("--simulate", "--node-id", NODES[0])
+        )
+        try:
+            run_apart(running.start())
+            installation = str(running.directory.installation_id())
+            with second_machine(running, directory / "second"):
+                yield running
+        finally:
+            run_apart(running.stop())
+        assert marked_processes(installation) == []
+
+
+async def test_a_task_over_two_machines_is_measured_on_the_gpus_of_both(
+    platform: PlatformProcess,
+) -> None:
+    async def has_joined() -> bool:
+        _, found = await platform.request("GET", "/api/v1/gpus")
+        fresh = {gpu["node_id"] for gpu in found["gpus"] if not gpu.get("stale", True)}
+        _, nodes = await platform.request("GET", "/api/v1/nodes")
+        offering = {node["node_id"] for node in nodes["nodes"] if node["runtimes"]}
+        return fresh & offering >= set(NODES)
+
+    await eventually(has_joined, within_seconds=60, every_seconds=0.2, what="two nodes")
+    task = quick_task("gang", gpus={"count": 4, "num_nodes": 2})
+    task["parameters"] = {"ttft-seconds": [0.005], "tpot-seconds": [0.001]}
+    task["benchmark"]["max_requests_per_iteration"] = 1000
+    task_id = await platform.submit(task)
+
+    view = await platform.until_finished(task_id)
+
+    assert view["state"] == "completed", view
+    [experiment] = await platform.experiments(task_id)
+    stats = experiment["gpu_monitoring"]["gpu_stats"]
+    assert len(stats) == 4
+    assert {key.partition("/")[0] for key in stats} == set(NODES)
+    assert all(stat["utilization"]["samples"] for stat in stats.values())
+    await assert_sound(platform, task_id)
+
+    async def is_free() -> bool:
+        _, found = await platform.request("GET", "/api/v1/reservations")
+        return not any(each["quarantined"] for each in found["reservations"])
+
+    await eventually(is_free, within_seconds=30, every_seconds=0.2, what="devices free again")
