@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from schemas.executor import Failure, FailureKind, StartExperiment
-from schemas.gpu_request import DeviceGrant
+from schemas.gpu_request import DeviceGrant, DeviceShare, ShareKind
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.processes import ProcessMark
 from services.executor.runtimes.docker.client import Docker
@@ -121,6 +121,26 @@ async def test_an_engine_starts_in_a_container_and_leaves_nothing(world: World) 
     assert "stub engine serves a/model" in launch.log.tail(20)
 
 
+async def test_it_offers_what_has_an_image_and_says_what_is_missing(world: World) -> None:
+    offer = await world.runtime.offer()
+
+    assert offer.version == world.engine.client.version()["Version"]
+    assert {"vllm", "sglang", "llamacpp"} <= set(offer.engines)
+    assert "[engines.simulated]" in offer.missing["simulated"]
+    assert "nvidia-container-toolkit" in offer.missing["docker"]
+
+
+async def test_a_part_of_a_device_needs_a_daemon_and_a_whole_gpu(world: World) -> None:
+    half = DeviceShare(kind=ShareKind.MPS, compute_percent=50)
+    for granted, said in (
+        (device("GPU-a", 0, share=half), "nvidia-cuda-mps-control"),
+        (device("MIG-a", 0, share=half, mig_profile="1g.10gb"), "whole MIG instance"),
+    ):
+        with pytest.raises(RefusedError, match=said) as refused:
+            world.runtime.check(world.start_of(devices=(granted,)))
+        assert refused.value.path == "$.devices[0].share"
+
+
 async def test_it_gets_exactly_the_granted_devices_and_no_variable_of_cuda(world: World) -> None:
     granted = (device("GPU-b", 2), device("GPU-a", 0), device("GPU-x", 1, node_id="another"))
 
@@ -165,6 +185,7 @@ async def test_an_engine_that_cannot_start_leaves_no_container(world: World) -> 
     assert await world.runtime.workloads() == ()
 
 
+@pytest.mark.long
 async def test_an_engine_that_ends_while_it_loads_tells_why(world: World) -> None:
     parameters = {
         "stub-print": "torch.OutOfMemoryError: CUDA out of memory.",
@@ -180,6 +201,7 @@ async def test_an_engine_that_ends_while_it_loads_tells_why(world: World) -> Non
     assert any("CUDA out of memory" in line for line in failure.log_tail)
 
 
+@pytest.mark.long
 async def test_running_out_of_memory_is_told_from_being_killed(world: World) -> None:
     greedy = world.start_of({"stub-allocate": True}, host_memory_mb=128)
     async with world.running(greedy) as container:
@@ -233,6 +255,7 @@ async def test_an_image_that_is_there_is_not_pulled(world: World) -> None:
     await world.runtime.fetch(world.start_of(), lambda *_: pytest.fail("pulled"))
 
 
+@pytest.mark.long
 async def test_a_model_is_read_only_from_below_the_roots(world: World, tmp_path: Path) -> None:
     root = tmp_path / "models"
     (root / "own").mkdir(parents=True)
@@ -294,6 +317,18 @@ async def test_two_executors_on_one_engine_never_meet(world: World, tmp_path: Pa
     alive = {*(each.container_id for each in strangers), foreign.id}
     assert left.keys() == alive
     assert set(left.values()) == {"running"}
+
+
+@pytest.mark.long
+async def test_a_rank_of_several_serves_on_the_network_of_its_host(world: World) -> None:
+    command = world.start_of()
+
+    async with world.running(command, rank_parameters={"node-rank": 1}) as container:
+        given = await told(await container.until_ready(READY_SECONDS))
+
+    argv = given["argv"]
+    assert argv[argv.index("--node-rank") + 1] == "1"
+    assert argv[argv.index("--host") + 1] == "127.0.0.1"
 
 
 @pytest.mark.long

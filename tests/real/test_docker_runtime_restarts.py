@@ -15,6 +15,7 @@ import docker.errors
 import pytest
 
 from schemas.executor import FailureKind, StartExperiment
+from schemas.gpu_request import DeviceGrant
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.processes import running_workload
 from services.executor.runtimes.docker.container import EngineContainer
@@ -25,6 +26,7 @@ from services.executor.settings import ExecutorSettings
 from shared.testing import eventually
 from tests.docker_engine import PrivateEngine, private_engine
 from tests.docker_images import engine_image
+from tests.executor_node import NODE
 from tests.runtime_launches import (
     cancelled,
     labels_of,
@@ -211,6 +213,23 @@ async def test_an_engine_that_docker_takes_with_it_says_so(how: str, tmp_path: P
 
     assert failure.kind is FailureKind.RUNTIME_UNAVAILABLE
     assert "live-restore" in failure.hint
+
+
+async def test_a_docker_without_the_toolkit_gives_no_gpus_and_keeps_no_container(
+    engine: PrivateEngine, settings: ExecutorSettings, runtime: DockerRuntime
+) -> None:
+    granted = DeviceGrant(node_id=NODE, uuid="GPU-a", index=0, name="GPU")
+    command = start_of("vllm", image_tag=TAG, devices=(granted,))
+    with engine.hook_missing():
+        await asyncio.to_thread(engine.restart)
+        with pytest.raises(AttemptFailed) as failed:
+            await runtime.start(launch_of(command, settings))
+    await asyncio.to_thread(engine.restart)
+
+    assert failed.value.failure.kind is FailureKind.GPU_UNAVAILABLE
+    assert "could not select device driver" in failed.value.failure.message
+    assert "nvidia-container-toolkit" in failed.value.failure.hint
+    assert await runtime.workloads() == ()
 
 
 async def test_what_was_never_used_and_is_away_has_nothing_of_ours(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from services.executor.engines.images import (
     is_tag,
 )
 from services.executor.engines.table import Engine
+from shared.settings import SettingsError
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 # A repository without tag and digest, with or without a registry's host and port before it.
@@ -33,7 +34,7 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 _ENGINE_SOCKETS: Final = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman")
 
 
-class EnginesFileError(ValueError):
+class EnginesFileError(SettingsError):
     """The file of engines cannot be used; the text names the file, the engine and the field."""
 
 

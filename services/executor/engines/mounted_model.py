@@ -35,10 +35,14 @@ def locate(model: str, roots: tuple[Path, ...]) -> ServedModel:
     """
     for root in roots:
         base = root.resolve()
-        inside = (base / model).resolve()
-        if inside.exists() and inside.is_relative_to(base):
+        try:
+            inside = (base / model).resolve()
+            is_there, is_named = inside.exists(), os.path.lexists(base / model)
+        except (OSError, ValueError) as error:
+            raise _refused(f"expected a model that can be looked up: {error}") from error
+        if is_there and inside.is_relative_to(base):
             return _file(base / model, base) if inside.is_file() else _directory(inside, base)
-        if os.path.lexists(base / model):
+        if is_named:
             raise _refused(f"expected a model inside {base}, {model!r} leads to {inside}")
     if not model.startswith(("/", ".", "~")) and ".." not in Path(model).parts:
         return ServedModel(model)

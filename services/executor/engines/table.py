@@ -264,12 +264,20 @@ def command_of(
             "$.model.id_or_path",
         )
     name = served_model_name or model
+    if "\0" in model + name:
+        raise EngineRefused(
+            ErrorCode.BAD_REQUEST,
+            "expected a model's name or path, got one with a NUL character",
+            "$.model.id_or_path",
+        )
     arguments: dict[str, list[str]] = {}
     for spelling, value in parameters.items():
         flag = _flag_name(engine, spelling)
         if flag in arguments:
             raise _bad_parameter(spelling, f"{spelling!r} is given twice, in two spellings")
         arguments[flag] = _arguments(engine, spelling, flag, value)
+        if any("\0" in element for element in arguments[flag]):
+            raise _bad_parameter(spelling, "expected a value without a NUL character")
     for spelling, value in (rank_parameters or {}).items():
         flag = spelling.replace("_", "-")
         arguments[flag] = [] if value is None else _open_arguments(engine, spelling, flag, value)

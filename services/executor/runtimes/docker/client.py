@@ -5,7 +5,7 @@ import contextlib
 import errno
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -16,6 +16,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.utils import kwargs_from_env
 from urllib3.exceptions import HTTPError
 
+from services.executor.runtimes.docker.unix_socket import UnixAdapter
 from services.executor.runtimes.runtime import RuntimeUnavailable
 
 T = TypeVar("T")
@@ -26,6 +27,8 @@ QUICK_SECONDS: Final = 10.0
 # What may have to unpack, mount or wait for the device driver.
 SLOW_SECONDS: Final = 120.0
 PROBE_SECONDS: Final = 2.0
+# To ask which one the engine speaks.
+ANY_VERSION: Final = "1.24"
 _CONNECTION_ERRORS: Final = (DockerException, requests.RequestException, HTTPError, OSError)
 
 
@@ -103,13 +106,9 @@ class Docker:
 
     def _open(self, connection: dict[str, Any], seconds: float | None) -> docker.APIClient:
         if self._version is None:
-            with contextlib.closing(
-                docker.APIClient(**connection, version="auto", timeout=int(QUICK_SECONDS))
-            ) as asked:
-                self._version = asked.api_version
-        # None waits without end.
-        timeout: Any = seconds
-        return docker.APIClient(**connection, version=self._version, timeout=timeout)
+            with contextlib.closing(_client(connection, ANY_VERSION, QUICK_SECONDS)) as asked:
+                self._version = str(asked.version(api_version=False)["ApiVersion"])
+        return _client(connection, self._version, seconds)
 
     def _connection(self) -> dict[str, Any]:
         found: dict[str, Any] = {**kwargs_from_env()}
@@ -132,17 +131,27 @@ def text_of(error: APIError) -> str:
     return str(error.explanation or error)
 
 
-def _probe(base_url: str) -> None:
-    """Raises OSError if nobody listens on a socket of this host.
+def _client(connection: Mapping[str, Any], version: str, seconds: float | None) -> docker.APIClient:
+    timeout: Any = seconds  # None waits without end
+    api = docker.APIClient(**connection, version=version, timeout=timeout)
+    if (path := _socket_path(connection["base_url"])) is not None:
+        api.mount("http+docker://", UnixAdapter(path, timeout))
+    return api
 
-    Asked before the SDK, which leaves its own socket open when it cannot connect.
-    """
-    scheme, _, path = base_url.partition("://")
-    if scheme not in {"unix", "http+unix"}:
+
+def _probe(base_url: str) -> None:
+    """Raises OSError if nobody listens on a socket of this host; it says more than the SDK's."""
+    path = _socket_path(base_url)
+    if path is None:
         return
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(PROBE_SECONDS)
-        probe.connect("/" + path.lstrip("/"))
+        probe.connect(path)
+
+
+def _socket_path(base_url: str) -> str | None:
+    scheme, _, path = base_url.partition("://")
+    return "/" + path.lstrip("/") if scheme in {"unix", "http+unix"} else None
 
 
 def _reason(error: BaseException) -> str:

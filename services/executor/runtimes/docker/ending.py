@@ -41,9 +41,9 @@ async def end_labelled(
         try:
             containers = await engine.call(lambda api: found_ids(api, labels))
         except RuntimeUnavailable:
-            await end_workload(label, grace_seconds=left_seconds)
             if not was_used:
                 return
+            await end_workload(label, grace_seconds=left_seconds)
             await asyncio.sleep(AGAIN_SECONDS)
             continue
         except APIError as error:

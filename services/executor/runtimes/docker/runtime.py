@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer, StartExperiment
+from schemas.gpu_request import DeviceGrant
 from services.executor.engines.engines_file import load_images
 from services.executor.engines.images import ANY_ADDRESS, EngineImage, container_command
 from services.executor.engines.mounted_model import locate
@@ -43,7 +44,6 @@ from shared.paths import make_directory
 OFFER_SECONDS: Final = 1.5
 WORKLOADS_SECONDS: Final = 5.0
 SWITCHED_OFF: Final = "simulated engines are switched off on this node"
-ANY_PORT: Final = 0
 
 
 class Listed(Struct, frozen=True, kw_only=True):
@@ -103,13 +103,9 @@ class DockerRuntime:
         except EngineRefused as error:
             raise RefusedError(error.code, error.message, path=error.path) from error
         for number, device in enumerate(command.devices):
-            if device.share is not None and device.mig_profile is not None:
-                raise RefusedError(
-                    ErrorCode.UNSUPPORTED,
-                    f"expected a whole MIG instance, got a part of {device.uuid}: MPS does not "
-                    "divide them",
-                    path=f"$.devices[{number}].share",
-                )
+            reason = None if device.simulated else self._no_share(device)
+            if reason is not None:
+                raise RefusedError(ErrorCode.UNSUPPORTED, reason, path=f"$.devices[{number}].share")
 
     async def fetch(
         self, command: StartExperiment, on_progress: Callable[[float, str], None]
@@ -129,7 +125,7 @@ class DockerRuntime:
             abilities=self._abilities,
             settings=self._settings,
         )
-        await asyncio.to_thread(self._remember_use)
+        await asyncio.to_thread(self._prepare)
         # Not cancelled half way, when nobody could tell whether there is a container.
         starting.task = asyncio.create_task(starting.run(), name="start_container")
         under_way = self._starting.setdefault(launch.labels.reservation_id, set())
@@ -190,6 +186,19 @@ class DockerRuntime:
         if image.engine.simulated and not self._settings.allow_simulated_engine:
             return SWITCHED_OFF
         return image.missing()
+
+    def _no_share(self, device: DeviceGrant) -> str | None:
+        """Why this host cannot hand out a part of it; None if it can, or the grant is no part."""
+        if device.share is None:
+            return None
+        if device.mig_profile is not None:
+            return f"expected a whole MIG instance, got a part of {device.uuid}: MPS has none"
+        if not Path(self._settings.mps_pipe_dir).is_dir():
+            return (
+                f"no MPS daemon listens at {self._settings.mps_pipe_dir}, so {device.uuid} cannot "
+                "be divided; start one with `nvidia-cuda-mps-control -d`"
+            )
+        return None
 
     def _image(self, command: StartExperiment) -> EngineImage:
         name = command.engine.engine.lower()
@@ -282,11 +291,13 @@ class DockerRuntime:
     def _use_path(self) -> Path:
         return self._settings.home / "containers_made"
 
-    def _remember_use(self) -> None:
+    def _prepare(self) -> None:
         """Before the first container: from then on an engine that is away may have some of ours."""
         if not self._use_path.exists():
             make_directory(self._use_path.parent, 0o700)
             self._use_path.touch(0o600)
+        if self._settings.model_cache_dir:
+            make_directory(Path(self._settings.model_cache_dir), 0o755)
 
     def _was_used(self) -> bool:
         return self._use_path.exists()
