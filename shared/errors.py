@@ -1,9 +1,12 @@
 """The errors that decide what happens to a message: refuse it, retry it, or give it up."""
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode, Refused
+
+
+LONGEST_MESSAGE: Final = 4000  # characters; a refusal has to fit into a message of the bus
 
 
 class StewardError(Exception):
@@ -11,7 +14,10 @@ class StewardError(Exception):
 
 
 class RefusedError(StewardError):
-    """The request cannot be met, nothing was changed. Becomes the `Refused` its sender gets."""
+    """The request cannot be met, nothing was changed. Becomes the `Refused` its sender gets.
+
+    A message that repeats what came may be of any length; its middle is left out then.
+    """
 
     def __init__(
         self,
@@ -21,10 +27,10 @@ class RefusedError(StewardError):
         path: str | None = None,
         details: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(message)
         self.code = code
-        self.message = message
-        self.path = path
+        self.message = shortened(message)
+        self.path = shortened(path) if path is not None else None
+        super().__init__(self.message)
         self.details = details or {}
 
     def refused(self, command_id: UUID | None = None) -> Refused:
@@ -41,6 +47,14 @@ class RefusedError(StewardError):
     def from_refused(cls, refused: Refused) -> "RefusedError":
         """The error that an owner's refusal stands for."""
         return cls(refused.code, refused.message, path=refused.path, details=refused.details)
+
+
+def shortened(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    """The text, its middle left out where it is longer than that."""
+    if len(text) <= longest:
+        return text
+    half = (longest - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
 
 
 class UnavailableError(StewardError):

@@ -502,7 +502,7 @@ async def test_a_model_outside_the_roots_is_refused(nats_url: str, tmp_path: Pat
     async with node(nats_url, tmp_path, settings=settings) as scheduler:
         replies = [
             await scheduler.ask(make_start(model=model))
-            for model in ("/etc/passwd", "../../etc/passwd", "good/../../x")
+            for model in ("/etc/passwd", "../../etc/passwd", "good/../../x", "x" * 300, "a\0b")
         ]
 
     assert {refusal(reply) for reply in replies} == {(ErrorCode.BAD_REQUEST, "$.model.id_or_path")}

@@ -144,10 +144,17 @@ def model_of(model: str, roots: tuple[Path, ...]) -> str:
     if not roots:
         return model
     for root in roots:
-        # Resolved on both sides, so that neither `..` nor a link leads out.
-        inside = (root / model).resolve()
-        if inside.exists() and inside.is_relative_to(root.resolve()):
-            return str(inside)
+        try:
+            # Resolved on both sides, so that neither `..` nor a link leads out.
+            inside = (root / model).resolve()
+            if inside.exists() and inside.is_relative_to(root.resolve()):
+                return str(inside)
+        except (OSError, ValueError) as error:
+            raise EngineRefused(
+                ErrorCode.BAD_REQUEST,
+                f"expected a model's name or path, got one that cannot be looked up: {error}",
+                "$.model.id_or_path",
+            ) from error
     if model.startswith(("/", ".", "~")) or ".." in Path(model).parts:
         raise EngineRefused(
             ErrorCode.BAD_REQUEST,

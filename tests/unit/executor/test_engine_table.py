@@ -117,6 +117,7 @@ def test_an_unknown_parameter_of_a_closed_engine_is_refused_with_the_known_ones(
         pytest.param("vllm", {"trust_remote_code": True}, "$.parameters.trust_remote_code", id="t"),
         pytest.param("vllm", {"-x": 1}, "$.parameters.-x", id="a name that is a flag"),
         pytest.param("vllm", {"a b": 1}, "$.parameters.a b", id="a name with a space"),
+        pytest.param("vllm", {"a": "x\0"}, "$.parameters.a", id="what no argument can hold"),
         pytest.param("vllm", {"sizes": ["-b"]}, "$.parameters.sizes", id="a flag in a list"),
         pytest.param("vllm", {"tp-x": 1, "tp_x": 2}, "$.parameters.tp_x", id="two spellings"),
     ],
