@@ -5,7 +5,6 @@ from uuid import UUID
 
 from schemas.errors import ErrorCode, Refused
 
-
 LONGEST_MESSAGE: Final = 4000  # characters; a refusal has to fit into a message of the bus
 
 
