@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,13 +10,24 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import AttemptOutcome, AttemptStarted, FailureKind
+from schemas.executor import AttemptOutcome, AttemptStarted, FailureKind, StartExperiment
 from schemas.executor_ranks import RankState, StartRank
 from schemas.scheduler import RenewReservation
 from services.executor.domain.gang import member_starts
 from tests.engine_process import require_engine
 from tests.executor_gang import LEADER, MEMBER, gang, gang_devices, make_gang_start
 from tests.executor_node import Scheduler, accept, make_cancel, make_start
+
+
+def make_go(start: StartExperiment) -> StartRank:
+    """The word to a rank of a leader that is nowhere."""
+    return StartRank(
+        command_id=uuid4(),
+        executor_id=MEMBER,
+        attempt_id=start.attempt_id,
+        leader_address="127.0.0.1",
+        leader_port=1,
+    )
 
 
 async def test_a_gang_runs_is_measured_and_given_back_once_by_its_coordinator(
@@ -29,13 +41,7 @@ async def test_a_gang_runs_is_measured_and_given_back_once_by_its_coordinator(
         again = await nodes.scheduler.ask(replace(start, command_id=uuid4()))
         await nodes.until(start, MEMBER, RankState.RUNNING)
         member_again = await nodes.scheduler.ask(member_start)
-        word = StartRank(
-            command_id=uuid4(),
-            executor_id=MEMBER,
-            attempt_id=start.attempt_id,
-            leader_address="127.0.0.1",
-            leader_port=1,
-        )
+        word = make_go(start)
         go_again = [await nodes.scheduler.ask(word) for _ in range(2)]
         finished = await nodes.scheduler.finished(start)
         release = await nodes.scheduler.until_released(start)
@@ -149,6 +155,35 @@ async def test_a_gang_is_cancelled_on_all_nodes_while_it_waits_for_one(
     assert isinstance(late, Refused)
     assert late.code is ErrorCode.CONFLICT
     assert "cancelled" in late.message
+
+
+async def test_a_rank_without_a_word_from_its_coordinator_stops_within_its_lease(
+    nats_url: str, tmp_path: Path
+) -> None:
+    """Its own engine goes on: it waits for a leader that is nowhere."""
+    start = make_gang_start(lease_ttl_seconds=4.0)
+    [member_start] = member_starts(start)
+    async with gang(nats_url, tmp_path, MEMBER) as nodes:
+        began = time.monotonic()
+        await nodes.scheduler.ask(member_start)
+        await nodes.until(start, MEMBER, RankState.READY)
+        await nodes.scheduler.ask(make_go(start))
+        await nodes.until(start, MEMBER, RankState.RUNNING)
+        pids = nodes.pids(start, MEMBER)
+        view = await nodes.until(start, MEMBER, RankState.ENDED)
+        took_seconds = time.monotonic() - began
+        left = nodes.pids(start, MEMBER)
+        facts = await nodes.scheduler.facts(start)
+
+    assert len(pids) == 1
+    assert left == []
+    assert view.failure is not None
+    assert view.failure.kind is FailureKind.NODE_LOST
+    assert f"the coordinator on {LEADER} has not answered" in view.failure.message
+    assert took_seconds < 4.0
+    assert facts == []
+    assert nodes.scheduler.releases == []
+    assert nodes.scheduler.progress == []
 
 
 async def test_an_engine_of_one_node_is_refused_for_several(nats_url: str, tmp_path: Path) -> None:
