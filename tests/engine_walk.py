@@ -14,7 +14,7 @@ from tests.engine_fleets import NODES, PER_NODE, PLACES, READINGS, Shape, draw_r
 from tests.engine_machine import EngineMachine
 
 AGINGS: Final = (5.0, 5.0, 0.0, 60.0)
-SHRINKING_SECONDS: Final = 60.0
+SHRINKING_SECONDS: Final = 20.0
 
 Arguments = dict[str, Any]
 History = list[tuple[str, Arguments]]

@@ -4,7 +4,7 @@ out of its way and may still use what it will not need until they are over.
 
 import heapq
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Final
 
@@ -23,6 +23,7 @@ from services.scheduler.domain.waiting import Claim, Group, Part
 
 HOPES_KEPT: Final = 64  # nodes; where there are more of them everything is kept
 SCHEDULES_KEPT: Final = 64
+MICROSECOND: Final = timedelta(microseconds=1)
 
 Promise = tuple[datetime, NodeId, Part]
 
@@ -56,7 +57,8 @@ class Forecast:
         if len(hopes) > HOPES_KEPT:
             return Claim(by_hopes=True)
         parts: dict[NodeId, tuple[Part, ...]] = {
-            node_id: (replace(part, until=start),) for _, node_id, part in promises
+            node_id: (replace(part, until=_kept_until(at, start)),)
+            for at, node_id, part in promises
         }
         for at, node_id in hopes:
             view = schedule.nodes[node_id].view
@@ -170,6 +172,13 @@ def _hopes(schedule: Schedule, shape: Shape, start: datetime) -> list[tuple[date
         return []
     together = hoped[shape.nodes - 1][0]
     return [(max(at, together), node_id) for at, node_id in hoped]
+
+
+def _kept_until(at: datetime, start: datetime) -> datetime:
+    """A node that comes before the others of a gang has to stay before them: as one of those that
+    come last another might be taken instead, and what is kept would change with every grant.
+    """
+    return start - MICROSECOND if at < start else start
 
 
 def _part(chosen: Sequence[Coming], aside: Room, until: datetime) -> Part:

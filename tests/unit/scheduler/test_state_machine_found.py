@@ -182,5 +182,25 @@ def test_whoever_somebody_has_stopped_for_in_vain_may_have_another_stopped() -> 
     assert (decided.reservation_id, decided.for_reservation_id) == (stays, strong)
 
 
+def test_who_is_granted_behind_a_gang_leaves_what_is_kept_for_it_as_it_was() -> None:
+    """A grant that ended just when the gang was to start moved the gang to another node, and what
+    it had kept went to one in between who had been told that he had no place.
+    """
+    engine = make_engine(
+        *(make_device(number, node_id="alpha") for number in (1, 2)),
+        *(make_device(number, node_id="beta") for number in (3, 4)),
+        *(make_device(number, node_id="gamma") for number in (5, 6)),
+    )
+    for number, devices in ((8, (1, 2)), (9, (3, 4))):
+        hold(engine, number, *devices, expected_end_at=NOW + timedelta(seconds=60))
+    queue(engine, 1, GpuRequest(gpus=2, nodes=2))
+    between = queue(engine, 2)
+    queue(engine, 3, GpuRequest(expected_duration_seconds=60.0, preemptible=True))
+    sooner = queue(engine, 4, GpuRequest(expected_duration_seconds=59.0, preemptible=True))
+
+    assert engine.would_grant(GpuRequest(), NOW, in_place_of=between) is None
+    assert granted(engine) == [sooner]
+
+
 def granted(engine: Engine) -> list[UUID]:
     return [each.reservation_id for each in engine.decide(NOW) if isinstance(each, Grant)]
