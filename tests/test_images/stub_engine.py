@@ -7,17 +7,20 @@ They may also come from the environment, in `STUB_ENGINE`.
 """
 
 import argparse
+import asyncio
 import os
 import shlex
 import signal
 import sys
 import threading
 import time
+from collections.abc import Coroutine
 from dataclasses import fields
 from typing import Any, Final
 
 from aiohttp import web
 
+from services.executor.engines.simulated_ranks import LOST_STATUS, Leader, Place, RankLost, follow
 from services.executor.engines.simulated_server import FLAGS, Behaviour, SimulatedEngine
 
 ARGUMENTS_VARIABLE: Final = "STUB_ENGINE"
@@ -35,8 +38,13 @@ def main(argv: list[str] | None = None) -> int:
     if options.ignore_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _misbehave(options)
+    place = None
+    if options.nnodes > 1:
+        place = Place.parse(options.node_rank, options.nnodes, options.dist_init_addr)
+        if place.rank:
+            asyncio.run(_together(follow(place)))
     web.run_app(
-        _app(_behaviour(options, name), given),
+        _app(_behaviour(options, name), given, place),
         host=options.host,
         port=options.port,
         print=_say,
@@ -48,15 +56,30 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-async def _app(behaviour: Behaviour, argv: list[str]) -> web.Application:
-    """The simulated engine, and `/stub`: what this process was given."""
+async def _app(behaviour: Behaviour, argv: list[str], place: Place | None) -> web.Application:
+    """The simulated engine, and `/stub`: what this process was given. With a place it leads."""
+    leader = Leader(place) if place is not None else None
 
     async def given(_: web.Request) -> web.Response:
         return web.json_response({"argv": argv, "environ": dict(os.environ), "pid": os.getpid()})
 
-    app = SimulatedEngine(behaviour).app()
+    async def lead(app: web.Application) -> None:
+        if leader is not None:
+            app["leading"] = asyncio.create_task(_together(leader.lead()))
+
+    app = SimulatedEngine(behaviour, leader).app()
     app.router.add_get("/stub", given)
+    app.on_startup.append(lead)
     return app
+
+
+async def _together(rank: Coroutine[Any, Any, None]) -> None:
+    """End the process when another rank is lost."""
+    try:
+        await rank
+    except RankLost as error:
+        _say(str(error))
+        os._exit(LOST_STATUS)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--alias", "--served-model-name", "-a", dest="name")
     for flag in FLAGS:
         flag.add_to(parser)
+    parser.add_argument("--nnodes", type=int, default=1)
+    parser.add_argument("--node-rank", type=int, default=0)
+    parser.add_argument("--dist-init-addr", default="")
     parser.add_argument("--stub-lines", type=int, default=0, help="lines to print first")
     parser.add_argument("--stub-print", help="what to write to standard error next")
     parser.add_argument("--stub-hang", action="store_true", help="never listen")
