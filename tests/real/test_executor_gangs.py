@@ -213,7 +213,7 @@ async def test_where_one_rank_dies_while_others_load_all_end_and_it_is_named(
 
     assert finished.failure is not None
     assert finished.failure.kind is FailureKind.RANK_FAILED
-    assert finished.failure.message.startswith("rank 2 on node-3: simulated ended")
+    assert finished.failure.message.startswith("rank 2 on node-3: simulated ended by itself")
     assert nodes.scheduler.running_at_release == [[]]
 
 

@@ -103,6 +103,7 @@ class EngineProcess:
     log_begins_at: int
     port: int
     cgroup: Cgroup | None
+    ends_when: str
 
     @classmethod
     def spawn(
@@ -143,6 +144,7 @@ class EngineProcess:
             log_begins_at=log_begins_at,
             port=port,
             cgroup=cgroup,
+            ends_when=launch.ends_when,
         )
 
     async def until_ready(self, timeout_seconds: float) -> str:
@@ -175,7 +177,7 @@ class EngineProcess:
     async def until_ended(self) -> Failure:
         """Wait until it ends by itself; why that fails a benchmark."""
         exit_code = await self.child.wait()
-        return self._exit(exit_code, "during the benchmark")
+        return self._exit(exit_code, self.ends_when)
 
     async def stop(self, grace_seconds: float) -> None:
         """SIGTERM, `grace_seconds`, SIGKILL to all of it; return once nothing of it runs."""

@@ -78,6 +78,11 @@ class Launch:
     remember: Callable[[ProcessMark], Awaitable[None]]
     rank_parameters: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def ends_when(self) -> str:
+        """When it ends by itself, in words: a rank that answers no HTTP does not know."""
+        return "during the benchmark" if self.command.gang is None else "by itself"
+
 
 class RunningEngine(Protocol):
     """A started engine. `stop` has to be called, whatever happened; it may be called again."""

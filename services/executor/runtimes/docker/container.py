@@ -44,6 +44,7 @@ class EngineContainer:
     log: LogSink
     port: int
     has_own_network: bool
+    ends_when: str
     marks: tuple[ProcessMark, ...] = ()
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _follower: LogFollower = field(init=False)
@@ -90,7 +91,7 @@ class EngineContainer:
     async def until_ended(self) -> Failure:
         """As the contract says; an engine that restarts, and lets it live, is not its end."""
         while True:
-            ended = await self._look("during the benchmark")
+            ended = await self._look(self.ends_when)
             if ended is not None:
                 return ended
             try:

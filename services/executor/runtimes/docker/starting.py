@@ -117,6 +117,7 @@ class Starting:
             log=self.launch.log,
             port=self._port(container),
             has_own_network=not self.made.on_host_network,
+            ends_when=self.launch.ends_when,
             marks=() if mark is None else (mark,),
         )
 
