@@ -48,6 +48,8 @@ lock: $(STAMPS)/bootstrap ## Regenerate the lock files (LOCK_FLAGS=--upgrade mov
 	@$(COMPILE) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	@$(COMPILE) --group bootstrap --constraint requirements-dev.lock --output-file requirements-bootstrap.lock
 	@$(COMPILE) --group demo --no-deps --output-file requirements-demo.lock
+	@$(subst --python-version 3.11,--python-version 3.10,$(COMPILE)) shared/benchmarks/genai_bench/requirements.in \
+		--output-file shared/benchmarks/genai_bench/requirements.lock
 
 clean: ## Remove .venv and every cache
 	rm -rf "$(VENV)" build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -157,7 +157,7 @@ class Handlers:
         try:
             executor.runtimes[command.engine.runtime].check(command)
             if command.gang is None:  # the coordinator alone measures
-                check_benchmark(command.benchmark)
+                check_benchmark(command.benchmark, executor.settings.model_root_paths)
             if len(nodes_of(command.devices)) > 1:
                 rank_flags(command.engine.engine)
         except RefusedError as error:

@@ -20,6 +20,7 @@ JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "text/event
 PATIENT_TRIES: Final = 3
 LONG_PROMPT_TOKENS: Final = 20_000  # about 3 ms of work
 LARGE_BODY_BYTES: Final = 2**20
+LARGEST_ANSWER_BYTES: Final = 8 * 2**20
 PREFLIGHT_SIZE: Final = RequestSize(num_input_tokens=8, num_output_tokens=8)
 
 
@@ -177,7 +178,7 @@ class ChatServer:
         data = io.BytesIO(body) if len(body) >= LARGE_BODY_BYTES else body
         started = time.perf_counter()
         async with self._session.post(
-            f"{self.base_url}/v1/chat/completions", data=data
+            f"{self.base_url}/v1/chat/completions", data=data, allow_redirects=False
         ) as response:
             if response.status != 200:
                 return RequestFailed(code=str(response.status))
@@ -204,9 +205,9 @@ class ChatServer:
         try:
             async with (
                 asyncio.timeout(self.limits.connect_seconds),
-                self._session.get(url) as response,
+                self._session.get(url, allow_redirects=False) as response,
             ):
-                return response.status, await response.read()
+                return response.status, await _bounded(response, url)
         except aiohttp.ClientConnectorError as error:
             cause = error.strerror or repr(error.os_error)
             raise ServerUnreachable(
@@ -226,6 +227,18 @@ class _Models(msgspec.Struct, frozen=True):
 
 class _Properties(msgspec.Struct, frozen=True):
     model_path: str | None = None
+
+
+async def _bounded(response: aiohttp.ClientResponse, url: str) -> bytes:
+    """The body, unless it is larger than any that is wanted: a server may send without an end."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > LARGEST_ANSWER_BYTES:
+            raise ServerUnreachable(
+                f"expected at most {LARGEST_ANSWER_BYTES >> 20} MiB from {url}, got more"
+            )
+    return bytes(body)
 
 
 def _sample(stream: ChatStream, started: float, size: RequestSize) -> RequestSample:

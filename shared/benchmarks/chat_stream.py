@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 MAX_LINE_BYTES: Final = 4 * 2**20
+MAX_EVENT_LINES: Final = 10_000
 DONE: Final = b"[DONE]"
 
 
@@ -23,6 +24,7 @@ class EventParser:
 
     _tail: bytes = b""
     _data: list[bytes] = field(default_factory=list)
+    _data_bytes: int = 0
     _skips_line_feed: bool = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -42,13 +44,22 @@ class EventParser:
             if not line:
                 self._dispatch(events)
             elif line.startswith(b"data:"):
-                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._keep(line[6:] if line[5:6] == b" " else line[5:])
         return events
+
+    def _keep(self, data: bytes) -> None:
+        self._data.append(data)
+        self._data_bytes += len(data)
+        if self._data_bytes > MAX_LINE_BYTES or len(self._data) > MAX_EVENT_LINES:
+            raise MalformedStream(
+                f"an event of more than {MAX_LINE_BYTES} bytes or {MAX_EVENT_LINES} lines"
+            )
 
     def _dispatch(self, events: list[bytes]) -> None:
         if self._data:
             events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
             self._data.clear()
+            self._data_bytes = 0
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):

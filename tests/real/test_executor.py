@@ -505,7 +505,11 @@ async def test_a_model_outside_the_roots_is_refused(nats_url: str, tmp_path: Pat
             for model in ("/etc/passwd", "../../etc/passwd", "good/../../x", "x" * 300, "a\0b")
         ]
 
+        tokenizer = BenchmarkSpec(model_tokenizer="/etc")
+        by_tokenizer = await scheduler.ask(make_start(model="good", benchmark=tokenizer))
+
     assert {refusal(reply) for reply in replies} == {(ErrorCode.BAD_REQUEST, "$.model.id_or_path")}
+    assert refusal(by_tokenizer) == (ErrorCode.BAD_REQUEST, "$.benchmark.model_tokenizer")
 
 
 async def test_a_release_is_repeated_until_it_is_answered(nats_url: str, tmp_path: Path) -> None:

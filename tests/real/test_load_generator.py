@@ -352,6 +352,26 @@ async def test_a_model_that_is_not_served_is_found_before_the_load() -> None:
             await measure(base_url, make_spec())
 
 
+async def test_an_answer_without_end_and_one_elsewhere_are_no_list_of_models() -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * 2**20)
+
+    async def elsewhere(_: web.Request) -> web.Response:
+        raise web.HTTPFound("/endless/v1/models")
+
+    app = web.Application()
+    app.router.add_get("/endless/v1/models", endless)
+    app.router.add_get("/elsewhere/v1/models", elsewhere)
+    async with serving(app) as base_url:
+        with pytest.raises(ServerUnreachable, match="at most 8 MiB"):
+            await measure(f"{base_url}/endless", make_spec())
+        with pytest.raises(ServerUnreachable, match="status 302"):
+            await measure(f"{base_url}/elsewhere", make_spec())
+
+
 async def test_a_server_that_is_not_there_is_found_before_the_load() -> None:
     async with simulated() as base_url:
         pass

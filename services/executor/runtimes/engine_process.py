@@ -206,11 +206,15 @@ class EngineProcess:
     def _base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def _readiness_url(self) -> str:
+        return f"{self._base_url}{self.command.readiness_path}"
+
     async def _answers(self, session: aiohttp.ClientSession) -> bool:
         if self.port == 0 and not self._read_announced_port():
             return False
         try:
-            async with session.get(f"{self._base_url}{self.command.readiness_path}") as response:
+            async with session.get(self._readiness_url, allow_redirects=False) as response:
                 if response.status != 200:
                     return False
         except (aiohttp.ClientError, TimeoutError):

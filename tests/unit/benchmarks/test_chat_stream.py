@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.benchmarks.chat_stream import (
+    MAX_EVENT_LINES,
     MAX_LINE_BYTES,
     ChatStream,
     EventParser,
@@ -72,6 +73,18 @@ def test_any_texts_survive_any_cuts(texts: list[str], line_end: bytes, data: st.
     events = [event for start, end in bounds for event in parser.feed(whole[start:end])]
 
     assert events == [text.encode() for text in texts]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param((b"data: " + b"x" * 2**20 + b"\n") * 5, id="large"),
+        pytest.param(b"data:\n" * (MAX_EVENT_LINES + 1), id="many"),
+    ],
+)
+def test_an_event_without_end_is_refused(lines: bytes) -> None:
+    with pytest.raises(MalformedStream, match="an event of more than"):
+        EventParser().feed(lines)
 
 
 def test_a_line_without_end_is_refused() -> None:
