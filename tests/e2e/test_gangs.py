@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from shared.testing import eventually, run_apart, short_directory
@@ -45,7 +46,7 @@ def second_machine(platform: PlatformProcess, data_dir: Path) -> Iterator[None]:
         process.wait(timeout=40)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def platform() -> Iterator[PlatformProcess]:
     with short_directory() as directory:
         running = PlatformProcess(
@@ -61,9 +62,9 @@ def platform() -> Iterator[PlatformProcess]:
         assert marked_processes(installation) == []
 
 
-async def test_a_task_over_two_machines_is_measured_on_the_gpus_of_both(
-    platform: PlatformProcess,
-) -> None:
+async def two_nodes(platform: PlatformProcess) -> None:
+    """Wait until both have fresh devices and an executor."""
+
     async def has_joined() -> bool:
         _, found = await platform.request("GET", "/api/v1/gpus")
         fresh = {gpu["node_id"] for gpu in found["gpus"] if not gpu.get("stale", True)}
@@ -72,6 +73,35 @@ async def test_a_task_over_two_machines_is_measured_on_the_gpus_of_both(
         return fresh & offering >= set(NODES)
 
     await eventually(has_joined, within_seconds=60, every_seconds=0.2, what="two nodes")
+
+
+async def until_free(platform: PlatformProcess) -> None:
+    """Wait until every device of the tasks may be granted again."""
+
+    async def is_free() -> bool:
+        _, found = await platform.request("GET", "/api/v1/reservations")
+        return not any(each["quarantined"] for each in found["reservations"])
+
+    await eventually(is_free, within_seconds=60, every_seconds=0.2, what="devices free again")
+
+
+def executor_of(node_id: str, data_dir: str) -> psutil.Process:
+    """The process of a node's executor, whichever supervisor has it."""
+    wanted = {"GPUSTEWARD_NODE_ID": node_id, "GPUSTEWARD_DATA_DIR": data_dir}
+    for process in psutil.process_iter():
+        try:
+            is_executor = process.cmdline()[-2:] == ["-m", "services.executor"]
+            if is_executor and wanted.items() <= process.environ().items():
+                return process
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    raise AssertionError(f"no executor of {node_id}")
+
+
+async def test_a_task_over_two_machines_is_measured_on_the_gpus_of_both(
+    platform: PlatformProcess,
+) -> None:
+    await two_nodes(platform)
     task = quick_task("gang", gpus={"count": 4, "num_nodes": 2})
     task["parameters"] = {"ttft-seconds": [0.005], "tpot-seconds": [0.001]}
     task["benchmark"]["max_requests_per_iteration"] = 1000
@@ -86,9 +116,32 @@ async def test_a_task_over_two_machines_is_measured_on_the_gpus_of_both(
     assert {key.partition("/")[0] for key in stats} == set(NODES)
     assert all(stat["utilization"]["samples"] for stat in stats.values())
     await assert_sound(platform, task_id)
+    await until_free(platform)
 
-    async def is_free() -> bool:
-        _, found = await platform.request("GET", "/api/v1/reservations")
-        return not any(each["quarantined"] for each in found["reservations"])
 
-    await eventually(is_free, within_seconds=30, every_seconds=0.2, what="devices free again")
+@pytest.mark.parametrize("node", NODES, ids=["the coordinator's", "the other's"])
+async def test_a_task_over_two_machines_outlives_the_executor_of_one(
+    platform: PlatformProcess, node: str
+) -> None:
+    await two_nodes(platform)
+    task = quick_task(f"killed-{node}", gpus={"count": 4, "num_nodes": 2})
+    task["parameters"] = {"ttft-seconds": [0.05], "tpot-seconds": [0.01]}
+    task["benchmark"]["max_requests_per_iteration"] = 40
+    task_id = await platform.submit(task)
+
+    async def is_measured() -> bool:
+        _, found = await platform.request("GET", f"/api/v1/tasks/{task_id}/experiments")
+        return any(each["state"] == "running" for each in found["experiments"])
+
+    await eventually(is_measured, within_seconds=60, every_seconds=0.1, what="a running gang")
+    own = platform.data_dir if node == NODES[0] else platform.data_dir.with_name("second")
+    executor_of(node, str(own)).kill()
+
+    view = await platform.until_finished(task_id)
+
+    [experiment] = await platform.experiments(task_id)
+    assert view["state"] == "completed", (view, experiment)
+    outcomes = [attempt["outcome"] for attempt in experiment["attempts"]]
+    assert outcomes == ["interrupted", "succeeded"]
+    await assert_sound(platform, task_id)
+    await until_free(platform)

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,9 @@ import pytest
 from schemas.executor import AttemptFinished, AttemptOutcome, FailureKind, StartExperiment
 from schemas.executor_ranks import RankState
 from services.executor.settings import ExecutorSettings
-from shared.testing import eventually
-from tests.executor_gang import LEADER, MEMBER, Gang, gang_settings, make_gang_start
-from tests.executor_node import executor_process, scheduling, until_answering
+from shared.testing import NatsServer, eventually
+from tests.executor_gang import LEADER, MEMBER, Gang, gang, gang_settings, make_gang_start
+from tests.executor_node import executor_process, make_cancel, scheduling, until_answering
 
 pytestmark = pytest.mark.long
 
@@ -168,6 +168,42 @@ async def test_a_member_that_is_paused_stops_by_its_own_clock_when_it_wakes_up(
     assert finished.failure is not None
     assert finished.failure.kind is FailureKind.NODE_LOST
     assert view.failure is not None
+
+
+async def test_a_coordinator_that_is_stopped_has_its_ranks_stopped_first(
+    nats_url: str, tmp_path: Path
+) -> None:
+    async with processes(nats_url, tmp_path) as nodes:
+        start = await nodes.measuring()
+        nodes.running[LEADER].send_signal(signal.SIGTERM)
+        status = await asyncio.to_thread(nodes.running[LEADER].wait, 20)
+        member = await nodes.state(start, MEMBER)
+        finished = await nodes.finished_once(start)
+
+    assert status == 0
+    assert member is RankState.ENDED
+    assert finished.outcome is AttemptOutcome.INTERRUPTED
+
+
+async def test_a_bus_that_is_back_within_the_lease_ends_nothing(
+    nats_server_factory: Callable[[], Awaitable[NatsServer]], tmp_path: Path
+) -> None:
+    server = await nats_server_factory()
+    start = make_gang_start(endless=True, lease_ttl_seconds=20.0)
+    async with gang(server.authenticated_url, tmp_path) as nodes:
+        await nodes.scheduler.ask(start)
+        pids = await nodes.scheduler.until_measuring(start)
+        await server.crash()
+        await asyncio.sleep(1.0)  # the outage
+        await server.start()
+        for node_id in (LEADER, MEMBER):
+            await nodes.until(start, node_id, RankState.RUNNING)
+        running = nodes.pids(start, LEADER) + nodes.pids(start, MEMBER)
+        await nodes.scheduler.ask(make_cancel(start))
+        finished = await nodes.scheduler.finished(start)
+
+    assert sorted(running) == sorted(pids)
+    assert finished.outcome is AttemptOutcome.CANCELLED
 
 
 async def test_executors_killed_at_any_moment_leave_nothing_and_one_outcome(
