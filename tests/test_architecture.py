@@ -34,6 +34,7 @@ MADE_BY_A_FACTORY = frozenset(
 ENVIRONMENT_READERS = {
     "schemas/examples/reserve_gpu.py": "a program of its own",
     "services/cli": "a program for people: where it runs decides what it does",
+    "services/executor/lease_guard.py": "a guard gets nothing of what its executor has but PATH",
     "services/executor/runtimes/engine_process.py": "an engine inherits what its executor has",
     "services/telemetry/__main__.py": "decides what is imported before there are settings",
     "services/telemetry/nvml.py": "the probe's process inherits what its agent has",

@@ -34,6 +34,7 @@ from services.executor.domain.deadlines import (
     rank_limits,
 )
 from services.executor.domain.gang import rank_of
+from services.executor.domain.lease import Lease
 from services.executor.domain.verdict import (
     AttemptFailed,
     Verdict,
@@ -44,10 +45,12 @@ from services.executor.domain.verdict import (
 )
 from services.executor.gang import Ranks
 from services.executor.journal import Journal
+from services.executor.lease_guard import LeaseGuard
 from services.executor.leases import LeaseKeeper
 from services.executor.log_stream import LogStreamer
 from services.executor.logs import EngineLog
 from services.executor.processes import ProcessMark
+from services.executor.runtimes.engine_process import workload_label
 from services.executor.runtimes.runtime import (
     EngineRuntime,
     Labels,
@@ -77,6 +80,7 @@ class AttemptRun:
     labels: Labels
     runtime: EngineRuntime
     ranks: Ranks
+    guard: LeaseGuard
     journal: Journal
     bus: Bus
     settings: ExecutorSettings
@@ -93,7 +97,9 @@ class AttemptRun:
 
     def __post_init__(self) -> None:
         self._stopped = asyncio.get_running_loop().create_future()
-        self._keeper = LeaseKeeper(command=self.command, bus=self.bus)
+        self._keeper = LeaseKeeper(
+            command=self.command, bus=self.bus, on_confirmed=self._guard_lease
+        )
         self._announcer = Announcer(command=self.command, journal=self.journal, bus=self.bus)
         self._log = EngineLog(
             self.settings.attempt_dir(self.attempt_id) / "engine.log",
@@ -129,7 +135,9 @@ class AttemptRun:
 
     @property
     def _rank_state(self) -> RankState:
-        if self._verdict is not None:
+        # A coordinator may have to ask on before it knows why; its ranks are told at once.
+        is_over = self._over_at is not None and not self._is_headless
+        if is_over or self._verdict is not None:
             return RankState.ENDING
         if self._engine is not None:
             return RankState.RUNNING
@@ -148,6 +156,7 @@ class AttemptRun:
             await self._tear_down()
         finally:
             await cancelled(lease, *keeping)
+        self.guard.release(self.labels.reservation_id)
         await streamer.finish()
         outcome = await self.journal.transact(
             lambda connection: facts.record_finish(connection, self.attempt_id, verdict, utcnow())
@@ -172,6 +181,9 @@ class AttemptRun:
             await cancelled(work, telling, watching)
         if self._stopped.done():
             return self._stopped.result()
+        if time.monotonic() >= self._keeper.lease.stop_at:
+            # This process was held up, and whatever else happened to the engine followed from that.
+            return lease_lost("the lease was not renewed in time: the executor did not run")
         if not work.cancelled():
             own = self._judge(work)
             is_good = own.outcome is AttemptOutcome.SUCCEEDED
@@ -184,6 +196,9 @@ class AttemptRun:
             return lease_lost(lease.result()) if error is None else self._broken(error)
         broken = telling.exception() if not telling.cancelled() else None
         return self._broken(broken) if broken is not None else late
+
+    def _guard_lease(self, lease: Lease) -> None:
+        self.guard.hold(workload_label(self.labels), lease.kill_at)
 
     async def _watch(self) -> Verdict:
         await self._keeper.confirmed.wait()
@@ -307,6 +322,7 @@ class AttemptRun:
     @property
     def _launch(self) -> Launch:
         async def remember(mark: ProcessMark) -> None:
+            self.guard.add_mark(self.labels.reservation_id, mark)
             await self.journal.transact(
                 lambda connection: store.record_process(connection, self.attempt_id, mark)
             )

@@ -29,6 +29,7 @@ from services.executor.attempt import AttemptRun
 from services.executor.domain.verdict import cancelled, executor_restarted, lease_lost
 from services.executor.gang import ranks_of
 from services.executor.journal import Journal
+from services.executor.lease_guard import LeaseGuard
 from services.executor.outgoing import Outgoing
 from services.executor.runtimes.runtime import EngineRuntime, Labels
 from services.executor.settings import ExecutorSettings
@@ -67,6 +68,7 @@ class Executor:
     start_loop: StartLoop
     boot_id: UUID = field(default_factory=new_id)
     address: str | None = None
+    _guard: LeaseGuard = field(default_factory=LeaseGuard)
     _runs: dict[UUID, AttemptRun] = field(default_factory=dict)
     _endings: dict[UUID, asyncio.Event] = field(default_factory=dict)
     _report_due: asyncio.Event = field(default_factory=asyncio.Event)
@@ -121,6 +123,7 @@ class Executor:
             labels=self._labels_of(command),
             runtime=self.runtimes[command.engine.runtime],
             ranks=ranks_of(command, self.bus, self.settings),
+            guard=self._guard,
             journal=self.journal,
             bus=self.bus,
             settings=self.settings,
@@ -220,6 +223,7 @@ class Executor:
                 await asyncio.sleep(PRUNE_INTERVAL_SECONDS)
                 await self._prune()
         finally:
+            self._guard.close()
             self.journal.close_nowait()
             self._unlock()
 

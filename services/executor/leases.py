@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from schemas.errors import Accepted, Refused
@@ -16,13 +17,15 @@ from shared.logging import log
 
 @dataclass(slots=True, kw_only=True)
 class LeaseKeeper:
-    """`confirmed` is set once the scheduler has answered; nothing may start before.
+    """`confirmed` is set once the scheduler has answered; nothing may start before. `on_confirmed`
+    is told of every renewal.
 
     Of several ranks only the coordinator says that the attempt becomes active.
     """
 
     command: StartExperiment
     bus: Bus
+    on_confirmed: Callable[[Lease], None]
     confirmed: asyncio.Event = field(default_factory=asyncio.Event)
     lease: Lease = field(init=False)
 
@@ -46,6 +49,7 @@ class LeaseKeeper:
                 self.lease = Lease(
                     ttl_seconds=reply.lease_ttl_seconds or self.lease.ttl_seconds, confirmed_at=now
                 )
+                self.on_confirmed(self.lease)
                 self.confirmed.set()
             elif reply is not None and not reply.retryable:
                 return f"the scheduler refused the lease: {reply.message}"

@@ -220,6 +220,14 @@ async def end_workload(
         await asyncio.sleep(POLL_SECONDS)
 
 
+def kill_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) -> list[int]:
+    """SIGKILL to all of it that runs at this moment; what that was."""
+    left = running_workload(label, marks)
+    for pid in left:
+        _signal(pid, signal.SIGKILL, label, marks)
+    return left
+
+
 def listens_on(port: int, pids: list[int]) -> bool:
     """Whether one of these processes has the listening TCP socket of `port` on this host."""
     sockets = set(_listening_inodes(port))

@@ -31,6 +31,11 @@ class Lease:
         return self.confirmed_at + self.ttl_seconds - self.stop_budget_seconds
 
     @property
+    def kill_at(self) -> float:
+        """When somebody else has to kill what the holder should have ended by now."""
+        return self.stop_at + self.stop_budget_seconds * 0.6
+
+    @property
     def retry_seconds(self) -> float:
         """The pause after a renewal that nobody answered."""
         return min(1.0, self.ttl_seconds / 12)

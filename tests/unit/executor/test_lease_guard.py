@@ -1,0 +1,137 @@
+"""The guard kills what is overdue, nothing else, and not before."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+
+from services.executor.guard_process import QUIET_SECONDS, Guard, Hold, Release
+from services.executor.lease_guard import LeaseGuard
+from services.executor.processes import WorkloadLabel, mark_of
+from tests.executor_node import labelled_process
+
+INSTALLATION = f"test-{uuid4()}"
+SOON = 0.4
+
+
+def label(reservation_id: UUID) -> WorkloadLabel:
+    return WorkloadLabel(reservation_id=reservation_id, installation_id=INSTALLATION)
+
+
+def note(hold: Hold | Release) -> bytes:
+    return msgspec.json.encode(hold)
+
+
+@contextmanager
+def workload(reservation_id: UUID) -> Iterator["subprocess.Popen[bytes]"]:
+    process = labelled_process(reservation_id, INSTALLATION)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def guard() -> Iterator[LeaseGuard]:
+    started = LeaseGuard()
+    yield started
+    for reservation_id in tuple(started._holds):  # noqa: SLF001  # so that it ends
+        started.release(reservation_id)
+    started.close()
+
+
+def test_what_is_overdue_is_killed_and_what_was_renewed_or_released_is_not(
+    guard: LeaseGuard,
+) -> None:
+    overdue, renewed, released = uuid4(), uuid4(), uuid4()
+    with workload(overdue) as first, workload(renewed) as second, workload(released) as third:
+        kill_at = time.monotonic() + SOON
+        for each in (overdue, renewed, released):
+            guard.hold(label(each), kill_at)
+        guard.hold(label(renewed), kill_at + 60)
+        guard.release(released)
+        exit_code = first.wait(10)
+        killed_at = time.monotonic()
+        others = [second.poll(), third.poll()]
+
+    assert exit_code == -9
+    assert killed_at >= kill_at
+    assert others == [None, None]
+
+
+def test_a_marked_process_is_killed_although_it_has_no_label(guard: LeaseGuard) -> None:
+    reservation_id = uuid4()
+    shed = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={})
+    try:
+        mark = mark_of(shed.pid)
+        assert mark is not None
+        guard.hold(label(reservation_id), time.monotonic() + SOON)
+        guard.add_mark(reservation_id, mark)
+        exit_code = shed.wait(10)
+    finally:
+        shed.kill()
+        shed.wait()
+
+    assert exit_code == -9
+
+
+def test_a_guard_that_was_killed_is_started_anew_with_all_that_is_held(guard: LeaseGuard) -> None:
+    first, second = uuid4(), uuid4()
+    with workload(first) as held:
+        guard.hold(label(first), time.monotonic() + 2 * SOON)
+        process = guard._process  # noqa: SLF001  # killed from outside
+        assert process is not None
+        process.kill()
+        process.wait()
+        guard.hold(label(second), time.monotonic() + 60)
+        exit_code = held.wait(10)
+
+    assert exit_code == -9
+
+
+def test_a_guard_whose_executor_is_gone_kills_in_time_and_ends() -> None:
+    reservation_id = uuid4()
+    guard = LeaseGuard()
+    with workload(reservation_id) as left:
+        guard.hold(label(reservation_id), time.monotonic() + SOON)
+        process = guard._process  # noqa: SLF001  # watched until it has ended
+        assert process is not None
+        guard.close()
+        exit_code = left.wait(10)
+        process.wait(QUIET_SECONDS + 5)
+
+    assert exit_code == -9
+
+
+def test_what_is_overdue_cannot_be_renewed_and_is_looked_for_a_while() -> None:
+    reservation_id = uuid4()
+    guard = Guard()
+    hold = Hold(label=label(reservation_id), kill_at=10.0)
+    guard.take(note(hold))
+    assert guard.next_at() == 10.0
+
+    guard.kill(10.0)
+    guard.take(note(Hold(label=label(reservation_id), kill_at=99.0)))
+    guard.take(b"nonsense")
+    later = guard.next_at()
+    guard.kill(10.0 + QUIET_SECONDS)
+
+    assert later is not None
+    assert later < 99.0
+    assert guard.next_at() is None
+
+
+def test_what_is_released_is_no_longer_looked_for() -> None:
+    reservation_id = uuid4()
+    guard = Guard()
+    guard.take(note(Hold(label=label(reservation_id), kill_at=10.0)))
+    guard.kill(10.0)
+    guard.take(note(Release(reservation_id=reservation_id)))
+
+    assert guard.next_at() is None
