@@ -23,7 +23,7 @@ from services.executor.runtimes.docker.ending import Ending
 from services.executor.runtimes.docker.logs import LogFollower
 from services.executor.runtimes.runtime import LogSink, PortTaken, RuntimeUnavailable
 
-POLL_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.05
 LOOK_SECONDS: Final = 1.0
 PROBE_TIMEOUT_SECONDS: Final = 2.0
 LAST_LINES_SECONDS: Final = 2.0

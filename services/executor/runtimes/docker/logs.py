@@ -1,13 +1,16 @@
 """What a container writes, followed into its attempt's log through restarts of the engine."""
 
+import contextlib
+import struct
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import docker
+import requests
 from docker.errors import APIError, NotFound
+from urllib3.exceptions import HTTPError
 
 from services.executor.runtimes.docker.client import QUICK_SECONDS, Docker
 from services.executor.runtimes.docker.log_position import LogPosition
@@ -15,6 +18,14 @@ from services.executor.runtimes.runtime import LogSink, RuntimeUnavailable
 from shared.logging import log as diagnostics
 
 AGAIN_SECONDS: Final = 0.2
+# There is no such container, and it is just being removed.
+GONE: Final = frozenset({404, 409})
+# Of each piece: the stream that it was written to, and its length.
+_HEADER: Final = struct.Struct(">BxxxL")
+
+
+class Gone(Exception):
+    """The container is no more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,12 +55,12 @@ class LogFollower:
                         # The stream may have ended with the engine, before the last lines.
                         self._read(follow=False)
                         return
-                except NotFound:
+                except (Gone, NotFound):
                     return
                 except (APIError, RuntimeUnavailable) as error:
                     self.on_end()
                     diagnostics.debug("container_log_broken_off", error=str(error))
-                time.sleep(AGAIN_SECONDS)
+                self._is_over.wait(AGAIN_SECONDS)
         finally:
             self.on_end()
 
@@ -58,19 +69,25 @@ class LogFollower:
         self._is_over.set()
 
     def _read(self, *, follow: bool) -> None:
+        """Raises Gone and RuntimeUnavailable. A stream that is torn just ends."""
+        parameters = {"stdout": 1, "stderr": 1, "timestamps": 1, "follow": int(follow)}
         since = self._position.begin()
+        if since is not None:
+            parameters["since"] = since
         # Without a deadline: a container may be silent for as long as it likes.
         with self.engine.connected(None if follow else QUICK_SECONDS) as api:
-            try:
-                for piece in api.logs(
-                    self.container_id, stream=True, follow=follow, timestamps=True, since=since
-                ):
+            path = f"/v{api.api_version}/containers/{self.container_id}/logs"
+            # The SDK's own asks twice and forgets the first answer if the second fails.
+            with contextlib.closing(
+                api.get(f"{api.base_url}{path}", params=parameters, stream=True, timeout=None)
+            ) as response:
+                if response.status_code in GONE:
+                    raise Gone
+                if response.status_code != requests.codes.ok:
+                    raise RuntimeUnavailable(f"the engine answered {response.status_code}")
+                for piece in _pieces(response.raw):
                     if new := self._position.admit(piece):
                         self.log.append(new)
-            except (APIError, OSError):
-                raise
-            except Exception as error:  # noqa: BLE001  # a torn stream fails the SDK anywhere
-                diagnostics.debug("container_log_torn", error=repr(error))
 
     def _runs(self) -> bool:
         def inspect(api: docker.APIClient) -> bool:
@@ -78,3 +95,15 @@ class LogFollower:
 
         with self.engine.connected(QUICK_SECONDS) as api:
             return inspect(api)
+
+
+def _pieces(stream: Any) -> Iterator[bytes]:
+    """What was written, piece by piece; without one that is incomplete, which comes again."""
+    try:
+        while len(header := stream.read(_HEADER.size)) == _HEADER.size:
+            length = _HEADER.unpack(header)[1]
+            if len(piece := stream.read(length)) < length:
+                return
+            yield piece
+    except (HTTPError, OSError, ValueError) as error:
+        diagnostics.debug("container_log_torn", error=repr(error))

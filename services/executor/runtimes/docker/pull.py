@@ -129,8 +129,13 @@ class _Pull:
                 loop.call_soon_threadsafe(self._tell)
 
         def pull() -> None:
-            with self.engine.connected(None) as api:
-                self._stream = _open(api, self.reference)
+            with (
+                self.engine.connected(None) as api,
+                contextlib.closing(_open(api, self.reference)) as response,
+            ):
+                if response.status_code >= requests.codes.bad_request:
+                    raise PullRefused(_message(response))
+                self._stream = CancellableStream(response.iter_lines(), response)
                 for line in self._stream:
                     if self._is_broken_off.is_set():
                         return
@@ -160,21 +165,18 @@ class _Pull:
         self._tell()
 
 
-def _open(api: docker.APIClient, reference: str) -> "CancellableStream[bytes]":
+def _open(api: docker.APIClient, reference: str) -> requests.Response:
     """As the SDK pulls, but with the response in hand, so that a pull can be broken off."""
     repository, _, tag = reference.rpartition(":")
     registry, _ = resolve_repository_name(repository)
     header = get_config_header(api, registry)
-    response = api.post(
+    return api.post(
         f"{api.base_url}/v{api.api_version}/images/create",
         params={"fromImage": repository, "tag": tag},
         headers={"X-Registry-Auth": header} if header else {},
         stream=True,
         timeout=None,
     )
-    if response.status_code >= requests.codes.bad_request:
-        raise PullRefused(_message(response))
-    return CancellableStream(response.iter_lines(), response)
 
 
 def _message(response: requests.Response) -> str:
