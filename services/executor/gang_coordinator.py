@@ -94,12 +94,19 @@ class Coordinator:
         return rank_flags(self.command.engine.engine)(0, size, address, port)
 
     async def cause(self, verdict: Verdict, over_at: float) -> Verdict:
-        """Ask all once more: where one engine fails, the others soon do."""
-        await asyncio.gather(
-            *(self._look(s, min(COMPARE_SECONDS, self._ask_seconds)) for s in self._starts)
-        )
-        now = time.monotonic()
-        return cause(verdict, now - over_at, tuple(self._heard.values()), now, self._ttl)
+        """Ask all once more: where one engine fails, or its node does, the others soon end.
+
+        As long as one does not answer, and its lease goes on, nobody knows.
+        """
+        ask_seconds = min(COMPARE_SECONDS, self._ask_seconds)
+        while True:
+            await asyncio.gather(*(self._look(start, ask_seconds) for start in self._starts))
+            now = time.monotonic()
+            ranks = tuple(self._heard.values())
+            first = cause(verdict, now - over_at, ranks, now, self._ttl)
+            if first is not verdict or all(heard.heard_at > over_at for heard in ranks):
+                return first
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def disband(self) -> None:
         """Cancel all others and wait for their ends, for one lease at most.

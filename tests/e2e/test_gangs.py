@@ -131,9 +131,13 @@ async def test_a_task_over_two_machines_outlives_the_executor_of_one(
 
     async def is_measured() -> bool:
         _, found = await platform.request("GET", f"/api/v1/tasks/{task_id}/experiments")
-        return any(each["state"] == "running" for each in found["experiments"])
+        [experiment] = found["experiments"]
+        _, whole = await platform.request(
+            "GET", f"/api/v1/experiments/{experiment['experiment_id']}"
+        )
+        return any(each.get("phase") == "measuring" for each in whole["attempts"])
 
-    await eventually(is_measured, within_seconds=60, every_seconds=0.1, what="a running gang")
+    await eventually(is_measured, within_seconds=60, every_seconds=0.1, what="a measured gang")
     own = platform.data_dir if node == NODES[0] else platform.data_dir.with_name("second")
     executor_of(node, str(own)).kill()
 

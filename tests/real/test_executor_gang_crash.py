@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from shared.testing import NatsServer, eventually
 from tests.executor_gang import LEADER, MEMBER, Gang, gang, gang_settings, make_gang_start
 from tests.executor_node import executor_process, make_cancel, scheduling, until_answering
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 TTL = 4.0
 SLOW = {"start-delay-seconds": 60}
@@ -116,14 +117,12 @@ async def test_a_coordinator_that_is_back_at_once_has_its_ranks_stopped(
     assert member.failure is not None
 
 
-async def test_a_killed_member_ends_all_when_its_lease_is_over(
+async def test_a_killed_member_ends_all_and_its_node_is_named_when_its_lease_is_over(
     nats_url: str, tmp_path: Path
 ) -> None:
+    """The coordinator's own engine ends at once, for want of the other, and is not the cause."""
     async with processes(nats_url, tmp_path) as nodes:
-        start = make_gang_start(parameters=SLOW, lease_ttl_seconds=TTL)
-        await nodes.scheduler.ask(start)
-        await nodes.until(start, LEADER, RankState.RUNNING)
-        await nodes.until(start, MEMBER, RankState.RUNNING)
+        start = await nodes.measuring()
         nodes.kill(MEMBER)
         finished = await nodes.finished_once(start)
         left = nodes.pids(start, LEADER) + nodes.pids(start, MEMBER)
@@ -135,13 +134,16 @@ async def test_a_killed_member_ends_all_when_its_lease_is_over(
     assert left == []
 
 
+@pytest.mark.parametrize("parameters", [{}, SLOW], ids=["measured", "loading"])
 async def test_a_member_that_is_back_at_once_has_ended_its_rank_and_with_it_all(
-    nats_url: str, tmp_path: Path
+    nats_url: str, tmp_path: Path, parameters: dict[str, Any]
 ) -> None:
     async with processes(nats_url, tmp_path) as nodes:
-        start = make_gang_start(parameters=SLOW, lease_ttl_seconds=60.0)
+        start = make_gang_start(endless=True, parameters=parameters, lease_ttl_seconds=60.0)
         await nodes.scheduler.ask(start)
         await nodes.until(start, MEMBER, RankState.RUNNING)
+        if not parameters:
+            await nodes.scheduler.until_measuring(start)
         nodes.kill(MEMBER)
         await nodes.run(MEMBER)
         finished = await nodes.finished_once(start)

@@ -122,21 +122,30 @@ def first_failure(ranks: Sequence[Heard], now: float, ttl_seconds: float) -> Ver
     The engines of the others end soon after the first one, so of several the first counts. One that
     has not been heard of for a whole lease has stopped by now, whatever became of it.
     """
-    failures = [
-        (seconds, verdict)
-        for heard in ranks
-        for seconds, verdict in [_failure_of(heard, now, ttl_seconds)]
-        if verdict is not None
-    ]
-    return max(failures, key=lambda each: each[0])[1] if failures else None
+    return _first(_failures(ranks, now, ttl_seconds))
 
 
 def cause(
     own: Verdict, own_seconds: float, ranks: Sequence[Heard], now: float, ttl_seconds: float
 ) -> Verdict:
-    """Of rank 0's failure, `own_seconds` ago, and those of the others the one that came first."""
-    older = [heard for heard in ranks if _over_seconds(heard, now) > own_seconds]
-    return first_failure(older, now, ttl_seconds) or own
+    """Of rank 0's failure, `own_seconds` ago, and those of the others the one that came first.
+
+    Only if all have been heard of since, or not for a lease: who is silent may be the cause.
+    """
+    failures = _failures(ranks, now, ttl_seconds)
+    return _first([each for each in failures if each[0] > own_seconds]) or own
+
+
+def _failures(
+    ranks: Sequence[Heard], now: float, ttl_seconds: float
+) -> list[tuple[float, Verdict]]:
+    """How long ago each failed that has, and how."""
+    found = (_failure_of(heard, now, ttl_seconds) for heard in ranks)
+    return [(seconds, verdict) for seconds, verdict in found if verdict is not None]
+
+
+def _first(failures: Sequence[tuple[float, Verdict]]) -> Verdict | None:
+    return max(failures, key=lambda each: each[0])[1] if failures else None
 
 
 def _failure_of(heard: Heard, now: float, ttl_seconds: float) -> tuple[float, Verdict | None]:

@@ -225,6 +225,37 @@ def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
     assert told == (verdict if oldest > own_seconds else OWN)
 
 
+@pytest.mark.parametrize(
+    ("rank", "kind"),
+    [
+        pytest.param(heard(1, RankState.RUNNING), FailureKind.ENGINE_EXITED, id="answers"),
+        pytest.param(
+            heard(1, RankState.RUNNING, heard_at=NOW - TTL), FailureKind.NODE_LOST, id="silent"
+        ),
+        pytest.param(
+            ended(1, None, FailureKind.EXECUTOR_RESTARTED),
+            FailureKind.RANK_FAILED,
+            id="is back and has forgotten when it ended",
+        ),
+        pytest.param(
+            ended(1, 1.9, FailureKind.CANCELLED), FailureKind.ENGINE_EXITED, id="ended for it"
+        ),
+        pytest.param(
+            heard(1, refusal=refused(ErrorCode.NOT_FOUND)),
+            FailureKind.ENGINE_EXITED,
+            id="has nothing of it",
+        ),
+    ],
+)
+def test_the_engine_of_rank_0_ends_for_want_of_a_rank_or_by_itself(
+    rank: Heard, kind: FailureKind
+) -> None:
+    told = cause(OWN, 2.0, (heard(2, RankState.RUNNING), rank), NOW, TTL)
+
+    assert told.failure is not None
+    assert told.failure.kind is kind
+
+
 @given(st.lists(st.sampled_from([*FINE, None]), min_size=1, max_size=8), st.floats(0, TTL - 0.001))
 def test_nothing_ends_an_attempt_whose_ranks_are_all_heard_and_well(
     states: list[RankState | None], silent_seconds: float
