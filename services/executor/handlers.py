@@ -1,8 +1,10 @@
 """The executor's commands and queries."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -29,6 +31,8 @@ from shared.bus import Route, command_route, query_route
 from shared.clock import utcnow
 from shared.errors import RefusedError
 
+LARGEST_START_BYTES: Final = 256 << 10
+
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
@@ -41,7 +45,8 @@ class Handlers:
 
         A repetition is answered as before, and the attempt's end, if it has ended, told again.
         """
-        refusal = self._refuse_unrunnable(command)
+        # In a thread: a model's directory may lie on a disk that is slow to answer.
+        refusal = await asyncio.to_thread(self._refuse_unrunnable, command)
         is_admitted = False
 
         def admit(connection: sqlite3.Connection) -> Reply:
@@ -154,6 +159,13 @@ class Handlers:
         refusal = refuse_misdirected(command, executor.settings.node_id, executor.runtimes)
         if refusal is not None:
             return refusal
+        if len(msgspec.msgpack.encode(command)) > LARGEST_START_BYTES:
+            return Refused(
+                code=ErrorCode.TOO_LARGE,
+                message=f"expected a start of at most {LARGEST_START_BYTES >> 10} KiB, since its "
+                "end tells it again",
+                command_id=command.command_id,
+            )
         try:
             executor.runtimes[command.engine.runtime].check(command)
             if command.gang is None:  # the coordinator alone measures

@@ -9,6 +9,8 @@ import msgspec
 
 from schemas.benchmark import BenchmarkMetrics, Distribution, LevelResult, LevelStats
 
+MOST_CODES: Final = 20
+
 
 class RequestSample(msgspec.Struct, frozen=True, kw_only=True):
     """A completed request. `ttft` ends with its first content, `e2e_latency` with its end."""
@@ -123,7 +125,7 @@ def level_result(
         num_completed_requests=len(samples),
         num_error_requests=errors,
         error_rate=errors / requests if requests else 0.0,
-        error_codes_frequency=dict(sorted(error_codes.items())),
+        error_codes_frequency=few_codes(error_codes),
         requests_per_second=_rate(len(samples), run_duration),
         mean_output_throughput_tokens_per_s=_rate(output_tokens, run_duration),
         mean_input_throughput_tokens_per_s=_rate(input_tokens, run_duration),
@@ -131,6 +133,19 @@ def level_result(
         tokens_estimated=any(sample.tokens_estimated for sample in samples),
         stats=_level_stats(samples),
     )
+
+
+def few_codes(counts: Mapping[str, int]) -> dict[str, int]:
+    """The most frequent codes, by name, with those of all others together as `other`.
+
+    A server chooses its codes, and the result of all levels has to fit into one message.
+    """
+    by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    kept = dict(sorted(by_count[:MOST_CODES]))
+    others = sum(count for _, count in by_count[MOST_CODES:])
+    if others:
+        kept["other"] = kept.get("other", 0) + others
+    return kept
 
 
 def _rate(count: int, seconds: float) -> float:

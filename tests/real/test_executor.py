@@ -465,6 +465,9 @@ async def test_a_report_says_what_this_node_can_run(nats_url: str, tmp_path: Pat
             id="traffic that the tool cannot make",
         ),
         pytest.param(
+            {"parameters": {"ttft-seconds": "x" * 300_000}}, (ErrorCode.TOO_LARGE, None), id="huge"
+        ),
+        pytest.param(
             {"benchmark": BenchmarkSpec(tool=BenchmarkTool.GENAI_BENCH)},
             (ErrorCode.UNSUPPORTED, "$.benchmark.tool"),
             id="missing benchmark tool",
@@ -472,7 +475,7 @@ async def test_a_report_says_what_this_node_can_run(nats_url: str, tmp_path: Pat
     ],
 )
 async def test_what_cannot_be_run_is_refused_with_its_path(
-    nats_url: str, tmp_path: Path, overrides: dict[str, Any], want: tuple[ErrorCode, str]
+    nats_url: str, tmp_path: Path, overrides: dict[str, Any], want: tuple[ErrorCode, str | None]
 ) -> None:
     start = make_start(**overrides)
     async with node(nats_url, tmp_path) as scheduler:

@@ -10,9 +10,11 @@ import pytest
 
 from schemas.benchmark import BenchmarkMetrics, LevelResult, LevelStats
 from shared.benchmarks.metrics import (
+    MOST_CODES,
     RequestSample,
     aggregate,
     distribution,
+    few_codes,
     level_result,
 )
 
@@ -154,3 +156,14 @@ def test_recorded_levels_give_exactly_the_recorded_aggregates() -> None:
         assert computed == {name: stored[name] for name in computed}
         compared += len(computed)
     assert compared == 2 * len(BenchmarkMetrics.__struct_fields__)
+
+
+def test_of_very_many_error_codes_the_most_frequent_are_kept_and_none_is_lost() -> None:
+    counts = {str(code): 1 for code in range(400, 500)} | {"503": 7, "other": 2}
+
+    kept = few_codes(counts)
+
+    assert kept["503"] == 7
+    assert len(kept) <= MOST_CODES + 1
+    assert sum(kept.values()) == sum(counts.values())
+    assert few_codes({"b": 1, "a": 2}) == {"a": 2, "b": 1}
