@@ -4,8 +4,13 @@ The fixture `docker_engine` is one per test process; several at once do not meet
 to the test process, its watcher (tests/docker_leftovers.py) leaves nothing behind. There is no
 registry: images come from tests/docker_images.py. Devices are given by a fake hook, because the
 hardware is missing: `devices_of` tells what a container would have got.
+
+Other programs than those of this host, of a newer Docker for example: name their directories, with
+colons between, in GPUSTEWARD_TEST_DOCKER. Debian's packages docker.io and containerd will do,
+unpacked by `dpkg -x` (usr/sbin:usr/bin); what is not there is taken from this host.
 """
 
+import json
 import os
 import random
 import shutil
@@ -16,7 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import docker
 import pytest
@@ -25,7 +30,9 @@ from tests import docker_leftovers
 from tests.docker_leftovers import ENGINES, Place, remove_ownerless
 
 PROGRAMS: Final = ("dockerd", "containerd", "runc", "docker-proxy")
+OTHER_PROGRAMS: Final = os.environ.get("GPUSTEWARD_TEST_DOCKER", "")
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH: Final = f"{OTHER_PROGRAMS}:{SYSTEM_PATH}" if OTHER_PROGRAMS else SYSTEM_PATH
 HOOK: Final = "nvidia-container-runtime-hook"
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 30.0
@@ -48,19 +55,36 @@ def missing() -> str | None:
     status = Path("/proc/self/status").read_text()
     effective = int(status.partition("CapEff:")[2].split()[0], 16)
     absent = [name for bit, name in CAPABILITIES.items() if not effective >> bit & 1]
-    absent += [name for name in PROGRAMS if shutil.which(name, path=SYSTEM_PATH) is None]
+    absent += [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
     if absent:
         return f"a private container engine needs {', '.join(absent)} (Debian: docker.io)"
+    if OTHER_PROGRAMS and shutil.which("dockerd", path=OTHER_PROGRAMS) is None:
+        return f"GPUSTEWARD_TEST_DOCKER names no directory with dockerd: {OTHER_PROGRAMS}"
     return None
+
+
+def missing_cdi() -> str | None:
+    """Why devices cannot be given to containers by their CDI names here; None if they can."""
+    if (reason := missing()) is not None:
+        return reason
+    told = subprocess.run([_dockerd(), "--help"], capture_output=True, text=True, check=True)
+    return None if "--cdi-spec-dir" in told.stdout else "CDI needs Docker 25 or later"
 
 
 class PrivateEngine:
     """One dockerd. It has to be closed; `private_engine` does.
 
-    With `live_restore` containers outlive its restart. `arguments` are added to its command line.
+    With `live_restore` containers outlive its restart. `arguments` are added to its command line,
+    `config` is what its daemon.json says.
     """
 
-    def __init__(self, *, live_restore: bool = True, arguments: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        live_restore: bool = True,
+        arguments: tuple[str, ...] = (),
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
         remove_ownerless()
         self._claim: int | None
         self._place, self._claim = _claim_a_place()
@@ -72,7 +96,7 @@ class PrivateEngine:
             self._place.remove()
             self._files = self._place.prepare()
             self._install_hook()
-            (self.root / "daemon.json").write_text("{}")
+            (self.root / "daemon.json").write_text(json.dumps(config or {}))
         except BaseException:
             self.close()
             raise
@@ -121,7 +145,7 @@ class PrivateEngine:
                 stdout=log,
                 stderr=log,
                 # The hook inherits it: nothing of the test's own environment.
-                env={"PATH": f"{self._hooks}:{SYSTEM_PATH}", "HOME": str(self.root)},
+                env={"PATH": f"{self._hooks}:{PATH}", "HOME": str(self.root)},
                 start_new_session=True,
             )
         deadline = time.monotonic() + START_SECONDS
@@ -215,7 +239,7 @@ class PrivateEngine:
     def _command(self) -> list[str]:
         place = self._place
         return [
-            shutil.which("dockerd", path=SYSTEM_PATH) or "dockerd",
+            _dockerd(),
             "--storage-driver=overlay2",
             f"--config-file={self.root}/daemon.json",
             f"--data-root={self._files}/data",
@@ -274,6 +298,10 @@ class PrivateEngine:
         self._process = None
 
 
+def _dockerd() -> str:
+    return shutil.which("dockerd", path=PATH) or "dockerd"
+
+
 def _is_running(process: Path) -> bool:
     try:
         return ") Z " not in (process / "stat").read_text()
@@ -291,12 +319,15 @@ def _claim_a_place() -> tuple[Place, int]:
 
 @contextmanager
 def private_engine(
-    *, live_restore: bool = True, arguments: tuple[str, ...] = ()
+    *,
+    live_restore: bool = True,
+    arguments: tuple[str, ...] = (),
+    config: Mapping[str, Any] | None = None,
 ) -> Iterator[PrivateEngine]:
     """A started engine of the test's own. Skips the test where there can be none."""
     if (reason := missing()) is not None:
         pytest.skip(reason)
-    engine = PrivateEngine(live_restore=live_restore, arguments=arguments)
+    engine = PrivateEngine(live_restore=live_restore, arguments=arguments, config=config)
     try:
         engine.start()
         yield engine

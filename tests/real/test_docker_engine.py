@@ -196,7 +196,7 @@ def test_an_engine_may_be_told_through_its_environment_to_ignore_sigterm(
 def test_without_root_or_without_its_programs_there_is_no_engine_and_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tests.docker_engine.SYSTEM_PATH", "/nowhere")
+    monkeypatch.setattr("tests.docker_engine.PATH", "/nowhere")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     without_programs = missing()
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

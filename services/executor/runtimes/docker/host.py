@@ -1,6 +1,8 @@
 """What the container engine of this host says of itself."""
 
 import shutil
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import docker
@@ -10,6 +12,8 @@ _NO_GPUS: Final = (
     "containers may not get GPUs here: Docker knows no runtime `nvidia` and no CDI device of "
     "NVIDIA, and nvidia-container-runtime-hook is not installed; install nvidia-container-toolkit"
 )
+_CDI_VENDOR: Final = "nvidia.com/"
+_CDI_SUFFIXES: Final = frozenset({".json", ".yaml"})
 
 
 class HostEngine(Struct, frozen=True, kw_only=True):
@@ -23,11 +27,24 @@ def look_at(api: docker.APIClient) -> HostEngine:
     """Ask it."""
     info: dict[str, Any] = api.info()
     has_runtime = any("nvidia" in name for name in info.get("Runtimes") or {})
-    cdi = info.get("DiscoveredDevices") or ()
-    has_cdi = any(str(device.get("ID", "")).startswith("nvidia.com/") for device in cdi)
     # Since 19.03 Docker looks for this program itself, without a runtime of that name.
     has_hook = shutil.which("nvidia-container-runtime-hook") is not None
     return HostEngine(
         version=str(info.get("ServerVersion", "")),
-        gpu_warning=None if has_runtime or has_cdi or has_hook else _NO_GPUS,
+        gpu_warning=None if has_runtime or has_hook or _has_cdi(info) else _NO_GPUS,
     )
+
+
+def _has_cdi(info: dict[str, Any]) -> bool:
+    """Whether a device of NVIDIA has a CDI name; Docker 25 to 27 tell only where to look."""
+    devices = info.get("DiscoveredDevices") or ()
+    if any(str(device.get("ID", "")).startswith(_CDI_VENDOR) for device in devices):
+        return True
+    directories = [Path(directory) for directory in info.get("CDISpecDirs") or ()]
+    return any(_is_of_nvidia(path) for each in directories for path in each.glob("*"))
+
+
+def _is_of_nvidia(specification: Path) -> bool:
+    with suppress(OSError, ValueError):
+        return specification.suffix in _CDI_SUFFIXES and _CDI_VENDOR in specification.read_text()
+    return False
