@@ -44,6 +44,7 @@ async def status(port: int) -> int:
         return 0
 
 
+@pytest.mark.long
 async def test_ranks_serve_once_all_are_there_and_end_when_one_is_gone() -> None:
     leader_port, port = free_port(), free_port()
 
