@@ -324,6 +324,7 @@ class EngineMachine:
             self._follow(decision, later)
         assert self.engine.decide(self.now) == ()
         self._check_rest()
+        self._check_nothing_is_left(self._anew() if decisions else anew)
         return decisions
 
     def _follow(self, decision: Decision, later: set[UUID]) -> None:
@@ -411,13 +412,11 @@ class EngineMachine:
         if told.queue:
             head = min(told.queue.values(), key=self._rank)
             assert not told.fits(head.request, told.free_numbers(), set(told.leases)), head
-        self._check_nothing_is_left()
 
-    def _check_nothing_is_left(self) -> None:
+    def _check_nothing_is_left(self, anew: Engine) -> None:
         """Nobody waits who has a place, and what is kept for whom is what the state asks for."""
         for entry in self.told.queue.values():
             assert self.engine.place(entry, self.now) is None, entry
-        anew = self._anew()
         assert anew.decide(self.now) == ()
         last = replace(
             newcomer(GpuRequest(priority=-1000), self.now), queued_at=self.now + timedelta(days=1)
