@@ -186,11 +186,18 @@ class EngineMachine:
         self._count("decide")
         self._decide()
 
-    def what_if(self, which: int, request: GpuRequest, *, comes: bool, decided: bool) -> None:
-        """What would be granted is what is granted when it is asked for."""
+    def what_if(
+        self, which: int, request: GpuRequest, *, comes: bool, undecided_seconds: int | None
+    ) -> None:
+        """What would be granted is what is granted when it is asked for.
+
+        It is asked when everything is decided, or some time after that should have been.
+        """
         self._count("what_if")
+        decided = undecided_seconds is None
         if decided:
             self._decide()
+        self.now += timedelta(seconds=undecided_seconds or 0)
         waiting = None if comes else self._waiting(which)
         if waiting is None:
             entry = newcomer(request, self.now)

@@ -73,7 +73,7 @@ RULES: Final[dict[str, tuple[int, Draw]]] = {
             "which": r.randrange(8),
             "request": draw_request(r, s),
             "comes": r.random() < 0.5,
-            "decided": r.random() < 0.5,
+            "undecided_seconds": r.choice((None, None, 0, 1, 7, 61)),
         },
     ),
     "explain": (1, _which),
