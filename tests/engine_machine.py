@@ -236,7 +236,7 @@ class EngineMachine:
         self._count("suggestion")
         found = suggest(
             entry.request,
-            lambda asked: self.engine.place(replace(entry, request=asked), self.now) is not None,
+            lambda asked: self.engine.has_place(replace(entry, request=asked), self.now),
             trials=60,
         )
         if found is not None:

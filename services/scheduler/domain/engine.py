@@ -108,6 +108,14 @@ class Engine:
         """
         return self._foresight.place(entry, now)
 
+    def has_place(self, entry: QueuedRequest, now: datetime) -> bool:
+        """Whether this would be placed if it were queued now; to be asked many times.
+
+        Never where `place` finds none. It may say no of what is granted only because others have
+        waited for too long by now.
+        """
+        return self._foresight.has_place(entry, now)
+
     def look(self, entry: QueuedRequest, now: datetime) -> Look:
         """What `place` judges by."""
         return self._foresight.look(entry, now)

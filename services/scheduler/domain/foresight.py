@@ -44,6 +44,10 @@ class Foresight:
             return self._decided(entry, now)
         return placed
 
+    def has_place(self, entry: QueuedRequest, now: datetime) -> bool:
+        """As `place`, the room left aside that is made by those whose wait is over."""
+        return self._turn.place(self._reach(entry, now)) is not None
+
     def look(self, entry: QueuedRequest, now: datetime) -> Look:
         """What it would be judged against."""
         return self._turn.look(self._reach(entry, now))

@@ -40,7 +40,7 @@ def judge(
     reasons = engine.reasons_of(asked, now)
     suggestion = suggest(
         asked.request,
-        lambda changed: engine.place(replace(asked, request=changed), now) is not None,
+        lambda changed: engine.has_place(replace(asked, request=changed), now),
         trials=TRIALS if asked.request.nodes <= MANY_NODES else TRIALS // 4,
     )
     start = expected_start(engine, asked, now)
