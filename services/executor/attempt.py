@@ -28,7 +28,6 @@ from services.executor.announcer import Announcer
 from services.executor.benchmark_check import model_place
 from services.executor.cancelling import cancelled
 from services.executor.domain.deadlines import (
-    PhaseLimits,
     phase_limits,
     phase_timed_out,
     rank_limits,
@@ -182,8 +181,8 @@ class AttemptRun:
         if self._stopped.done():
             return self._stopped.result()
         if time.monotonic() >= self._keeper.lease.stop_at:
-            # This process was held up, and whatever else happened to the engine followed from that.
-            return lease_lost("the lease was not renewed in time: the executor did not run")
+            # Whatever happened to the engine meanwhile followed from that.
+            return self._too_late(lease)
         if not work.cancelled():
             own = self._judge(work)
             is_good = own.outcome is AttemptOutcome.SUCCEEDED
@@ -192,10 +191,15 @@ class AttemptRun:
             error = watching.exception()
             return watching.result() if error is None else self._broken(error)
         if lease.done():
-            error = lease.exception()
-            return lease_lost(lease.result()) if error is None else self._broken(error)
+            return self._too_late(lease)
         broken = telling.exception() if not telling.cancelled() else None
         return self._broken(broken) if broken is not None else late
+
+    def _too_late(self, lease: asyncio.Task[str]) -> Verdict:
+        if not lease.done():
+            return lease_lost("the lease was not renewed in time: the executor was held up")
+        error = lease.exception()
+        return lease_lost(lease.result()) if error is None else self._broken(error)
 
     def _guard_lease(self, lease: Lease) -> None:
         self.guard.hold(workload_label(self.labels), lease.kill_at)
@@ -207,9 +211,9 @@ class AttemptRun:
     async def _until_over(self, waited: set[asyncio.Future[Any]]) -> Verdict:
         """Wait for the first of them, or for a deadline; what the deadline means."""
         ends_at = self._accepted_at + self.command.timeout_seconds
-        limits = phase_limits(self._limits, self.command.benchmark)
+        limits = phase_limits(self.settings.phase_limits, self.command.benchmark)
         if self._is_headless:
-            limits = rank_limits(self._limits)
+            limits = rank_limits(self.settings.phase_limits)
         while True:
             phase = self._announcer.phase
             phase_ends_at = self._announcer.entered_at + limits.get(phase, math.inf)
@@ -224,15 +228,6 @@ class AttemptRun:
             )
             if done:
                 return timed_out(self.command.timeout_seconds)
-
-    @property
-    def _limits(self) -> PhaseLimits:
-        return PhaseLimits(
-            pulling=self.settings.pull_timeout_seconds,
-            starting=self.settings.start_timeout_seconds,
-            loading=self.settings.readiness_timeout_seconds,
-            level_slack=self.settings.level_slack_seconds,
-        )
 
     def _judge(self, work: asyncio.Task[BenchmarkResult]) -> Verdict:
         error = work.exception()

@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import Meta
 
 from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds
+from services.executor.domain.deadlines import PhaseLimits
 from shared.settings import CommonSettings
 
 
@@ -62,6 +63,15 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     @property
     def attempts_dir(self) -> Path:
         return self.home / "attempts"
+
+    @property
+    def phase_limits(self) -> PhaseLimits:
+        return PhaseLimits(
+            pulling=self.pull_timeout_seconds,
+            starting=self.start_timeout_seconds,
+            loading=self.readiness_timeout_seconds,
+            level_slack=self.level_slack_seconds,
+        )
 
     def attempt_dir(self, attempt_id: UUID) -> Path:
         return self.attempts_dir / str(attempt_id)

@@ -38,7 +38,7 @@ def locate(model: str, roots: tuple[Path, ...]) -> ServedModel:
         try:
             inside = (base / model).resolve()
             is_there, is_named = inside.exists(), os.path.lexists(base / model)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # the last for links in a circle
             raise _refused(f"expected a model that can be looked up: {error}") from error
         if is_there and inside.is_relative_to(base):
             return _file(base / model, base) if inside.is_file() else _directory(inside, base)

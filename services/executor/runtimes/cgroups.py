@@ -21,6 +21,7 @@ from services.executor.runtimes.runtime import Labels
 from shared.logging import log
 
 ROOT: Final = Path("/sys/fs/cgroup")
+PROC: Final = Path("/proc")
 CONTROLLERS: Final = ("memory", "cpu", "pids")
 PERIOD_MICROSECONDS: Final = 100_000
 POLL_SECONDS: Final = 0.02
@@ -68,9 +69,7 @@ class Cgroup:
     async def end(self) -> None:
         """SIGKILL to all of it until nothing is left, then remove it."""
         polls = 0
-        while left := self.pids():
-            for pid in left:
-                self._kill(pid)
+        while left := await asyncio.to_thread(self._kill_all):
             polls += 1
             if polls % COMPLAIN_AFTER == 0:
                 log.error(
@@ -81,6 +80,19 @@ class Cgroup:
             with contextlib.suppress(OSError):
                 directory.rmdir()
 
+    def _kill_all(self) -> set[int]:
+        """One round; what was there."""
+        left = self.pids()
+        for pid in left:
+            self._kill(pid)
+        return left
+
+    def _has(self, pid: int) -> bool:
+        """By what the process says of itself: the groups' own lists may be long."""
+        inside = {f"/{each.relative_to(each.parents[3]).as_posix()}" for each in self.directories}
+        told = (line.split(":", 2)[-1] for line in _lines(PROC / str(pid) / "cgroup"))
+        return any(group.endswith(name) for group in told for name in inside)
+
     def _kill(self, pid: int) -> None:
         try:
             descriptor = os.pidfd_open(pid)
@@ -88,7 +100,7 @@ class Cgroup:
             return
         try:
             # Looked at again through a descriptor that cannot come to mean another process.
-            if pid in self.pids():
+            if self._has(pid):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             return

@@ -149,7 +149,7 @@ def model_of(model: str, roots: tuple[Path, ...]) -> str:
             inside = (root / model).resolve()
             if inside.exists() and inside.is_relative_to(root.resolve()):
                 return str(inside)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # the last for links in a circle
             raise EngineRefused(
                 ErrorCode.BAD_REQUEST,
                 f"expected a model's name or path, got one that cannot be looked up: {error}",

@@ -115,6 +115,7 @@ def test_it_has_no_privileges_and_never_comes_back_by_itself(tmp_path: Path) -> 
     host = body(launch(tmp_path, device()), made())["HostConfig"]
 
     assert host["CapDrop"] == ["ALL"]
+    assert host["CapAdd"] == ["DAC_OVERRIDE"]
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert (host["Privileged"], host["AutoRemove"]) == (False, False)
     assert host["RestartPolicy"] == {"Name": "no"}

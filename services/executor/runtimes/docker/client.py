@@ -43,11 +43,6 @@ class Docker:
         self._version: str | None = None
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="docker")
 
-    @property
-    def address(self) -> str:
-        """Where it is."""
-        return str(self._connection()["base_url"])
-
     async def call(
         self, ask: Callable[[docker.APIClient], T], *, seconds: float = QUICK_SECONDS
     ) -> T:
@@ -57,9 +52,7 @@ class Docker:
             async with asyncio.timeout(seconds):
                 return await loop.run_in_executor(self._pool, self._ask, ask, seconds)
         except TimeoutError:
-            raise RuntimeUnavailable(
-                f"{self.address} did not answer within {seconds:g} s"
-            ) from None
+            raise RuntimeUnavailable(f"Docker did not answer within {seconds:g} s") from None
 
     def apart(self, work: Callable[[], T], name: str) -> "asyncio.Future[T]":
         """Do what takes long in a thread of its own, which nobody waits for at the end."""
@@ -89,7 +82,10 @@ class Docker:
     @contextmanager
     def connected(self, seconds: float | None) -> Iterator[docker.APIClient]:
         """A connection for a thread. Raises RuntimeUnavailable, also for what breaks it inside."""
-        connection = self._connection()
+        try:
+            connection = self._connection()
+        except (DockerException, ValueError) as error:
+            raise RuntimeUnavailable(f"the way to Docker is not usable: {error}") from error
         try:
             _probe(connection["base_url"])
             with contextlib.closing(self._open(connection, seconds)) as api:
@@ -133,7 +129,10 @@ def text_of(error: APIError) -> str:
 
 def _client(connection: Mapping[str, Any], version: str, seconds: float | None) -> docker.APIClient:
     timeout: Any = seconds  # None waits without end
-    api = docker.APIClient(**connection, version=version, timeout=timeout)
+    try:
+        api = docker.APIClient(**connection, version=version, timeout=timeout)
+    except ValueError as error:
+        raise DockerException(f"this is no address: {error}") from error
     if (path := _socket_path(connection["base_url"])) is not None:
         api.mount("http+docker://", UnixAdapter(path, timeout))
     return api

@@ -1,6 +1,7 @@
 """One engine in a container: awaited, watched, ended for certain."""
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -28,6 +29,7 @@ LOOK_SECONDS: Final = 1.0
 PROBE_TIMEOUT_SECONDS: Final = 2.0
 LAST_LINES_SECONDS: Final = 2.0
 LOG_LINES_READ: Final = 60
+LAST_LINES: Final = 1000  # standard error may overtake what was written before it
 SIGNALLED: Final = 128
 # How a container ends that the engine stops when it is itself stopped or comes back.
 STOPPED_BY_ENGINE: Final = frozenset({0, SIGNALLED + 9, SIGNALLED + 15})
@@ -109,8 +111,8 @@ class EngineContainer:
             marks=self.marks,
             grace_seconds=grace_seconds,
         ).run()
-        self._follower.give_up()
         await self._last_lines()
+        self._follower.give_up()
 
     @property
     def _base_url(self) -> str:
@@ -137,11 +139,21 @@ class EngineContainer:
             return None
         if container is not None and container["State"]["Running"]:
             return None
-        await self._last_lines()
-        return self._failure(None if container is None else container["State"], when)
+        text = await self._last_words()
+        return self._failure(None if container is None else container["State"], when, text)
 
-    def _failure(self, state: dict[str, Any] | None, when: str) -> Failure:
-        engine, text = self.command.engine, self.log.tail(LOG_LINES_READ)
+    async def _last_words(self) -> str:
+        """The end of what it wrote, by the engine: the log may be behind by what was much."""
+        await self._last_lines()
+        with contextlib.suppress(RuntimeUnavailable, APIError):
+            return await self.engine.call(self._tail, seconds=LAST_LINES_SECONDS)
+        return self.log.tail(LOG_LINES_READ)
+
+    def _tail(self, api: docker.APIClient) -> str:
+        return str(api.logs(self.container_id, tail=LAST_LINES).decode(errors="replace"))
+
+    def _failure(self, state: dict[str, Any] | None, when: str, text: str) -> Failure:
+        engine = self.command.engine
         if state is None:
             return failure(
                 FailureKind.ENGINE_EXITED,

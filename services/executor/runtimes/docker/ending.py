@@ -2,14 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import docker
 from docker.errors import APIError, NotFound
 
-from services.executor.processes import ProcessMark, WorkloadLabel, end_workload
+from services.executor.cancelling import cancelled
+from services.executor.processes import (
+    ProcessMark,
+    WorkloadLabel,
+    end_workload,
+    kill_workload,
+)
 from services.executor.runtimes.docker.client import SLOW_SECONDS, Docker, found, text_of
 from services.executor.runtimes.docker.spec import label_filters
 from services.executor.runtimes.runtime import RuntimeUnavailable
@@ -35,6 +42,18 @@ async def end_labelled(
 
     `was_used` False: nothing was ever started there, so an engine that is away is as good as none.
     """
+    async with _killing_in_time(label, (), grace_seconds):
+        await _end_labelled(engine, labels, label, grace_seconds, was_used=was_used)
+
+
+async def _end_labelled(
+    engine: Docker,
+    labels: Mapping[str, str],
+    label: WorkloadLabel,
+    grace_seconds: float,
+    *,
+    was_used: bool,
+) -> None:
     began_at = time.monotonic()
     while True:
         left_seconds = max(0.0, began_at + grace_seconds - time.monotonic())
@@ -65,6 +84,28 @@ async def end_labelled(
         )
 
 
+@asynccontextmanager
+async def _killing_in_time(
+    label: WorkloadLabel, marks: tuple[ProcessMark, ...], after_seconds: float
+) -> AsyncIterator[None]:
+    """Meanwhile kill the processes through the kernel once they have had their time.
+
+    An engine that hangs takes seconds to be found out, and a lease may not have them.
+    """
+
+    async def kill() -> None:
+        await asyncio.sleep(after_seconds)
+        while True:
+            await asyncio.to_thread(kill_workload, label, marks)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    killing = asyncio.create_task(kill(), name="kill_container_in_time")
+    try:
+        yield
+    finally:
+        await cancelled(killing)
+
+
 def found_ids(api: docker.APIClient, labels: Mapping[str, str]) -> list[str]:
     """The containers that carry all of these labels, running or not."""
     listed = api.containers(all=True, filters=label_filters(labels))
@@ -88,6 +129,10 @@ class Ending:
 
     async def run(self) -> None:
         """Return once the engine knows no such container any more."""
+        async with _killing_in_time(self.label, self.marks, self.grace_seconds):
+            await self._until_gone()
+
+    async def _until_gone(self) -> None:
         self._began_at = self._complained_at = time.monotonic()
         while True:
             try:

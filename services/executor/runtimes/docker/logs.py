@@ -65,7 +65,7 @@ class LogFollower:
             self.on_end()
 
     def give_up(self) -> None:
-        """Follow no further than the stream that is open."""
+        """Follow no further."""
         self._is_over.set()
 
     def _read(self, *, follow: bool) -> None:
@@ -86,6 +86,8 @@ class LogFollower:
                 if response.status_code != requests.codes.ok:
                     raise RuntimeUnavailable(f"the engine answered {response.status_code}")
                 for piece in _pieces(response.raw):
+                    if self._is_over.is_set():
+                        return
                     if new := self._position.admit(piece):
                         self.log.append(new)
 

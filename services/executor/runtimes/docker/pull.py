@@ -14,10 +14,11 @@ import requests
 from docker.auth import get_config_header, resolve_repository_name
 from docker.errors import APIError
 from docker.types import CancellableStream
+from urllib3.exceptions import ReadTimeoutError
 
 from schemas.executor import FailureKind
 from services.executor.domain.verdict import AttemptFailed, failure, failure_told
-from services.executor.runtimes.docker.client import Docker, found, text_of
+from services.executor.runtimes.docker.client import QUICK_SECONDS, Docker, found, text_of
 from services.executor.runtimes.docker.pull_progress import PullProgress, PullRefused
 from services.executor.runtimes.runtime import RuntimeUnavailable
 from shared.logging import log
@@ -26,6 +27,8 @@ AGAIN_SECONDS: Final = 0.5
 # How long the engine may be away, as it is while it restarts.
 AWAY_SECONDS: Final = 30.0
 REPORT_SECONDS: Final = 0.25
+# Without a word from the engine; nobody else ends the thread of a pull that nobody wants any more.
+SILENCE_SECONDS: Final = 60.0
 
 OnProgress = Callable[[float, str], None]
 
@@ -54,6 +57,7 @@ class Images:
                 # Whoever comes now begins anew instead of joining what is being broken off.
                 self._forget(pull)
                 pull.break_off()
+                pull.task.cancel()
 
     def _forget(self, pull: "_Pull") -> None:
         if self._pulls.get(pull.reference) is pull:
@@ -129,20 +133,26 @@ class _Pull:
                 loop.call_soon_threadsafe(self._tell)
 
         def pull() -> None:
-            with (
-                self.engine.connected(None) as api,
-                contextlib.closing(_open(api, self.reference)) as response,
-            ):
-                if response.status_code >= requests.codes.bad_request:
-                    raise PullRefused(_message(response))
-                self._stream = CancellableStream(response.iter_lines(), response)
-                for line in self._stream:
-                    if self._is_broken_off.is_set():
-                        return
-                    if line and self._progress.feed(json.loads(line)):
-                        tell()
+            with self.engine.connected(None) as api:
+                try:
+                    self._follow(api, tell)
+                except requests.RequestException as error:
+                    # A registry that stalls: asked again, the engine goes on with the pull.
+                    if not _is_silence(error):
+                        raise
 
         return pull
+
+    def _follow(self, api: docker.APIClient, tell: Callable[[], None]) -> None:
+        with contextlib.closing(_open(api, self.reference)) as response:
+            if response.status_code >= requests.codes.bad_request:
+                raise PullRefused(_message(response))
+            self._stream = CancellableStream(response.iter_lines(), response)
+            for line in self._stream:
+                if self._is_broken_off.is_set():
+                    return
+                if line and self._progress.feed(json.loads(line)):
+                    tell()
 
     def _tell(self) -> None:
         now = time.monotonic()
@@ -175,8 +185,13 @@ def _open(api: docker.APIClient, reference: str) -> requests.Response:
         params={"fromImage": repository, "tag": tag},
         headers={"X-Registry-Auth": header} if header else {},
         stream=True,
-        timeout=None,
+        timeout=(QUICK_SECONDS, SILENCE_SECONDS),
     )
+
+
+def _is_silence(error: requests.RequestException) -> bool:
+    cause = error.args[0] if error.args else None
+    return isinstance(error, requests.Timeout) or isinstance(cause, ReadTimeoutError)
 
 
 def _message(response: requests.Response) -> str:

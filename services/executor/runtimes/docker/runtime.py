@@ -1,12 +1,14 @@
 """Engines in containers, as an attempt sees them."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 import docker
+import psutil
 from docker.errors import APIError
 from msgspec import Struct
 
@@ -42,6 +44,7 @@ from shared.errors import RefusedError
 from shared.paths import make_directory
 
 OFFER_SECONDS: Final = 1.5
+LEAST_CPUS: Final = 0.01  # of Docker itself
 WORKLOADS_SECONDS: Final = 5.0
 SWITCHED_OFF: Final = "simulated engines are switched off on this node"
 
@@ -102,6 +105,7 @@ class DockerRuntime:
             self._made(command, command.benchmark.model_name or command.engine.model)
         except EngineRefused as error:
             raise RefusedError(error.code, error.message, path=error.path) from error
+        _check_room(command)
         for number, device in enumerate(command.devices):
             reason = None if device.simulated else self._no_share(device)
             if reason is not None:
@@ -119,8 +123,8 @@ class DockerRuntime:
         starting = Starting(
             engine=self._engine,
             launch=launch,
-            made=self._made(
-                launch.command, launch.served_model_name, rank_parameters=launch.rank_parameters
+            made=await asyncio.to_thread(
+                self._made, launch.command, launch.served_model_name, launch.rank_parameters
             ),
             abilities=self._abilities,
             settings=self._settings,
@@ -301,6 +305,24 @@ class DockerRuntime:
 
     def _was_used(self) -> bool:
         return self._use_path.exists()
+
+
+def _check_room(command: StartExperiment) -> None:
+    """Raises RefusedError for more than this host has, which the engine would refuse."""
+    cpus = os.cpu_count() or 1
+    if command.cpu_count is not None and not LEAST_CPUS <= command.cpu_count <= cpus:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected from {LEAST_CPUS:g} to {cpus} CPUs, got {command.cpu_count:g}",
+            path="$.cpu_count",
+        )
+    memory_mb = psutil.virtual_memory().total >> 20
+    if command.host_memory_mb is not None and command.host_memory_mb > memory_mb:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected at most {memory_mb} MB of memory, got {command.host_memory_mb}",
+            path="$.host_memory_mb",
+        )
 
 
 def _pids(api: docker.APIClient, container_id: str) -> tuple[int, ...]:

@@ -83,6 +83,9 @@ def container_settings(
             # Clients of MPS and its server share memory.
             "IpcMode": "host" if _is_shared(devices) else "private",
             "CapDrop": ["ALL"],
+            # Models and their cache belong to whoever put them there; what is mounted, and whether
+            # it may be written, is ours to say.
+            "CapAdd": ["DAC_OVERRIDE"],
             "SecurityOpt": ["no-new-privileges"],
             "Privileged": False,
             "ReadonlyRootfs": False,

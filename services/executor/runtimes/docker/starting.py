@@ -1,6 +1,7 @@
 """Making and starting one container, so that nothing is left of one that could not be started."""
 
 import asyncio
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from services.executor.settings import ExecutorSettings
 TRIES: Final = 5
 NAME_TRIES: Final = 20
 NAME_DIGITS: Final = 12
+BAD_REQUEST: Final = 400
 CONFLICT: Final = 409
 
 
@@ -53,16 +55,20 @@ class Starting:
     async def run(self) -> EngineContainer:
         """Make and start it. Raises AttemptFailed; then nothing is left."""
         for _ in range(TRIES):
+            tried = copy(self.abilities)
             try:
-                return await self._started()
+                return await self._started(tried)
             except APIError as error:
                 await self._remove()
-                if not self._can_go_on(text_of(error)):
+                if not self._can_go_on(text_of(error), tried):
+                    is_ours = error.status_code == BAD_REQUEST
                     raise AttemptFailed(
                         failure_told(
                             text_of(error),
                             self._title,
-                            otherwise=FailureKind.RUNTIME_UNAVAILABLE,
+                            otherwise=FailureKind.BAD_PARAMETER
+                            if is_ours
+                            else FailureKind.RUNTIME_UNAVAILABLE,
                         )
                     ) from error
             except RuntimeUnavailable as error:
@@ -87,18 +93,21 @@ class Starting:
     def _label(self) -> WorkloadLabel:
         return workload_label(self.launch.labels)
 
-    def _can_go_on(self, text: str) -> bool:
-        """Whether to try again, without what the engine has turned out to lack."""
-        if self.abilities.has_init and "docker-init" in text:
+    def _can_go_on(self, text: str, tried: Abilities) -> bool:
+        """Whether to try again, without what the engine has turned out to lack.
+
+        What this try was made with counts: others may have found out the same meanwhile.
+        """
+        if tried.has_init and "docker-init" in text:
             self.abilities.has_init = False
             return True
-        if self.abilities.raises_limits and "setting rlimit" in text:
+        if tried.raises_limits and "setting rlimit" in text:
             self.abilities.raises_limits = False
             return True
         return is_port_taken(text)
 
-    async def _started(self) -> EngineContainer:
-        body = container_settings(self.launch, self.made, self.abilities, self.settings)
+    async def _started(self, abilities: Abilities) -> EngineContainer:
+        body = container_settings(self.launch, self.made, abilities, self.settings)
         container_id = await self.engine.call(
             lambda api: _create(api, body, self._name), seconds=SLOW_SECONDS
         )
