@@ -3,6 +3,7 @@
 from services.executor.executor import Executor
 from services.executor.handlers import Handlers, build_routes
 from services.executor.journal import Journal
+from services.executor.neighbours import Neighbours
 from services.executor.outgoing import Outgoing
 from services.executor.runtimes.host import host_runtimes
 from services.executor.settings import ExecutorSettings
@@ -25,6 +26,7 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
         outgoing=outgoing,
         workloads=Workloads(
             node_id=settings.node_id,
+            neighbours=Neighbours(settings.installation_id),
             runtimes=host_runtimes(settings, journal),
             journal=journal,
             bus=bus,

@@ -80,6 +80,7 @@ class Executor:
         if self._lock_descriptor is None:
             make_directory(self.settings.home, 0o700)
             self._lock_descriptor = _locked(self.settings.home / "lock")
+            self.workloads.neighbours.announce(self.settings.node_id)
             await self.journal.open()
 
     async def stream_seen(self, stream: str, created_at: datetime) -> None:
@@ -293,7 +294,7 @@ class Executor:
         try:
             for run in self._runs_of(reservation_id):
                 await run.ended.wait()
-            await self.workloads.end(
+            await self.workloads.end_all(
                 self._labels(reservation_id), grace_seconds=self.settings.stop_grace_seconds
             )
         finally:
@@ -348,6 +349,7 @@ class Executor:
         )
 
     def _unlock(self) -> None:
+        self.workloads.neighbours.close()
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None

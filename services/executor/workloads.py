@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from schemas.executor import RunningWorkload, Runtime
 from schemas.scheduler import OPEN_STATES
 from schemas.scheduler_views import GetReservation, ReservationView
 from services.executor import store
 from services.executor.domain.reconciliation import Known, Seen, compare
 from services.executor.journal import Journal
+from services.executor.neighbours import Neighbours
 from services.executor.runtimes.runtime import (
     EngineRuntime,
     Labels,
@@ -30,6 +33,7 @@ class Workloads:
     """`runtimes` in the order in which they end what a reservation left."""
 
     node_id: str
+    neighbours: Neighbours
     runtimes: Mapping[Runtime, EngineRuntime]
     journal: Journal
     bus: Bus
@@ -56,10 +60,7 @@ class Workloads:
         if any(record.command.reservation_id == reservation_id for record in unfinished):
             return False
         workloads, unavailable = await self.all(reservation_id)
-        return not unavailable and not any(
-            each.labels.reservation_id == reservation_id and each.labels.node_id == self.node_id
-            for each in workloads
-        )
+        return not unavailable and not self._nodes_of(reservation_id, workloads)
 
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
         """Return once nothing of the reservation is left in any runtime.
@@ -69,6 +70,13 @@ class Workloads:
         for kind, runtime in self.runtimes.items():
             if await self._answers(runtime) or await self._was_used(kind, labels.reservation_id):
                 await runtime.end(labels, grace_seconds=grace_seconds)
+
+    async def end_all(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
+        """As `end`, and with it what names a node that has no executor on this host."""
+        await self.end(labels, grace_seconds=grace_seconds)
+        workloads, _ = await self.all(labels.reservation_id)
+        for node_id in self._nodes_of(labels.reservation_id, workloads) - {self.node_id}:
+            await self.end(replace(labels, node_id=node_id))
 
     async def ungranted(self, ending: Collection[UUID]) -> dict[UUID, str]:
         """Reservations under which something runs that must not, with the reason.
@@ -92,6 +100,11 @@ class Workloads:
             each: "its reservation has ended" for each in found.ask if await self._has_ended(each)
         }
         return found.stop | ended
+
+    def _nodes_of(self, reservation_id: UUID, workloads: Iterable[Workload]) -> set[str]:
+        """The nodes that its workloads name, without those whose executors share this host."""
+        found = {w.labels.node_id for w in workloads if w.labels.reservation_id == reservation_id}
+        return {each for each in found if each == self.node_id or not self.neighbours.is_here(each)}
 
     async def _answers(self, runtime: EngineRuntime) -> bool:
         try:

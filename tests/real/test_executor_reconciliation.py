@@ -3,14 +3,22 @@
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from schemas.errors import Accepted
 from services.executor.app import create_service
 from services.executor.journal import Journal
+from services.executor.neighbours import Neighbours
 from services.executor.runtimes.host import host_runtimes
 from services.executor.settings import ExecutorSettings
 from services.executor.workloads import Workloads
 from shared.bus import Bus
 from shared.testing import eventually
-from tests.executor_node import labelled_process, make_endless_start, make_settings, scheduling
+from tests.executor_node import (
+    labelled_process,
+    make_endless_start,
+    make_fence,
+    make_settings,
+    scheduling,
+)
 
 
 async def ungranted_on(node_id: str, settings: ExecutorSettings, journal: Path) -> dict[UUID, str]:
@@ -20,7 +28,11 @@ async def ungranted_on(node_id: str, settings: ExecutorSettings, journal: Path) 
     await bus.start()
     try:
         workloads = Workloads(
-            node_id=node_id, runtimes=host_runtimes(settings, memory), journal=memory, bus=bus
+            node_id=node_id,
+            neighbours=Neighbours(settings.installation_id),
+            runtimes=host_runtimes(settings, memory),
+            journal=memory,
+            bus=bus,
         )
         return await workloads.ungranted(())
     finally:
@@ -65,3 +77,33 @@ async def test_an_engine_that_no_attempt_has_is_ended_within_the_interval(
                 process.wait()
 
     assert others == [None, None]
+
+
+async def test_a_fence_ends_what_names_a_node_that_is_not_on_this_host(
+    nats_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(nats_url, tmp_path)
+    mine = Neighbours(settings.installation_id)
+    reservation_id = uuid4()
+    async with scheduling(settings) as scheduler, create_service(settings).running():
+        carried = labelled_process(
+            reservation_id, settings.installation_id, {"GPUSTEWARD_NODE": "elsewhere"}
+        )
+        mine.announce("node-2")
+        neighbours = labelled_process(
+            reservation_id, settings.installation_id, {"GPUSTEWARD_NODE": "node-2"}
+        )
+        try:
+
+            async def is_fenced() -> bool:
+                return isinstance(await scheduler.ask(make_fence(reservation_id)), Accepted)
+
+            await eventually(is_fenced, what="the fence accepted")
+            ended = [carried.poll() is not None, neighbours.poll() is not None]
+        finally:
+            for process in (carried, neighbours):
+                process.kill()
+                process.wait()
+            mine.close()
+
+    assert ended == [True, False]
