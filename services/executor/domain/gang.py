@@ -24,11 +24,22 @@ from shared.failures import RULES
 
 LOOK_SECONDS: Final = 0.25
 LOOKS_PER_SECOND: Final = 400  # of a coordinator, over all of its ranks
+TOGETHER_SECONDS: Final = 0.5
 OVER: Final = frozenset({RankState.ENDING, RankState.ENDED})
 
 # Which say nothing about the experiment, so that it is repeated.
 _CUT_OFF: Final = frozenset(
     {FailureKind.LEASE_LOST, FailureKind.EXECUTOR_RESTARTED, FailureKind.NODE_LOST}
+)
+# Of an engine by itself, not of one whose peers are gone.
+_TELLING: Final = frozenset(
+    {
+        FailureKind.OUT_OF_MEMORY,
+        FailureKind.GPU_OUT_OF_MEMORY,
+        FailureKind.GPU_UNAVAILABLE,
+        FailureKind.CUDA_ERROR,
+        FailureKind.DISK_FULL,
+    }
 )
 _STALE: Final = frozenset({ErrorCode.LEASE_LOST, ErrorCode.STALE_EPOCH})
 
@@ -130,10 +141,28 @@ def cause(
 ) -> Verdict:
     """Of rank 0's failure, `own_seconds` ago, and those of the others the one that came first.
 
-    Only if all have been heard of since, or not for a lease: who is silent may be the cause.
+    Only if all have been heard of since, or not for a lease: who is silent may be the cause. Of
+    what ended as good as together nobody saw which was first; then an engine that was killed, or
+    says why it failed, goes before rank 0's that just ended.
     """
     failures = _failures(ranks, now, ttl_seconds)
-    return _first([each for each in failures if each[0] > own_seconds]) or own
+    first = _first([each for each in failures if each[0] > own_seconds])
+    if first is not None or _is_telling(own.failure):
+        return first or own
+    told = [each for each in ranks if each.view is not None and _is_telling(each.view.failure)]
+    together = [
+        each
+        for each in _failures(told, now, ttl_seconds)
+        if own_seconds - each[0] <= TOGETHER_SECONDS
+    ]
+    return _first(together) or own
+
+
+def _is_telling(failure: Failure | None) -> bool:
+    if failure is None:
+        return False
+    by_signal = failure.exit_code is not None and failure.exit_code < 0
+    return failure.kind in _TELLING or (failure.kind is FailureKind.ENGINE_EXITED and by_signal)
 
 
 def _failures(

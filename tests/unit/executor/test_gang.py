@@ -241,6 +241,26 @@ def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
             ended(1, 1.9, FailureKind.CANCELLED), FailureKind.ENGINE_EXITED, id="ended for it"
         ),
         pytest.param(
+            ended(1, 1.8, FailureKind.ENGINE_EXITED, exit_code=-9),
+            FailureKind.RANK_FAILED,
+            id="was killed as good as together with it",
+        ),
+        pytest.param(
+            ended(1, 1.8, FailureKind.GPU_OUT_OF_MEMORY, exit_code=1),
+            FailureKind.RANK_FAILED,
+            id="says why, as good as together with it",
+        ),
+        pytest.param(
+            ended(1, 1.8, FailureKind.ENGINE_EXITED, exit_code=1),
+            FailureKind.ENGINE_EXITED,
+            id="just ended too",
+        ),
+        pytest.param(
+            ended(1, 0.5, FailureKind.ENGINE_EXITED, exit_code=-9),
+            FailureKind.ENGINE_EXITED,
+            id="was killed long after it",
+        ),
+        pytest.param(
             heard(1, refusal=refused(ErrorCode.NOT_FOUND)),
             FailureKind.ENGINE_EXITED,
             id="has nothing of it",
