@@ -47,7 +47,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         "driver or a change of MIG makes necessary; `nvidia-ctk cdi list` shows what it names",
         pattern=r"unresolvable CDI devices|CDI device injection failed",
         example="CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=7",
-        source="Docker 28.5.2, measured",
+        source="Docker 26.1.5, 28.5.2, measured",
     ),
     known(
         FailureKind.GPU_UNAVAILABLE,
