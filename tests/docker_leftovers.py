@@ -7,6 +7,7 @@ by its number alone, so that whoever finds one without an owner can end it too.
 
 import ctypes
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -188,11 +189,25 @@ class Place:
             fcntl.ioctl(control, SIOCSIFFLAGS, self._request(struct.pack("=H", 0)))
             fcntl.ioctl(control, SIOCBRDELBR, self._request())
 
-    def _remove_shim_sockets(self) -> None:
-        """Shims that are killed leave theirs in a directory which all containerds share."""
-        for address in self.root.glob("exec/containerd/daemon/*/moby/*/address"):
+    def shim_sockets(self) -> list[Path]:
+        """Those that shims listen on, in a directory which all containerds share.
+
+        Up to version 1 containerd notes each in a file `address`, from version 2 on in another.
+        """
+        found = []
+        for note in self.root.glob("exec/containerd/daemon/*/moby/*/*"):
             with suppress(OSError):
-                Path(address.read_text().strip().removeprefix("unix://")).unlink()
+                if note.name == "address":
+                    found.append(note.read_text().strip())
+                elif note.name == "bootstrap.json":
+                    found.append(json.loads(note.read_text())["address"])
+        return [Path(address.removeprefix("unix://")) for address in found]
+
+    def _remove_shim_sockets(self) -> None:
+        """Shims that are killed leave theirs."""
+        for path in self.shim_sockets():
+            with suppress(OSError):
+                path.unlink()
 
     def _unmount(self) -> None:
         library = ctypes.CDLL(None, use_errno=True)

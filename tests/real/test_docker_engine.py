@@ -271,9 +271,11 @@ def test_two_engines_at_once_do_not_meet(docker_engine: PrivateEngine) -> None:
 @pytest.mark.long
 def test_nothing_is_left_of_an_engine_whose_test_process_was_killed() -> None:
     with abandoned() as (place, _):
-        pass
+        sockets = place.shim_sockets()
+        assert [path.is_socket() for path in sockets] == [True]
 
     until(lambda: not traces(place), what=f"no trace of {place.name}")
+    assert not any(path.exists() for path in sockets)
 
 
 @pytest.mark.long
