@@ -269,23 +269,27 @@ def _label_of(environment: list[bytes], installation_id: str) -> "_Label | None"
     installation = named.get(INSTALLATION_VARIABLE)
     if installation not in {None, installation_id}:
         return None
-    reservation_id = _uuid(named[RESERVATION_VARIABLE])
+    reservation_id = written_id(named[RESERVATION_VARIABLE])
     if reservation_id is None:
         return None
     epoch = named.get(EPOCH_VARIABLE, "")
     # Anybody may set it: a number that no message can carry must not hide what else runs here.
     is_number = epoch.isascii() and epoch.isdigit() and len(epoch) <= EPOCH_DIGITS
     known = int(epoch) if is_number and int(epoch) > 0 else None
-    experiment_id = _uuid(named.get(EXPERIMENT_VARIABLE, ""))
+    experiment_id = written_id(named.get(EXPERIMENT_VARIABLE, ""))
     node_id = named.get(NODE_VARIABLE) or None
     return reservation_id, known, installation is not None, experiment_id, node_id
 
 
-def _uuid(text: str) -> UUID | None:
+def written_id(text: str | None) -> UUID | None:
+    """The id as we write it; in any other spelling it is no label of ours, and is never found by
+    one.
+    """
     try:
-        return UUID(text)
+        found = UUID(text or "")
     except ValueError:
         return None
+    return found if str(found) == text else None
 
 
 def _is_of(pid: int, label: WorkloadLabel, marks: tuple[ProcessMark, ...]) -> bool:

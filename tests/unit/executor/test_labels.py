@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
+import pytest
+
 from services.executor.processes import LabelledWorkload, labelled_workloads
 from shared.ids import new_id
+
+MINE = "0190a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b"
 
 
 @contextmanager
@@ -56,8 +60,9 @@ def test_what_names_no_installation_is_told_as_such_and_another_one_s_is_not() -
     assert (found.epoch, found.names_installation) == (None, False)
 
 
-def test_a_label_that_is_no_reservation_is_nobody_s() -> None:
-    with labelled(GPUSTEWARD_RESERVATION="x", GPUSTEWARD_EPOCH="x") as pid:
+@pytest.mark.parametrize("label", ["x", MINE.upper(), f"{{{MINE}}}", f"urn:uuid:{MINE}"])
+def test_a_label_that_is_no_reservation_as_we_write_it_is_nobody_s(label: str) -> None:
+    with labelled(GPUSTEWARD_RESERVATION=label, GPUSTEWARD_EPOCH="x") as pid:
         assert all(pid not in workload.pids for workload in labelled_workloads("ours"))
 
 

@@ -95,6 +95,7 @@ def test_a_guard_that_was_killed_is_started_anew_with_all_that_is_held(guard: Le
     assert exit_code == -9
 
 
+@pytest.mark.long
 def test_a_guard_whose_executor_is_gone_kills_in_time_and_ends() -> None:
     reservation_id = uuid4()
     guard = LeaseGuard()

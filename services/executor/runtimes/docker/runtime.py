@@ -19,7 +19,7 @@ from services.executor.engines.engines_file import load_images
 from services.executor.engines.images import ANY_ADDRESS, EngineImage, container_command
 from services.executor.engines.mounted_model import locate
 from services.executor.engines.table import EngineRefused
-from services.executor.processes import EPOCH_DIGITS
+from services.executor.processes import EPOCH_DIGITS, written_id
 from services.executor.runtimes.docker.client import Docker, text_of
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.ending import end_labelled
@@ -267,7 +267,7 @@ class DockerRuntime:
         ]
 
     def _workload(self, listed: Listed) -> Workload | None:
-        reservation_id = _uuid(listed.labels.get(RESERVATION_LABEL))
+        reservation_id = written_id(listed.labels.get(RESERVATION_LABEL))
         if reservation_id is None:
             return None
         return Workload(
@@ -276,7 +276,7 @@ class DockerRuntime:
                 installation_id=self._settings.installation_id,
                 node_id=self._settings.node_id,
                 epoch=_epoch(listed.labels.get(EPOCH_LABEL, "")),
-                experiment_id=_uuid(listed.labels.get(EXPERIMENT_LABEL)),
+                experiment_id=written_id(listed.labels.get(EXPERIMENT_LABEL)),
             ),
             pids=listed.pids,
             container_ids=(listed.container_id,),
@@ -337,10 +337,3 @@ def _pids(api: docker.APIClient, container_id: str) -> tuple[int, ...]:
 def _epoch(text: str) -> int | None:
     is_number = text.isascii() and text.isdigit() and len(text) <= EPOCH_DIGITS
     return int(text) or None if is_number else None
-
-
-def _uuid(text: str | None) -> UUID | None:
-    try:
-        return UUID(text) if text else None
-    except ValueError:
-        return None
