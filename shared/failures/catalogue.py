@@ -1,5 +1,6 @@
 """All known failures in the order in which they are looked for, and the search for them."""
 
+import re
 from typing import Final
 
 from msgspec import Struct
@@ -27,6 +28,10 @@ CATALOGUE: Final[tuple[Known, ...]] = (
     *PROGRAMS,
 )
 
+LONGEST: Final = 32 << 10  # characters: less than 0.1 s
+# Patterns look at a line as a whole, some of them at each of its beginnings.
+_LONG_LINE: Final = re.compile(r"[^\n]{1000}(?=[^\n])")
+
 
 class Finding(Struct, frozen=True, kw_only=True):
     """A known failure, and the first line of the text that tells it."""
@@ -37,14 +42,17 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 def recognise(text: str) -> KnownFailure | None:
     """The cause that a log or an error message tells, None if it is none of the known ones."""
+    text = _within(text, LONGEST)
     return next((each.failure for each in CATALOGUE if each.pattern.search(text)), None)
 
 
-def findings(text: str) -> tuple[Finding, ...]:
+def findings(text: str, *, longest: int = LONGEST) -> tuple[Finding, ...]:
     """Everything known that a log or an error message tells, causes before consequences.
 
-    A line tells one of them.
+    A line tells one of them. Looked at are the last `longest` characters, long lines in pieces:
+    whoever writes a log must not choose how long it is searched.
     """
+    text = _within(text, longest)
     found: dict[str, Finding] = {}
     for each in CATALOGUE:
         if match := each.pattern.search(text):
@@ -54,6 +62,10 @@ def findings(text: str) -> tuple[Finding, ...]:
             shown = _shortened(line, match[0])
             found.setdefault(line, Finding(failure=each.failure, line=shown))
     return tuple(found.values())
+
+
+def _within(text: str, longest: int) -> str:
+    return _LONG_LINE.sub(r"\g<0>\n", text[-longest:])
 
 
 def _shortened(line: str, matched: str) -> str:

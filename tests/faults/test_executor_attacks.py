@@ -308,3 +308,38 @@ async def test_a_journal_of_the_first_release_is_taken_on_with_what_was_under_wa
 
     assert [each.command for each in found] == [start]
     assert found[0].failure is None
+
+
+@pytest.mark.long
+async def test_a_container_that_cannot_be_removed_keeps_no_gpu(world: World) -> None:
+    start = endless()
+    async with create_service(world.settings).running():
+        await world.scheduler.ask(start)
+        await world.until_measuring(start)
+        world.proxy.refuse("DELETE ", "driver failed to remove root filesystem: device busy")
+        await world.scheduler.ask(make_cancel(start))
+        try:
+            finished = await world.scheduler.finished(start, within_seconds=60)
+        finally:
+            world.proxy.refuse_nothing()
+
+    assert finished.outcome is AttemptOutcome.CANCELLED
+
+
+@pytest.mark.long
+async def test_an_engine_that_answers_slowly_still_ends_an_attempt(world: World) -> None:
+    start = endless()
+    inspect = "GET .*/containers/[0-9a-f]+/json"
+
+    def slow() -> None:
+        world.proxy.before(inspect, slow)
+        time.sleep(3)
+
+    async with create_service(world.settings).running():
+        await world.scheduler.ask(start)
+        await world.until_measuring(start)
+        slow()
+        await world.scheduler.ask(make_cancel(start))
+        finished = await world.scheduler.finished(start, within_seconds=60)
+
+    assert finished.outcome is AttemptOutcome.CANCELLED

@@ -1,5 +1,7 @@
 """What is known about failures: rules for every kind, texts recognised as what they mean."""
 
+import time
+
 import pytest
 
 from schemas.executor import FailureKind
@@ -130,3 +132,24 @@ def test_a_log_tells_causes_before_consequences_with_their_lines() -> None:
     assert "ENOSPC" in found[0].line
     assert found[1].line.startswith("(Worker) torch.OutOfMemoryError")
     assert all(len(each.line) <= 300 for each in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(("x" * 1000 + "\n") * 1000, id="many long lines"),
+        pytest.param("connection aborted " * 13_000, id="one line without end"),
+    ],
+)
+def test_whoever_writes_a_log_does_not_choose_how_long_it_is_searched(text: str) -> None:
+    began = time.process_time()
+
+    findings(text)
+
+    assert time.process_time() - began < 1.0
+
+
+def test_the_end_of_a_long_log_is_what_counts() -> None:
+    text = "x" * 1000 + "\n"
+
+    assert recognise(text * 1000 + "CUDA out of memory. Tried to allocate 2 GiB\n") is not None

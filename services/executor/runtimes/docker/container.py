@@ -29,6 +29,7 @@ LOOK_SECONDS: Final = 1.0
 PROBE_TIMEOUT_SECONDS: Final = 2.0
 LAST_LINES_SECONDS: Final = 2.0
 LOG_LINES_READ: Final = 60
+LAST_CHARACTERS: Final = 64 << 10
 LAST_LINES: Final = 1000  # standard error may overtake what was written before it
 SIGNALLED: Final = 128
 # How a container ends that the engine stops when it is itself stopped or comes back.
@@ -140,17 +141,21 @@ class EngineContainer:
         if container is not None and container["State"]["Running"]:
             return None
         text = await self._last_words()
-        return self._failure(None if container is None else container["State"], when, text)
+        state = None if container is None else container["State"]
+        return await asyncio.to_thread(self._failure, state, when, text)
 
     async def _last_words(self) -> str:
         """The end of what it wrote, by the engine: the log may be behind by what was much."""
         await self._last_lines()
         with contextlib.suppress(RuntimeUnavailable, APIError):
-            return await self.engine.call(self._tail, seconds=LAST_LINES_SECONDS)
+            return (await self.engine.call(self._tail, seconds=LAST_LINES_SECONDS))[
+                -LAST_CHARACTERS:
+            ]
         return self.log.tail(LOG_LINES_READ)
 
     def _tail(self, api: docker.APIClient) -> str:
-        return str(api.logs(self.container_id, tail=LAST_LINES).decode(errors="replace"))
+        written = api.logs(self.container_id, tail=LAST_LINES).decode(errors="replace")
+        return str(written)[-LAST_CHARACTERS:]
 
     def _failure(self, state: dict[str, Any] | None, when: str, text: str) -> Failure:
         engine = self.command.engine

@@ -24,8 +24,10 @@ from shared.logging import log
 
 POLL_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 0.25
-# An engine that hangs must not use up the time in which a lease can still be kept.
-ANSWER_SECONDS: Final = 2.0
+# Meanwhile the kernel is asked to end what runs; a slow engine may take its time.
+ANSWER_SECONDS: Final = 10.0
+# After its end, for the engine to remove it.
+REMOVE_SECONDS: Final = 10.0
 COMPLAIN_SECONDS: Final = 5.0
 CONFLICT: Final = 409
 
@@ -71,7 +73,7 @@ async def _end_labelled(
             continue
         if not containers:
             return
-        await asyncio.gather(
+        are_gone = await asyncio.gather(
             *(
                 Ending(
                     engine=engine,
@@ -82,6 +84,8 @@ async def _end_labelled(
                 for container_id in containers
             )
         )
+        if not all(are_gone):
+            return
 
 
 @asynccontextmanager
@@ -126,30 +130,45 @@ class Ending:
     _is_asked: bool = False
     _began_at: float = 0.0
     _complained_at: float = 0.0
+    _ended_at: float | None = None
 
-    async def run(self) -> None:
-        """Return once the engine knows no such container any more."""
+    async def run(self) -> bool:
+        """Return once the engine knows no such container any more.
+
+        False: it has ended for good, but the engine has not removed it for some seconds, as with a
+        file system that is busy. Its devices are free; it is looked at again with all that is left.
+        """
         async with _killing_in_time(self.label, self.marks, self.grace_seconds):
-            await self._until_gone()
+            return await self._until_gone()
 
-    async def _until_gone(self) -> None:
+    async def _until_gone(self) -> bool:
         self._began_at = self._complained_at = time.monotonic()
         while True:
             try:
                 state = await self.engine.call(self._state, seconds=ANSWER_SECONDS)
                 if state is None:
-                    return
+                    return True
+                self._note_end(is_running=bool(state["Running"]))
                 if await self._step(is_running=bool(state["Running"])):
                     continue
             except RuntimeUnavailable as error:
                 await self._end_processes(str(error))
             except NotFound:
-                return
+                return True
             except APIError as error:
                 # 409: it has ended meanwhile, or is being removed already.
                 if error.status_code != CONFLICT:
                     self._complain(text_of(error))
+            if self._ended_at is not None and time.monotonic() - self._ended_at > REMOVE_SECONDS:
+                self._complain("it has ended and cannot be removed")
+                return False
             await asyncio.sleep(AGAIN_SECONDS)
+
+    def _note_end(self, *, is_running: bool) -> None:
+        if is_running:
+            self._ended_at = None
+        elif self._ended_at is None:
+            self._ended_at = time.monotonic()
 
     async def _step(self, *, is_running: bool) -> bool:
         """Do what is next; whether to look again at once."""
