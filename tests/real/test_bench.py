@@ -57,6 +57,7 @@ async def a_node(nats_url: str, tmp_path: Path) -> AsyncIterator[None]:
         yield
 
 
+@pytest.mark.long
 async def test_the_gpus_are_watched_while_a_platform_runs(
     nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
