@@ -37,7 +37,7 @@ def docker_task(name: str, **overrides: Any) -> dict[str, Any]:
             "traffic_scenarios": ["D(20,20)"],
             "num_concurrency": [2],
             "max_time_per_iteration": 0.1,
-            "max_requests_per_iteration": 60,
+            "max_requests_per_iteration": 150,
             "tool": "builtin",
         },
     }
@@ -93,7 +93,7 @@ async def kill_executor(platform: PlatformProcess) -> float:
 
 
 PHASES: list[tuple[str, set[str], dict[str, Any]]] = [
-    ("starting", {"starting", "loading"}, {}),
+    ("starting", {"starting", "loading"}, {"start-delay-seconds": [3.0]}),
     ("loading", {"loading"}, {"start-delay-seconds": [4.0]}),
     ("serving", {"measuring"}, {}),
     ("removing", {"draining", "tearing_down"}, {"ignore-sigterm": [True]}),
