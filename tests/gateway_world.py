@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +40,8 @@ from schemas.telemetry import (
 )
 from services.gateway.app import create_service
 from services.gateway.settings import GatewaySettings
+from services.telemetry import app as telemetry
+from services.telemetry.settings import TelemetrySettings
 from shared.clock import utcnow
 from shared.codec import encode
 from shared.ids import new_id
@@ -233,3 +236,18 @@ async def logged(api: Api, count: int, path: str = "/api/v1/events") -> list[dic
 
     await eventually(are_there, what=f"{count} events")
     return found
+
+
+@asynccontextmanager
+async def a_node(nats_url: str, tmp_path: Path) -> AsyncIterator[None]:
+    """The agent of a simulated fleet."""
+    settings = TelemetrySettings(
+        source="simulated",
+        nats_url=nats_url,
+        node_id=NODE,
+        data_dir=str(tmp_path),
+        interval_seconds=0.1,
+        metrics=False,
+    )
+    async with telemetry.create_service(settings).running():
+        yield

@@ -1,6 +1,5 @@
 """What an attempt hands a runtime, for tests of runtimes without an attempt."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -82,9 +81,3 @@ def labels_of(command: StartExperiment, settings: ExecutorSettings) -> Labels:
         epoch=command.epoch,
         experiment_id=command.experiment_id,
     )
-
-
-async def cancelled(task: "asyncio.Task[Any]") -> None:
-    """Cancel it and wait until it has ended."""
-    task.cancel()
-    await asyncio.wait({task})

@@ -37,12 +37,13 @@ def own_address(nats_url: str) -> str | None:
 def free_port_at(address: str) -> int:
     """A port that nobody listens on at this moment, at `address` where that is one of this host."""
     try:
-        return _free_port(address)
+        return free_port(address)
     except OSError:
-        return _free_port("")  # others reach us by an address that is translated on the way
+        return free_port("")  # others reach us by an address that is translated on the way
 
 
-def _free_port(address: str) -> int:
+def free_port(address: str = "127.0.0.1") -> int:
+    """A port of this address that nobody listens on at this moment. Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((address, 0))

@@ -68,7 +68,7 @@ class Workloads:
         One that does not answer is waited for only if the reservation was used there.
         """
         for kind, runtime in self.runtimes.items():
-            if await self._answers(runtime) or await self._was_used(kind, labels.reservation_id):
+            if await self._was_used(kind, labels.reservation_id) or await self._answers(runtime):
                 await runtime.end(labels, grace_seconds=grace_seconds)
 
     async def end_all(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:

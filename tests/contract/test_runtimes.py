@@ -16,6 +16,7 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.executor import FailureKind, Runtime, StartExperiment
+from services.executor.cancelling import cancelled
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.journal import Journal
 from services.executor.processes import stat_of
@@ -24,7 +25,7 @@ from services.executor.runtimes.process import ProcessRuntime
 from services.executor.runtimes.runtime import EngineRuntime, RunningEngine, Workload
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
-from tests.runtime_launches import cancelled, labels_of, launch_of, runtime_settings, start_of
+from tests.runtime_launches import labels_of, launch_of, runtime_settings, start_of
 
 READY_SECONDS = 20.0
 NEVER: dict[str, Any] = {"start-delay-seconds": 600}

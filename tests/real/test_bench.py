@@ -4,8 +4,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ import pytest
 
 from services.cli.__main__ import main
 from services.executor.engines.simulated_server import Behaviour, SimulatedEngine
-from services.telemetry.app import create_service
-from services.telemetry.settings import TelemetrySettings
 from shared.benchmarks.adapter import ModelNotServed
 from shared.client import aio_benchmarks, aio_telemetry, run_benchmark_job
 from shared.errors import RefusedError
 from shared.testing import eventually
-from tests.gateway_world import NODE, gateway
+from tests.gateway_world import NODE, a_node, gateway
 from tests.http_server import serving
 
 ROOT = Path(__file__).parents[2]
@@ -41,20 +38,6 @@ def no_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("GPUSTEWARD_URL", "GPUSTEWARD_TOOLS_DIR", "GPUSTEWARD_GENAI_BENCH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GPUSTEWARD_DATA_DIR", str(tmp_path))
-
-
-@asynccontextmanager
-async def a_node(nats_url: str, tmp_path: Path) -> AsyncIterator[None]:
-    settings = TelemetrySettings(
-        source="simulated",
-        nats_url=nats_url,
-        node_id=NODE,
-        data_dir=str(tmp_path),
-        interval_seconds=0.1,
-        metrics=False,
-    )
-    async with create_service(settings).running():
-        yield
 
 
 @pytest.mark.long

@@ -73,7 +73,12 @@ async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> 
 
 
 async def test_a_group_that_is_gone_is_ended_without_a_word(cgroups: Cgroups) -> None:
-    await cgroups.end(labels())
+    whose = labels()
+
+    await cgroups.end(whose)
+
+    made = [path for root in cgroups.hierarchies for path in root.rglob(str(whose.reservation_id))]
+    assert made == []
 
 
 def test_where_groups_cannot_be_written_there_are_none(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from schemas.executor import FailureKind, StartExperiment
+from services.executor.cancelling import cancelled
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.settings import ExecutorSettings
@@ -16,7 +17,7 @@ from shared.testing import eventually
 from tests.docker_engine import PrivateEngine
 from tests.docker_images import busybox_image
 from tests.docker_registry import Registry, image_registry
-from tests.runtime_launches import cancelled, runtime_settings, start_of
+from tests.runtime_launches import runtime_settings, start_of
 
 pytestmark = pytest.mark.long
 

@@ -16,6 +16,7 @@ import pytest
 
 from schemas.executor import FailureKind, StartExperiment
 from schemas.gpu_request import DeviceGrant
+from services.executor.cancelling import cancelled
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.processes import running_workload
 from services.executor.runtimes.docker.container import EngineContainer
@@ -28,7 +29,6 @@ from tests.docker_engine import PrivateEngine, private_engine
 from tests.docker_images import engine_image
 from tests.executor_node import NODE
 from tests.runtime_launches import (
-    cancelled,
     labels_of,
     launch_of,
     runtime_settings,

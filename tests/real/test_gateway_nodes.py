@@ -3,8 +3,6 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +10,12 @@ import pytest
 
 from schemas.scheduler_views import GetReservation
 from schemas.telemetry import SetBurst, SetPowerLimit
-from services.telemetry.app import create_service
-from services.telemetry.settings import TelemetrySettings
 from shared.client import Address, StewardClient, aio_telemetry
 from shared.ids import new_id
 from shared.testing import eventually
-from tests.gateway_world import NODE, Api, gateway, make_reservation_view
+from tests.gateway_world import NODE, Api, a_node, gateway, make_reservation_view
 
 MADE_UP = "GPU-51a7ed00-0000-4000-8000-000000000000"
-
-
-@asynccontextmanager
-async def a_node(nats_url: str, tmp_path: Path) -> AsyncIterator[None]:
-    settings = TelemetrySettings(
-        source="simulated",
-        nats_url=nats_url,
-        node_id=NODE,
-        data_dir=str(tmp_path),
-        interval_seconds=0.1,
-        metrics=False,
-    )
-    async with create_service(settings).running():
-        yield
 
 
 async def heard(api: Api) -> None:

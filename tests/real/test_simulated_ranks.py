@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import aiohttp
 import pytest
 
+from services.executor.addresses import free_port
 from services.executor.engines.simulated_ranks import LOST_STATUS, Place
 from services.executor.engines.table import build_command, engine_named
-from services.executor.runtimes.engine_process import free_port
 from shared.testing import eventually
 
 SIZE = 3

@@ -19,6 +19,7 @@ from services.executor.engines import llamacpp_server, simulated_server
 from services.executor.engines.flags import Flag
 from services.executor.engines.ranks import RankFlags, meeting_ranks, vllm_ranks
 
+SWITCHED_OFF: Final = "simulated engines are switched off on this node"
 PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 SOURCE_ROOT: Final = Path(__file__).resolve().parents[3]
 

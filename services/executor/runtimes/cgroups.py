@@ -17,11 +17,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from services.executor.processes import PROC
 from services.executor.runtimes.runtime import Labels
 from shared.logging import log
 
 ROOT: Final = Path("/sys/fs/cgroup")
-PROC: Final = Path("/proc")
 CONTROLLERS: Final = ("memory", "cpu", "pids")
 PERIOD_MICROSECONDS: Final = 100_000
 POLL_SECONDS: Final = 0.02

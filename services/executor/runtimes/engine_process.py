@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import signal
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -82,13 +81,6 @@ def workload_label(labels: Labels) -> WorkloadLabel:
         installation_id=labels.installation_id,
         node_id=labels.node_id,
     )
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(slots=True, kw_only=True)

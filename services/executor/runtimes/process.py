@@ -9,14 +9,19 @@ from typing import Final
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer, StartExperiment
 from services.executor import store
+from services.executor.addresses import free_port
 from services.executor.engines import table
-from services.executor.engines.table import ENGINES, EngineCommand, EngineRefused
+from services.executor.engines.table import (
+    ENGINES,
+    SWITCHED_OFF,
+    EngineCommand,
+    EngineRefused,
+)
 from services.executor.journal import Journal
 from services.executor.processes import end_workload, labelled_workloads
 from services.executor.runtimes.cgroups import CgroupLimits, Cgroups
 from services.executor.runtimes.engine_process import (
     EngineProcess,
-    free_port,
     workload_label,
 )
 from services.executor.runtimes.runtime import Labels, Launch, Workload
@@ -131,9 +136,6 @@ class ProcessRuntime:
             cpus=command.cpu_count or self.settings.engine_cpus or None,
             pids=self.settings.engine_pids,
         )
-
-
-SWITCHED_OFF: Final = "simulated engines are switched off on this node"
 
 
 def model_of(model: str, roots: tuple[Path, ...]) -> str:

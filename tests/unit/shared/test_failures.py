@@ -75,7 +75,7 @@ def test_every_text_of_the_catalogue_is_recognised_as_what_it_is(known: Known) -
         ("srv: couldn't bind HTTP server socket, hostname: 0.0.0.0, port: 8033", "PORT_TAKEN"),
         ("DistNetworkError: The server socket has failed to listen: EADDRINUSE", "PORT_TAKEN"),
         ("Bind for 127.0.0.1:8000 failed: port is already allocated", "PORT_TAKEN"),
-        ("OSError: [Errno 28] No space left on device: '/root/.cache/huggingface'", "DISK_FULL"),
+        ("OSError: [Errno 28] No space left on device: '/models/cache'", "DISK_FULL"),
         ("dd: error writing '/dev/shm/x': No space left on device", "OUT_OF_MEMORY"),
         ("('Connection aborted.', FileNotFoundError(2, 'No such file or directory'))",
          "RUNTIME_UNAVAILABLE"),

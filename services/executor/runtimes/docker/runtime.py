@@ -15,10 +15,11 @@ from msgspec import Struct
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer, StartExperiment
 from schemas.gpu_request import DeviceGrant
+from services.executor.addresses import free_port
 from services.executor.engines.engines_file import load_images
 from services.executor.engines.images import ANY_ADDRESS, EngineImage, container_command
 from services.executor.engines.mounted_model import locate
-from services.executor.engines.table import EngineRefused
+from services.executor.engines.table import SWITCHED_OFF, EngineRefused
 from services.executor.processes import EPOCH_DIGITS, written_id
 from services.executor.runtimes.docker.client import Docker, text_of
 from services.executor.runtimes.docker.container import EngineContainer
@@ -37,7 +38,7 @@ from services.executor.runtimes.docker.spec import (
     own_labels,
 )
 from services.executor.runtimes.docker.starting import Starting
-from services.executor.runtimes.engine_process import free_port, workload_label
+from services.executor.runtimes.engine_process import workload_label
 from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
@@ -46,7 +47,6 @@ from shared.paths import make_directory
 OFFER_SECONDS: Final = 1.5
 LEAST_CPUS: Final = 0.01  # of Docker itself
 WORKLOADS_SECONDS: Final = 5.0
-SWITCHED_OFF: Final = "simulated engines are switched off on this node"
 
 
 class Listed(Struct, frozen=True, kw_only=True):
