@@ -245,12 +245,17 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
 
 
 class RuntimeOffer(Struct, frozen=True, kw_only=True):
-    """A runtime of an executor, the engines it can start, and for the others what is missing."""
+    """A runtime of an executor, the engines it can start, and for the others what is missing.
+
+    `engine_flags` has every engine that the executor knows, startable or not: the flags for fields
+    of a task's `quant_config` and `parallel_config`, by field.
+    """
 
     runtime: Runtime
     engines: tuple[str, ...]
     missing: dict[str, str] = {}
     version: str | None = None
+    engine_flags: dict[str, dict[str, str]] = {}
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):

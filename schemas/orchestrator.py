@@ -231,11 +231,15 @@ class GetExperiment(Query, frozen=True, kw_only=True, tag="orchestrator.get_expe
 
 
 class ListExperiments(Query, frozen=True, kw_only=True, tag="orchestrator.list_experiments"):
-    """Answered by `ExperimentList`, newest task first, then by ordinal."""
+    """Experiments, or only those that follow `after_experiment_id` in the order of the answer.
+
+    Answered by `ExperimentList`.
+    """
 
     task_id: UUID | None = None
     states: tuple[ExperimentState, ...] = ()
     limit: Annotated[int, Meta(ge=1, le=5000)] = 500
+    after_experiment_id: UUID | None = None
 
 
 class ValidateTask(Query, frozen=True, kw_only=True, tag="orchestrator.validate_task"):
@@ -374,6 +378,10 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
 
 
 class ExperimentList(View, frozen=True, kw_only=True, tag="orchestrator.experiments"):
-    """Experiments, newest task first, then by ordinal."""
+    """Experiments, newest task first, then by ordinal.
+
+    `next_after_experiment_id` is what to ask for next; None: these were the last.
+    """
 
     experiments: tuple[ExperimentView, ...]
+    next_after_experiment_id: UUID | None = None

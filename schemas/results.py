@@ -61,7 +61,9 @@ class GetSummary(Query, frozen=True, kw_only=True, tag="results.get_summary"):
 
 
 class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
-    """The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data."""
+    """The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data;
+    lists leave it out.
+    """
 
     experiment_id: UUID
     attempt_id: UUID
@@ -69,7 +71,27 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     version: PositiveInt
     metrics: BenchmarkMetrics
     gpu_monitoring: GpuMonitoring
-    benchmark: dict[str, Any]
+    benchmark: dict[str, Any] = {}
+
+
+class ListSummaries(Query, frozen=True, kw_only=True, tag="results.list_summaries"):
+    """The measurements of a task's experiments, or only of those after `after_experiment_id`.
+
+    Answered by `SummaryList`.
+    """
+
+    task_id: UUID
+    after_experiment_id: UUID | None = None
+
+
+class SummaryList(View, frozen=True, kw_only=True, tag="results.summaries"):
+    """Newest summaries by experiment id, their `benchmark` left out.
+
+    `next_after_experiment_id` is what to ask for next; None: these were the last.
+    """
+
+    summaries: tuple[SummaryView, ...]
+    next_after_experiment_id: UUID | None = None
 
 
 class SeriesMetric(StrEnum):

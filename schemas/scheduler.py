@@ -3,7 +3,7 @@ wait.
 """
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 from uuid import UUID
 
 from msgspec import Meta
@@ -20,6 +20,8 @@ from schemas.base import (
     UtcDatetime,
 )
 from schemas.gpu_request import DeviceGrant, GpuRequest, LeaseTtlSeconds, Reason
+
+EXPERIMENT_HOLDER: Final = "experiment/"  # before the experiment's id, in `holder`
 
 
 class ReservationState(StrEnum):
@@ -170,8 +172,12 @@ class ReservationActivated(
 
 
 class ReservationEnded(ReservationEvent, frozen=True, kw_only=True):
-    """What all ends carry; epoch, node and devices are None and empty if it never was granted."""
+    """What all ends carry; epoch, node and devices are None and empty if it never was granted.
 
+    `state` is the reservation's state from then on; each end has its own.
+    """
+
+    state: ClassVar[ReservationState]
     epoch: Epoch | None = None
     node_id: NodeId | None = None
     devices: tuple[DeviceGrant, ...] = ()
@@ -183,12 +189,15 @@ class ReservationReleased(
 ):
     """Given back, stop confirmed."""
 
+    state: ClassVar[ReservationState] = ReservationState.RELEASED
+
 
 class ReservationRejected(
     ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_rejected"
 ):
     """Can never fit on this fleet."""
 
+    state: ClassVar[ReservationState] = ReservationState.REJECTED
     reasons: tuple[Reason, ...] = ()
 
 
@@ -197,12 +206,15 @@ class ReservationCancelled(
 ):
     """Ended on request."""
 
+    state: ClassVar[ReservationState] = ReservationState.CANCELLED
+
 
 class ReservationTimedOut(
     ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_timed_out"
 ):
-    """Queued longer than its wait timeout; `reasons` are those of the last look."""
+    """Queued longer than its wait timeout; `reasons` are those of the last decision."""
 
+    state: ClassVar[ReservationState] = ReservationState.TIMED_OUT
     reasons: tuple[Reason, ...] = ()
 
 
@@ -210,6 +222,8 @@ class ReservationExpired(
     ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_expired"
 ):
     """The lease ran out; the devices are quarantined until the node confirms the stop."""
+
+    state: ClassVar[ReservationState] = ReservationState.EXPIRED
 
 
 class ReservationPreempting(
@@ -227,11 +241,26 @@ class ReservationPreempted(
 ):
     """Ended for another request."""
 
+    state: ClassVar[ReservationState] = ReservationState.PREEMPTED
+
 
 class ReservationLost(
     ReservationEnded, frozen=True, kw_only=True, tag="scheduler.reservation_lost"
 ):
     """A device or its node failed."""
+
+    state: ClassVar[ReservationState] = ReservationState.LOST
+
+
+RESERVATION_ENDS: tuple[type[ReservationEnded], ...] = (
+    ReservationReleased,
+    ReservationRejected,
+    ReservationCancelled,
+    ReservationTimedOut,
+    ReservationExpired,
+    ReservationPreempted,
+    ReservationLost,
+)
 
 
 class DeviceEvent(Event, frozen=True, kw_only=True):
@@ -273,11 +302,11 @@ class DriftKind(StrEnum):
 class DriftAction(StrEnum):
     """What the scheduler does about a drift by itself."""
 
-    NONE = "none"  # told, and left to people
-    RELEASE = "release"  # the reservation is ended: nobody runs under it
+    NONE = "none"  # reported, and left to people
+    RELEASE = "release"  # the reservation is ended: nothing runs under it
     FENCE = "fence"  # its executor is asked to stop what runs without a grant
     AVOID = "avoid"  # what is used there counts as used in placement
-    STOP_GRANTING = "stop_granting"  # nothing new until the node is heard again
+    STOP_GRANTING = "stop_granting"  # nothing new until the node reports again
 
 
 class DriftEvent(Event, frozen=True, kw_only=True):

@@ -1,3 +1,1 @@
-"""What the services have in common: bus, database, settings, logging, lifecycle, embedded servers,
-client.
-"""
+"""What services have in common: bus, database, settings, logging, lifecycle, servers, client."""

@@ -7,21 +7,11 @@ from typing import Final
 
 from shared.errors import UnavailableError
 from shared.logging import log
+from shared.waiting import cancelled
 
 FIRST_RETRY_SECONDS: Final = 0.1
 LAST_RETRY_SECONDS: Final = 3.0
-CANCEL_AGAIN_SECONDS: Final = 3.0
-
-
-def heed_cancellation() -> None:
-    """Raise CancelledError if this task was cancelled and something it awaited forgot to say so.
-
-    asyncio.wait_for does, which nats-py is full of, when its result comes together with the
-    cancellation. Drop with Python 3.11.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
+CANCEL_LOOP_AGAIN_SECONDS: Final = 3.0  # a loop may have something to put in order
 
 
 class Background:
@@ -64,11 +54,7 @@ class Background:
 
     async def stop(self) -> None:
         """Cancel every loop and wait for its end, while the bus is still connected."""
-        running = set(self._tasks)
-        while running:
-            for task in running:
-                task.cancel()
-            _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_SECONDS)
+        await cancelled(*self._tasks, again_seconds=CANCEL_LOOP_AGAIN_SECONDS)
 
     async def _run(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
         try:

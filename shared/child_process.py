@@ -1,6 +1,4 @@
-"""One operating system process of ours: started apart from our terminal, awaited, stopped for
-certain.
-"""
+"""One process of ours: started apart from our terminal, awaited, stopped for certain."""
 
 import asyncio
 import os
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from shared.errors import StewardError
 from shared.lifecycle import dying_with_parent
 
 POLL_SECONDS: Final = 0.02
@@ -27,7 +26,7 @@ class Identity:
     name: str
 
 
-class NotReady(Exception):
+class NotReady(StewardError):
     """A process ended or stayed silent before it was ready; the text carries the end of its log."""
 
     def __init__(self, name: str, reason: str, log_path: Path | None = None) -> None:
@@ -101,22 +100,24 @@ class ChildProcess:
         """Start it with its output appended to `log_path`. Raises OSError if it cannot start.
 
         `before_exec` runs in the child, where hardly more than system calls is safe.
-        `rotates_log` False: somebody else keeps the log bounded.
+        `rotates_log` False: the caller keeps the log bounded.
         """
         if rotates_log:
             rotate_log(log_path)
-        as_user: dict[str, object] = {}
-        if run_as is not None:
-            as_user = {"user": run_as.uid, "group": run_as.gid, "extra_groups": []}
         descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            process = _popen(
+            process = subprocess.Popen(
                 argv,
-                env,
-                descriptor,
-                cwd,
-                _both(dying_with_parent(death_signal), before_exec),
-                as_user,
+                env=dict(env),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                start_new_session=True,
+                preexec_fn=_both(dying_with_parent(death_signal), before_exec),
+                user=run_as.uid if run_as is not None else None,
+                group=run_as.gid if run_as is not None else None,
+                extra_groups=[] if run_as is not None else None,
             )
         finally:
             os.close(descriptor)
@@ -214,24 +215,3 @@ def _both(first: Callable[[], None], then: Callable[[], None] | None) -> Callabl
         then()
 
     return run
-
-
-def _popen(
-    argv: Sequence[str | os.PathLike[str]],
-    env: Mapping[str, str],
-    output: int,
-    cwd: Path | None,
-    before_exec: Callable[[], None],
-    as_user: Mapping[str, object],
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]  # user and group in one
-        argv,
-        env=dict(env),
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-        preexec_fn=before_exec,
-        **as_user,
-    )

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
 from msgspec import Struct
 
+from shared.errors import StewardError
 from shared.paths import DataDirectory
 
 READY_FILE_VARIABLE: Final = "GPUSTEWARD_READY_FILE"
@@ -83,7 +83,7 @@ class LockHolder(Struct, frozen=True, kw_only=True):
     api_url: str | None = None
 
 
-class DataDirectoryBusy(Exception):
+class DataDirectoryBusy(StewardError):
     """Another process holds the data directory. `holder` is None if it has not said who it is."""
 
     def __init__(self, directory: Path, holder: LockHolder | None) -> None:
@@ -137,9 +137,7 @@ class DataDirectoryLock:
         self._write()
 
     def release(self) -> None:
-        """Give the lock up. The file stays: removing it would let two processes lock two files of
-        one name.
-        """
+        """Give the lock up. The file stays: else two processes could lock two files of one name."""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
@@ -155,12 +153,7 @@ class DataDirectoryLock:
     def __enter__(self) -> Self:
         return self.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def _write(self) -> None:

@@ -1,4 +1,4 @@
-"""Structured logs: JSON lines where nobody watches, a readable console otherwise."""
+"""Structured logs: readable on a terminal, JSON lines elsewhere."""
 
 import logging
 import sys

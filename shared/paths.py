@@ -1,4 +1,4 @@
-"""Where an installation keeps its things, and what it tells clients on the same machine."""
+"""Where an installation keeps its things, and what clients on the same machine read."""
 
 import os
 from collections.abc import Mapping
@@ -12,12 +12,11 @@ from msgspec import Struct
 
 DATA_DIR_VARIABLE: Final = "GPUSTEWARD_DATA_DIR"
 ROOT_STATE_DIR: Final = Path("/var/lib/gpusteward")
+SOURCE_ROOT: Final = Path(__file__).resolve().parents[1]  # holds schemas, services and shared
 
 
 def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """GPUSTEWARD_DATA_DIR, else /var/lib/gpusteward for root and the XDG data directory for
-    everybody else.
-    """
+    """GPUSTEWARD_DATA_DIR, else /var/lib/gpusteward for root, else the XDG data directory."""
     if chosen := environ.get(DATA_DIR_VARIABLE):
         return Path(chosen).absolute()
     if os.geteuid() == 0:
@@ -28,10 +27,14 @@ def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
     return base / "gpusteward"
 
 
+def python_path(environ: Mapping[str, str] = os.environ) -> str:
+    """The PYTHONPATH of a child that runs elsewhere and imports this installation."""
+    before = environ.get("PYTHONPATH")
+    return f"{SOURCE_ROOT}{os.pathsep}{before}" if before else str(SOURCE_ROOT)
+
+
 def make_directory(path: Path, mode: int) -> None:
-    """Make `path` and what is missing above it with exactly this mode, whatever the umask; leave
-    alone what exists.
-    """
+    """Make `path` and its missing parents with exactly this mode, whatever the umask."""
     if path.is_dir():
         return
     make_directory(path.parent, mode)
@@ -52,7 +55,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def is_process_alive(pid: int) -> bool:
-    """Whether a process has this id, be it ours or somebody else's."""
+    """Whether a process has this id, ours or another user's."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -123,9 +126,7 @@ class DataDirectory:
         make_directory(self.run, 0o700)
 
     def installation_id(self) -> UUID:
-        """The id that marks what this installation started; made once, kept as long as the
-        directory.
-        """
+        """The id that marks what this installation started; lasts as long as the directory."""
         path = self.root / "installation_id"
         try:
             return UUID(path.read_text().strip())
@@ -138,9 +139,7 @@ class DataDirectory:
         write_atomically(self.endpoint_path, msgspec.json.encode(endpoint))
 
     def read_endpoint(self) -> Endpoint | None:
-        """None if no platform runs on this directory: the file is missing, unreadable, or its
-        supervisor is gone.
-        """
+        """None if no platform runs here: no readable file, or its supervisor is gone."""
         try:
             endpoint = msgspec.json.decode(self.endpoint_path.read_bytes(), type=Endpoint)
         except (OSError, msgspec.DecodeError):

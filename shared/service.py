@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import uvloop
 from faststream import FastStream
@@ -11,12 +12,13 @@ from faststream import FastStream
 from schemas.base import Command
 from schemas.errors import Reply
 from shared.background import Background
-from shared.bus import Bus, Route
-from shared.commands import OnReply, Sender
-from shared.database import Connection, Database
 from shared.lifecycle import notify_ready
 from shared.logging import configure_logging, log
-from shared.outbox import Relay
+from shared.messaging.bus import Bus, Route
+from shared.messaging.stream_declaration import StreamDeclaration, StreamSeen
+from shared.postgres.commands import OnReply, Sender
+from shared.postgres.database import Connection, Database
+from shared.postgres.outbox import Relay, store_dead_letter
 
 Step = Callable[[], Awaitable[None]]
 
@@ -25,12 +27,17 @@ async def _ignore_reply(_: Connection, command: Command, reply: Reply) -> None:
     log.info("command_answered", command=type(command).__name__, reply=type(reply).__name__)
 
 
+async def _log_dead_letter(subject: str, body: bytes, error: str) -> None:
+    log.error("dead_letter", subject=subject, bytes=len(body), error=error)
+
+
 class Service:
     """One service: its bus, its database, its routes and loops.
 
     Order of a start: database, bus, `start`, subscriptions, loops, `ready`; of a stop: `stop`,
     loops, subscriptions, bus, database. A service with a database also runs the relay of its outbox
-    and the sender of its durable commands, whose answers go to `on_reply`.
+    and the sender of its durable commands, whose answers go to `on_reply`. The streams' events go
+    to `on_stream_seen` and `on_new_stream`, as `StreamDeclaration` says.
     """
 
     def __init__(
@@ -45,6 +52,8 @@ class Service:
         start: Step | None = None,
         ready: Step | None = None,
         stop: Step | None = None,
+        on_stream_seen: StreamSeen | None = None,
+        on_new_stream: Step | None = None,
     ) -> None:
         self.name = name
         self.bus = bus
@@ -52,10 +61,15 @@ class Service:
         self.background = Background()
         self._loops = dict(loops or {})
         self._start, self._ready, self._stop = start, ready, stop
-        self._on_reply = on_reply
-        bus.include(routes)
+        dead_letter = _log_dead_letter
+        on_seen = [on_stream_seen] if on_stream_seen is not None else []
         if database is not None:
-            self._keep_events(database)
+            relay, sender = Relay(database, bus), Sender(database, bus, on_reply)
+            self._loops |= {"relay": relay.run, "sender": sender.run}
+            dead_letter = partial(store_dead_letter, database)
+            on_seen.append(relay.stream_seen)
+        bus.include(routes, dead_letter)
+        self._streams = StreamDeclaration(bus, on_seen, on_new_stream)
         self.app = FastStream(bus.broker, logger=None, lifespan=self._lifespan)
         self.app.on_startup(self._before_subscriptions)
         self.app.after_startup(self._after_subscriptions)
@@ -94,17 +108,15 @@ class Service:
         if self.database is not None:
             await self.database.open()
         await self.bus.open()
+        await self._streams.declare()
         if self._start is not None:
             await self._start()
 
     async def _after_subscriptions(self) -> None:
-        self.background.start("watch_streams", self.bus.watch_streams)
-        if self.database is not None:
-            self.background.start("relay", self._relay.run)
-            self.background.start("sender", self._sender.run)
+        self.background.start("watch_streams", self._streams.watch)
         for name, loop in self._loops.items():
             self.background.start(name, loop)
-        await self.bus.settle()
+        await self.bus.flush()
         if self._ready is not None:
             await self._ready()
         notify_ready()
@@ -114,20 +126,3 @@ class Service:
         if self._stop is not None:
             await self._stop()
         await self.background.stop()
-
-    def _keep_events(self, database: Database) -> None:
-        self._relay = Relay(database, self.bus)
-        self._sender = Sender(database, self.bus, self._on_reply)
-        self.bus.on_stream_seen.append(self._relay.stream_seen)
-
-        async def keep_dead_letter(subject: str, body: bytes, error: str) -> None:
-            log.error("dead_letter", subject=subject, error=error)
-            async with database.transaction() as connection:
-                await connection.execute(
-                    "INSERT INTO dead_letter (subject, body, error) VALUES ($1, $2, $3)",
-                    subject,
-                    body,
-                    error,
-                )
-
-        self.bus.dead_letter = keep_dead_letter

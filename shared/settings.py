@@ -16,7 +16,7 @@ _SECRET = frozenset({"nats_url", "postgres_dsn"})
 
 
 class CommonSettings(Struct, frozen=True, kw_only=True):
-    """What every service is told. URLs may carry a password, so `repr` leaves them out.
+    """What every service reads. URLs may carry a password, so `repr` leaves them out.
 
     `nats_credentials` is the path of a JSON file with `user` and `password`. `installation_id`
     marks everything that this installation starts.
@@ -41,30 +41,27 @@ class SettingsError(ValueError):
 T = TypeVar("T", bound=CommonSettings)
 
 
+def variable_of(field: str, service: str) -> str:
+    """The environment variable of a service's setting; common ones are the same for all."""
+    owner = "" if field in _COMMON else f"{service.upper()}_"
+    return f"{PREFIX}{owner}{field.upper()}"
+
+
 def load_settings(cls: type[T], service: str, environ: Mapping[str, str] | None = None) -> T:
     """Settings from the environment, checked.
-
-    The common ones are `GPUSTEWARD_<FIELD>`, a service's own `GPUSTEWARD_<SERVICE>_<FIELD>`.
 
     Raises SettingsError for a value of the wrong type and for an unknown variable under the
     service's prefix, which is a misspelt one.
     """
     source = os.environ if environ is None else environ
     prefix = f"{PREFIX}{service.upper()}_"
-    own_fields = [f for f in cls.__struct_fields__ if f not in _COMMON]
-    values: dict[str, str] = {}
-    names: dict[str, str] = {}
-    for field, name in [(f, f"{PREFIX}{f.upper()}") for f in _COMMON] + [
-        (f, f"{prefix}{f.upper()}") for f in own_fields
-    ]:
-        names[field] = name
-        if source.get(name):
-            values[field] = source[name]
+    names = {field: variable_of(field, service) for field in cls.__struct_fields__}
+    values = {field: source[name] for field, name in names.items() if source.get(name)}
     unknown = sorted(
         name for name in source if name.startswith(prefix) and name not in names.values()
     )
     if unknown:
-        known = ", ".join(sorted(names[f] for f in own_fields)) or "none"
+        known = ", ".join(sorted(n for f, n in names.items() if f not in _COMMON)) or "none"
         raise SettingsError(f"unknown setting {', '.join(unknown)}; known: {known}")
     try:
         return msgspec.convert(values, cls, strict=False)

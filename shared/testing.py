@@ -16,7 +16,7 @@ import nats
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
-from shared.embedded import EmbeddedNats, EmbeddedPostgres
+from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.paths import ROOT_STATE_DIR
 
 T = TypeVar("T")
@@ -26,9 +26,7 @@ _database_numbers = itertools.count(1)
 
 
 def run_apart(work: Coroutine[object, object, T]) -> T:
-    """Run a coroutine to its end on a loop of its own, leaving the calling thread's loop setting
-    alone.
-    """
+    """Run a coroutine to its end on a loop of its own; the calling thread's setting stays."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         return runner.run(work)
 
@@ -74,9 +72,7 @@ class NatsServer(EmbeddedNats):
         await self.wait()
 
     async def crash_and_lose_store(self) -> None:
-        """SIGKILL and delete everything JetStream stored; `start` brings it back empty on the same
-        port.
-        """
+        """SIGKILL it and delete its store; `start` brings it back empty on the same port."""
         await self.crash()
         shutil.rmtree(self.store_dir)
 

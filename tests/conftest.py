@@ -2,6 +2,7 @@
 shared/testing.py.
 """
 
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,11 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 # Takes the benchmark tool out of the environment before anything looks there.
-import tests.genai_bench_tool  # noqa: F401  # for that alone
+import tests.support.genai_bench_tool  # noqa: F401  # for that alone
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
 
 if TYPE_CHECKING:
-    from tests.docker_engine import PrivateEngine
+    from tests.support.docker.private_engine import PrivateEngine
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_can_be_interrupted() -> None:
+    """A job in the background of a shell ignores SIGINT, and so does all that it starts. With a
+    handler of its own this process ignores it as before, but its children start with the default.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +103,7 @@ def docker_engine() -> Iterator["PrivateEngine"]:
     another uses `private_engine`.
     """
     # Its client takes 0.4 s to import, which the tests without containers are spared.
-    from tests.docker_engine import private_engine
+    from tests.support.docker.private_engine import private_engine
 
     with private_engine() as engine:
         yield engine

@@ -34,15 +34,15 @@ MADE_BY_A_FACTORY = frozenset(
 ENVIRONMENT_READERS = {
     "schemas/examples/reserve_gpu.py": "a program of its own",
     "services/cli": "a program for people: where it runs decides what it does",
-    "services/executor/lease_guard.py": "a guard gets nothing of what its executor has but PATH",
+    "services/executor/guard/client.py": "a guard gets nothing of what its executor has but PATH",
     "services/executor/runtimes/engine_process.py": "an engine inherits what its executor has",
     "services/telemetry/__main__.py": "decides what is imported before there are settings",
-    "services/telemetry/nvml.py": "the probe's process inherits what its agent has",
+    "services/telemetry/sources/nvml/source.py": "the probe's process inherits what its agent has",
     "shared/benchmarks/genai_bench": "finds its tool, which inherits what its caller has",
     "shared/client/discovery.py": "finds the platform that the user means",
     "shared/lifecycle.py": "the supervisor tells where to say that a service is ready",
     "shared/paths.py": "the XDG directories",
-    "shared/platform.py": "a service inherits what its supervisor has",
+    "shared/local_platform/platform.py": "a service inherits what its supervisor has",
     "shared/settings.py": "the settings",
 }
 
@@ -133,6 +133,18 @@ def test_the_environment_is_read_where_settings_are_made() -> None:
         if reader == place or reader.startswith(f"{place}/")
     }
     assert readers - allowed == set()
+
+
+def test_nothing_waits_by_what_may_lose_a_cancellation() -> None:
+    """`asyncio.wait_for` of Python 3.11 loses one that comes together with its result."""
+    lossy = [
+        f"{relative(path)}:{node.lineno}"
+        for path in modules(*PACKAGES)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+    ]
+
+    assert lossy == [], "expected asyncio.timeout or shared.waiting.wait_for"
 
 
 def test_files_stay_short_enough_to_be_read_in_one_go() -> None:

@@ -766,10 +766,15 @@ export interface ExperimentFailed {
   failure: Failure | null;
 }
 
-/** Experiments, newest task first, then by ordinal. */
+/**
+ * Experiments, newest task first, then by ordinal.
+ *
+ * `next_after_experiment_id` is what to ask for next; null: these were the last.
+ */
 export interface ExperimentList {
   type: "orchestrator.experiments";
   experiments: ExperimentView[];
+  next_after_experiment_id: string | null;
 }
 
 /**
@@ -1594,12 +1599,17 @@ export interface ListDrifts {
   ended?: boolean;
 }
 
-/** Answered by `ExperimentList`, newest task first, then by ordinal. */
+/**
+ * Experiments, or only those that follow `after_experiment_id` in the order of the answer.
+ *
+ * Answered by `ExperimentList`.
+ */
 export interface ListExperiments {
   type: "orchestrator.list_experiments";
   task_id?: string | null;
   states?: ExperimentState[];
   limit?: number;
+  after_experiment_id?: string | null;
 }
 
 /** Answered by `ReservationList`, newest first. Empty `states` means all. */
@@ -1616,6 +1626,17 @@ export interface ListRunning {
   type: "executor.list_running";
   /** A node's name made a subject token. */
   executor_id: string;
+}
+
+/**
+ * The measurements of a task's experiments, or only of those after `after_experiment_id`.
+ *
+ * Answered by `SummaryList`.
+ */
+export interface ListSummaries {
+  type: "results.list_summaries";
+  task_id: string;
+  after_experiment_id?: string | null;
 }
 
 /** Answered by `TaskList`, newest first. */
@@ -2184,7 +2205,7 @@ export type ReservationState =
   | "releasing"
   | "timed_out";
 
-/** Queued longer than its wait timeout; `reasons` are those of the last look. */
+/** Queued longer than its wait timeout; `reasons` are those of the last decision. */
 export interface ReservationTimedOut {
   type: "scheduler.reservation_timed_out";
   message_id: string;
@@ -2270,12 +2291,18 @@ export interface RunningWorkload {
 /** Where the inference server runs. */
 export type Runtime = "docker" | "ome" | "process";
 
-/** A runtime of an executor, the engines it can start, and for the others what is missing. */
+/**
+ * A runtime of an executor, the engines it can start, and for the others what is missing.
+ *
+ * `engine_flags` has every engine that the executor knows, startable or not: the flags for fields
+ * of a task's `quant_config` and `parallel_config`, by field.
+ */
 export interface RuntimeOffer {
   runtime: Runtime;
   engines: string[];
   missing: Record<string, string>;
   version: string | null;
+  engine_flags: Record<string, Record<string, string>>;
 }
 
 /** A spread with the number of readings that were not unknown. */
@@ -2527,7 +2554,21 @@ export interface Suggestion {
   message: string;
 }
 
-/** The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data. */
+/**
+ * Newest summaries by experiment id, their `benchmark` left out.
+ *
+ * `next_after_experiment_id` is what to ask for next; null: these were the last.
+ */
+export interface SummaryList {
+  type: "results.summaries";
+  summaries: SummaryView[];
+  next_after_experiment_id: string | null;
+}
+
+/**
+ * The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data; lists
+ * leave it out.
+ */
 export interface SummaryView {
   type: "results.summary";
   experiment_id: string;
@@ -2902,4 +2943,5 @@ export type MessageType =
   | "results.report"
   | "results.series"
   | "results.get_summary"
+  | "results.list_summaries"
   | "gateway.custom";

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 import click
 
-from services.cli import reading
-from services.cli.bench_command import bench
-from services.cli.demo_command import demo
-from services.cli.doctor.command import doctor
-from services.cli.exec_command import exec_command
-from services.cli.failures import report
-from services.cli.insight_commands import (
+from services.cli.commands import listing
+from services.cli.commands.bench import bench
+from services.cli.commands.demo import demo
+from services.cli.commands.exec import exec_command
+from services.cli.commands.insight import (
     availability,
     cluster,
     estimate,
@@ -22,12 +20,14 @@ from services.cli.insight_commands import (
     what_if,
     why,
 )
-from services.cli.log_commands import logs
-from services.cli.node_commands import monitor, power
-from services.cli.operation_commands import cordon, drain, drift, uncordon
-from services.cli.platform_commands import agent, up
-from services.cli.reservation_commands import release, renew, reserve
-from services.cli.task_commands import cancel, run, submit, validate
+from services.cli.commands.logs import logs
+from services.cli.commands.maintenance import cordon, drain, drift, uncordon
+from services.cli.commands.nodes import monitor, power
+from services.cli.commands.platform import agent, up
+from services.cli.commands.reservations import release, renew, reserve
+from services.cli.commands.tasks import cancel, run, submit, validate
+from services.cli.doctor.command import doctor
+from services.cli.failures import report
 from shared.errors import StewardError
 
 
@@ -39,8 +39,8 @@ def cli() -> None:
 
 for command in (
     *(up, agent, run, demo, submit, validate, cancel),
-    *(reading.tasks, reading.experiments, reading.show, logs),
-    *(reading.gpus, reading.nodes, reading.reservations),
+    *(listing.tasks, listing.experiments, listing.show, logs),
+    *(listing.gpus, listing.nodes, listing.reservations),
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift),

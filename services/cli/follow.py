@@ -1,9 +1,8 @@
 """Following a task to its end, shown as it happens."""
 
 import asyncio
-import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 from uuid import UUID
@@ -11,14 +10,16 @@ from uuid import UUID
 import click
 
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
-from services.cli.output import settings_text
-from services.cli.progress import TaskProgress, all_succeeded, gpu_line
-from services.cli.results import print_results
+from services.cli.display.output import settings_text
+from services.cli.display.task_progress import TaskProgress, all_succeeded, gpu_line
+from services.cli.display.task_results import print_results
+from services.cli.interruption import interrupts
 from shared.client.errors import ApiError
 from shared.client.http import StewardClient
 from shared.errors import StewardError
+from shared.waiting import cancelled, wait_for
 
-REFRESH_SECONDS: Final = 2.0  # in case an event was missed
+POSITIONS_SECONDS: Final = 2.0  # they change by what others do, of which no event comes
 RECONNECT_SECONDS: Final = 0.5
 REDRAW_SECONDS: Final = 0.25
 POSITIONS_SHOWN: Final = 4
@@ -33,16 +34,15 @@ async def follow_to_end(client: StewardClient, task_id: UUID) -> int:
     """
     progress = TaskProgress()
     changed = asyncio.Event()
-    with _interrupts() as interrupted:
-        async with _listening(client, task_id, progress, changed):
+    with interrupts() as interrupted:
+        async with _subscribed(client, task_id, progress, changed):
             canceller = asyncio.create_task(_cancel_when(interrupted, client, task_id))
             try:
                 with _display(progress) as show:
                     await _until_finished(client, task_id, progress, changed, show)
             finally:
-                canceller.cancel()
-                await asyncio.gather(canceller, return_exceptions=True)
-        experiments = await _with_summaries(client, task_id)
+                await cancelled(canceller)
+            experiments = await _with_summaries(client, task_id, changed)
     task = progress.task
     if task is None:
         raise RuntimeError("the task was not read")
@@ -73,25 +73,27 @@ async def _until_finished(
     show: Callable[[], None],
 ) -> None:
     loop = asyncio.get_running_loop()
-    refresh_at = 0.0
+    positions_at = 0.0
     while True:
-        if changed.is_set() or loop.time() >= refresh_at:
+        has_changed = changed.is_set()
+        if has_changed:
             changed.clear()
-            await _refresh(client, task_id, progress)
-            refresh_at = loop.time() + REFRESH_SECONDS
+            # The task first: experiments read after its end are then as final as it is.
+            progress.task = await client.task(task_id)
+            progress.experiments = await client.experiments(task_id, monitoring=False)
+        if has_changed or loop.time() >= positions_at:
+            progress.positions = await _queue_positions(client, progress.experiments)
+            positions_at = loop.time() + POSITIONS_SECONDS
         show()
         if progress.is_finished:
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(REDRAW_SECONDS):
-                await changed.wait()
+        await wait_for(changed, REDRAW_SECONDS)
 
 
-async def _refresh(client: StewardClient, task_id: UUID, progress: TaskProgress) -> None:
-    # The task first: experiments read after its end are then as final as it is.
-    progress.task = await client.task(task_id)
-    progress.experiments = await client.experiments(task_id, monitoring=False)
-    waiting = [e for e in progress.experiments if e.state is ExperimentState.WAITING]
+async def _queue_positions(
+    client: StewardClient, experiments: Sequence[ExperimentView]
+) -> dict[UUID, int]:
+    waiting = [e for e in experiments if e.state is ExperimentState.WAITING]
     positions: dict[UUID, int] = {}
     for each in waiting[:POSITIONS_SHOWN]:
         if each.reservation_id is None:
@@ -100,78 +102,57 @@ async def _refresh(client: StewardClient, task_id: UUID, progress: TaskProgress)
             reservation = await client.reservation(each.reservation_id)
             if reservation.queue_position is not None:
                 positions[each.experiment_id] = reservation.queue_position
-    progress.positions = positions
+    return positions
 
 
-async def _with_summaries(client: StewardClient, task_id: UUID) -> tuple[ExperimentView, ...]:
+async def _with_summaries(
+    client: StewardClient, task_id: UUID, changed: asyncio.Event
+) -> tuple[ExperimentView, ...]:
     """The experiments once every success is joined to its GPU samples, a little after its end."""
     deadline = asyncio.get_running_loop().time() + SUMMARY_TIMEOUT_SECONDS
     while True:
+        changed.clear()
         views = await client.experiments(task_id)
-        missing = [
-            each
+        is_complete = all(
+            each.gpu_monitoring is not None
             for each in views
-            if each.state is ExperimentState.SUCCEEDED and each.gpu_monitoring is None
-        ]
-        if not missing or asyncio.get_running_loop().time() >= deadline:
+            if each.state is ExperimentState.SUCCEEDED
+        )
+        left = deadline - asyncio.get_running_loop().time()
+        if is_complete or not await wait_for(changed, left):
             return views
-        await asyncio.sleep(RECONNECT_SECONDS)
 
 
 @asynccontextmanager
-async def _listening(
+async def _subscribed(
     client: StewardClient, task_id: UUID, progress: TaskProgress, changed: asyncio.Event
 ) -> AsyncIterator[None]:
+    """`changed` is set by each event of the task, and whenever one may have been missed."""
+
     async def read_events() -> None:
-        async with client.events() as events:
+        async with client.events(task_id=task_id) as events:
             changed.set()
-            async for event in events:
-                if str(task_id) in str(event.event) or "reservation" in event.type:
-                    changed.set()
+            async for _ in events:
+                changed.set()
 
     async def read_metrics() -> None:
-        async with client.metrics() as frames:
+        async with client.metrics(task_id=task_id) as frames:
             async for frame in frames:
                 progress.note(frame)
 
-    listeners = [
-        asyncio.create_task(_again_and_again(read)) for read in (read_events, read_metrics)
-    ]
+    async def repeat(read: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            with suppress(StewardError):
+                await read()
+            # Reading the task then shows whether the platform answers at all.
+            changed.set()
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    readers = [asyncio.create_task(repeat(read)) for read in (read_events, read_metrics)]
     try:
         yield
     finally:
-        for listener in listeners:
-            listener.cancel()
-        await asyncio.gather(*listeners, return_exceptions=True)
-
-
-async def _again_and_again(read: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        with suppress(StewardError):
-            await read()
-        await asyncio.sleep(RECONNECT_SECONDS)
-
-
-@contextmanager
-def _interrupts() -> Iterator[asyncio.Event]:
-    """Set by the first SIGINT or SIGTERM; the second one ends this command as ever."""
-    loop = asyncio.get_running_loop()
-    interrupted = asyncio.Event()
-    handled = (signal.SIGINT, signal.SIGTERM)
-    task = asyncio.current_task()
-
-    def on_signal() -> None:
-        if interrupted.is_set() and task is not None:
-            task.cancel()
-        interrupted.set()
-
-    for each in handled:
-        loop.add_signal_handler(each, on_signal)
-    try:
-        yield interrupted
-    finally:
-        for each in handled:
-            loop.remove_signal_handler(each)
+        await cancelled(*readers)
 
 
 async def _cancel_when(interrupted: asyncio.Event, client: StewardClient, task_id: UUID) -> None:

@@ -9,8 +9,8 @@ from uuid import UUID
 from schemas.errors import ErrorCode
 from schemas.orchestrator import ExperimentView, TaskView
 from schemas.scheduler_views import ReservationView
+from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
-from services.cli.tables import short
 from shared.client.errors import ApiError
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ async def find(client: "StewardClient", text: str, *sorts: Sort) -> Found:
         if view is not None:
             return view
     raise _nothing(text, wanted)
+
+
+async def find_reservation(client: "StewardClient", text: str) -> ReservationView:
+    """As `find`, of reservations alone."""
+    found = await find(client, text, Sort.RESERVATION)
+    if not isinstance(found, ReservationView):
+        raise TypeError(f"expected a reservation, found {found}")
+    return found
 
 
 def choose(text: str, known: Iterable[Named], wanted: Iterable[Sort] = tuple(Sort)) -> Named:

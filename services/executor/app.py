@@ -2,13 +2,13 @@
 
 from services.executor.executor import Executor
 from services.executor.handlers import Handlers, build_routes
-from services.executor.journal import Journal
-from services.executor.neighbours import Neighbours
-from services.executor.outgoing import Outgoing
+from services.executor.host.local_executors import Neighbours
+from services.executor.journal.journal import Journal
+from services.executor.journal.outbox import Outbox
 from services.executor.runtimes.host import host_runtimes
 from services.executor.settings import ExecutorSettings
 from services.executor.workloads import Workloads
-from shared.bus import Bus
+from shared.messaging.bus import Bus
 from shared.service import Service
 from shared.settings import load_settings
 
@@ -18,12 +18,12 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
     settings = settings or load_settings(ExecutorSettings, "executor")
     bus = Bus.from_settings("executor", settings)
     journal = Journal(settings.home / "journal.db")
-    outgoing = Outgoing(journal=journal, bus=bus)
+    outbox = Outbox(journal=journal, bus=bus)
     executor = Executor(
         settings=settings,
         bus=bus,
         journal=journal,
-        outgoing=outgoing,
+        outbox=outbox,
         workloads=Workloads(
             node_id=settings.node_id,
             neighbours=Neighbours(settings.installation_id),
@@ -40,13 +40,13 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
         loops={
             "keep_house": executor.keep_house,
             "reconcile": executor.reconcile,
-            "send_events": outgoing.send_events,
-            "send_releases": outgoing.send_releases,
+            "send_events": outbox.send_events,
+            "send_releases": outbox.send_releases,
             "report": executor.report,
         },
         start=executor.recover,
         stop=executor.shut_down,
+        on_stream_seen=executor.stream_seen,
+        on_new_stream=executor.request_report,
     )
-    bus.on_stream_seen.append(executor.stream_seen)
-    bus.on_new_stream.append(executor.request_report)
     return service

@@ -6,13 +6,15 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from schemas.executor import (
     ExecutorReported,
@@ -23,36 +25,38 @@ from schemas.executor import (
     RuntimeOffer,
     StartExperiment,
 )
-from services.executor import facts, store
-from services.executor.addresses import engine_address
-from services.executor.attempt import AttemptRun
+from services.executor.attempts import transitions
+from services.executor.attempts.run import AttemptRun
 from services.executor.domain.verdict import cancelled, executor_restarted, lease_lost
-from services.executor.gang import ranks_of
-from services.executor.journal import Journal
-from services.executor.lease_guard import LeaseGuard
-from services.executor.outgoing import Outgoing
-from services.executor.runtimes.runtime import EngineRuntime, Labels
+from services.executor.gangs.ranks import ranks_of
+from services.executor.guard.client import LeaseGuard
+from services.executor.host.addresses import engine_address
+from services.executor.journal import store
+from services.executor.journal.journal import Journal
+from services.executor.journal.outbox import Outbox
+from services.executor.journal.store import AttemptRecord
+from services.executor.runtimes.runtime import Labels
 from services.executor.settings import ExecutorSettings
-from services.executor.store import AttemptRecord
 from services.executor.workloads import Workloads, by_reservation
 from shared.benchmarks.tools import installed_tools
-from shared.bus import Bus
 from shared.clock import utcnow
-from shared.errors import RefusedError, UnavailableError
+from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.ids import new_id
 from shared.logging import log
+from shared.messaging.bus import Bus
 from shared.paths import make_directory
+from shared.waiting import wait_for
 
 FENCE_WAIT_SECONDS: Final = 1.0
 RECOVERY_WAIT_SECONDS: Final = 10.0
 STOP_WAIT_SECONDS: Final = 15.0
-TWIN_WAIT_SECONDS: Final = 1.0
+SECOND_WAIT_SECONDS: Final = 1.0
 PRUNE_INTERVAL_SECONDS: Final = 3600.0
 
 StartLoop = Callable[[str, Callable[[], Awaitable[None]]], object]
 
 
-class ExecutorBusy(Exception):
+class ExecutorBusy(StewardError):
     """Another executor runs on this data directory or in this node's name."""
 
 
@@ -63,17 +67,17 @@ class Executor:
     settings: ExecutorSettings
     bus: Bus
     journal: Journal
-    outgoing: Outgoing
+    outbox: Outbox
     workloads: Workloads
     start_loop: StartLoop
     boot_id: UUID = field(default_factory=new_id)
     address: str | None = None
+    is_stopping: bool = False  # nothing is started any more
     _guard: LeaseGuard = field(default_factory=LeaseGuard)
     _runs: dict[UUID, AttemptRun] = field(default_factory=dict)
     _endings: dict[UUID, asyncio.Event] = field(default_factory=dict)
     _report_due: asyncio.Event = field(default_factory=asyncio.Event)
     _lock_descriptor: int | None = None
-    _is_stopping: bool = False
 
     async def open(self) -> None:
         """Claim the data directory and open the journal, once. Raises ExecutorBusy."""
@@ -86,12 +90,7 @@ class Executor:
     async def stream_seen(self, stream: str, created_at: datetime) -> None:
         """The bus says which stream there is, the first time before `recover`."""
         await self.open()
-        await self.outgoing.stream_seen(stream, created_at)
-
-    @property
-    def runtimes(self) -> Mapping[Runtime, EngineRuntime]:
-        """What this host has."""
-        return self.workloads.runtimes
+        await self.outbox.stream_seen(stream, created_at)
 
     async def recover(self) -> None:
         """End what an earlier life left behind; before any command is accepted.
@@ -99,7 +98,7 @@ class Executor:
         What the kernel does not let go within 10 s is waited for beside the commands. Raises
         ExecutorBusy.
         """
-        await self._refuse_twin()
+        await self._refuse_second()
         await self.open()
         await self._prune()
         endings: list[asyncio.Event] = []
@@ -112,17 +111,12 @@ class Executor:
                 for ended in endings:
                     await ended.wait()
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether this process is about to end and starts nothing any more."""
-        return self._is_stopping
-
     def start_attempt(self, command: StartExperiment) -> None:
         """Run a journaled attempt."""
         run = AttemptRun(
             command=command,
             labels=self._labels_of(command),
-            runtime=self.runtimes[command.engine.runtime],
+            runtime=self.workloads.runtimes[command.engine.runtime],
             ranks=ranks_of(command, self.bus, self.settings),
             guard=self._guard,
             journal=self.journal,
@@ -142,10 +136,12 @@ class Executor:
         if run is not None:
             run.stop(cancelled(reason))
 
-    async def tell_end_again(self, attempt_id: UUID) -> None:
-        """Who asks about an attempt that has ended has missed its end."""
-        await self.journal.transact(lambda connection: store.tell_end_again(connection, attempt_id))
-        self.outgoing.wake()
+    async def publish_end_again(self, attempt_id: UUID) -> None:
+        """Publish the stored end again: a sender that starts an ended attempt has missed it."""
+        await self.journal.transact(
+            lambda connection: store.publish_end_again(connection, attempt_id)
+        )
+        self.outbox.wake()
 
     async def is_stopped(self, reservation_id: UUID) -> bool:
         """Whether nothing runs under a fenced reservation; if anything does, it is being ended."""
@@ -154,12 +150,9 @@ class Executor:
         if await self.workloads.is_quiet(reservation_id):
             return True
         ended = self._end_soon(reservation_id)
-        try:
-            async with asyncio.timeout(FENCE_WAIT_SECONDS):
-                await ended.wait()
-        except TimeoutError:
-            return False
-        return await self.workloads.is_quiet(reservation_id)
+        return await wait_for(ended, FENCE_WAIT_SECONDS) and await self.workloads.is_quiet(
+            reservation_id
+        )
 
     async def running_attempts(self) -> RunningAttempts:
         """Accepted and not finished, also those of an earlier life; and all that is labelled."""
@@ -203,18 +196,13 @@ class Executor:
             self._end_soon(reservation_id)
 
     async def report(self) -> None:
-        """Say what this node offers: now, every interval, and when `request_report` asks."""
+        """Publish what this node offers: now, every interval, and after `request_report`."""
         while True:
             self._report_due.clear()
             await self._publish_report()
-            try:
-                async with asyncio.timeout(self.settings.report_interval_seconds):
-                    await self._report_due.wait()
-            except TimeoutError:
-                continue
+            await wait_for(self._report_due, self.settings.report_interval_seconds)
 
     async def request_report(self) -> None:
-        """Have the next report now."""
         self._report_due.set()
 
     async def keep_house(self) -> None:
@@ -229,8 +217,8 @@ class Executor:
             self._unlock()
 
     async def shut_down(self) -> None:
-        """End every run as interrupted, and tell it as far as the bus allows."""
-        self._is_stopping = True
+        """End every run as interrupted, and publish it as far as the bus allows."""
+        self.is_stopping = True
         runs = tuple(self._runs.values())
         for run in runs:
             run.stop(executor_restarted("the executor was stopped"))
@@ -240,17 +228,19 @@ class Executor:
                     await run.ended.wait()
         except TimeoutError:
             log.error("attempts_outlive_executor", attempts=[str(run.attempt_id) for run in runs])
-        await self.outgoing.flush(self.settings.flush_timeout_seconds)
+        await self.outbox.flush(self.settings.flush_timeout_seconds)
 
-    async def _refuse_twin(self) -> None:
-        """Two that share a node's commands would confirm stops of what the other one runs."""
+    async def _refuse_second(self) -> None:
+        """Two executors with one node id would confirm stops of what the other one runs."""
         query = ListRunning(executor_id=self.settings.node_id)
         try:
-            twin = await self.bus.query(query, RunningAttempts, timeout_seconds=TWIN_WAIT_SECONDS)
+            other = await self.bus.query(
+                query, RunningAttempts, timeout_seconds=SECOND_WAIT_SECONDS
+            )
         except (UnavailableError, RefusedError):
             return
         raise ExecutorBusy(
-            f"another executor (boot {twin.boot_id}) answers for node {twin.executor_id}; "
+            f"another executor (boot {other.boot_id}) answers for node {other.executor_id}; "
             "stop it, or set another GPUSTEWARD_NODE_ID here"
         )
 
@@ -264,21 +254,21 @@ class Executor:
             await run.run()
         finally:
             self._runs.pop(run.attempt_id, None)
-            self.outgoing.wake()
+            self.outbox.wake()
 
     async def _end_leftover(self, record: AttemptRecord, ended: asyncio.Event) -> None:
         command = record.command
         ranks = ranks_of(command, self.bus, self.settings)
-        await asyncio.gather(ranks.disband(), self.workloads.end(self._labels_of(command)))
+        await asyncio.gather(ranks.end_others(), self.workloads.end(self._labels_of(command)))
         verdict = executor_restarted("the executor ended while the attempt ran")
         await self.journal.transact(
-            lambda connection: facts.record_finish(
+            lambda connection: transitions.record_finish(
                 connection, command.attempt_id, verdict, utcnow()
             )
         )
         log.warning("attempt_interrupted", attempt_id=str(command.attempt_id))
         ended.set()
-        self.outgoing.wake()
+        self.outbox.wake()
 
     def _end_soon(self, reservation_id: UUID) -> asyncio.Event:
         """Have everything under a reservation ended; set when it is."""
@@ -321,8 +311,8 @@ class Executor:
             log.info("report_skipped", error=str(error))
 
     async def _offers(self) -> tuple[RuntimeOffer, ...]:
-        offered = [await runtime.offer() for runtime in self.runtimes.values()]
-        others = [kind for kind in Runtime if kind not in self.runtimes]
+        offered = [await runtime.offer() for runtime in self.workloads.runtimes.values()]
+        others = [kind for kind in Runtime if kind not in self.workloads.runtimes]
         reason = "this executor runs engines of its own host only"
         return (
             *offered,
@@ -340,13 +330,8 @@ class Executor:
         )
 
     def _labels_of(self, command: StartExperiment) -> Labels:
-        return Labels(
-            reservation_id=command.reservation_id,
-            installation_id=self.settings.installation_id,
-            node_id=self.settings.node_id,
-            epoch=command.epoch,
-            experiment_id=command.experiment_id,
-        )
+        labels = self._labels(command.reservation_id)
+        return replace(labels, epoch=command.epoch, experiment_id=command.experiment_id)
 
     def _unlock(self) -> None:
         self.workloads.neighbours.close()

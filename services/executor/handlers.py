@@ -19,31 +19,30 @@ from schemas.executor import (
     StartExperiment,
 )
 from schemas.executor_ranks import GetRank, RankState, RankView, StartRank
-from services.executor import store
-from services.executor.benchmark_check import check_benchmark
+from services.executor.attempts.benchmark_check import check_benchmark
 from services.executor.domain.admission import refuse_misdirected, refuse_start
 from services.executor.domain.gang import nodes_of, rank_of
-from services.executor.engines.table import EngineRefused, rank_flags
+from services.executor.engines.engine_table import rank_flags
 from services.executor.executor import Executor
-from services.executor.logs import read_log
-from services.executor.store import NodeCommand
-from shared.bus import Route, command_route, query_route
+from services.executor.journal import store
+from services.executor.journal.store import NodeCommand
+from services.executor.logs.engine_log import read_log
 from shared.clock import utcnow
 from shared.errors import RefusedError
+from shared.messaging.bus import Route, command_route, query_route
+from shared.messaging.idempotency import is_final, replay_or_refuse
 
 LARGEST_START_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """One method for each message that this node is asked with."""
-
     executor: Executor
 
     async def start_experiment(self, command: StartExperiment) -> Reply:
         """Accepted once it is journaled; the attempt runs from then on.
 
-        A repetition is answered as before, and the attempt's end, if it has ended, told again.
+        A repetition is answered as before, and the attempt's end, if it has ended, published again.
         """
         # In a thread: a model's directory may lie on a disk that is slow to answer.
         refusal = await asyncio.to_thread(self._refuse_unrunnable, command)
@@ -59,13 +58,11 @@ class Handlers:
             is_admitted = True
             return Accepted(command_id=command.command_id)
 
-        reply = await self.executor.journal.transact(
-            lambda connection: _once(connection, command, lambda: admit(connection))
-        )
+        reply = await self._once(command, admit)
         if is_admitted:
             self.executor.start_attempt(command)
         elif isinstance(reply, Accepted):
-            await self.executor.tell_end_again(command.attempt_id)
+            await self.executor.publish_end_again(command.attempt_id)
         return reply
 
     async def cancel_experiment(self, command: CancelExperiment) -> Reply:
@@ -78,9 +75,7 @@ class Handlers:
                 command_id=command.command_id, revision=record.revision if record else 0
             )
 
-        reply = await self.executor.journal.transact(
-            lambda connection: _once(connection, command, lambda: cancel(connection))
-        )
+        reply = await self._once(command, cancel)
         if isinstance(reply, Accepted):
             self.executor.cancel_attempt(command.attempt_id, command.reason)
         return reply
@@ -99,11 +94,7 @@ class Handlers:
                 message=f"what runs under reservation {command.reservation_id} is being stopped",
                 command_id=command.command_id,
             )
-        return await self.executor.journal.transact(
-            lambda connection: _once(
-                connection, command, lambda: Accepted(command_id=command.command_id)
-            )
-        )
+        return await self._once(command, lambda _: Accepted(command_id=command.command_id))
 
     async def get_rank(self, query: GetRank) -> RankView:
         """This executor's rank of an attempt. Raises RefusedError if it has none."""
@@ -130,7 +121,7 @@ class Handlers:
         run = self.executor.run_of(command.attempt_id)
         is_open = run is not None and run.awaits_start
 
-        def accept() -> Reply:
+        def accept(_: sqlite3.Connection) -> Reply:
             if is_open:
                 return Accepted(command_id=command.command_id)
             return Refused(
@@ -139,24 +130,41 @@ class Handlers:
                 command_id=command.command_id,
             )
 
-        reply = await self.executor.journal.transact(
-            lambda connection: _once(connection, command, accept)
-        )
+        reply = await self._once(command, accept)
         if isinstance(reply, Accepted) and run is not None:
-            run.ranks.begin(command)
+            run.ranks.start(command)
         return reply
 
     async def list_running(self, _: ListRunning) -> RunningAttempts:
-        """Everything under way."""
         return await self.executor.running_attempts()
 
     async def read_log(self, query: ReadLog) -> LogChunk:
         """What an attempt's engine wrote. Raises RefusedError if nothing is kept."""
         return await read_log(self.executor.settings, self.executor.journal, query)
 
+    async def _once(
+        self, command: NodeCommand, apply: Callable[[sqlite3.Connection], Reply]
+    ) -> Reply:
+        """Apply a command, or repeat its stored reply. Retryable refusals are not stored."""
+
+        def answer(connection: sqlite3.Connection) -> Reply:
+            stored = store.stored_reply(connection, command.command_id)
+            if stored is not None:
+                if _is_known(connection, command):
+                    return stored[1]
+                return replay_or_refuse(command.command_id, store.body_hash(command), *stored)
+            reply = apply(connection)
+            if is_final(reply):
+                store.store_reply(connection, command, reply)
+            return reply
+
+        return await self.executor.journal.transact(answer)
+
     def _refuse_unrunnable(self, command: StartExperiment) -> Refused | None:
         executor = self.executor
-        refusal = refuse_misdirected(command, executor.settings.node_id, executor.runtimes)
+        refusal = refuse_misdirected(
+            command, executor.settings.node_id, executor.workloads.runtimes
+        )
         if refusal is not None:
             return refusal
         if len(msgspec.msgpack.encode(command)) > LARGEST_START_BYTES:
@@ -167,16 +175,13 @@ class Handlers:
                 command_id=command.command_id,
             )
         try:
-            executor.runtimes[command.engine.runtime].check(command)
+            executor.workloads.runtimes[command.engine.runtime].check(command)
             if command.gang is None:  # the coordinator alone measures
                 check_benchmark(command.benchmark, executor.settings.model_root_paths)
             if len(nodes_of(command.devices)) > 1:
                 rank_flags(command.engine.engine)
         except RefusedError as error:
             return error.refused(command.command_id)
-        except EngineRefused as error:
-            refused = RefusedError(error.code, error.message, path=error.path)
-            return refused.refused(command.command_id)
         return None
 
     def _answer_repeated(
@@ -212,7 +217,6 @@ class Handlers:
 
 
 def build_routes(handlers: Handlers) -> list[Route]:
-    """The subjects of one node."""
     key = handlers.executor.settings.node_id
     return [
         command_route(handlers.start_experiment, StartExperiment, key=key),
@@ -233,23 +237,3 @@ def _is_known(connection: sqlite3.Connection, command: NodeCommand) -> bool:
         return False
     known = store.attempt(connection, command.attempt_id)
     return known is not None and known.command == command
-
-
-def _once(
-    connection: sqlite3.Connection, command: NodeCommand, apply: Callable[[], Reply]
-) -> Reply:
-    """Apply a command, or give the reply that it got before. Retryable refusals are not kept."""
-    stored = store.stored_reply(connection, command.command_id)
-    if stored is not None:
-        digest, reply = stored
-        if digest == store.body_hash(command) or _is_known(connection, command):
-            return reply
-        return Refused(
-            code=ErrorCode.COMMAND_ID_REUSED,
-            message=f"command {command.command_id} came before with another body",
-            command_id=command.command_id,
-        )
-    reply = apply()
-    if isinstance(reply, Accepted) or not reply.retryable:
-        store.store_reply(connection, command, reply)
-    return reply

@@ -14,14 +14,14 @@ from shared.settings import CommonSettings
 
 class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     """`model_roots` are directories, separated as in PATH: with any given, a model named by a path
-    has to lie in one of them, and a relative name is looked up there first. `model_cache_dir` keeps
+    has to lie in one of them, and a relative name is sought there first. `model_cache_dir` keeps
     what engines in containers download of models from a hub; without it, it goes with them.
 
     `address` is where engines of this node are reached from other nodes, by default the one from
     which packets to the bus come. `min_success_rate` is the share of requests, 0 to 1, below which
     a benchmark counts as failed.
     `docker_host` is the engine's address, by default $DOCKER_HOST or the usual socket;
-    `docker_device_ids` how it is told of devices: by uuid, by index, or as CDI names by uuid;
+    `docker_device_ids` how devices are named to it: by uuid, by index, or as CDI names by uuid;
     `mps_pipe_dir` is where the MPS daemon listens, for parts of devices;
     `engines_file` a TOML file with engines of the operator's own. `engine_memory_mb` and
     `engine_cpus` bound an engine whose reservation names no CPUs and memory of the node; 0 is no

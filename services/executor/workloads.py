@@ -11,19 +11,19 @@ from msgspec.structs import replace
 from schemas.executor import RunningWorkload, Runtime
 from schemas.scheduler import OPEN_STATES
 from schemas.scheduler_views import GetReservation, ReservationView
-from services.executor import store
 from services.executor.domain.reconciliation import Known, Seen, compare
-from services.executor.journal import Journal
-from services.executor.neighbours import Neighbours
+from services.executor.host.local_executors import Neighbours
+from services.executor.journal import store
+from services.executor.journal.journal import Journal
 from services.executor.runtimes.runtime import (
     EngineRuntime,
     Labels,
     RuntimeUnavailable,
     Workload,
 )
-from shared.bus import Bus
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
+from shared.messaging.bus import Bus
 
 ASK_SECONDS: Final = 2.0
 
@@ -55,7 +55,7 @@ class Workloads:
         return workloads, unavailable
 
     async def is_quiet(self, reservation_id: UUID) -> bool:
-        """Whether nothing of it is there. What a runtime cannot tell is not known to be gone."""
+        """Whether nothing of it is there. What an absent runtime may have counts as there."""
         unfinished = await self.journal.transact(store.unfinished_attempts)
         if any(record.command.reservation_id == reservation_id for record in unfinished):
             return False
@@ -94,7 +94,7 @@ class Workloads:
             )
             for each in workloads
         ]
-        # Asked after the look: what was started meanwhile is under way by now.
+        # Read after the listing: what was started meanwhile is under way by now.
         found = compare(seen, await self._known(ending, seen))
         ended = {
             each: "its reservation has ended" for each in found.ask if await self._has_ended(each)

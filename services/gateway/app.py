@@ -2,21 +2,23 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import msgspec
 from litestar import Litestar, Router
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
 
 from services.gateway import sockets
+from services.gateway.context import Gateway
 from services.gateway.domain.access import Token, host_names, is_loopback
 from services.gateway.eventlog import EventLog
-from services.gateway.gateway import Gateway
 from services.gateway.guard import Guard
-from services.gateway.live import Live
+from services.gateway.live_state import LiveState
 from services.gateway.migrations import MIGRATIONS
 from services.gateway.openapi import StructSchemas, openapi_config
-from services.gateway.problems import EXCEPTION_HANDLERS
+from services.gateway.problems import EXCEPTION_HANDLERS, remember_refusal
 from services.gateway.routes import (
     gpus,
     history,
@@ -31,42 +33,68 @@ from services.gateway.routes import (
 from services.gateway.routes.common import provide_identity, refuse_unknown_parameters
 from services.gateway.server import HttpServer
 from services.gateway.settings import GatewaySettings
-from shared.bus import Bus
-from shared.database import Database
+from shared.messaging.bus import Bus
+from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
 
 API: Final = "/api/v1"
 EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # only compared
-API_ROUTES: Final = (
-    *(tasks.ROUTES, gpus.ROUTES, reservations.ROUTES, history.ROUTES),
-    *(nodes.ROUTES, operations.ROUTES, scheduler.ROUTES, logs.ROUTES),
-)
+
+
+def _routes_of(module: ModuleType) -> list[HTTPRouteHandler]:
+    """Every route that a module declares."""
+    return [found for found in vars(module).values() if isinstance(found, HTTPRouteHandler)]
+
+
+API_ROUTES: Final = [
+    route
+    for module in (tasks, gpus, reservations, history, nodes, operations, scheduler, logs)
+    for route in _routes_of(module)
+]
 
 
 class GatewayService(Service):
-    """The gateway's lifecycle; `http` tells the port it really has, `live` what it has heard."""
+    """The gateway's lifecycle. `http.port` is the real one once it serves."""
 
-    http: HttpServer
-    live: Live
+    def __init__(self, gateway: Gateway, http: HttpServer) -> None:
+        self.http, self.live, self._log = http, gateway.live, gateway.log
+        super().__init__(
+            "gateway",
+            bus=gateway.bus,
+            database=gateway.database,
+            routes=[self._log.route()],
+            start=self._open,
+            loops={
+                "http": http.run,
+                "follow_events": self._log.follow,
+                "trim_events": self._log.trim,
+            },
+            ready=http.started,
+        )
+
+    async def _open(self) -> None:
+        await self._log.open()
+        await self.live.restore(self._log)
+        await self.live.subscribe(self.bus)
 
 
 def create_app(gateway: Gateway) -> Litestar:
-    """The routes, for whoever the guard has admitted."""
+    """The routes, behind the guard."""
     structs = StructSchemas()
-    routes = [route for group in API_ROUTES for route in group]
     dependencies: dict[str, Any] = {
         "gateway": Provide(lambda: gateway, sync_to_thread=False),
         "identity": Provide(provide_identity, sync_to_thread=False),
     }
     return Litestar(
         route_handlers=[
-            Router(API, route_handlers=routes, before_request=refuse_unknown_parameters),
-            *system.ROUTES,
+            Router(API, route_handlers=API_ROUTES, guards=[refuse_unknown_parameters]),
+            *_routes_of(system),
             *sockets.ROUTES,
         ],
         dependencies=dependencies,
         exception_handlers=EXCEPTION_HANDLERS,
+        after_exception=[remember_refusal],
         openapi_config=openapi_config(structs),
         plugins=[structs],
         logging_config=None,
@@ -74,40 +102,27 @@ def create_app(gateway: Gateway) -> Litestar:
 
 
 def create_service(settings: GatewaySettings | None = None) -> GatewayService:
-    """The service, closed. Raises SettingsError without Postgres, or without tokens where strangers
-    could reach it.
+    """The service, closed. Raises SettingsError without Postgres, or without tokens on an address
+    that other machines reach.
     """
     settings = settings or load_settings(GatewaySettings, "gateway")
     if settings.postgres_dsn is None:
         raise SettingsError("expected GPUSTEWARD_POSTGRES_DSN, found none")
     tokens = _tokens(settings)
     database = Database(settings.postgres_dsn, "gateway", MIGRATIONS)
-    bus = Bus.from_settings("gateway", settings)
-    log, live = EventLog(database, settings.event_retention_days), Live()
+    gateway = Gateway(
+        bus=Bus.from_settings("gateway", settings),
+        database=database,
+        log=EventLog(database, settings.event_retention_days),
+        live=LiveState(),
+    )
     guard = Guard(
-        create_app(Gateway(bus=bus, database=database, log=log, live=live)),
+        create_app(gateway),
         host_names(settings.host, filter(None, settings.allowed_hosts.split(","))),
         tokens,
         any_host=settings.host in EVERY_ADDRESS,
     )
-    server = HttpServer(guard, settings.host, settings.port)
-
-    async def start() -> None:
-        await log.open()
-        await live.remember(log)
-        await live.listen(bus)
-
-    service = GatewayService(
-        "gateway",
-        bus=bus,
-        database=database,
-        routes=[log.route()],
-        start=start,
-        loops={"http": server.run, "follow_events": log.follow, "trim_events": log.trim},
-        ready=server.started,
-    )
-    service.http, service.live = server, live
-    return service
+    return GatewayService(gateway, HttpServer(guard, settings.host, settings.port))
 
 
 def _tokens(settings: GatewaySettings) -> Sequence[Token]:

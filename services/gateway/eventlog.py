@@ -13,18 +13,21 @@ import msgspec
 from faststream import AckPolicy
 from faststream.nats import JStream, NatsRoute, PullSub
 from msgspec import Struct
+from msgspec.structs import replace
 from typing_extensions import override
 
 from schemas.base import PREFIX, Kind, tag_of
 from schemas.executor import ExecutorReported
 from schemas.gateway import StoredEvent
 from schemas.telemetry import InventoryReported
+from services.gateway.domain.event_filter import EventFilter, Subjects, subjects_of
 from shared.clock import utcnow
-from shared.codec import TypedCodec
-from shared.database import Connection, Database
-from shared.errors import PermanentError
-from shared.routes import DurableRoute, Route
-from shared.streams import EVENTS
+from shared.errors import PermanentError, UnavailableError
+from shared.messaging.codec import TypedCodec
+from shared.messaging.routes import DurableRoute, Route
+from shared.messaging.streams import EVENTS
+from shared.postgres.database import Connection, Database
+from shared.waiting import wait_for
 
 # Cursors are drawn while this is held, so that they become visible in their order.
 APPEND_LOCK: Final = 0x6770657600
@@ -33,29 +36,55 @@ PAGE: Final = 500
 LOOK_SECONDS: Final = 1.0  # other gateways append to the same log
 TRIM_SECONDS: Final = 600.0
 REPEATED: Final = (tag_of(InventoryReported), tag_of(ExecutorReported))
+TASK_UNKNOWN_TRIES: Final = 4  # within about six seconds
+
+LOCK_APPEND: Final = "SELECT pg_advisory_xact_lock($1)"
+
+INSERT_EVENT: Final = """
+INSERT INTO event (message_id, subject, type, occurred_at, task_id, experiment_id, reservation_id,
+                   body)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (message_id) DO NOTHING
+"""
+
+SELECT_TASK: Final = """
+SELECT task_id FROM event WHERE experiment_id = $1 AND task_id IS NOT NULL LIMIT 1
+"""
+
+SELECT_END: Final = "SELECT coalesce(max(cursor), 0) FROM event"
+
+SELECT_EVENTS: Final = """
+SELECT cursor, message_id, subject, type, occurred_at, task_id, experiment_id, reservation_id, body
+FROM event
+WHERE cursor > $1 AND (cardinality($2::text[]) = 0 OR type = ANY ($2))
+  AND ($3::text IS NULL OR task_id = $3) AND ($4::text IS NULL OR experiment_id = $4)
+  AND ($5::text IS NULL OR reservation_id = $5)
+ORDER BY cursor LIMIT $6
+"""
+
+SELECT_LAST_OF_EACH: Final = """
+SELECT DISTINCT ON (subject) body FROM event
+WHERE type = $1 AND stored_at > now() - interval '1 hour' ORDER BY subject, cursor DESC
+"""
+
+DELETE_OLD: Final = """
+DELETE FROM event
+WHERE stored_at < $1 OR (type = ANY ($2) AND stored_at < now() - interval '1 hour')
+"""
 
 
 class RawEvent(Struct, frozen=True):
-    """A message of the stream as it came."""
+    """A message of the stream as it came, for the first time or again."""
 
     subject: str
     body: bytes
+    tries: int
 
 
-class EventFilter(Struct, frozen=True, kw_only=True):
-    """Which events a client wants; empty wants all."""
+class LogEntry(Struct, frozen=True):
+    """An event of the log with what it is about."""
 
-    types: tuple[str, ...] = ()
-    task_id: str | None = None
-    experiment_id: str | None = None
-
-    def matches(self, type_: str, body: dict[str, Any]) -> bool:
-        """Whether an event of this type and content is wanted."""
-        return (
-            (not self.types or type_ in self.types)
-            and (self.task_id is None or body.get("task_id") == self.task_id)
-            and (self.experiment_id is None or body.get("experiment_id") == self.experiment_id)
-        )
+    event: StoredEvent
+    about: Subjects
 
 
 class _RawCodec(TypedCodec):
@@ -65,7 +94,8 @@ class _RawCodec(TypedCodec):
 
     @override
     async def decode(self, msg: Any) -> Any:
-        return RawEvent(msg.raw_message.subject, msg.body)
+        raw = msg.raw_message
+        return RawEvent(raw.subject, msg.body, raw.metadata.num_delivered or 1)
 
 
 def parse(raw: RawEvent) -> StoredEvent:
@@ -107,7 +137,7 @@ def _occurred_at(plain: dict[str, Any]) -> datetime:
 class EventLog:
     """The log and its newest part in memory, which most readers read from.
 
-    `tail` has every event after `floor`. `followers` hear each event that is new to the tail.
+    `tail` has every event after `floor`; `followers` are called with each event added to it.
     """
 
     database: Database
@@ -115,14 +145,14 @@ class EventLog:
     appended: asyncio.Event = field(default_factory=asyncio.Event)
     stored_events: int = 0
     floor: int = 0
-    tail: deque[StoredEvent] = field(default_factory=deque)
+    tail: deque[LogEntry] = field(default_factory=deque)
     followers: list[Callable[[StoredEvent], Awaitable[None]]] = field(default_factory=list)
     _grown: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def cursor(self) -> int:
         """The newest event's."""
-        return self.tail[-1].cursor if self.tail else self.floor
+        return self.tail[-1].event.cursor if self.tail else self.floor
 
     def route(self) -> Route:
         """All events of the stream, whatever they are, into the log."""
@@ -142,18 +172,29 @@ class EventLog:
         )
 
     async def append(self, raw: RawEvent) -> None:
-        """Keep an event once. Raises PermanentError for what is none."""
+        """Store an event once. Raises PermanentError for what is none, UnavailableError."""
         event = parse(raw)
         async with self.database.transaction() as connection:
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", APPEND_LOCK)
-            await _insert(connection, event)
+            await connection.execute(LOCK_APPEND, APPEND_LOCK)
+            about = await _with_task(connection, event, raw.tries)
+            await connection.execute(
+                INSERT_EVENT,
+                event.message_id,
+                event.subject,
+                event.type.replace("\0", ""),
+                event.occurred_at,
+                about.task_id,
+                about.experiment_id,
+                about.reservation_id,
+                msgspec.json.encode(event.event).decode(),
+            )
         self.stored_events += 1
         self.appended.set()
 
     async def open(self) -> None:
         """Find out where the log ends."""
         async with self.database.transaction() as connection:
-            self.floor = await connection.fetchval("SELECT coalesce(max(cursor), 0) FROM event")
+            self.floor = await connection.fetchval(SELECT_END)
 
     async def follow(self) -> None:
         """Take what was appended, by whomever, into the tail, until cancelled."""
@@ -161,24 +202,21 @@ class EventLog:
             self.appended.clear()
             while await self._take_page() == PAGE:
                 pass
-            try:
-                await asyncio.wait_for(self.appended.wait(), LOOK_SECONDS)
-            except TimeoutError:
-                continue
+            await wait_for(self.appended, LOOK_SECONDS)
 
     async def read(
         self, after: int, wanted: EventFilter, limit: int
     ) -> tuple[list[StoredEvent], int]:
-        """Wanted events after a cursor, and how far was looked for them."""
+        """Wanted events after a cursor, and the cursor to read on after."""
         if after >= self.floor:
-            passed = [event for event in self.tail if event.cursor > after][:PAGE]
-            found = [event for event in passed if wanted.matches(event.type, event.event)]
+            passed = [entry for entry in self.tail if entry.event.cursor > after][:PAGE]
+            found = [e.event for e in passed if wanted.matches(e.event.type, e.about)]
             if len(found) > limit:
                 return found[:limit], found[limit - 1].cursor
-            return found, passed[-1].cursor if passed else after
+            return found, passed[-1].event.cursor if passed else after
         end = self.cursor
         async with self.database.transaction() as connection:
-            found = await _select(connection, after, wanted, limit)
+            found = [entry.event for entry in await _select(connection, after, wanted, limit)]
         return found, found[-1].cursor if len(found) == limit else max(end, after)
 
     async def grown(self, after: int) -> None:
@@ -189,80 +227,64 @@ class EventLog:
     async def last_of_each(self, type_: str) -> list[dict[str, Any]]:
         """The newest event of a type per subject."""
         async with self.database.transaction() as connection:
-            rows = await connection.fetch(
-                "SELECT DISTINCT ON (subject) body FROM event WHERE type = $1"
-                " AND stored_at > now() - interval '1 hour' ORDER BY subject, cursor DESC",
-                type_,
-            )
+            rows = await connection.fetch(SELECT_LAST_OF_EACH, type_)
         return [msgspec.json.decode(row["body"]) for row in rows]
 
     async def trim(self) -> None:
         """Delete what is past its retention, and repeated reports that newer ones replaced."""
         while True:
             async with self.database.transaction() as connection:
-                await connection.execute(
-                    "DELETE FROM event WHERE stored_at < $1"
-                    " OR (type = ANY ($2) AND stored_at < now() - interval '1 hour')",
-                    utcnow() - timedelta(days=self.retention_days),
-                    list(REPEATED),
-                )
+                oldest = utcnow() - timedelta(days=self.retention_days)
+                await connection.execute(DELETE_OLD, oldest, list(REPEATED))
             await asyncio.sleep(TRIM_SECONDS)
 
     async def _take_page(self) -> int:
         async with self.database.transaction() as connection:
-            events = await _select(connection, self.cursor, EventFilter(), PAGE)
-        self.tail.extend(events)
-        for event in events:
+            entries = await _select(connection, self.cursor, EventFilter(), PAGE)
+        self.tail.extend(entries)
+        for entry in entries:
             for follower in self.followers:
-                await follower(event)
+                await follower(entry.event)
         while len(self.tail) > TAIL_EVENTS:
-            self.floor = self.tail.popleft().cursor
-        if events:
+            self.floor = self.tail.popleft().event.cursor
+        if entries:
             grown, self._grown = self._grown, asyncio.Event()
             grown.set()
-        return len(events)
+        return len(entries)
 
 
-async def _insert(connection: Connection, event: StoredEvent) -> None:
-    await connection.execute(
-        "INSERT INTO event (message_id, subject, type, occurred_at, task_id, experiment_id, body)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (message_id) DO NOTHING",
-        event.message_id,
-        event.subject,
-        event.type.replace("\0", ""),
-        event.occurred_at,
-        _text(event.event.get("task_id")),
-        _text(event.event.get("experiment_id")),
-        msgspec.json.encode(event.event).decode(),
-    )
+async def _with_task(connection: Connection, event: StoredEvent, tries: int) -> Subjects:
+    """What an event is about, with its task. Raises UnavailableError while that is not known yet.
 
-
-def _text(value: object) -> str | None:
-    return value.replace("\0", "") if isinstance(value, str) else None
+    A reservation's event names its experiment alone, whose task an earlier event has named. The
+    two come from different services, so that this one may come first: it is put off then, a few
+    times only, as the other may never come.
+    """
+    about = subjects_of(event.event)
+    if about.task_id is not None or about.experiment_id is None:
+        return about
+    task_id = await connection.fetchval(SELECT_TASK, about.experiment_id)
+    if task_id is None and tries < TASK_UNKNOWN_TRIES:
+        raise UnavailableError(f"no event of experiment {about.experiment_id} has come yet")
+    return replace(about, task_id=task_id)
 
 
 async def _select(
     connection: Connection, after: int, wanted: EventFilter, limit: int
-) -> list[StoredEvent]:
+) -> list[LogEntry]:
     rows: Iterable[Any] = await connection.fetch(
-        "SELECT cursor, message_id, subject, type, occurred_at, body FROM event WHERE cursor > $1"
-        " AND (cardinality($2::text[]) = 0 OR type = ANY ($2))"
-        " AND ($3::text IS NULL OR task_id = $3) AND ($4::text IS NULL OR experiment_id = $4)"
-        " ORDER BY cursor LIMIT $5",
+        SELECT_EVENTS,
         after,
         list(wanted.types),
         wanted.task_id,
         wanted.experiment_id,
+        wanted.reservation_id,
         limit,
     )
     return [
-        StoredEvent(
-            cursor=row["cursor"],
-            message_id=row["message_id"],
-            subject=row["subject"],
-            type=row["type"],
-            occurred_at=row["occurred_at"],
-            event=msgspec.json.decode(row["body"]),
+        LogEntry(
+            msgspec.convert({**row, "event": msgspec.json.decode(row["body"])}, StoredEvent),
+            msgspec.convert(row, Subjects),
         )
         for row in rows
     ]

@@ -10,6 +10,7 @@ from schemas.errors import ErrorCode
 from services.gateway.domain.access import (
     EVERYTHING,
     READING_METHODS,
+    TOKEN_PARAMETER,
     Identity,
     Role,
     Token,
@@ -17,7 +18,7 @@ from services.gateway.domain.access import (
     check_origin,
     identify,
 )
-from services.gateway.problems import PROBLEM_JSON, headers_of, problem_of
+from services.gateway.problems import PROBLEM_JSON, REFUSAL, headers_of, problem_in
 from shared.errors import RefusedError, StewardError
 
 Scope = dict[str, Any]
@@ -61,7 +62,8 @@ class Guard:
         except RefusedError as error:
             await _refuse(scope, receive, send, error)
             return
-        await self.application(scope, body, send)
+        is_socket = scope["type"] == "websocket"
+        await self.application(scope, body, _explained(scope, receive, send) if is_socket else send)
 
     def _admit(self, scope: Scope) -> Identity:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -82,7 +84,7 @@ def _presented(scope: Scope, headers: dict[bytes, str]) -> str | None:
     if scope["type"] == "websocket":
         for part in scope["query_string"].decode("latin-1").split("&"):
             name, _, value = part.partition("=")
-            if name == "access_token":
+            if name == TOKEN_PARAMETER:
                 return str(value)
     return None
 
@@ -115,8 +117,21 @@ async def _within_limit(receive: Receive) -> Receive:
     return replay
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send, error: RefusedError) -> None:
-    problem = problem_of(error, scope["path"])
+def _explained(scope: Scope, receive: Receive, send: Send) -> Send:
+    """Sends a problem in place of the close of a WebSocket that was never accepted."""
+
+    async def send_explained(message: dict[str, Any]) -> None:
+        error = scope["state"].pop(REFUSAL, None)
+        if message["type"] == "websocket.close" and error is not None:
+            await _refuse(scope, receive, send, error)
+        else:
+            await send(message)
+
+    return send_explained
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, error: Exception) -> None:
+    problem = problem_in(scope, error)
     headers = {"content-type": PROBLEM_JSON, **headers_of(problem, error)}
     encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     kind = "http.response"

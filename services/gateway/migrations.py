@@ -20,4 +20,11 @@ CREATE INDEX event_experiment ON event (experiment_id, cursor) WHERE experiment_
 CREATE INDEX event_type ON event (type, cursor);
 CREATE INDEX event_stored ON event (stored_at);
 """,
+    """
+ALTER TABLE event ADD COLUMN reservation_id text;
+UPDATE event SET reservation_id = split_part(subject, '.', 5)
+    WHERE type LIKE 'scheduler.reservation%';
+CREATE INDEX event_reservation ON event (reservation_id, cursor)
+    WHERE reservation_id IS NOT NULL;
+""",
 )

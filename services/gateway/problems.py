@@ -1,4 +1,8 @@
-"""Every error as RFC 9457 tells it, from one table."""
+"""Every error as an RFC 9457 problem, from one table.
+
+Built on `Problem` alone: the guard answers before Litestar has a request, so that its own plugin
+for problem details would be a second form of the same.
+"""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -20,6 +24,7 @@ from shared.logging import log
 
 PROBLEM_JSON: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 1
+REFUSAL: Final = "refusal"
 TYPE_PREFIX: Final = "urn:gpusteward:problem:"
 
 _CODE_OF_STATUS: Final = {
@@ -34,52 +39,33 @@ _CODE_OF_STATUS: Final = {
 def problem_of(
     error: Exception, instance: str | None = None, names: Mapping[str, str] | None = None
 ) -> Problem:
-    """What an error is to a client; of one that nobody foresaw only that it happened.
+    """What an error is to a client; of an unforeseen one only that it happened.
 
-    `names`: how parameters are called outside, where that is not their name inside.
+    `names`: what clients call the parameters of the handler.
     """
+    path: str | None = None
+    status: int | None = None
+    details: dict[str, Any] = {}
     match error:
         case RefusedError():
-            return _problem(error.code, error.message, error.path, instance, error.details)
+            code, detail, path, details = error.code, error.message, error.path, error.details
         case UnavailableError():
-            return _problem(ErrorCode.UNAVAILABLE, str(error), None, instance)
+            code, detail = ErrorCode.UNAVAILABLE, str(error)
         case ValidationException():
-            path, message = _first_fault(error.extra, names or {})
-            return _problem(ErrorCode.BAD_REQUEST, message, path, instance)
+            code = ErrorCode.BAD_REQUEST
+            path, detail = _first_fault(error, names or {})
         case NotFoundException():
-            return _problem(ErrorCode.NOT_FOUND, "no such route", None, instance)
+            code, detail = ErrorCode.NOT_FOUND, "no such route"
         case MethodNotAllowedException():
-            return _problem(
-                ErrorCode.BAD_REQUEST,
-                "this route does not take that method",
-                None,
-                instance,
-                status=HTTPStatus.METHOD_NOT_ALLOWED,
-            )
+            code, detail = ErrorCode.BAD_REQUEST, "this route does not take that method"
+            status = HTTPStatus.METHOD_NOT_ALLOWED
         case HTTPException():
-            return _http_problem(error, instance)
-    return _problem(ErrorCode.INTERNAL, "an unforeseen error; the log tells more", None, instance)
-
-
-def _http_problem(error: HTTPException, instance: str | None) -> Problem:
-    fallback = (
-        ErrorCode.INTERNAL
-        if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
-        else ErrorCode.BAD_REQUEST
-    )
-    code = _CODE_OF_STATUS.get(HTTPStatus(error.status_code), fallback)
-    return _problem(code, error.detail, None, instance, status=error.status_code)
-
-
-def _problem(
-    code: ErrorCode,
-    detail: str,
-    path: str | None,
-    instance: str | None,
-    details: dict[str, Any] | None = None,
-    *,
-    status: int | None = None,
-) -> Problem:
+            status, detail = error.status_code, error.detail
+            is_ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            fallback = ErrorCode.INTERNAL if is_ours else ErrorCode.BAD_REQUEST
+            code = _CODE_OF_STATUS.get(HTTPStatus(status), fallback)
+        case _:
+            code, detail = ErrorCode.INTERNAL, "an unforeseen error; the log has more"
     return Problem(
         type=f"{TYPE_PREFIX}{code.value}",
         title=code.value.replace("_", " ").capitalize(),
@@ -88,23 +74,22 @@ def _problem(
         code=code.value,
         path=path,
         instance=instance,
-        details=details or {},
+        details=details,
     )
 
 
-def _first_fault(extra: Any, names: Mapping[str, str]) -> tuple[str | None, str]:
-    """Of the parameters that Litestar found wrong, the first."""
-    faults = extra if isinstance(extra, list) else []
-    if not faults:
-        return None, "a parameter is missing or wrong"
-    fault = faults[0]
+def _first_fault(error: ValidationException, names: Mapping[str, str]) -> tuple[str | None, str]:
+    """The first parameter that is wrong; only the text of the error names a missing one."""
+    if not isinstance(error.extra, list) or not error.extra:
+        return None, error.detail
+    fault = error.extra[0]
     source = getattr(fault.get("source"), "value", fault.get("source")) or "query"
     key = names.get(fault.get("key"), fault.get("key"))
     return f"{source}.{key}" if key else None, str(fault.get("message", ""))
 
 
 def headers_of(problem: Problem, error: Exception) -> dict[str, str]:
-    """What goes with a problem: when to come again, how to sign in, which methods there are."""
+    """Retry-After, WWW-Authenticate and Allow, where they belong to the problem."""
     headers = {}
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
@@ -117,11 +102,7 @@ def headers_of(problem: Problem, error: Exception) -> dict[str, str]:
 
 def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Litestar's exception handler for everything."""
-    handler = request.scope.get("route_handler") if isinstance(error, ValidationException) else None
-    names = wire_names(handler) if handler is not None else {}
-    problem = problem_of(error, request.url.path, names)
-    if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.error("request_failed", path=request.url.path, exc_info=error)
+    problem = problem_in(request.scope, error)
     return Response(
         msgspec.json.encode(problem),
         status_code=problem.status,
@@ -130,8 +111,23 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
     )
 
 
+def problem_in(scope: Any, error: Exception) -> Problem:
+    """What an error is to the client of this request; logged if it was not foreseen."""
+    handler = scope.get("route_handler") if isinstance(error, ValidationException) else None
+    problem = problem_of(error, scope["path"], wire_names(handler) if handler is not None else {})
+    if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.error("request_failed", path=scope["path"], exc_info=error)
+    return problem
+
+
+async def remember_refusal(error: Exception, scope: Any) -> None:
+    """Litestar only closes a WebSocket; the guard answers its opening request with the problem."""
+    if scope["type"] == "websocket":
+        scope["state"][REFUSAL] = error
+
+
 def wire_names(handler: Any) -> dict[str, str]:
-    """How a route's parameters are called outside, by their names inside."""
+    """What clients call a route's parameters, by the handler's names."""
     parameters = handler.parsed_fn_signature.parameters
     return {
         inside: getattr(field.kwarg_definition, "name", None) or inside

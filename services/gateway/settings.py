@@ -1,10 +1,10 @@
-"""What the gateway is told."""
+"""Settings of the gateway."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
-from shared.platform import DEFAULT_HTTP_PORT
+from shared.local_platform.platform import DEFAULT_HTTP_PORT
 from shared.settings import CommonSettings
 
 

@@ -2,72 +2,66 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 import msgspec
-from litestar import WebSocket, websocket
+from litestar import Router, WebSocket, websocket
 from litestar.exceptions import WebSocketDisconnect
+from litestar.handlers import send_websocket_stream
 from litestar.params import FromQuery, QueryParameter
 
 from schemas.base import subject_for, tag_of
 from schemas.executor import AttemptLogged, AttemptProgressed
 from schemas.gateway import GpuMetrics
-from schemas.orchestrator import ExperimentView, GetExperiment
-from services.gateway.eventlog import EventFilter
-from services.gateway.gateway import Gateway
-from services.gateway.live import Watcher
-from services.gateway.routes.common import TheGateway
+from schemas.orchestrator import ExperimentState, ExperimentView, GetExperiment, ListExperiments
+from services.gateway.context import Gateway
+from services.gateway.domain.event_filter import EventFilter, subjects_of
+from services.gateway.live_state import Watcher
+from services.gateway.routes.common import TheGateway, refuse_unknown_parameters
 from services.gateway.routes.history import event_filter
+from services.gateway.routes.tasks import all_experiments
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
+from shared.waiting import cancelled
 
 Socket = WebSocket[Any, Any, Any]
 
 SEND_SECONDS: Final = 60.0
 RESOLVE_SECONDS: Final = 1.0
 TRY_AGAIN_LATER: Final = 1013
+INTERNAL_ERROR: Final = 1011
 EVENTS_AT_ONCE: Final = 200
-LOG_MESSAGES_KEPT: Final = 32
+LOG_MESSAGES_BUFFERED: Final = 32
+
+UNDER_WAY: Final = (ExperimentState.STARTING, ExperimentState.RUNNING)
 
 _encode = msgspec.json.Encoder().encode
 
 
-async def _serve(socket: Socket, pump: Callable[[], Awaitable[None]]) -> None:
-    """Pump until the client goes: while we wait for news, only reading notices that."""
+async def _serve(socket: Socket, messages: AsyncGenerator[object, None]) -> None:
+    """Send until the client goes; close with 1013 where an owner is away or the client slow."""
     await socket.accept()
-
-    async def until_gone() -> None:
-        with suppress(WebSocketDisconnect):
-            while True:
-                await socket.receive_data(mode="text")
-
-    sending = asyncio.create_task(_pump_or_close(socket, pump))
-    reading = asyncio.create_task(until_gone())
     try:
-        await asyncio.wait({sending, reading}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (sending, reading):
-            task.cancel()
-        await asyncio.gather(sending, reading, return_exceptions=True)
-
-
-async def _pump_or_close(socket: Socket, pump: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await pump()
-    except (UnavailableError, TimeoutError) as error:
-        log.info("websocket_closed", reason=repr(error))
-        with suppress(Exception):
-            await socket.close(code=TRY_AGAIN_LATER, reason="try again later")
-    except WebSocketDisconnect:
-        return
-    except Exception:  # noqa: BLE001  # one client's failure is not the process's
+        async with aclosing(messages):
+            await send_websocket_stream(
+                socket,
+                messages,
+                send_handler=_send,
+                listen_for_disconnect=True,
+                warn_on_data_discard=False,
+            )
+    except* WebSocketDisconnect:
+        pass
+    except* (UnavailableError, TimeoutError) as errors:
+        log.info("websocket_closed", reason=repr(errors.exceptions))
+        await _close(socket, TRY_AGAIN_LATER, "try again later")
+    except* Exception:  # noqa: BLE001  # one client's failure is not the process's
         log.exception("websocket_failed")
-        with suppress(Exception):
-            await socket.close(code=1011, reason="internal")
+        await _close(socket, INTERNAL_ERROR, "internal")
 
 
 async def _send(socket: Socket, message: object) -> None:
@@ -76,50 +70,71 @@ async def _send(socket: Socket, message: object) -> None:
         await socket.send_data(_encode(message).decode(), mode="text")
 
 
+async def _close(socket: Socket, code: int, reason: str) -> None:
+    with suppress(Exception):  # the client may have gone meanwhile
+        await socket.close(code=code, reason=reason)
+
+
 @dataclass(slots=True)
 class MetricsFilter:
-    """Which readings and progress a client wants. An experiment's GPUs are known once granted."""
+    """Which readings and progress a client wants. An experiment's GPUs are known once granted, a
+    task's are those of its experiments under way.
+    """
 
     gateway: Gateway
-    node_id: FromQuery[str | None] = None
-    device_uuid: FromQuery[str | None] = None
-    experiment_id: FromQuery[UUID | None] = None
-    devices: frozenset[tuple[str, str]] | None = None
-    _looked_at: float = field(default=float("-inf"))
+    node_id: str | None = None
+    device_uuid: str | None = None
+    experiment_id: UUID | None = None
+    task_id: UUID | None = None
+    devices: frozenset[tuple[str, str]] = frozenset()
+    _resolved_at: float = field(default=float("-inf"))
 
     async def resolve(self) -> None:
-        """Find out which GPUs the experiment has, unless that was known a second ago."""
+        """Find out which GPUs are meant, unless that was known a second ago."""
         now = asyncio.get_running_loop().time()
-        if self.experiment_id is None or now - self._looked_at < RESOLVE_SECONDS:
+        if self._wants_all_gpus or now - self._resolved_at < RESOLVE_SECONDS:
             return
-        self._looked_at = now
-        query = GetExperiment(experiment_id=self.experiment_id)
+        self._resolved_at = now
         try:
-            view = await self.gateway.ask(query, ExperimentView)
+            views = await self._experiments()
         except (RefusedError, UnavailableError):
             return
-        if view.gpu_info is not None:
-            self.devices = frozenset((d.node_id, d.uuid) for d in view.gpu_info.details)
+        infos = [view.gpu_info for view in views if view.gpu_info is not None]
+        self.devices = frozenset((d.node_id, d.uuid) for info in infos for d in info.details)
 
     def of_metrics(self, metrics: GpuMetrics) -> GpuMetrics | None:
         """The wanted part; None if there is none."""
         if self.node_id not in {None, metrics.node_id}:
             return None
-        if self.device_uuid is None and self.experiment_id is None:
+        if self.device_uuid is None and self._wants_all_gpus:
             return metrics
         gpus = tuple(gpu for gpu in metrics.gpus if self._wants(gpu.node_id, gpu.uuid))
         return msgspec.structs.replace(metrics, gpus=gpus) if gpus else None
 
     def of_progress(self, progress: AttemptProgressed) -> bool:
         """Progress has no node: a filter by node or GPU leaves it out."""
+        if self._wants_all_gpus:
+            return self.node_id is None and self.device_uuid is None
+        return self.task_id in {None, progress.task_id} and self.experiment_id in {
+            None,
+            progress.experiment_id,
+        }
+
+    @property
+    def _wants_all_gpus(self) -> bool:
+        return self.experiment_id is None and self.task_id is None
+
+    async def _experiments(self) -> list[ExperimentView]:
         if self.experiment_id is not None:
-            return progress.experiment_id == self.experiment_id
-        return self.node_id is None and self.device_uuid is None
+            query = GetExperiment(experiment_id=self.experiment_id)
+            return [await self.gateway.bus.query(query, ExperimentView)]
+        under_way = ListExperiments(task_id=self.task_id, states=UNDER_WAY, limit=5000)
+        return await all_experiments(self.gateway, under_way)
 
     def _wants(self, node_id: str, device_uuid: str) -> bool:
         if self.device_uuid not in {None, device_uuid}:
             return False
-        return self.experiment_id is None or (node_id, device_uuid) in (self.devices or ())
+        return self._wants_all_gpus or (node_id, device_uuid) in self.devices
 
 
 @websocket("/ws/metrics")
@@ -129,28 +144,25 @@ async def watch_metrics(
     node: FromQuery[str | None] = None,
     gpu: FromQuery[str | None] = None,
     experiment: FromQuery[UUID | None] = None,
+    task: FromQuery[UUID | None] = None,
 ) -> None:
     """Every new reading and progress report; a slow client gets only the newest."""
-    wanted = MetricsFilter(gateway, node, gpu, experiment)
+    wanted = MetricsFilter(gateway, node, gpu, experiment, task)
     with gateway.live.watching() as watcher:
-
-        async def pump() -> None:
-            while True:
-                await watcher.wake.wait()
-                await wanted.resolve()
-                await _send_newest(socket, watcher, wanted)
-
-        await _serve(socket, pump)
+        await _serve(socket, _metrics(watcher, wanted))
 
 
-async def _send_newest(socket: Socket, watcher: Watcher, wanted: MetricsFilter) -> None:
-    readings, progress = watcher.take()
-    for metrics in readings:
-        if (part := wanted.of_metrics(metrics)) is not None:
-            await _send(socket, part)
-    for report in progress:
-        if wanted.of_progress(report):
-            await _send(socket, report)
+async def _metrics(watcher: Watcher, wanted: MetricsFilter) -> AsyncGenerator[object, None]:
+    while True:
+        await watcher.wake.wait()
+        await wanted.resolve()
+        readings, progress = watcher.take()
+        for metrics in readings:
+            if (part := wanted.of_metrics(metrics)) is not None:
+                yield part
+        for report in progress:
+            if wanted.of_progress(report):
+                yield report
 
 
 @websocket("/ws/events")
@@ -161,35 +173,37 @@ async def watch_events(
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
     task: FromQuery[UUID | None] = None,
     experiment: FromQuery[UUID | None] = None,
+    reservation: FromQuery[UUID | None] = None,
 ) -> None:
     """Events from a cursor on, without a gap; from now on if none is given.
 
-    Progress passes through as well, with `cursor` null: it is not in the log and not repeated.
+    Those of a task include its experiments', attempts' and reservations'. Progress passes through
+    as well, with `cursor` null: it is not in the log and not repeated.
     """
-    wanted = event_filter(event_type, task, experiment)
+    wanted = event_filter(event_type, task, experiment, reservation)
     start = gateway.log.cursor if after is None else after
     with gateway.live.watching() as watcher:
         watcher.take()
-        await _serve(socket, lambda: _pump_events(socket, gateway, watcher, wanted, start))
+        await _serve(socket, _events(gateway, watcher, wanted, start))
 
 
-async def _pump_events(
-    socket: Socket, gateway: Gateway, watcher: Watcher, wanted: EventFilter, cursor: int
-) -> None:
+async def _events(
+    gateway: Gateway, watcher: Watcher, wanted: EventFilter, cursor: int
+) -> AsyncGenerator[object, None]:
     while True:
         events, cursor = await gateway.log.read(cursor, wanted, EVENTS_AT_ONCE)
         for event in events:
-            await _send(socket, event)
+            yield event
         for report in watcher.take()[1]:
             if (passing := _passing(report, wanted)) is not None:
-                await _send(socket, passing)
+                yield passing
         if cursor >= gateway.log.cursor:
             await _first_of(gateway.log.grown(cursor), watcher.progressed.wait())
 
 
 def _passing(report: AttemptProgressed, wanted: EventFilter) -> dict[str, Any] | None:
     body = msgspec.to_builtins(report)
-    if not wanted.matches(tag_of(AttemptProgressed), body):
+    if not wanted.matches(tag_of(AttemptProgressed), subjects_of(body)):
         return None
     return {
         "cursor": None,
@@ -207,38 +221,42 @@ async def watch_logs(socket: Socket, gateway: TheGateway, experiment: FromQuery[
     Where an `offset` is not the `next_offset` before it, lines were left out, also such as a slow
     client has not taken in time; `/api/v1/experiments/{id}/logs` has them from that offset on.
     """
-    waiting: deque[AttemptLogged] = deque(maxlen=LOG_MESSAGES_KEPT)
-    came = asyncio.Event()
+    unsent: deque[AttemptLogged] = deque(maxlen=LOG_MESSAGES_BUFFERED)
+    received = asyncio.Event()
 
-    async def hear(message: AttemptLogged) -> None:
-        waiting.append(message)
-        came.set()
+    async def on_logged(message: AttemptLogged) -> None:
+        unsent.append(message)
+        received.set()
 
-    async def pump() -> None:
+    async def lines() -> AsyncGenerator[object, None]:
         while True:
-            await came.wait()
-            came.clear()
-            while waiting:
-                await _send(socket, waiting.popleft())
+            await received.wait()
+            received.clear()
+            while unsent:
+                yield unsent.popleft()
 
-    # Before the client is accepted: it hears of everything that is written from then on.
-    subscription = await gateway.bus.listen(AttemptLogged, hear, key=str(experiment))
+    # Before the client is accepted: it gets everything that is written from then on.
+    subscription = await gateway.bus.listen(AttemptLogged, on_logged, key=str(experiment))
     try:
-        await gateway.bus.settle()
-        await _serve(socket, pump)
+        await gateway.bus.flush()
+        await _serve(socket, lines())
     finally:
         with suppress(Exception):  # the connection may be closed already
             await subscription.unsubscribe()
 
 
-async def _first_of(*waits: Any) -> None:
-    tasks = {asyncio.ensure_future(wait) for wait in waits}
+async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
+    tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
 
 
-ROUTES = [watch_metrics, watch_events, watch_logs]
+ROUTES = [
+    Router(
+        "/",
+        route_handlers=[watch_metrics, watch_events, watch_logs],
+        guards=[refuse_unknown_parameters],
+    )
+]

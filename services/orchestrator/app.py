@@ -3,15 +3,15 @@
 import asyncio
 from datetime import timedelta
 
-from services.orchestrator.facts import Facts, fact_routes
+from services.orchestrator.event_handlers import EventHandlers, event_routes
 from services.orchestrator.handlers import Handlers, request_routes
 from services.orchestrator.leases import Leases
 from services.orchestrator.migrations import MIGRATIONS
-from services.orchestrator.progress import Progress
-from services.orchestrator.repair import Repair
+from services.orchestrator.resync import Resync
 from services.orchestrator.settings import OrchestratorSettings
-from shared.bus import Bus
-from shared.database import Database
+from services.orchestrator.task_progress import Progress
+from shared.messaging.bus import Bus
+from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
 
@@ -28,23 +28,23 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         timedelta(seconds=settings.retry_pause_seconds),
     )
     first_report, lease_wake = asyncio.Event(), asyncio.Event()
-    facts = Facts(database, progress, lease_wake, first_report)
+    events = EventHandlers(database, progress, lease_wake, first_report)
     handlers = Handlers(database, progress, first_report, settings.first_report_seconds)
     leases = Leases(database, bus, lease_wake, progress.offer_ttl)
-    repair = Repair(
+    resync = Resync(
         database,
         bus,
-        facts,
+        events,
         settings.repair_interval_seconds,
         timedelta(seconds=settings.repair_after_seconds),
         timedelta(seconds=settings.overdue_after_seconds),
     )
-    bus.on_new_stream.append(repair.ask_at_once)
     return Service(
         "orchestrator",
         bus=bus,
         database=database,
-        routes=[*request_routes(handlers), *fact_routes(facts)],
-        loops={"leases": leases.run, "repair": repair.run},
-        on_reply=facts.on_reply,
+        routes=[*request_routes(handlers), *event_routes(events)],
+        loops={"leases": leases.run, "resync": resync.run},
+        on_reply=events.on_reply,
+        on_new_stream=resync.resync_now,
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 import asyncpg
@@ -31,14 +32,21 @@ from services.orchestrator.domain import running, tasks, waiting
 from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
 from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
 from services.orchestrator.node_names import with_node_ids
-from services.orchestrator.progress import Progress
+from services.orchestrator.task_progress import Progress
 from services.orchestrator.views import experiment_view, plan_view, task_view
-from shared.bus import Route, command_route, query_route
 from shared.clock import utcnow
-from shared.commands import once
-from shared.database import Connection, Database
 from shared.errors import RefusedError
 from shared.ids import new_id
+from shared.messaging.bus import Route, command_route, query_route
+from shared.messaging.paging import fitting
+from shared.postgres.commands import once
+from shared.postgres.database import Connection, Database
+from shared.waiting import wait_for
+
+# What may wait for the first executor's report at once: one after the other, the second would wait
+# beyond its requester's deadline.
+WAITING_AT_ONCE: Final = 64
+MOST_EXPERIMENTS: Final = 500  # decoded for one answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ class Handlers:
     first_report_seconds: float
 
     async def submit_task(self, command: SubmitTask) -> Reply:
-        """Store a task with its experiments and ask for the first GPUs; or store nothing."""
+        """Store a task with its experiments and request the first GPUs; or store nothing."""
         await self._await_first_report()
 
         async def apply(connection: Connection) -> Accepted:
@@ -100,7 +108,7 @@ class Handlers:
         return await once(self.database, command, apply)
 
     async def resume_task(self, command: ResumeTask) -> Reply:
-        """Ask for GPUs again."""
+        """Request GPUs again."""
 
         async def apply(connection: Connection) -> Accepted:
             task = await _locked(connection, command.task_id)
@@ -139,16 +147,16 @@ class Handlers:
         return experiment_view(experiment, attempts[query.experiment_id], with_logs=True)
 
     async def list_experiments(self, query: ListExperiments) -> ExperimentList:
-        """Experiments without the logs of failed attempts."""
+        """Experiments without the logs of failed attempts, as many as one answer carries."""
+        most = min(query.limit, MOST_EXPERIMENTS)
         async with self.database.transaction() as connection:
-            found = await store.experiments(connection, query.task_id, query.states, query.limit)
+            found = await store.experiments(connection, query, most + 1)
             attempts = await store.attempts_of(connection, [e.experiment_id for e in found])
-        return views.bounded(
-            ExperimentList(
-                experiments=tuple(
-                    experiment_view(e, attempts[e.experiment_id], with_logs=False) for e in found
-                )
-            )
+        shown = [experiment_view(e, attempts[e.experiment_id], with_logs=False) for e in found]
+        page = fitting(shown[:most]) or shown[:1]
+        return ExperimentList(
+            experiments=tuple(page),
+            next_after_experiment_id=page[-1].experiment_id if len(page) < len(shown) else None,
         )
 
     async def validate_task(self, query: ValidateTask) -> TaskPlan:
@@ -159,15 +167,11 @@ class Handlers:
         return plan_view(query.task, make_plan(with_node_ids(query.task), offers))
 
     async def _await_first_report(self) -> None:
-        """Give executors that start together with us the time to say what they offer."""
+        """Give executors that start together with this service the time to report."""
         async with self.database.transaction() as connection:
             if await self.progress.offers(connection):
                 return
-        try:
-            async with asyncio.timeout(self.first_report_seconds):
-                await self.first_report.wait()
-        except TimeoutError:
-            return
+        await wait_for(self.first_report, self.first_report_seconds)
 
     async def _store(self, connection: Connection, command: SubmitTask, plan: Plan) -> None:
         now = utcnow()
@@ -253,9 +257,9 @@ def _taken(command: SubmitTask, error: asyncpg.UniqueViolationError) -> RefusedE
 
 
 def request_routes(handlers: Handlers) -> list[Route]:
-    """What the orchestrator is asked."""
+    """Commands and queries."""
     return [
-        command_route(handlers.submit_task, SubmitTask),
+        command_route(handlers.submit_task, SubmitTask, workers=WAITING_AT_ONCE),
         command_route(handlers.cancel_task, CancelTask),
         command_route(handlers.pause_task, PauseTask),
         command_route(handlers.resume_task, ResumeTask),
@@ -263,5 +267,5 @@ def request_routes(handlers: Handlers) -> list[Route]:
         query_route(handlers.list_tasks, ListTasks),
         query_route(handlers.get_experiment, GetExperiment),
         query_route(handlers.list_experiments, ListExperiments),
-        query_route(handlers.validate_task, ValidateTask),
+        query_route(handlers.validate_task, ValidateTask, workers=WAITING_AT_ONCE),
     ]

@@ -1,4 +1,4 @@
-"""Keeps granted leases alive until an executor has taken them over."""
+"""Renews granted leases until an executor has taken them over."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,24 +10,25 @@ from schemas.errors import Refused
 from schemas.scheduler import RenewReservation
 from services.orchestrator import store
 from services.orchestrator.domain.records import Attempt
-from shared.bus import Bus
 from shared.clock import utcnow
-from shared.database import Database
 from shared.errors import UnavailableError
 from shared.ids import new_id
+from shared.lease import renew_interval_seconds
 from shared.logging import log
+from shared.messaging.bus import Bus
+from shared.postgres.database import Database
+from shared.waiting import wait_for
 
 IDLE_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 0.5
-RENEWALS_PER_TTL: Final = 3
 REQUEST_TIMEOUT_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True)
 class Leases:
-    """`wake` is set when there may be a lease to keep.
+    """`wake` is set when there may be a lease to renew.
 
-    An executor that was not heard of for `executor_ttl` will not take it over: it is let go, so
+    An executor without a report for `executor_ttl` will not take it over: the lease runs out, so
     that the node confirms that nothing runs and the experiment can be repeated elsewhere.
     """
 
@@ -43,23 +44,19 @@ class Leases:
         while True:
             self.wake.clear()
             pause = await self.renew_due()
-            try:
-                async with asyncio.timeout(pause):
-                    await self.wake.wait()
-            except TimeoutError:
-                continue
+            await wait_for(self.wake, pause)
 
     async def renew_due(self) -> float:
         """Renew what is due; the seconds until something is due again."""
         async with self.database.transaction() as connection:
-            kept = await store.attempts_to_renew(connection, utcnow() - self.executor_ttl)
-        ids = {attempt.reservation_id for attempt in kept}
+            granted = await store.attempts_to_renew(connection, utcnow() - self.executor_ttl)
+        ids = {attempt.reservation_id for attempt in granted}
         self._next_at = {key: at for key, at in self._next_at.items() if key in ids}
         self._lost &= ids
         now = asyncio.get_running_loop().time()
         due = [
             attempt
-            for attempt in kept
+            for attempt in granted
             if attempt.reservation_id not in self._lost
             and self._next_at.get(attempt.reservation_id, now) <= now
         ]
@@ -73,7 +70,7 @@ class Leases:
         command = RenewReservation(
             command_id=new_id(), reservation_id=attempt.reservation_id, epoch=attempt.epoch
         )
-        pause = attempt.lease_ttl_seconds / RENEWALS_PER_TTL
+        pause = renew_interval_seconds(attempt.lease_ttl_seconds)
         try:
             reply = await self.bus.request(command, timeout_seconds=REQUEST_TIMEOUT_SECONDS)
         except UnavailableError as error:
@@ -81,7 +78,7 @@ class Leases:
             pause = RETRY_SECONDS
         else:
             if isinstance(reply, Refused) and not reply.retryable:
-                # The start goes on being sent: only the executor's word ends an attempt.
+                # The start goes on being sent: only an answer of the executor ends an attempt.
                 log.warning("lease_lost", reservation_id=str(attempt.reservation_id))
                 self._lost.add(attempt.reservation_id)
                 self._next_at.pop(attempt.reservation_id, None)

@@ -1,4 +1,4 @@
-"""What the orchestrator is told."""
+"""Settings of the orchestrator."""
 
 from schemas.base import PositiveSeconds, Seconds
 from shared.settings import CommonSettings
@@ -7,7 +7,7 @@ from shared.settings import CommonSettings
 class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     """`offer_ttl_seconds` is how long an executor counts as present after its last report.
 
-    Every `repair_interval_seconds` owners are asked about what has been silent for
+    Every `repair_interval_seconds` owners are queried about what has been silent for
     `repair_after_seconds`. A submission waits up to `first_report_seconds` while no executor has
     reported at all. An attempt that has not ended `overdue_after_seconds` after its task's
     `timeout_per_iteration` is stopped, and as long after that loses its reservation. A failed

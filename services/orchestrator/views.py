@@ -20,8 +20,8 @@ from schemas.orchestrator import (
 from schemas.task import TaskFile
 from services.orchestrator.domain.plan import Plan
 from services.orchestrator.domain.records import Attempt, Experiment, Task
-from shared.codec import encode
 from shared.errors import RefusedError
+from shared.messaging.codec import encode
 
 V = TypeVar("V", bound=Struct)
 

@@ -9,8 +9,9 @@ from services.results.partitions import Partitions
 from services.results.samples import SampleStore
 from services.results.settings import ResultsSettings
 from services.results.summaries import Summarizer
-from shared.bus import Bus
-from shared.database import Database
+from shared.messaging.bus import Bus
+from shared.messaging.samples import SampleConsumer
+from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
 
@@ -27,12 +28,11 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         database, timedelta(seconds=settings.summary_grace_seconds), summarizer.wake
     )
     partitions = Partitions(database, settings.retention_days)
-    samples = SampleStore(database, partitions, handlers.note_stored)
+    samples = SampleStore(database, partitions, handlers.on_samples_stored)
 
-    async def consume_samples() -> None:
-        await bus.consume_samples(
-            "results_store_samples", samples.store, linger_seconds=settings.batch_linger_seconds
-        )
+    consumer = SampleConsumer(
+        bus, "results_store_samples", samples.store, settings.batch_linger_seconds
+    )
 
     return Service(
         "results",
@@ -40,9 +40,5 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         database=database,
         routes=build_routes(handlers),
         start=partitions.make_ahead,
-        loops={
-            "samples": consume_samples,
-            "summaries": summarizer.run,
-            "partitions": partitions.keep,
-        },
+        loops={"samples": consumer.run, "summaries": summarizer.run, "partitions": partitions.run},
     )

@@ -3,18 +3,32 @@
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
 from schemas.benchmark import BenchmarkMetrics
 from schemas.errors import ErrorCode
 from schemas.executor import AttemptFinished
-from schemas.results import GetReport, GetSeries, GetSummary, ReportView, SeriesView, SummaryView
-from services.results import attempts, history
-from shared.bus import Route, event_route, query_route
+from schemas.results import (
+    GetReport,
+    GetSeries,
+    GetSummary,
+    ListSummaries,
+    ReportView,
+    SeriesView,
+    SummaryList,
+    SummaryView,
+)
+from services.results import history, summary_rows
+from services.results.summary_rows import Summary
 from shared.clock import utcnow
-from shared.database import Connection, Database
 from shared.errors import RefusedError
+from shared.messaging.bus import Route, event_route, query_route
+from shared.messaging.paging import fitting
+from shared.postgres.database import Connection, Database
+
+MOST_SUMMARIES: Final = 200  # decoded for one answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,40 +40,43 @@ class Handlers:
     summaries_wake: asyncio.Event
 
     async def record_finished(self, event: AttemptFinished) -> None:
-        """Store an attempt; once, however often it is told."""
+        """Store an attempt once, however often its event comes."""
         now = utcnow()
         async with self.database.transaction() as connection:
-            if await attempts.store(connection, event, now):
-                await attempts.expect_summary(connection, event, now + self.summary_grace)
+            if await summary_rows.insert_attempt(connection, event, now):
+                await summary_rows.expect_summary(connection, event, now + self.summary_grace)
         self.summaries_wake.set()
 
-    async def note_stored(
+    async def on_samples_stored(
         self, connection: Connection, spans: dict[str, tuple[datetime, datetime]]
     ) -> None:
         """Called with every stored batch of samples, in its transaction."""
-        await attempts.reopen(connection, spans)
+        await summary_rows.reopen(connection, spans)
         self.summaries_wake.set()
 
     async def get_summary(self, query: GetSummary) -> SummaryView:
         """The newest summary of an experiment."""
         async with self.database.transaction() as connection:
-            summary = await attempts.summary_of(connection, query.experiment_id)
+            summary = await summary_rows.summary_of(connection, query.experiment_id)
         if summary is None:
             raise RefusedError(
                 ErrorCode.NOT_FOUND,
                 f"experiment {query.experiment_id} has no measurements",
                 path="$.experiment_id",
             )
-        event = summary.event
-        benchmark = event.benchmark
-        return SummaryView(
-            experiment_id=event.experiment_id,
-            attempt_id=event.attempt_id,
-            task_id=event.task_id,
-            version=summary.version,
-            metrics=benchmark.metrics if benchmark is not None else BenchmarkMetrics(),
-            gpu_monitoring=summary.gpu_monitoring,
-            benchmark=msgspec.to_builtins(benchmark) if benchmark is not None else {},
+        return _view(summary, with_benchmark=True)
+
+    async def list_summaries(self, query: ListSummaries) -> SummaryList:
+        """A task's summaries, as many as one answer carries."""
+        async with self.database.transaction() as connection:
+            found = await summary_rows.summaries_of_task(
+                connection, query.task_id, query.after_experiment_id, MOST_SUMMARIES + 1
+            )
+        views = [_view(summary, with_benchmark=False) for summary in found]
+        page = fitting(views[:MOST_SUMMARIES]) or views[:1]
+        return SummaryList(
+            summaries=tuple(page),
+            next_after_experiment_id=page[-1].experiment_id if len(page) < len(views) else None,
         )
 
     async def get_series(self, query: GetSeries) -> SeriesView:
@@ -75,6 +92,20 @@ class Handlers:
             return await history.report(connection, query)
 
 
+def _view(summary: Summary, *, with_benchmark: bool) -> SummaryView:
+    event = summary.event
+    benchmark = event.benchmark
+    return SummaryView(
+        experiment_id=event.experiment_id,
+        attempt_id=event.attempt_id,
+        task_id=event.task_id,
+        version=summary.version,
+        metrics=benchmark.metrics if benchmark is not None else BenchmarkMetrics(),
+        gpu_monitoring=summary.gpu_monitoring,
+        benchmark=msgspec.to_builtins(benchmark) if benchmark and with_benchmark else {},
+    )
+
+
 def _require_order(start_at: datetime, end_at: datetime) -> None:
     if start_at >= end_at:
         raise RefusedError(
@@ -85,10 +116,11 @@ def _require_order(start_at: datetime, end_at: datetime) -> None:
 
 
 def build_routes(handlers: Handlers) -> list[Route]:
-    """What results answers and hears; samples come by a loop of their own."""
+    """Queries and events; samples come by a loop of their own."""
     return [
         event_route(handlers.record_finished, AttemptFinished, durable="results_record_finished"),
         query_route(handlers.get_summary, GetSummary),
+        query_route(handlers.list_summaries, ListSummaries),
         query_route(handlers.get_series, GetSeries),
         query_route(handlers.get_report, GetReport),
     ]

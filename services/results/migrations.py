@@ -69,4 +69,7 @@ CREATE TABLE experiment_sample (
 ALTER TABLE sample ADD COLUMN power_limit_w double precision;
 ALTER TABLE experiment_sample ADD COLUMN power_limit_w double precision;
 """,
+    """
+CREATE INDEX attempt_task ON attempt (task_id, experiment_id);
+""",
 )

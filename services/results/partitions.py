@@ -9,12 +9,28 @@ from typing import Final
 import asyncpg
 
 from shared.clock import utcnow
-from shared.database import Database
 from shared.errors import UnavailableError
 from shared.logging import log
+from shared.postgres.database import Database
 
 DAYS_AHEAD: Final = 2
 UPKEEP_SECONDS: Final = 3600.0
+DROP_LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '2s'"
+LOCK_DDL: Final = "SELECT pg_advisory_xact_lock($1)"
+EXISTS: Final = "SELECT to_regclass($1) IS NOT NULL"
+
+CREATE_PARTITION: Final = """
+CREATE TABLE {name} PARTITION OF sample
+FOR VALUES FROM ('{day}T00:00:00Z') TO ('{following}T00:00:00Z')
+"""
+
+DROP_PARTITION: Final = "DROP TABLE IF EXISTS {name}"
+
+SELECT_PARTITIONS: Final = """
+SELECT relname FROM pg_inherits JOIN pg_class ON oid = inhrelid
+WHERE inhparent = 'sample'::regclass ORDER BY relname
+"""
+
 # DDL on partitions takes turns: two instances that made one at once would fail each other.
 DDL_LOCK: Final = 0x67707361
 
@@ -37,7 +53,7 @@ class Partitions:
     retention_days: int
     known: set[date] = field(default_factory=set)
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Make tomorrow's partition today and drop old ones, until cancelled."""
         while True:
             await self.make_ahead()
@@ -55,40 +71,33 @@ class Partitions:
         if not missing:
             return
         async with self.database.transaction() as connection:
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", DDL_LOCK)
+            await connection.execute(LOCK_DDL, DDL_LOCK)
             for day in missing:
                 name = name_of(day)
-                if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name):
+                if await connection.fetchval(EXISTS, name):
                     continue
                 following = day + timedelta(days=1)
                 await connection.execute(
-                    f"CREATE TABLE {name} PARTITION OF sample"
-                    f" FOR VALUES FROM ('{day}T00:00:00Z') TO ('{following}T00:00:00Z')"
+                    CREATE_PARTITION.format(name=name, day=day, following=following)
                 )
         self.known.update(missing)
 
     async def drop_old(self) -> None:
         """Drop the partitions whose days lie further back than the retention."""
         oldest = utcnow().date() - timedelta(days=self.retention_days)
-        for name in await self._names():
+        async with self.database.transaction() as connection:
+            rows = await connection.fetch(SELECT_PARTITIONS)
+        for name in (row["relname"] for row in rows):
             if day_of(name) >= oldest:
                 continue
             try:
                 async with self.database.transaction() as connection:
                     # Readers of the parent would queue behind a drop that waits for its lock.
-                    await connection.execute("SET LOCAL lock_timeout = '2s'")
-                    await connection.execute("SELECT pg_advisory_xact_lock($1)", DDL_LOCK)
-                    await connection.execute(f"DROP TABLE IF EXISTS {name}")
+                    await connection.execute(DROP_LOCK_TIMEOUT)
+                    await connection.execute(LOCK_DDL, DDL_LOCK)
+                    await connection.execute(DROP_PARTITION.format(name=name))
             except (asyncpg.LockNotAvailableError, UnavailableError) as error:
                 log.warning("partition_kept", partition=name, error=repr(error))
                 continue
             self.known.discard(day_of(name))
             log.info("partition_dropped", partition=name)
-
-    async def _names(self) -> list[str]:
-        async with self.database.transaction() as connection:
-            rows = await connection.fetch(
-                "SELECT relname FROM pg_inherits JOIN pg_class ON oid = inhrelid"
-                " WHERE inhparent = 'sample'::regclass ORDER BY relname"
-            )
-        return [row["relname"] for row in rows]

@@ -4,16 +4,15 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
-from uuid import UUID
+from typing import Final
 
 import asyncpg
 
 from schemas.telemetry import GpuReading, GpuSampled
 from services.results.partitions import Partitions
-from shared.database import Connection, Database
 from shared.errors import UnavailableError
 from shared.logging import log
+from shared.postgres.database import Connection, Database
 
 COLUMNS: Final = (
     "device_no",
@@ -29,47 +28,53 @@ COLUMNS: Final = (
     "energy_mj",
     "power_limit_w",
 )
+
+UPSERT_DEVICE: Final = """
+INSERT INTO device (node_id, device_uuid, device_index, name, simulated)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (node_id, device_uuid) DO UPDATE
+    SET device_index = $3, name = coalesce(nullif($4, ''), device.name), simulated = $5
+RETURNING device_no
+"""
+
+CREATE_ARRIVED: Final = """
+CREATE TEMPORARY TABLE IF NOT EXISTS arrived (LIKE sample) ON COMMIT DELETE ROWS
+"""
+
+# In one order everywhere: two instances that merge the same rows must not wait for each other.
+MERGE_ARRIVED: Final = f"""
+INSERT INTO sample ({", ".join(COLUMNS)}) SELECT {", ".join(COLUMNS)} FROM arrived
+ORDER BY device_no, observed_at, boot_id, sequence ON CONFLICT DO NOTHING
+"""
+
 LARGEST_BIGINT: Final = 2**63 - 1
 YEARS: Final = range(1970, 9999)  # a clock beyond these is broken
 
-Row = tuple[
-    int,
-    datetime,
-    UUID,
-    int,
-    float,
-    float | None,
-    int | None,
-    int | None,
-    float | None,
-    float | None,
-    int | None,
-    float | None,
-]
+Row = tuple[object, ...]  # the values of `COLUMNS`
 DeviceKey = tuple[str, str]
-Facts = tuple[int, str, bool]
+DeviceRow = tuple[int, str, bool]
 Spans = dict[str, tuple[datetime, datetime]]
 
 
 @dataclass(slots=True)
 class SampleStore:
-    """Stores batches of samples. `stored` is told which nodes' samples of which times arrived."""
+    """Stores batches of samples. `stored` is called with the time span of each node's samples."""
 
     database: Database
     partitions: Partitions
     stored: Callable[[Connection, Spans], Awaitable[None]]
     readings_stored: int = 0
-    _devices: dict[DeviceKey, tuple[int, Facts]] = field(default_factory=dict)
+    _devices: dict[DeviceKey, tuple[int, DeviceRow]] = field(default_factory=dict)
 
     async def store(self, batch: list[GpuSampled]) -> None:
-        """Keep a batch; what is there already stays as it is. Raises UnavailableError."""
+        """Store a batch; readings that are there already stay. Raises UnavailableError."""
         samples = [sample for sample in batch if _is_storable(sample)]
         if len(samples) < len(batch):
             log.warning("samples_unstorable", count=len(batch) - len(samples))
         if not samples:
             return
         await self.partitions.make({s.observed_at.astimezone(UTC).date() for s in samples})
-        await self._know_devices(samples)
+        await self._register_devices(samples)
         rows = [self._row(sample, gpu) for sample in samples for gpu in sample.gpus]
         try:
             async with self.database.transaction() as connection:
@@ -81,10 +86,14 @@ class SampleStore:
             raise UnavailableError(f"a partition is missing: {error}") from error
         self.readings_stored += len(rows)
 
-    async def _know_devices(self, samples: Iterable[GpuSampled]) -> None:
-        """Give every device its number, and take over what changed about it."""
+    async def _register_devices(self, samples: Iterable[GpuSampled]) -> None:
+        """Give every device its number, and store what changed about it."""
         facts = {
-            (sample.node_id, gpu.uuid): (gpu.index, gpu.name or "", sample.simulated)
+            (sample.node_id, gpu.uuid): (
+                gpu.index,
+                (gpu.name or "").replace("\0", ""),
+                sample.simulated,
+            )
             for sample in samples
             for gpu in sample.gpus
         }
@@ -97,7 +106,8 @@ class SampleStore:
             return
         async with self.database.transaction() as connection:
             numbers = {
-                key: await _upsert_device(connection, key, changed[key]) for key in sorted(changed)
+                key: await connection.fetchval(UPSERT_DEVICE, *key, *changed[key])
+                for key in sorted(changed)
             }
         self._devices.update({key: (number, changed[key]) for key, number in numbers.items()})
 
@@ -144,22 +154,6 @@ def _spans(samples: Iterable[GpuSampled]) -> Spans:
     return spans
 
 
-async def _upsert_device(connection: Connection, key: DeviceKey, facts: Facts) -> Any:
-    node_id, device_uuid = key
-    index, name, simulated = facts
-    return await connection.fetchval(
-        "INSERT INTO device (node_id, device_uuid, device_index, name, simulated)"
-        " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (node_id, device_uuid) DO UPDATE"
-        " SET device_index = $3, name = coalesce(nullif($4, ''), device.name), simulated = $5"
-        " RETURNING device_no",
-        node_id,
-        device_uuid,
-        index,
-        name.replace("\0", ""),
-        simulated,
-    )
-
-
 async def _insert(connection: Connection, rows: Sequence[Row]) -> None:
     """COPY straight in, which is right nearly always; merge when some of it is there already."""
     if not rows:
@@ -168,17 +162,6 @@ async def _insert(connection: Connection, rows: Sequence[Row]) -> None:
         async with connection.transaction():
             await connection.copy_records_to_table("sample", records=rows, columns=COLUMNS)
     except asyncpg.UniqueViolationError:
-        await _merge(connection, rows)
-
-
-async def _merge(connection: Connection, rows: Sequence[Row]) -> None:
-    columns = ", ".join(COLUMNS)
-    await connection.execute(
-        "CREATE TEMPORARY TABLE IF NOT EXISTS arrived (LIKE sample) ON COMMIT DELETE ROWS"
-    )
-    await connection.copy_records_to_table("arrived", records=rows, columns=COLUMNS)
-    # In one order everywhere: two instances that merge the same rows must not wait for each other.
-    await connection.execute(
-        f"INSERT INTO sample ({columns}) SELECT {columns} FROM arrived"
-        " ORDER BY device_no, observed_at, boot_id, sequence ON CONFLICT DO NOTHING"
-    )
+        await connection.execute(CREATE_ARRIVED)
+        await connection.copy_records_to_table("arrived", records=rows, columns=COLUMNS)
+        await connection.execute(MERGE_ARRIVED)

@@ -1,4 +1,4 @@
-"""What the results service is told."""
+"""Settings of results."""
 
 from typing import Annotated
 

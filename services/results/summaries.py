@@ -7,18 +7,19 @@ from uuid import UUID
 
 from schemas.benchmark import BenchmarkMetrics
 from schemas.results import ExperimentSummarized, GpuMonitoring
-from services.results import attempts
-from services.results.attempts import Pending
+from services.results import summary_rows
 from services.results.domain.monitoring import summarize
 from services.results.domain.reading import union_of
+from services.results.summary_rows import Pending
 from shared.clock import utcnow
-from shared.database import Connection, Database
 from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.logging import log
-from shared.outbox import stage
+from shared.postgres.database import Connection, Database
+from shared.postgres.outbox import stage
+from shared.waiting import wait_for
 
-LOOK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 30.0
 
 
@@ -35,45 +36,44 @@ class Summarizer:
         while True:
             self.wake.clear()
             await self.summarize_ready()
-            try:
-                await asyncio.wait_for(self.wake.wait(), LOOK_SECONDS)
-            except TimeoutError:
-                continue
+            await wait_for(self.wake, POLL_SECONDS)
 
     async def summarize_ready(self) -> None:
         """Summarize every attempt whose samples are complete or whose time has come."""
         now = asyncio.get_running_loop().time()
         self._failed = {key: at for key, at in self._failed.items() if at > now}
-        looked_at = set(self._failed)
+        tried = set(self._failed)
         while True:
             pending: Pending | None = None
             try:
                 async with self.database.transaction() as connection:
-                    pending = await attempts.next_pending(connection, looked_at, utcnow())
+                    pending = await summary_rows.next_pending(connection, tried, utcnow())
                     if pending is None:
                         return
-                    looked_at.add(pending.event.attempt_id)
+                    tried.add(pending.event.attempt_id)
                     await _summarize_if_ready(connection, pending)
             except UnavailableError:
                 raise
             except Exception:
                 if pending is None:
                     raise
-                # One attempt that cannot be summarized keeps no other from it.
+                # One attempt that cannot be summarized holds up no other.
                 self._failed[pending.event.attempt_id] = now + RETRY_SECONDS
                 log.exception("summary_failed", attempt_id=str(pending.event.attempt_id))
 
 
 async def _summarize_if_ready(connection: Connection, pending: Pending) -> None:
-    passed_at = await attempts.passed_at(connection, pending)
+    passed_at = await summary_rows.passed_at(connection, pending)
     if passed_at is None and not pending.due:
         return
-    until = passed_at or pending.window_finished_at + attempts.MARGIN
+    until = passed_at or pending.window_finished_at + summary_rows.MARGIN
     monitoring = await _compute(connection, pending)
     changed = monitoring != pending.gpu_monitoring
     experiment_id = pending.event.experiment_id
-    version = await attempts.next_version(connection, experiment_id) if changed else pending.version
-    await attempts.settle(
+    version = (
+        await summary_rows.next_version(connection, experiment_id) if changed else pending.version
+    )
+    await summary_rows.save_summary(
         connection, pending, monitoring, version=version, samples_until=until, now=utcnow()
     )
     if changed:
@@ -88,12 +88,14 @@ async def _summarize_if_ready(connection: Connection, pending: Pending) -> None:
 
 async def _compute(connection: Connection, pending: Pending) -> GpuMonitoring:
     event = pending.event
-    await attempts.keep_samples(connection, pending, pending.window_finished_at + attempts.MARGIN)
-    readings, any_simulated = await attempts.kept_readings(connection, event.attempt_id)
+    await summary_rows.copy_samples(
+        connection, pending, pending.window_finished_at + summary_rows.MARGIN
+    )
+    readings, any_simulated = await summary_rows.readings_of(connection, event.attempt_id)
     return summarize(
         event.devices,
         readings,
-        union_of(attempts.windows_of(event)),
+        union_of(summary_rows.windows_of(event)),
         simulated=any_simulated or any(device.simulated for device in event.devices),
     )
 

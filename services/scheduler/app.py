@@ -2,20 +2,14 @@
 
 from collections.abc import Callable
 
-from schemas.base import Event
 from schemas.executor import ExecutorReported
 from schemas.scheduler import (
     CancelReservation,
     Cordon,
-    DeviceFreed,
-    DeviceUncordoned,
     Drain,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
-    ReservationCancelled,
-    ReservationQueued,
-    ReservationReleased,
     Uncordon,
 )
 from schemas.scheduler_views import (
@@ -33,40 +27,33 @@ from schemas.scheduler_views import (
     SelectNode,
     WhatIf,
 )
-from schemas.telemetry import GpuSampled, HealthChanged, InventoryReported
-from services.scheduler.decider import Decider
-from services.scheduler.fleet_queries import FleetQueries
-from services.scheduler.fleet_reader import FleetReader
-from services.scheduler.handlers import Commands
-from services.scheduler.hearing import Hearing
-from services.scheduler.intake import LARGEST, Intake
-from services.scheduler.inventory import NodeReports
-from services.scheduler.leadership import Leadership, Succession
-from services.scheduler.ledgers import LedgerReader
-from services.scheduler.migrations import MIGRATIONS
-from services.scheduler.present import Present
-from services.scheduler.queries import Queries
-from services.scheduler.readings import DeviceKey, Readings
-from services.scheduler.reconciliation import Reconciler
-from services.scheduler.record_queries import RecordQueries
-from services.scheduler.retention import Retention
+from schemas.telemetry import HealthChanged, InventoryReported
+from services.scheduler.handlers.commands import Commands
+from services.scheduler.handlers.fleet_queries import FleetQueries
+from services.scheduler.handlers.history_queries import HistoryQueries
+from services.scheduler.handlers.node_reports import NodeReports
+from services.scheduler.handlers.reservation_queries import ReservationQueries
+from services.scheduler.intake.batcher import LARGEST_BATCH, CommandBatcher
+from services.scheduler.leader.decision_loop import DecisionLoop
+from services.scheduler.leader.fleet_reader import FleetReader
+from services.scheduler.leader.query_engine import QueryEngine
+from services.scheduler.ledger.change_listener import ChangeListener
+from services.scheduler.ledger.leader_election import Leadership, Succession
+from services.scheduler.ledger.migrations import MIGRATIONS
+from services.scheduler.ledger.retention import Retention
+from services.scheduler.observations.latest_readings import LatestReadings
+from services.scheduler.observations.node_liveness import NodeLiveness
+from services.scheduler.observations.release_snapshots import ReleaseSnapshots
+from services.scheduler.observations.sample_listener import SampleListener
+from services.scheduler.reconciliation.collect import Collector
+from services.scheduler.reconciliation.loop import Reconciler
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.snapshots import Snapshots
-from shared.bus import Bus, Route, command_route, event_route, query_route
-from shared.database import Database
 from shared.errors import UnavailableError
 from shared.logging import log
+from shared.messaging.bus import Bus, Route, command_route, event_route, query_route
+from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
-
-# A scheduler that only accepts tells the leader by its events.
-WAKING_EVENTS = (
-    ReservationQueued,
-    ReservationReleased,
-    ReservationCancelled,
-    DeviceFreed,
-    DeviceUncordoned,
-)
 
 LATE_SECONDS = 5.0  # what a busy host may add to an interval without anything being missed
 
@@ -78,25 +65,18 @@ def create_service(
 ) -> Service:
     """A scheduler, not yet started. Without settings they come from the environment."""
     settings = settings or load_settings(SchedulerSettings, "scheduler")
+    interval_seconds, limits = settings.reconcile_interval_seconds, settings.drift_limits
     bus = Bus.from_settings("scheduler", settings)
     database = _database(settings)
-    readings = Readings()
     leadership = make_leadership(database, settings.leader_ttl_seconds)
-    snapshots = Snapshots(
-        bus,
-        readings,
-        settings.snapshot_timeout_seconds,
-        on_confirmed=lambda changed: note_readings(changed),
-    )
-    limits = settings.drift_limits
+    readings = LatestReadings()
+    liveness = NodeLiveness(longest_gap_seconds=3 * interval_seconds + LATE_SECONDS)
+    snapshots = ReleaseSnapshots(bus, readings, settings.snapshot_timeout_seconds)
     reader = FleetReader(
         readings, snapshots, settings.inventory_grace_seconds, limits.system_processes
     )
-    decider = Decider(database, leadership, reader, settings.policy)
-    present = Present(database, reader, settings.policy)
-    succession = Succession(leadership, decider.wake)
-    intake = Intake(database, decider.wake, decider.note_released)
-    commands = Commands(database, intake, decider)
+    decision_loop = DecisionLoop(database, leadership, reader, settings.policy)
+    commands = Commands(database)
     retention = Retention(
         database,
         leadership,
@@ -104,115 +84,68 @@ def create_service(
         decision_days=settings.decision_retention_days,
         decisions_kept=settings.decisions_kept,
     )
-    interval_seconds = settings.reconcile_interval_seconds
-    hearing = Hearing(longest_gap_seconds=3 * interval_seconds + LATE_SECONDS)
     reconciler = Reconciler(
         database,
         leadership,
-        LedgerReader(bus, readings, hearing, limits),
+        Collector(bus, readings, liveness, limits),
         interval_seconds=interval_seconds,
         node_lost_seconds=settings.node_lost_seconds,
-        on_changed=decider.wake,
     )
-
-    def note_readings(changed: frozenset[DeviceKey]) -> None:
-        decider.note_readings(changed)
-        present.note_readings(changed)
-
-    async def note_sample(sample: GpuSampled) -> None:
-        hearing.hear_agent(sample.node_id)
-        note_readings(readings.observe(sample))
-
-    async def note_inventory(event: InventoryReported) -> None:
-        hearing.hear_agent(event.node_id)
-
-    async def note_executor(event: ExecutorReported) -> None:
-        hearing.hear_executor(event.executor_id)
-
-    async def wake(event: Event) -> None:
-        # Its own commands have woken it already; what a node confirms later comes by no command.
-        freed = isinstance(event, DeviceFreed)
-        if freed or not intake.has_served(getattr(event, "reservation_id", None)):
-            decider.wake()
-
-    async def hear() -> None:
-        await bus.listen(GpuSampled, note_sample)
-        await bus.listen(InventoryReported, note_inventory)
-        await bus.listen(ExecutorReported, note_executor)
-        for event in WAKING_EVENTS:
-            await bus.listen(event, wake)
-
     return Service(
         "scheduler",
         bus=bus,
         database=database,
-        routes=[
-            *command_routes(commands),
-            *query_routes(Queries(database, present)),
-            *fleet_query_routes(FleetQueries(database, reader)),
-            *record_query_routes(RecordQueries(database, settings.policy)),
-            *event_routes(NodeReports(database, readings, decider)),
-        ],
+        routes=_routes(
+            CommandBatcher(database, decision_loop.request_snapshots),
+            commands,
+            ReservationQueries(database, QueryEngine(database, reader, settings.policy)),
+            FleetQueries(database, reader),
+            HistoryQueries(database, settings.policy),
+            NodeReports(database, readings),
+        ),
         loops={
-            "decider": decider.run,
+            "decisions": decision_loop.run,
+            "ledger_changes": ChangeListener(database, decision_loop.wake).run,
             "snapshots": snapshots.run,
             "reconciler": reconciler.run,
-            "succession": succession.run,
+            "succession": Succession(leadership, decision_loop.wake).run,
             "retention": retention.run,
         },
         on_reply=commands.fenced,
-        start=hear,
+        start=SampleListener(bus, readings, liveness).subscribe,
         stop=lambda: _step_down(leadership),
     )
 
 
-def command_routes(commands: Commands) -> list[Route]:
-    """What may be asked to be done."""
+def _routes(
+    batcher: CommandBatcher,
+    commands: Commands,
+    reservations: ReservationQueries,
+    fleet: FleetQueries,
+    history: HistoryQueries,
+    reports: NodeReports,
+) -> list[Route]:
     return [
-        command_route(commands.request, RequestReservation, workers=LARGEST),
-        command_route(commands.renew, RenewReservation, workers=LARGEST),
-        command_route(commands.release, ReleaseReservation, workers=LARGEST),
+        command_route(batcher.submit, RequestReservation, workers=LARGEST_BATCH),
+        command_route(batcher.submit, RenewReservation, workers=LARGEST_BATCH),
+        command_route(batcher.submit, ReleaseReservation, workers=LARGEST_BATCH),
         command_route(commands.cancel, CancelReservation),
         command_route(commands.cordon, Cordon),
         command_route(commands.uncordon, Uncordon),
         command_route(commands.drain, Drain),
-    ]
-
-
-def query_routes(queries: Queries) -> list[Route]:
-    """What may be asked about requests."""
-    return [
-        query_route(queries.get_reservation, GetReservation),
-        query_route(queries.list_reservations, ListReservations),
-        query_route(queries.explain, ExplainReservation),
-        query_route(queries.availability, GetAvailability),
-        query_route(queries.what_if, WhatIf),
-        query_route(queries.estimate, EstimateRequirements),
-    ]
-
-
-def fleet_query_routes(queries: FleetQueries) -> list[Route]:
-    """What may be asked about devices and nodes."""
-    return [
-        query_route(queries.allocation_map, GetAllocationMap),
-        query_route(queries.cluster_status, GetClusterStatus),
-        query_route(queries.node_summaries, GetNodeSummaries),
-        query_route(queries.select_node, SelectNode),
-    ]
-
-
-def record_query_routes(queries: RecordQueries) -> list[Route]:
-    """What may be asked about the record."""
-    return [
-        query_route(queries.drifts, ListDrifts),
-        query_route(queries.decisions, ListDecisions),
-        query_route(queries.replay, ReplayDecisions),
-    ]
-
-
-def event_routes(reports: NodeReports) -> list[Route]:
-    """What nodes report, from the stream."""
-    return [
+        query_route(reservations.get_reservation, GetReservation),
+        query_route(reservations.list_reservations, ListReservations),
+        query_route(reservations.explain, ExplainReservation),
+        query_route(reservations.availability, GetAvailability),
+        query_route(reservations.what_if, WhatIf),
+        query_route(reservations.estimate, EstimateRequirements),
+        query_route(fleet.allocation_map, GetAllocationMap),
+        query_route(fleet.cluster_status, GetClusterStatus),
+        query_route(fleet.node_summaries, GetNodeSummaries),
+        query_route(fleet.select_node, SelectNode),
+        query_route(history.drifts, ListDrifts),
+        query_route(history.decisions, ListDecisions),
+        query_route(history.replay, ReplayDecisions),
         event_route(
             reports.record_inventory, InventoryReported, durable="scheduler_record_inventory"
         ),

@@ -3,10 +3,10 @@
 from typing import Final
 
 from schemas.base import Percent, PositiveInt, PositiveSeconds, Seconds
-from services.scheduler.domain.drift import Limits
-from services.scheduler.domain.placement import Weights
-from services.scheduler.domain.policy import Policy
-from services.scheduler.domain.reconciliation import system_names
+from services.scheduler.domain.drift.detection import system_names
+from services.scheduler.domain.drift.lifecycle import Limits
+from services.scheduler.domain.placement.placement import Weights
+from services.scheduler.domain.placement.policy import Policy
 from shared.settings import CommonSettings
 
 SYSTEM_PROCESSES: Final = (
@@ -19,18 +19,18 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     """Timing and weights of the scheduler.
 
     `leader_ttl_seconds` is how long a silent leader keeps others from deciding. A fleet that is
-    empty, or a node that has not told its devices, rules nothing out for `inventory_grace_seconds`.
+    empty, or a node that has not reported its devices, rules nothing out for
+    `inventory_grace_seconds`.
 
     What is reserved, runs and is used is compared every `reconcile_interval_seconds`. A
     disagreement is a drift after its `*_seconds`: a ghost is a reservation under which nothing runs
     for so long, and for a whole lease; an orphan runs without a live reservation; a squatter is a
-    process under none; underuse is a held device below `idle_percent`; an agent is stale that was
-    not heard. A node of which nothing at all was heard for `node_lost_seconds` is lost. Names in
+    process under none; underuse is a held device below `idle_percent`; an agent is stale that sends
+    nothing. A node that sends nothing at all for `node_lost_seconds` is lost. Processes named in
     `system_processes`, separated by commas, never keep a GPU from being granted.
-    `aging_seconds` of waiting count as one point of priority, 0 turns that off; who is preempted
-    has `preemption_grace_seconds` to stop. Ended reservations are kept for
-    `retention_days`; of the decision log `decisions_kept` records, none longer than
-    `decision_retention_days`.
+    `aging_seconds` of waiting count as one point of priority, 0 turns that off; a preempted holder
+    has `preemption_grace_seconds` to stop. Ended reservations stay for `retention_days`; of the
+    decision log `decisions_kept` records, none longer than `decision_retention_days`.
     """
 
     leader_ttl_seconds: PositiveSeconds = 3.0
@@ -55,11 +55,6 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     decisions_kept: PositiveInt = 20_000
 
     @property
-    def weights(self) -> Weights:
-        """The score's weights."""
-        return Weights(memory=self.memory_weight, utilization=self.utilization_weight)
-
-    @property
     def drift_limits(self) -> Limits:
         """How long each disagreement may last."""
         return Limits(
@@ -76,7 +71,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     def policy(self) -> Policy:
         """How the engine decides."""
         return Policy(
-            weights=self.weights,
+            weights=Weights(memory=self.memory_weight, utilization=self.utilization_weight),
             aging_seconds=self.aging_seconds,
             preemption=self.preemption,
             preemption_grace_seconds=self.preemption_grace_seconds,

@@ -3,110 +3,130 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from services.telemetry import thrift
+from services.telemetry import memory
 from services.telemetry.agent import Agent
-from services.telemetry.announcer import Announcer, read_host_facts
-from services.telemetry.choice import choose
-from services.telemetry.devices import Devices
+from services.telemetry.clock import NodeClock
+from services.telemetry.counters import Counters
+from services.telemetry.device_monitor import DeviceMonitor
 from services.telemetry.domain.holdings import Holdings
-from services.telemetry.figures import Figures
-from services.telemetry.grants import GrantFollower
+from services.telemetry.event_publisher import EventPublisher, read_host_facts
 from services.telemetry.handlers import Handlers, build_routes
-from services.telemetry.metrics import AgentMetrics
-from services.telemetry.metrics_server import MetricsServer
-from services.telemetry.node_clock import NodeClock
-from services.telemetry.power import PowerLimits
-from services.telemetry.power_journal import PowerJournal
+from services.telemetry.metrics.exporter import AgentMetrics
+from services.telemetry.metrics.server import MetricsServer
+from services.telemetry.power.journal import PowerJournal
+from services.telemetry.power.limits import PowerLimits
+from services.telemetry.reservations import ReservationTracker
 from services.telemetry.settings import TelemetrySettings
-from shared.bus import Bus
+from services.telemetry.sources.selection import select_source
 from shared.lifecycle import give_back_memory
-from shared.service import Service
+from shared.messaging.bus import Bus, Route
+from shared.service import Service, Step
 from shared.settings import load_settings
+
+Loops = dict[str, Callable[[], Awaitable[None]]]
 
 
 class TelemetryService(Service):
-    """The agent's lifecycle; `metrics` tells the port it really has, None if there is no server."""
+    """The agent's lifecycle. `metrics` is None where the settings serve none."""
 
-    metrics: MetricsServer | None
+    def __init__(
+        self,
+        bus: Bus,
+        agent: Agent,
+        reservations: ReservationTracker,
+        power: PowerLimits,
+        *,
+        metrics: MetricsServer | None,
+        routes: list[Route],
+        loops: Loops,
+        on_new_stream: Step,
+    ) -> None:
+        super().__init__(
+            "telemetry",
+            bus=bus,
+            routes=routes,
+            loops=loops,
+            start=self._open,
+            ready=self._wait_ready,
+            stop=self._close,
+            on_new_stream=on_new_stream,
+        )
+        self.metrics = metrics
+        self._agent = agent
+        self._reservations = reservations
+        self._power = power
+
+    async def _open(self) -> None:
+        await self._reservations.subscribe()
+        self._agent.start()
+
+    async def _wait_ready(self) -> None:
+        await self._agent.wait_ready()
+        give_back_memory()
+        memory.freeze()
+
+    async def _close(self) -> None:
+        # Power limits are restored through the driver, so before the agent closes it.
+        await self._power.stop()
+        await self._agent.stop()
 
 
 def create_service(settings: TelemetrySettings | None = None) -> TelemetryService:
     """The service, closed; `run` or `running` opens it. Raises SettingsError for a bad fleet."""
     settings = settings or load_settings(TelemetrySettings, "telemetry")
     bus = Bus.from_settings("telemetry", settings)
-    holdings, figures = Holdings(), Figures()
-    announcer = Announcer(
+    holdings, counters = Holdings(), Counters()
+    publisher = EventPublisher(
         bus,
         NodeClock(),
         node_id=settings.node_id,
         interval_seconds=settings.interval_seconds,
         host=read_host_facts(),
     )
-    choice = choose(settings, holdings)
-    devices = Devices(
-        choice,
-        announcer,
-        figures,
+    selection = select_source(settings, holdings)
+    devices = DeviceMonitor(
+        selection,
+        publisher,
+        counters,
         interval_seconds=settings.interval_seconds,
         inventory_seconds=settings.inventory_seconds,
     )
-    follower = GrantFollower(bus, settings.node_id, holdings, settings.inventory_seconds)
+    reservations = ReservationTracker(bus, settings.node_id, holdings, settings.inventory_seconds)
     agent = Agent(
         devices,
-        announcer,
+        publisher,
         bus,
-        figures,
-        source=lambda: choice.source,
+        counters,
         interval_seconds=settings.interval_seconds,
-        release=follower.end,
+        release=reservations.end,
     )
     power = PowerLimits(
         agent,
-        announcer,
-        PowerJournal(_journal_path(settings)),
-        require_holder=follower.require_holder,
+        publisher,
+        PowerJournal(Path(settings.data_dir) / "telemetry" / f"{settings.node_id}.power.json"),
+        require_holder=reservations.require_holder,
         has_ended=holdings.has_ended,
     )
-    follower.on_end.append(power.reservation_ended)
-    bus.on_new_stream.append(agent.repeat_inventory)
-    loops: dict[str, Callable[[], Awaitable[None]]] = {
+    reservations.on_end.append(power.reservation_ended)
+    loops: Loops = {
         "ticks": agent.run,
-        "announcements": announcer.run,
-        "grants": follower.reconcile,
+        "events": publisher.run,
+        "reservations": reservations.reconcile,
         "power_limits": power.run,
-        "memory": thrift.collect,
+        "memory": memory.collect_garbage,
     }
     metrics = None
     if settings.metrics:
-        text = AgentMetrics(agent, announcer, choice, holdings, figures).text
+        text = AgentMetrics(agent, publisher, holdings, counters).text
         metrics = MetricsServer(settings.metrics_host, settings.metrics_port, text)
         loops["metrics"] = metrics.run
-
-    async def start() -> None:
-        await follower.listen()
-        await agent.start()
-
-    async def ready() -> None:
-        await agent.settle()
-        give_back_memory()
-        thrift.set_apart()
-
-    async def stop() -> None:
-        await power.stop()
-        await agent.stop()
-
-    service = TelemetryService(
-        "telemetry",
-        bus=bus,
-        routes=build_routes(Handlers(agent, announcer, choice, power), settings.node_id),
+    return TelemetryService(
+        bus,
+        agent,
+        reservations,
+        power,
+        metrics=metrics,
+        routes=build_routes(Handlers(agent, power), settings.node_id),
         loops=loops,
-        start=start,
-        ready=ready,
-        stop=stop,
+        on_new_stream=devices.repeat_inventory,
     )
-    service.metrics = metrics
-    return service
-
-
-def _journal_path(settings: TelemetrySettings) -> Path:
-    return Path(settings.data_dir) / "telemetry" / f"{settings.node_id}.power.json"

@@ -1,4 +1,4 @@
-"""Messages that an agent answers."""
+"""Queries and commands that an agent answers."""
 
 from dataclasses import dataclass, field
 
@@ -16,53 +16,47 @@ from schemas.monitoring import (
 )
 from schemas.telemetry import GetSnapshot, GpuSampled, HealthState, SetBurst, SetPowerLimit, Source
 from services.telemetry.agent import Agent
-from services.telemetry.announcer import Announcer
-from services.telemetry.answered import Answered
-from services.telemetry.choice import SourceChoice
 from services.telemetry.domain.available import available_gpus
-from services.telemetry.power import PowerLimits
-from shared.bus import Route, command_route, query_route
+from services.telemetry.idempotency import AnsweredCommands
+from services.telemetry.power.limits import PowerLimits
 from shared.errors import RefusedError
+from shared.messaging.bus import Route, command_route, query_route
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What the agent does for others."""
-
     agent: Agent
-    announcer: Announcer
-    choice: SourceChoice
     power: PowerLimits
-    answered: Answered = field(default_factory=Answered)
+    answered: AnsweredCommands = field(default_factory=AnsweredCommands)
 
     async def snapshot(self, query: GetSnapshot) -> GpuSampled:
-        """Read now, or from the cache where the asker allows it."""
+        """A reading begun now, or a cached one where the query allows it."""
         return await self.agent.snapshot(
             use_cache=query.use_cache, released=query.released_reservation_id
         )
 
     async def agent_view(self, query: GetAgent) -> AgentView:
         """Whether and how the GPUs can be read."""
-        source, trouble = self.choice.source, self.agent.trouble
+        source, failure = self.agent.devices.source, self.agent.devices.failure
         newest = self.agent.newest
         count = 0 if newest is None else len(newest.gpus)
-        if trouble is None and source is Source.NONE:
-            trouble = "no GPU was found on this host"
+        if failure is None and source is Source.NONE:
+            failure = "no GPU was found on this host"
         return AgentView(
             node_id=query.node_id,
-            boot_id=self.announcer.boot_id,
+            boot_id=self.agent.publisher.boot_id,
             source=source,
-            available=trouble is None,
-            message=trouble or f"{count} GPUs are read by {source}",
+            available=failure is None,
+            message=failure or f"{count} GPUs are read by {source}",
             gpu_count=count,
             sequence=self.agent.sequence,
             interval_seconds=self.agent.interval_seconds,
         )
 
     async def available(self, query: ListAvailableGpus) -> AvailableGpus:
-        """Those with room. Refused with unavailable while nothing can be read."""
+        """Refused with unavailable while nothing can be read."""
         sample = await self.agent.snapshot(use_cache=query.use_cache)
-        unwell = {f.uuid for f in self.agent.facts if f.health is not HealthState.OK}
+        unwell = {f.uuid for f in self.agent.devices.facts if f.health is not HealthState.OK}
         return AvailableGpus(
             node_id=query.node_id,
             gpus=available_gpus(
@@ -76,7 +70,7 @@ class Handlers:
     async def gpu(self, query: GetGpu) -> GpuDetail:
         """One device, even if it does not answer at present."""
         sample = await self.agent.snapshot(use_cache=query.use_cache)
-        facts = next((f for f in self.agent.facts if f.index == query.index), None)
+        facts = next((f for f in self.agent.devices.facts if f.index == query.index), None)
         if facts is None:
             raise RefusedError(
                 ErrorCode.NOT_FOUND,
@@ -91,28 +85,22 @@ class Handlers:
         )
 
     async def start_monitoring(self, query: StartMonitoring) -> MonitoringView:
-        """Begin, or tell what runs already."""
         return self.agent.start_monitoring(query)
 
     async def stop_monitoring(self, query: StopMonitoring) -> MonitoringView:
-        """End, and tell."""
         return self.agent.stop_monitoring(query.monitoring_id)
 
     async def burst(self, command: SetBurst) -> Reply:
-        """Sample faster for a while."""
-
         async def apply() -> None:
             self.agent.burst(command)
 
         return await self.answered.once(command, apply)
 
     async def set_power_limit(self, command: SetPowerLimit) -> Reply:
-        """Cap a device, or take the cap back."""
         return await self.answered.once(command, lambda: self.power.apply(command))
 
 
 def build_routes(handlers: Handlers, node_id: str) -> list[Route]:
-    """The table of routes."""
     return [
         query_route(handlers.snapshot, GetSnapshot, key=node_id),
         query_route(handlers.agent_view, GetAgent, key=node_id),

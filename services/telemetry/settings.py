@@ -1,4 +1,4 @@
-"""What a telemetry agent is told."""
+"""Settings of a telemetry agent."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,7 @@ from msgspec import Meta
 from schemas.base import PositiveSeconds
 from shared.settings import CommonSettings
 
-SourceChoice = Literal["auto", "nvml", "nvidia-smi", "amd", "dcgm", "simulated", "none"]
+SourceName = Literal["auto", "nvml", "nvidia-smi", "amd", "dcgm", "simulated", "none"]
 
 
 class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
@@ -17,12 +17,12 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     long NVML, or a dcgm-exporter, may take for one reading, `open_deadline_seconds` for the
     driver's initialisation, which takes seconds on hosts without persistence mode;
     `smi_deadline_seconds` is for one run of nvidia-smi or amd-smi, and grows by itself on hosts
-    where a run always takes longer. `dcgm_url` is the page of a dcgm-exporter, which is looked at
-    only where one is named. `metrics` serves Prometheus on `metrics_host` and `metrics_port` (0:
-    any free one).
+    where a run always takes longer. `dcgm_url` is the page of a dcgm-exporter, read only
+    where one is named. `metrics` serves Prometheus on `metrics_host` and `metrics_port` (0: any
+    free one).
     """
 
-    source: SourceChoice = "auto"
+    source: SourceName = "auto"
     fleet: str | None = None
     simulate: bool = False
     interval_seconds: PositiveSeconds = 1.0

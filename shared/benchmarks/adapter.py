@@ -1,4 +1,4 @@
-"""What every benchmark tool is to whoever runs one: a target, a folder, progress, one result."""
+"""What every benchmark tool is to its caller: a target, a folder, progress, one result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
+from shared.errors import StewardError
 
 
-class BenchmarkFailed(Exception):
+class BenchmarkFailed(StewardError):
     """The tool gave no result; the text says why, in a sentence for people."""
 
 

@@ -5,7 +5,6 @@ import io
 import random
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
@@ -78,12 +77,7 @@ class ChatServer:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     async def check_health(self) -> None:

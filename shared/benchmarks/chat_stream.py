@@ -5,12 +5,14 @@ from typing import Final
 
 import msgspec
 
+from shared.errors import StewardError
+
 MAX_LINE_BYTES: Final = 4 * 2**20
 MAX_EVENT_LINES: Final = 10_000
 DONE: Final = b"[DONE]"
 
 
-class MalformedStream(Exception):
+class MalformedStream(StewardError):
     """The server sent something that is not a chat-completions stream."""
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from schemas.errors import ErrorCode
 from shared.benchmarks.words import WORDS
+from shared.errors import RefusedError
 
 _NUMBERS: Final = r"\((\d+),(\d+)\)"
 _DETERMINISTIC: Final = re.compile(rf"D{_NUMBERS}")
@@ -33,13 +35,11 @@ NUMERIC_PARAMETERS: Final = frozenset(
 )
 
 
-class UnsupportedTraffic(Exception):
+class UnsupportedTraffic(RefusedError):
     """The built-in load generator cannot make this traffic. `path` names the field of the task."""
 
     def __init__(self, message: str, path: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.path = path
+        super().__init__(ErrorCode.BAD_REQUEST, message, path=path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,55 +11,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from shared.client.aio_telemetry import GPUInfo, GPUSnapshot
-    from shared.client.benchmarks import run_benchmark_job
-    from shared.client.discovery import Address, find_address
-    from shared.client.errors import ApiError, PlatformUnreachable
-    from shared.client.http import StewardClient
-    from shared.client.scheduling import (
+    from shared.client.blocking import (
         check_gpu_availability,
         estimate_gpu_requirements,
         find_best_node_for_deployment,
-        get_cluster_gpu_status,
-        get_node_gpu_summaries,
-        select_best_node,
-        select_gpus_for_task,
-        wait_for_gpu_availability,
-    )
-    from shared.client.telemetry import (
         get_available_gpus,
+        get_cluster_gpu_status,
         get_gpu_info,
+        get_node_gpu_summaries,
         is_available,
         query_gpus,
+        run_benchmark_job,
+        select_best_node,
+        select_gpus_for_task,
         start_monitoring,
         stop_monitoring,
+        wait_for_gpu_availability,
     )
+    from shared.client.discovery import Address, find_address
+    from shared.client.errors import ApiError, PlatformUnreachable
+    from shared.client.http import StewardClient
 
-_HOMES: Final = {
-    "aio_telemetry": ("GPUInfo", "GPUSnapshot"),
-    "benchmarks": ("run_benchmark_job",),
-    "discovery": ("Address", "find_address"),
-    "errors": ("ApiError", "PlatformUnreachable"),
-    "http": ("StewardClient",),
-    "scheduling": (
-        "check_gpu_availability",
-        "estimate_gpu_requirements",
-        "find_best_node_for_deployment",
-        "get_cluster_gpu_status",
-        "get_node_gpu_summaries",
-        "select_best_node",
-        "select_gpus_for_task",
-        "wait_for_gpu_availability",
-    ),
-    "telemetry": (
-        "get_available_gpus",
-        "get_gpu_info",
-        "is_available",
-        "query_gpus",
-        "start_monitoring",
-        "stop_monitoring",
-    ),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+# The first that has a name is its home: `blocking` before the coroutines of the same names.
+_HOMES: Final = ("discovery", "errors", "http", "blocking", "aio_telemetry")
 
 __all__ = [
     "Address",
@@ -88,6 +62,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if (home := _HOME_OF.get(name)) is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    for home in _HOMES if name in __all__ else ():
+        module = import_module(f"{__name__}.{home}")
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

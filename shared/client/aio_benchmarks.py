@@ -4,27 +4,20 @@ import asyncio
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkSpec
-from schemas.monitoring import MonitoringView
 from shared.benchmarks.adapter import ProgressCallback, Target
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.document import read_spec
 from shared.benchmarks.tools import run_benchmark
-from shared.client.asking import ask_in_loop
-from shared.client.devices import node_of_indices
-from shared.client.http import StewardClient
+from shared.client.watch import Watch
 from shared.errors import StewardError
-from shared.ids import new_id
 
-SEEN: Final = ("monitoring_duration_seconds", "sample_count", "missed_count", "gpu_stats")
 LEVEL_SLACK_SECONDS: Final = 180.0
 LONGEST_MONITORING_SECONDS: Final = 86_400.0
 STOP_SECONDS: Final = 2.0
@@ -45,7 +38,7 @@ async def run_benchmark_job(
 
     The spec has the names of a task file's benchmark block; without `model_name` the one model
     that is served is meant. The result is the benchmark's (`tool`, `levels`, `metrics`, ...) with
-    `gpu_monitoring`: what `stop_monitoring` tells of the node's GPUs, only those of `gpu_indices`
+    `gpu_monitoring`: what `stop_monitoring` returns of the node's GPUs, only those of `gpu_indices`
     if given. It is None where no platform could watch them, and `gpu_monitoring_missing` says why.
     The tool's files stay in `directory`, if one is given.
 
@@ -66,29 +59,15 @@ async def run_benchmark_job(
                 on_progress=on_progress,
             )
     except BaseException:
-        if isinstance(watch, _Watch):
-            # Nobody is told what was seen; the agent ends it by itself in the end.
+        if isinstance(watch, Watch):
+            # What was seen is lost; the agent ends the monitoring by itself.
             with suppress(StewardError, TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
                     await watch.stop()
         raise
     seen, missing = await _seen(watch, gpu_indices)
-    told: dict[str, Any] = msgspec.to_builtins(result)
-    return told | {"gpu_monitoring": seen, "gpu_monitoring_missing": missing}
-
-
-@dataclass(frozen=True, slots=True)
-class _Watch:
-    """A monitoring that runs while the benchmark does, beside those of the program itself."""
-
-    node_id: str
-    monitoring_id: UUID
-
-    async def stop(self) -> MonitoringView:
-        async def ask(client: StewardClient) -> MonitoringView:
-            return await client.stop_monitoring(self.node_id, self.monitoring_id)
-
-        return await ask_in_loop(ask)
+    document: dict[str, Any] = msgspec.to_builtins(result)
+    return document | {"gpu_monitoring": seen, "gpu_monitoring_missing": missing}
 
 
 async def _only_model(base_url: str, api_key: str | None) -> str:
@@ -96,39 +75,27 @@ async def _only_model(base_url: str, api_key: str | None) -> str:
         return await server.only_model()
 
 
-async def _started(spec: BenchmarkSpec, node_id: str | None) -> _Watch | str:
+async def _started(spec: BenchmarkSpec, node_id: str | None) -> Watch | str:
     """The monitoring, or why there is none."""
     levels = len(spec.traffic_scenarios) * len(spec.num_concurrency)
     longest_seconds = levels * (spec.max_time_per_level_seconds + LEVEL_SLACK_SECONDS)
-
-    async def start(client: StewardClient) -> _Watch:
-        node = node_id or node_of_indices([n.node_id for n in (await client.nodes()).nodes])
-        if node is None:
-            raise ValueError("the platform has no node")
-        watch = _Watch(node, new_id())
-        await client.start_monitoring(
-            node,
-            max_seconds=min(longest_seconds, LONGEST_MONITORING_SECONDS),
-            monitoring_id=watch.monitoring_id,
-        )
-        return watch
-
     try:
-        return await ask_in_loop(start)
+        return await Watch.start(
+            node_id, max_seconds=min(longest_seconds, LONGEST_MONITORING_SECONDS)
+        )
     except (StewardError, ValueError) as error:
         return str(error)
 
 
 async def _seen(
-    watch: _Watch | str, gpu_indices: Sequence[int] | None
+    watch: Watch | str, gpu_indices: Sequence[int] | None
 ) -> tuple[dict[str, Any] | None, str | None]:
     if isinstance(watch, str):
         return None, watch
     try:
-        view = msgspec.to_builtins(await watch.stop())
+        seen = await watch.stop()
     except StewardError as error:
         return None, str(error)
-    seen = {name: view[name] for name in SEEN}
     if gpu_indices is not None:
         wanted = {str(index) for index in gpu_indices}
         absent = sorted(wanted - seen["gpu_stats"].keys())

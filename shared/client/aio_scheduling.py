@@ -1,7 +1,7 @@
 """What would be granted, for asynchronous programs, by the names that tuning scripts know.
 
-Each asks the platform once, takes no lock and holds nothing; whoever needs GPUs kept asks for a
-reservation.
+Each asks the platform once, takes no lock and holds nothing; a program that needs GPUs for
+itself requests a reservation.
 """
 
 from typing import Any, Final

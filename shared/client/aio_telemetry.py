@@ -1,27 +1,22 @@
 """What the GPUs do, for asynchronous programs, by the names that tuning scripts know.
 
-Each asks the platform once, takes no lock and holds nothing; whoever needs GPUs kept asks for a
-reservation.
+Each asks the platform once, takes no lock and holds nothing; a program that needs GPUs for
+itself requests a reservation.
 """
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
-from uuid import UUID
-
-import msgspec
 
 from schemas.errors import ErrorCode
 from schemas.gateway import GpuView
-from schemas.monitoring import MonitoringView
 from shared.client.asking import ask_in_loop
-from shared.client.devices import by_score, is_free, node_of_indices, of_one_node
+from shared.client.devices import by_score, is_free, of_one_node
 from shared.client.errors import ApiError, PlatformUnreachable
 from shared.client.http import StewardClient
-from shared.ids import new_id
+from shared.client.watch import Watch
 
 DEFAULT_MAX_UTILIZATION: Final = 50
-_AGGREGATE: Final = ("monitoring_duration_seconds", "sample_count", "missed_count", "gpu_stats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +85,7 @@ async def get_gpu_info(gpu_index: int, *, node_id: str | None = None) -> GPUInfo
     return _info(matching[0]) if matching else None
 
 
-@dataclass(slots=True)
-class _Running:
-    """The monitoring that this program started last."""
-
-    node_id: str
-    monitoring_id: UUID
-
-
-_running: list[_Running] = []
+_running: list[Watch] = []  # at most the one that this program started last
 
 
 async def start_monitoring(
@@ -110,21 +97,8 @@ async def start_monitoring(
     starts as many as wanted.
     """
     await stop_monitoring()
-
-    async def start(client: StewardClient) -> _Running:
-        node = node_id or node_of_indices([n.node_id for n in (await client.nodes()).nodes])
-        if node is None:
-            raise ValueError("expected a node to monitor, found none")
-        running = _Running(node, new_id())
-        await client.start_monitoring(
-            node,
-            interval_seconds=interval_seconds,
-            max_seconds=max_seconds,
-            monitoring_id=running.monitoring_id,
-        )
-        return running
-
-    _running.append(await ask_in_loop(start))
+    watch = await Watch.start(node_id, max_seconds=max_seconds, interval_seconds=interval_seconds)
+    _running.append(watch)
 
 
 async def stop_monitoring() -> dict[str, Any] | None:
@@ -134,18 +108,12 @@ async def stop_monitoring() -> dict[str, Any] | None:
     """
     if not _running:
         return None
-    running = _running.pop()
-
-    async def stop(client: StewardClient) -> MonitoringView:
-        return await client.stop_monitoring(running.node_id, running.monitoring_id)
-
     try:
-        view = msgspec.to_builtins(await ask_in_loop(stop))
+        return await _running.pop().stop()
     except ApiError as error:
         if error.code is ErrorCode.NOT_FOUND:
             return None
         raise
-    return {key: view[key] for key in _AGGREGATE}
 
 
 def _info(view: GpuView) -> GPUInfo:

@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from uuid import UUID
 
@@ -19,7 +18,7 @@ from shared.client.errors import ApiError, PlatformUnreachable
 from shared.ids import new_id
 
 T = TypeVar("T")
-Parameters = Mapping[str, str | int | None]
+Parameters = Mapping[str, str | int | UUID | None]
 
 API: Final = "/api/v1"
 RETRY_SECONDS: Final = 0.25
@@ -50,12 +49,7 @@ class GatewayConnection:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 
@@ -99,20 +93,25 @@ class GatewayConnection:
         body = await self.send("GET", path, None, parameters, timeout_seconds=timeout_seconds)
         return self.decoded(body, reply)
 
+    async def post(self, path: str, document: object, reply: type[T]) -> T:
+        """Send a document below the API's root; `reply` is what the answer is decoded as."""
+        return self.decoded(await self.send("POST", path, document), reply)
+
     async def send(
         self,
         method: str,
         path: str,
-        body: bytes | None = None,
+        document: object = None,
         parameters: Parameters | None = None,
         *,
         command_id: UUID | None = None,
         timeout_seconds: float | None = None,
     ) -> bytes:
-        """Send anything below the API's root; return the body of the answer."""
+        """Send bytes as they are or a document as JSON; return the body of the answer."""
         headers = {"Accept": "application/json"}
         if method != "GET":
             headers["Idempotency-Key"] = str(command_id or new_id())
+        body = document if isinstance(document, bytes | None) else msgspec.json.encode(document)
         if body is not None:
             headers["Content-Type"] = "application/json"
         given = {key: str(value) for key, value in (parameters or {}).items() if value is not None}

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import urlencode
 from uuid import UUID
 
 import msgspec
@@ -67,7 +68,7 @@ class StewardClient(NodeClient):
 
     async def validate_task(self, task: bytes) -> TaskPlan:
         """What the task would become; nothing is stored."""
-        return self.decoded(await self.send("POST", "/tasks/validate", task), TaskPlan)
+        return await self.post("/tasks/validate", task, TaskPlan)
 
     async def tasks(
         self, *, namespace: str | None = None, states: Iterable[TaskState] = (), limit: int = 100
@@ -82,8 +83,7 @@ class StewardClient(NodeClient):
 
     async def cancel_task(self, task_id: UUID, reason: str = "") -> None:
         """Have a task stopped; it is over when its state says so."""
-        body = msgspec.json.encode({"reason": reason})
-        await self.send("POST", f"/tasks/{task_id}/cancel", body)
+        await self.send("POST", f"/tasks/{task_id}/cancel", {"reason": reason})
 
     async def experiments(
         self, task_id: UUID | None = None, *, limit: int = 500, monitoring: bool = True
@@ -130,18 +130,16 @@ class StewardClient(NodeClient):
 
     async def estimate(self, task_config: Mapping[str, Any]) -> EstimateView:
         """GPUs and memory that a task configuration needs."""
-        body = msgspec.json.encode(task_config)
-        return self.decoded(await self.send("POST", "/estimate", body), EstimateView)
+        return await self.post("/estimate", task_config, EstimateView)
 
     async def availability(
         self, request: GpuRequest, *, wait_seconds: float = 0.0
     ) -> AvailabilityView:
         """Whether a request would be granted now, or within `wait_seconds`; reserves nothing."""
-        body = msgspec.json.encode(request)
         answer = await self.send(
             "POST",
             "/availability",
-            body,
+            request,
             {"wait_seconds": f"{wait_seconds:.3f}"} if wait_seconds else None,
             timeout_seconds=wait_seconds + self.timeout_seconds,
         )
@@ -200,7 +198,7 @@ class StewardClient(NodeClient):
         }
         if namespace is not None:
             document["namespace"] = namespace
-        body = await self.send("POST", "/reservations", msgspec.json.encode(document))
+        body = await self.send("POST", "/reservations", document)
         return msgspec.json.decode(body, type=_Stored).reservation_id or reservation_id
 
     async def reservations(
@@ -237,9 +235,8 @@ class StewardClient(NodeClient):
         self, reservation_id: UUID, epoch: int, *, activate: bool = False
     ) -> Accepted:
         """Keep a lease; `activate` before anything starts on the devices."""
-        body = msgspec.json.encode({"epoch": epoch, "activate": activate})
-        answer = await self.send("POST", f"/reservations/{reservation_id}/renew", body)
-        return self.decoded(answer, Accepted)
+        document = {"epoch": epoch, "activate": activate}
+        return await self.post(f"/reservations/{reservation_id}/renew", document, Accepted)
 
     async def release_reservation(
         self, reservation_id: UUID, epoch: int, *, stopped: bool = True
@@ -258,22 +255,20 @@ class StewardClient(NodeClient):
 
     async def what_if(self, reservation_id: UUID, request: GpuRequest) -> AvailabilityView:
         """Whether a waiting reservation would be granted now if it had asked for this instead."""
-        body = msgspec.json.encode(request)
-        path = f"/reservations/{reservation_id}/what-if"
-        return self.decoded(await self.send("POST", path, body), AvailabilityView)
+        return await self.post(f"/reservations/{reservation_id}/what-if", request, AvailabilityView)
 
     async def decisions(
         self, *, after_id: int = 0, reservation_id: UUID | None = None, limit: int = 100
     ) -> DecisionList:
         """Recorded decisions with what they were made on, oldest first."""
-        parameters = {"after_id": after_id, "limit": limit, "reservation_id": _text(reservation_id)}
+        parameters = {"after_id": after_id, "limit": limit, "reservation_id": reservation_id}
         return await self.get("/decisions", DecisionList, parameters)
 
     async def replay(
         self, *, from_id: int | None = None, reservation_id: UUID | None = None, limit: int = 100
     ) -> Replay:
         """Recorded decisions, decided again: whether each comes out the same."""
-        parameters = {"from_id": from_id, "limit": limit, "reservation_id": _text(reservation_id)}
+        parameters = {"from_id": from_id, "limit": limit, "reservation_id": reservation_id}
         return await self.get(
             "/decisions/replay", Replay, parameters, timeout_seconds=REPLAY_SECONDS
         )
@@ -282,8 +277,8 @@ class StewardClient(NodeClient):
         self, node_id: str, device_uuid: str | None = None, *, reason: str = ""
     ) -> None:
         """Have nothing new granted on a device, or on the whole node."""
-        body = msgspec.json.encode({"device_uuid": device_uuid, "reason": reason})
-        await self.send("POST", f"/nodes/{node_id}/cordon", body)
+        document = {"device_uuid": device_uuid, "reason": reason}
+        await self.send("POST", f"/nodes/{node_id}/cordon", document)
 
     async def uncordon(
         self,
@@ -294,15 +289,16 @@ class StewardClient(NodeClient):
         reason: str = "",
     ) -> None:
         """Take it back into service; `confirm_stopped` vouches that nothing old runs there."""
-        body = msgspec.json.encode(
-            {"device_uuid": device_uuid, "confirm_stopped": confirm_stopped, "reason": reason}
-        )
-        await self.send("POST", f"/nodes/{node_id}/uncordon", body)
+        document = {
+            "device_uuid": device_uuid,
+            "confirm_stopped": confirm_stopped,
+            "reason": reason,
+        }
+        await self.send("POST", f"/nodes/{node_id}/uncordon", document)
 
     async def drain(self, node_id: str, *, reason: str = "") -> None:
         """Cordon a node and end its reservations."""
-        body = msgspec.json.encode({"reason": reason})
-        await self.send("POST", f"/nodes/{node_id}/drain", body)
+        await self.send("POST", f"/nodes/{node_id}/drain", {"reason": reason})
 
     async def drifts(self, node_id: str | None = None, *, ended: bool = False) -> DriftList:
         """Where reserved, running and physically used disagree, oldest first."""
@@ -310,16 +306,30 @@ class StewardClient(NodeClient):
         return await self.get("/drifts", DriftList, parameters)
 
     @asynccontextmanager
-    async def events(self, after: int | None = None) -> AsyncIterator[AsyncIterator[StoredEvent]]:
-        """Events as they happen, from the cursor on if one is given. Ends when the gateway does."""
-        path = "/ws/events" if after is None else f"/ws/events?after={after}"
-        async with self.socket(path) as socket:
+    async def events(
+        self,
+        after: int | None = None,
+        *,
+        task_id: UUID | None = None,
+        experiment_id: UUID | None = None,
+    ) -> AsyncIterator[AsyncIterator[StoredEvent]]:
+        """Events as they happen, from the cursor on if one is given. Ends when the gateway does.
+
+        Those of a task or experiment include its reservations'.
+        """
+        wanted = {"after": after, "task": task_id, "experiment": experiment_id}
+        async with self.socket(_path("/ws/events", wanted)) as socket:
             yield decoded_frames(socket, StoredEvent)
 
     @asynccontextmanager
-    async def metrics(self) -> AsyncIterator[AsyncIterator[GpuMetrics | AttemptProgressed]]:
-        """Readings and benchmark progress as they happen, only the newest if we are slow."""
-        async with self.socket("/ws/metrics") as socket:
+    async def metrics(
+        self, *, task_id: UUID | None = None
+    ) -> AsyncIterator[AsyncIterator[GpuMetrics | AttemptProgressed]]:
+        """Readings and benchmark progress as they happen, only the newest if we are slow.
+
+        A task's are its benchmarks and the GPUs of its experiments under way.
+        """
+        async with self.socket(_path("/ws/metrics", {"task": task_id})) as socket:
             yield decoded_frames(socket, GpuMetrics | AttemptProgressed)
 
     @asynccontextmanager
@@ -331,12 +341,13 @@ class StewardClient(NodeClient):
             yield decoded_frames(socket, AttemptLogged)
 
 
+def _path(path: str, wanted: Mapping[str, object]) -> str:
+    query = urlencode({name: value for name, value in wanted.items() if value is not None})
+    return f"{path}?{query}" if query else path
+
+
 def _thresholds(utilization: float, memory: float) -> dict[str, str]:
     return {"utilization_threshold": str(utilization), "memory_threshold": str(memory)}
-
-
-def _text(identifier: UUID | None) -> str | None:
-    return str(identifier) if identifier is not None else None
 
 
 def _joined(states: Iterable[TaskState] | Iterable[ReservationState]) -> str | None:

@@ -1,9 +1,6 @@
 """What a node's telemetry agent answers and does, as typed methods."""
 
-from typing import Any
 from uuid import UUID
-
-import msgspec
 
 from schemas.errors import Accepted
 from schemas.monitoring import AgentView, AvailableGpus, GpuDetail, MonitoringView
@@ -39,15 +36,12 @@ class NodeClient(GatewayConnection):
         monitoring_id: UUID | None = None,
     ) -> MonitoringView:
         """Watch a node's GPUs until `stop_monitoring`."""
-        body: dict[str, Any] = {
+        document = {
             "monitoring_id": monitoring_id or new_id(),
             "interval_seconds": interval_seconds,
             "max_seconds": max_seconds,
         }
-        path = f"/nodes/{node_id}/monitoring"
-        return self.decoded(
-            await self.send("POST", path, msgspec.json.encode(body)), MonitoringView
-        )
+        return await self.post(f"/nodes/{node_id}/monitoring", document, MonitoringView)
 
     async def stop_monitoring(self, node_id: str, monitoring_id: UUID) -> MonitoringView:
         """End it; what was seen. Answered for ten minutes."""
@@ -63,13 +57,12 @@ class NodeClient(GatewayConnection):
         experiment_id: UUID | None = None,
     ) -> Accepted:
         """Have a node sample faster for a while."""
-        body: dict[str, Any] = {
+        document = {
             "interval_seconds": interval_seconds,
             "duration_seconds": duration_seconds,
             "experiment_id": experiment_id,
         }
-        path = f"/nodes/{node_id}/burst"
-        return self.decoded(await self.send("POST", path, msgspec.json.encode(body)), Accepted)
+        return await self.post(f"/nodes/{node_id}/burst", document, Accepted)
 
     async def set_power_limit(
         self,
@@ -80,10 +73,9 @@ class NodeClient(GatewayConnection):
         reservation_id: UUID | None = None,
     ) -> Accepted:
         """Cap a GPU's power until its reservation ends; None takes the cap back."""
-        body: dict[str, Any] = {
+        document = {
             "device_uuid": device_uuid,
             "power_limit_w": watts,
             "reservation_id": reservation_id,
         }
-        path = f"/nodes/{node_id}/power-limit"
-        return self.decoded(await self.send("POST", path, msgspec.json.encode(body)), Accepted)
+        return await self.post(f"/nodes/{node_id}/power-limit", document, Accepted)

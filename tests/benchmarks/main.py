@@ -23,10 +23,11 @@ from rich.table import Table
 
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler import ReleaseReservation, RequestReservation, ReservationGranted
-from shared.bus import Bus
 from shared.ids import new_id
+from shared.messaging.bus import Bus
 from shared.testing import short_directory
-from tests.platform_process import PlatformProcess, marked_processes
+from tests.support.bus import connected_bus
+from tests.support.processes.platform import PlatformProcess, marked_processes
 
 GRANTS: Final = 200
 WARM_UP: Final = 20
@@ -87,8 +88,8 @@ async def measure_platform() -> tuple[list[float], dict[str, float]]:
             endpoint = platform.directory.read_endpoint()
             assert endpoint is not None
             assert endpoint.nats_url is not None
-            async with Bus.connected(
-                endpoint.nats_url, endpoint.nats_credentials_path, "benchmark"
+            async with connected_bus(
+                endpoint.nats_url, "benchmark", endpoint.nats_credentials_path
             ) as bus:
                 latencies = await grant_latencies_ms(bus)
             await asyncio.sleep(SETTLE_SECONDS)

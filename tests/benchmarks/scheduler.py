@@ -41,14 +41,15 @@ from schemas.gpu_request import GpuRequest
 from schemas.scheduler import ReleaseReservation, RequestReservation, ReservationGranted
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from schemas.telemetry import GetSnapshot
-from shared.bus import Bus
-from shared.codec import encode
-from shared.embedded import EmbeddedPostgres
 from shared.ids import new_id
+from shared.local_platform.embedded import EmbeddedPostgres
+from shared.messaging.bus import Bus
+from shared.messaging.codec import encode
 from shared.testing import NatsServer, eventually, short_directory
 from tests.benchmarks.bare_postgres import rate_per_second
-from tests.scheduler_process import SchedulerProcess, scheduler_process
-from tests.scheduler_world import FakeGpu, FakeNode
+from tests.support.bus import connected_bus
+from tests.support.processes.scheduler import SchedulerProcess, scheduler_process
+from tests.support.worlds.scheduler import FakeGpu, FakeNode
 
 NODES: Final = 100
 GPUS_PER_NODE: Final = 8
@@ -232,7 +233,7 @@ async def measure(directory: Path) -> tuple[dict[str, float], dict[str, Any]]:
             return await stack.enter_async_context(process)
 
         leader = await start()
-        bus = await stack.enter_async_context(Bus.connected(url, None, "benchmark"))
+        bus = await stack.enter_async_context(connected_bus(url, "benchmark"))
         clients = Clients(bus)
         await clients.hear()
         await stack.enter_async_context(fleet(bus))

@@ -29,18 +29,18 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.decisions import Decision, Grant
-from services.scheduler.domain.engine import Engine
-from services.scheduler.domain.fleet import Device, Node, Reading, ReadingState
-from services.scheduler.domain.inputs import (
+from services.scheduler.domain.model.fleet import Device, Node, Reading, ReadingState
+from services.scheduler.domain.model.inputs import (
     DeviceSeen,
+    FleetComplete,
     Input,
     LeaseEnded,
     NodeSeen,
     QueuedRequest,
     RequestQueued,
-    Settled,
 )
+from services.scheduler.domain.placement.decisions import Decision, Grant
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
 
 BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
 WAITING: Final = 10_000
@@ -97,7 +97,7 @@ class Workload:
 
     def inputs(self) -> Iterator[Input]:
         """The idle fleet, as the engine is told of it."""
-        yield Settled(settled=True)
+        yield FleetComplete(complete=True)
         for node, devices in self.nodes:
             yield NodeSeen(node=node)
             for device in devices:
@@ -135,7 +135,7 @@ def load() -> Workload:
 
 def measure_stream(workload: Workload) -> Run:
     """All pods come, wait, run and leave at their times."""
-    engine = Engine()
+    engine = DecisionEngine()
     engine.apply(*workload.inputs())
     engine.decide(BEGINNING)
     seconds: list[float] = []
@@ -173,7 +173,7 @@ def measure_waiting(workload: Workload) -> float:
     All that wait differ in what they ask for, and ask for GPUs of one model, which are all held.
     The fleet is half full.
     """
-    alone, crowded = Engine(), Engine()
+    alone, crowded = DecisionEngine(), DecisionEngine()
     for engine in (alone, crowded):
         engine.apply(*workload.inputs())
         _fill(engine, workload)
@@ -212,7 +212,7 @@ def figures(workload: Workload | None = None) -> dict[str, float]:
     }
 
 
-def _decide(engine: Engine, change: Input, at: float) -> tuple[tuple[Decision, ...], float]:
+def _decide(engine: DecisionEngine, change: Input, at: float) -> tuple[tuple[Decision, ...], float]:
     now = BEGINNING + timedelta(seconds=at)
     began = time.thread_time()
     engine.apply(change)
@@ -231,7 +231,7 @@ def _entry(number: int, request: GpuRequest, at: float) -> QueuedRequest:
     )
 
 
-def _fill(engine: Engine, workload: Workload) -> None:
+def _fill(engine: DecisionEngine, workload: Workload) -> None:
     """Hold all GPUs of one model, and half of the others."""
     models: dict[str, int] = {}
     for _, devices in workload.nodes:

@@ -35,7 +35,8 @@ from rich.console import Console
 from rich.table import Table
 
 from shared.testing import NatsServer, run_apart, short_directory
-from tests.fake_nvml import FakeNvml
+from tests.support.fakes.nvml import FakeNvml
+from tests.support.paths import ROOT
 
 GPUS: Final = 8
 PROCESSES_PER_GPU: Final = 2
@@ -47,7 +48,6 @@ START_SECONDS: Final = 30.0
 SETTLE_SECONDS: Final = 5.0
 NODE: Final = "benchmark"
 MEBIBYTE: Final = 1 << 20
-ROOT: Final = Path(__file__).resolve().parents[2]
 
 # A program that is given the number of snapshots to take, and prints milliseconds for each: by the
 # wall, by its own processor time, and by that of its children that live.
@@ -65,7 +65,7 @@ _ALONE: Final = "def child_ms(): return 0.0\n"
 _OURS: Final = """
 import asyncio, uvloop
 from pathlib import Path
-from services.telemetry.nvml import NvmlSource
+from services.telemetry.sources.nvml.source import NvmlSource
 
 loop = uvloop.new_event_loop()
 source = NvmlSource(deadline_seconds=30, open_deadline_seconds=30)

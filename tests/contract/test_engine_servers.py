@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from services.executor.engines.table import build_command
+from services.executor.engines.engine_table import build_command
 from shared.benchmarks.chat_stream import ChatStream
-from tests.engine_process import EngineProcess, require_engine, running_engine
+from tests.support.processes.inference_engine import EngineProcess, require_engine, running_engine
 
 ENGINES: dict[str, dict[str, Any]] = {
     "llamacpp": {"threads": 1, "parallel": 2, "ctx-size": 1024},

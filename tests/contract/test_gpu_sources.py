@@ -15,27 +15,27 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.telemetry import GpuReading, GpuSampled
-from services.telemetry.amd import AmdSource
-from services.telemetry.choice import DEFAULT_FLEET
-from services.telemetry.dcgm import DcgmSource
-from services.telemetry.domain.dcgm_xid import StickyXids
-from services.telemetry.domain.fault_script import FaultKind, ScriptedFault
-from services.telemetry.domain.fleet import parse_fleet
 from services.telemetry.domain.holdings import Holdings
-from services.telemetry.domain.simulation import Simulation
-from services.telemetry.nothing import NoSource
-from services.telemetry.nvidia_smi import NvidiaSmiSource
-from services.telemetry.nvml import NvmlSource
-from services.telemetry.ports import GpuSource, ProbeHungError, SourceFailedError
-from services.telemetry.simulated import SimulatedSource
+from services.telemetry.sources.amd.source import AmdSource
+from services.telemetry.sources.dcgm.source import DcgmSource
+from services.telemetry.sources.dcgm.sticky_xids import StickyXids
+from services.telemetry.sources.no_gpu import NoSource
+from services.telemetry.sources.nvidia_smi.source import NvidiaSmiSource
+from services.telemetry.sources.nvml.source import NvmlSource
+from services.telemetry.sources.selection import DEFAULT_FLEET
+from services.telemetry.sources.simulated.fault_script import FaultKind, ScriptedFault
+from services.telemetry.sources.simulated.fleet_file import parse_fleet
+from services.telemetry.sources.simulated.simulation import Simulation
+from services.telemetry.sources.simulated.source import SimulatedSource
+from services.telemetry.sources.source import GpuSource, ProbeHungError, SourceFailedError
 from shared.clock import utcnow
-from shared.codec import encode
 from shared.errors import RefusedError
 from shared.ids import new_id
-from tests.fake_amd import METRIC, ROCM, FakeAmd
-from tests.fake_dcgm import FakeDcgm, make_lines
-from tests.fake_nvml import NOT_SUPPORTED, FakeNvml
-from tests.fake_smi import FakeSmi, make_gpu
+from shared.messaging.codec import encode
+from tests.support.fakes.amd import METRIC, ROCM, FakeAmd
+from tests.support.fakes.dcgm import FakeDcgm, make_lines
+from tests.support.fakes.nvidia_smi import FakeSmi, make_gpu
+from tests.support.fakes.nvml import NOT_SUPPORTED, FakeNvml
 
 DEADLINE_SECONDS = 0.3
 SLACK_SECONDS = 1.5

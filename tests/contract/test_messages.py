@@ -25,11 +25,11 @@ from schemas import (
 )
 from schemas.base import Kind, Message, Query, pattern_for, subject_for, tag_of
 from schemas.telemetry import GetSnapshot
-from shared.streams import STREAMS
+from shared.messaging.streams import STREAMS
 from tests.contract import make_golden
 from tests.contract.make_golden import DIRECTORY, covered, golden_name, make
+from tests.support.paths import ROOT
 
-REPOSITORY = Path(__file__).parents[2]
 MAKE = "python -m tests.contract.make_golden"
 OWNERS = {
     telemetry: "telemetry",
@@ -207,8 +207,8 @@ def test_a_key_that_is_no_token_is_refused(node_id: str) -> None:
 
 def test_durable_names_start_with_their_service_and_are_unique() -> None:
     names: list[str] = []
-    for path in sorted((REPOSITORY / "services").rglob("*.py")):
-        service = path.relative_to(REPOSITORY / "services").parts[0]
+    for path in sorted((ROOT / "services").rglob("*.py")):
+        service = path.relative_to(ROOT / "services").parts[0]
         for name in durables_of(path):
             assert name.startswith(f"{service}_"), f"{path}: {name}"
             names.append(name)

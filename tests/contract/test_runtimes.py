@@ -16,16 +16,16 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.executor import FailureKind, Runtime, StartExperiment
-from services.executor.cancelling import cancelled
 from services.executor.domain.verdict import AttemptFailed
-from services.executor.journal import Journal
-from services.executor.processes import stat_of
+from services.executor.host.processes import stat_of
+from services.executor.journal.journal import Journal
 from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.runtimes.process import ProcessRuntime
 from services.executor.runtimes.runtime import EngineRuntime, RunningEngine, Workload
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
-from tests.runtime_launches import labels_of, launch_of, runtime_settings, start_of
+from shared.waiting import cancelled
+from tests.support.worlds.runtime_launches import labels_of, launch_of, runtime_settings, start_of
 
 READY_SECONDS = 20.0
 NEVER: dict[str, Any] = {"start-delay-seconds": 600}
@@ -78,7 +78,7 @@ async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         journal.close_nowait()
         return
     docker_engine = request.getfixturevalue("docker_engine")
-    from tests.docker_images import engine_image
+    from tests.support.docker.images import engine_image
 
     name, _, tag = engine_image(docker_engine.client).rpartition(":")
     engines = tmp_path / "engines.toml"

@@ -13,9 +13,10 @@ from schemas.benchmark import BenchmarkTool
 from schemas.task import DeploymentMode, TaskFile
 from services.orchestrator.domain.plan import Plan, make_plan
 from shared.problems import explain_validation_error
-from tests.orchestrator_records import OFFERS, make_offer
+from tests.support.paths import ROOT
+from tests.support.worlds.orchestrator_records import OFFERS, make_offer
 
-EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
+EXAMPLES = ROOT / "schemas" / "examples"
 
 # The autotuner's files by name: how many experiments each becomes, in which mode, and for which
 # field alone a host with Docker and without a cluster cannot run it; None where it can.

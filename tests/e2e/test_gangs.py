@@ -12,7 +12,12 @@ import psutil
 import pytest
 
 from shared.testing import eventually, run_apart, short_directory
-from tests.platform_process import PlatformProcess, assert_sound, marked_processes, quick_task
+from tests.support.processes.platform import (
+    PlatformProcess,
+    assert_sound,
+    marked_processes,
+    quick_task,
+)
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from shared.testing import eventually, short_directory
-from tests.docker_engine import PrivateEngine
-from tests.docker_images import engine_image
-from tests.platform_process import PlatformProcess, assert_sound, marked_processes
+from tests.support.docker.images import engine_image
+from tests.support.docker.private_engine import PrivateEngine
+from tests.support.processes.platform import PlatformProcess, assert_sound, marked_processes
 
 IMAGE = "vllm/vllm-openai"
 TAG = "test"

@@ -23,16 +23,16 @@ from schemas.executor import (
     StartExperiment,
 )
 from schemas.scheduler import RenewReservation
-from services.executor import store
 from services.executor.app import create_service
-from services.executor.journal import MIGRATIONS, Journal
+from services.executor.journal import store
+from services.executor.journal.journal import MIGRATIONS, Journal
 from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.settings import ExecutorSettings
 from shared.testing import eventually, short_directory
-from tests.docker_engine import PrivateEngine
-from tests.docker_images import busybox_image, engine_image
-from tests.docker_proxy import DockerProxy, docker_proxy
-from tests.executor_node import (
+from tests.support.docker.images import busybox_image, engine_image
+from tests.support.docker.private_engine import PrivateEngine
+from tests.support.docker.proxy import DockerProxy, docker_proxy
+from tests.support.worlds.executor import (
     ENDLESS,
     NODE,
     Scheduler,
@@ -46,7 +46,7 @@ from tests.executor_node import (
     scheduling,
     until_answering,
 )
-from tests.runtime_launches import launch_of, runtime_settings, start_of
+from tests.support.worlds.runtime_launches import launch_of, runtime_settings, start_of
 
 TAG = "test"
 LEFT_WITHIN_SECONDS = 15.0

@@ -4,7 +4,7 @@ from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import FenceReservation
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler import DeviceFreed, ReservationReleased, ReservationState
-from tests.scheduler_world import accepted, ledger, scheduler, world
+from tests.support.worlds.scheduler import accepted, ledger, scheduler, world
 
 OPEN = (
     "SELECT node_id FROM scheduler.holding JOIN scheduler.device USING (device_no)"

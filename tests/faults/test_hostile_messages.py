@@ -10,9 +10,9 @@ from schemas.executor import ExecutorReported
 from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey, SelectorOperator
 from schemas.scheduler import RequestReservation, ReservationGranted
 from shared.clock import utcnow
-from shared.codec import encode
 from shared.ids import new_id
-from tests.scheduler_world import World, scheduler, world
+from shared.messaging.codec import encode
+from tests.support.worlds.scheduler import World, scheduler, world
 
 YEARS_SECONDS = 1e18
 UNREADABLE = "1" * 5_000  # more digits than Python reads as a number

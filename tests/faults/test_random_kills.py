@@ -10,7 +10,12 @@ from collections import Counter
 import pytest
 
 from shared.testing import short_directory
-from tests.platform_process import PlatformProcess, assert_sound, marked_processes, quick_task
+from tests.support.processes.platform import (
+    PlatformProcess,
+    assert_sound,
+    marked_processes,
+    quick_task,
+)
 
 VICTIMS = (
     "telemetry",

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.history.run import run
+from tests.support.history.run import run
 
 SEEDS = [int(seed) for seed in os.environ.get("GPUSTEWARD_HISTORY_SEEDS", "1,2,3").split(",")]
 SECONDS = float(os.environ.get("GPUSTEWARD_HISTORY_SECONDS", "12"))

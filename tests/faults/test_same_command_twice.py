@@ -3,11 +3,11 @@
 import asyncio
 
 from schemas.scheduler import RequestReservation
-from services.scheduler.intake import Intake
-from services.scheduler.migrations import MIGRATIONS
-from shared.database import Database
+from services.scheduler.intake.batcher import CommandBatcher
+from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.ids import new_id
-from tests.scheduler_world import accepted
+from shared.postgres.database import Database
+from tests.support.worlds.scheduler import accepted
 
 TIMES = 10
 
@@ -17,11 +17,11 @@ async def test_both_get_the_same_answer(postgres_dsn: str) -> None:
     database = Database(postgres_dsn, "scheduler", MIGRATIONS)
     await database.open()
     try:
-        intakes = [Intake(database, lambda: None, lambda _: None) for _ in range(2)]
+        batchers = [CommandBatcher(database, lambda _: None) for _ in range(2)]
         for _ in range(TIMES):
             command = RequestReservation(command_id=new_id(), reservation_id=new_id())
 
-            replies = await asyncio.gather(*(intake.submit(command) for intake in intakes))
+            replies = await asyncio.gather(*(batcher.submit(command) for batcher in batchers))
 
             assert accepted(replies[0]) == accepted(replies[1])
         async with database.transaction() as connection:

@@ -1,6 +1,6 @@
 """An agent under faults that never end: it does not grow, and its event loop is never blocked.
 
-`GPUSTEWARD_SOAK_SECONDS=600` makes it ten minutes; the figures are printed (`-s`) either way.
+`GPUSTEWARD_SOAK_SECONDS=600` makes it ten minutes; the counters are printed (`-s`) either way.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ import pytest
 from schemas.telemetry import GpuSampled, HealthKind
 from shared.lifecycle import dying_with_parent
 from shared.testing import eventually
-from tests.fake_nvml import NOT_SUPPORTED, UNKNOWN, FakeNvml
-from tests.telemetry_watcher import NODE, watching
+from tests.support.fakes.nvml import NOT_SUPPORTED, UNKNOWN, FakeNvml
+from tests.support.worlds.telemetry_client import NODE, watching
 
 SOAK_SECONDS = float(os.environ.get("GPUSTEWARD_SOAK_SECONDS", "45"))
 INTERVAL_SECONDS = 0.1
@@ -234,7 +234,7 @@ async def start_agent(directory: Path, nats_url: str, environ: Mapping[str, str]
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "tests.soaked_agent",
+            "tests.support.processes.watched_agent",
             env={
                 **environ,
                 "GPUSTEWARD_NATS_URL": nats_url,
@@ -292,7 +292,7 @@ async def test_an_agent_under_endless_faults_neither_grows_nor_blocks_its_loop(
 
     slope = growth_mb_per_minute(seen.resident_mb, SOAK_SECONDS)
     late = quantiles(seen.late_seconds, n=100)
-    figures = {
+    counters = {
         "source": make.__name__,
         "seconds": SOAK_SECONDS,
         "ticks": samples[-1].sequence,
@@ -310,7 +310,7 @@ async def test_an_agent_under_endless_faults_neither_grows_nor_blocks_its_loop(
         "largest_gap_between_ticks_seconds": round(max(gaps(samples)), 3),
         "cpu_percent": round(seen.cpu_seconds / SOAK_SECONDS * 100, 2),
     }
-    print(json.dumps(figures))  # noqa: T201  # the figures are what the run is for
+    print(json.dumps(counters))  # noqa: T201  # the counters are what the run is for
 
     assert soak.kinds <= changes
     assert slope < (0.05 if SOAK_SECONDS >= 300 else 2.0)

@@ -16,9 +16,7 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class State(StrEnum):
-    """`missing` is not there, `error` is there and does not work, `warn` works, not as well as it
-    might.
-    """
+    """`missing` is not there, `error` does not work, `warn` works, not as well as it might."""
 
     OK = "ok"
     WARN = "warn"

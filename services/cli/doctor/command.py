@@ -11,11 +11,11 @@ import click
 
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.executor import FailureKind
+from services.cli.display.output import Table, print_json, print_table
 from services.cli.doctor.check import Check, printable
 from services.cli.doctor.examination import DEADLINE_SECONDS
 from services.cli.failures import leave
 from services.cli.options import data_dir_option
-from services.cli.output import Table, print_json, print_table
 from services.cli.request_options import NumberRange
 from shared.failures import RULES, Finding, findings
 from shared.paths import default_data_dir

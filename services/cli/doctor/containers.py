@@ -92,7 +92,7 @@ def container_toolkit(facts: HostFacts) -> Seen:
     version = "of unknown version"
     if control := there.get("nvidia-ctk"):
         output = run_program([control, "--version"], facts.program_seconds, facts.environment)
-        named = re.search(r"version:?\s+v?(\d[\w.~+-]*)", output.text)
+        named = re.search(r"version:?\s+v?(\d[\w.~+-]*)", output.stdout)
         if output.exit_code != 0 or named is None:
             return warn(
                 f"{control}: {output.summary}", "`nvidia-ctk --version` by hand; else reinstall it"

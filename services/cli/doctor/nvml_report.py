@@ -45,6 +45,6 @@ def ask_nvml(timeout_seconds: float, environment: Mapping[str, str]) -> NvmlRepo
     if output.exit_code != 0:
         return NvmlReport(error=output.summary, is_hung=output.exit_code is None)
     try:
-        return msgspec.json.decode(output.text, type=NvmlReport)
+        return msgspec.json.decode(output.stdout, type=NvmlReport)
     except msgspec.DecodeError:
         return NvmlReport(error=f"expected JSON of our NVML process, got {output.summary}")

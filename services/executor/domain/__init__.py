@@ -1,1 +1,1 @@
-"""Pure decisions of the executor: traffic, stream decoding, benchmark aggregates."""
+"""Pure decisions about attempts: admission, deadlines, verdicts, gangs, log lines."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from schemas.errors import ErrorCode, Refused
@@ -30,9 +31,9 @@ def refuse_misdirected(
     command: StartExperiment, node_id: str, runtimes: Collection[Runtime]
 ) -> Refused | None:
     """The refusal of a command that is another node's, or for a runtime that is not here."""
+    refuse = partial(_refused, command)
     if command.executor_id != node_id:
-        return _refused(
-            command,
+        return refuse(
             ErrorCode.BAD_REQUEST,
             f"expected executor {node_id!r}, got {command.executor_id!r}",
             "$.executor_id",
@@ -41,8 +42,7 @@ def refuse_misdirected(
         return misplaced
     if command.engine.runtime not in runtimes:
         known = " or ".join(repr(runtime.value) for runtime in runtimes)
-        return _refused(
-            command,
+        return refuse(
             ErrorCode.UNSUPPORTED,
             f"expected runtime {known}, got {command.engine.runtime.value!r}",
             "$.engine.runtime",
@@ -52,12 +52,12 @@ def refuse_misdirected(
 
 def _refuse_misplaced(command: StartExperiment) -> Refused | None:
     """The refusal of a rank that is not this node's; without devices, any node's will do."""
+    refuse = partial(_refused, command)
     nodes = nodes_of(command.devices)
     place = command.gang
     if place is None:
         if nodes and nodes[0] != command.executor_id:
-            return _refused(
-                command,
+            return refuse(
                 ErrorCode.BAD_REQUEST,
                 f"expected a device of {command.executor_id!r}, got one of {nodes[0]!r}",
                 "$.devices[0].node_id",
@@ -65,16 +65,14 @@ def _refuse_misplaced(command: StartExperiment) -> Refused | None:
         return None
     wanted = dict(enumerate(nodes)).get(place.rank)
     if wanted != command.executor_id or place.size != len(nodes):
-        return _refused(
-            command,
+        return refuse(
             ErrorCode.BAD_REQUEST,
             f"expected the rank of {command.executor_id!r} among {len(nodes)} nodes, got "
             f"{place.rank} of {place.size}",
             "$.gang.rank",
         )
     if place.coordinator_id != nodes[0]:
-        return _refused(
-            command,
+        return refuse(
             ErrorCode.BAD_REQUEST,
             f"expected the first device's node {nodes[0]!r}, got {place.coordinator_id!r}",
             "$.gang.coordinator_id",
@@ -86,45 +84,39 @@ def refuse_start(
     command: StartExperiment, remembered: Remembered, *, engine_slots: int
 ) -> Refused | None:
     """The refusal that the node's memory demands; None lets the attempt start."""
+    refuse = partial(_refused, command)
     if remembered.is_fenced:
-        return _refused(
-            command,
+        return refuse(
             ErrorCode.LEASE_LOST,
             f"reservation {command.reservation_id} has been fenced on this node",
         )
     if remembered.is_cancelled:
-        return _refused(
-            command, ErrorCode.CONFLICT, f"attempt {command.attempt_id} has been cancelled"
-        )
+        return refuse(ErrorCode.CONFLICT, f"attempt {command.attempt_id} has been cancelled")
     epochs = remembered.device_epochs or {}
     for number, device in enumerate(command.devices):
         seen = epochs.get(device.uuid, 0)
         if seen > command.epoch:
-            return _refused(
-                command,
+            return refuse(
                 ErrorCode.STALE_EPOCH,
                 f"expected epoch >= {seen} on {device.uuid}, got {command.epoch}",
                 f"$.devices[{number}]",
             )
     if remembered.attempt_of_reservation is not None:
-        return _refused(
-            command,
+        return refuse(
             ErrorCode.CONFLICT,
             f"reservation {command.reservation_id} was given to attempt "
             f"{remembered.attempt_of_reservation}",
             "$.reservation_id",
         )
     if remembered.blocking_attempts:
-        return _refused(
-            command,
+        return refuse(
             ErrorCode.STILL_RUNNING,
             f"attempt {remembered.blocking_attempts[0]} of the same experiment or device "
-            f"has not ended",
+            "has not ended",
         )
     if remembered.unfinished >= engine_slots:
         # Not `unavailable`: that would hold back the cancel by which a slot may become free.
-        return _refused(
-            command,
+        return refuse(
             ErrorCode.STILL_RUNNING,
             f"all {engine_slots} engine slots of this node are taken",
         )

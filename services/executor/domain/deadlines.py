@@ -6,8 +6,8 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.benchmark import BenchmarkSpec
-from schemas.executor import AttemptPhase, Failure, FailureKind
-from services.executor.domain.verdict import Verdict, failed
+from schemas.executor import AttemptPhase, FailureKind
+from services.executor.domain.verdict import Verdict, failed, failure
 
 SHORTEST_LEVEL_SECONDS: Final = 60.0  # genai-bench counts whole minutes
 
@@ -48,12 +48,6 @@ def rank_limits(limits: PhaseLimits) -> Mapping[AttemptPhase, float]:
 
 
 def phase_timed_out(phase: AttemptPhase, limit_seconds: float) -> Verdict:
-    """An attempt that stayed in a phase for too long."""
     name = phase.value.replace("_", " ")
-    return failed(
-        Failure(
-            kind=FailureKind.TIMEOUT,
-            message=f"expected {name} to take at most {limit_seconds:g} s",
-            phase=phase,
-        )
-    )
+    message = f"expected {name} to take at most {limit_seconds:g} s"
+    return failed(failure(FailureKind.TIMEOUT, message, phase=phase))

@@ -26,7 +26,7 @@ class Known(Struct, frozen=True, kw_only=True):
 
 
 class Sorted(Struct, frozen=True, kw_only=True):
-    """What has to stop, with the reason, and what only the scheduler can tell about."""
+    """What has to stop, with the reason, and what only the scheduler knows."""
 
     stop: dict[UUID, str]
     ask: tuple[UUID, ...]
@@ -35,7 +35,7 @@ class Sorted(Struct, frozen=True, kw_only=True):
 def compare(workloads: Iterable[Seen], known: Known) -> Sorted:
     """Sort out what runs.
 
-    An attempt's workload without an attempt has nobody who holds its lease. What is not an
+    An attempt's workload without an attempt has no holder of its lease. What is not an
     attempt's, as a command of a person is, holds its lease itself; it goes on until the scheduler
     says that its reservation has ended.
     """

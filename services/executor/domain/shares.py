@@ -1,4 +1,4 @@
-"""Parts of devices, as the CUDA Multi-Process Service is told of them."""
+"""Parts of devices, as settings of the CUDA Multi-Process Service."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from schemas.gpu_request import DeviceGrant
 
 
 def share_environment(devices: Sequence[DeviceGrant]) -> dict[str, str]:
-    """The environment that keeps an MPS client to its shares; empty for whole devices.
+    """The environment that limits an MPS client to its shares; empty for whole devices.
 
     `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` holds for all of a client's devices, so the smallest share
     counts. `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` is by device, in the order in which it sees them.

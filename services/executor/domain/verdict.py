@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from schemas.benchmark import BenchmarkResult
 from schemas.executor import AttemptOutcome, AttemptPhase, Failure, FailureKind, Window
+from shared.errors import StewardError
 from shared.failures import RULES, KnownFailure, findings
 
 LOG_TAIL_LINES: Final = 20
@@ -49,12 +50,17 @@ class Verdict(Struct, frozen=True, kw_only=True):
         )
 
 
-class AttemptFailed(Exception):
+class AttemptFailed(StewardError):
     """The attempt is over, for the reason in `failure`."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+    @classmethod
+    def of(cls, kind: FailureKind, message: str, *, log_text: str = "") -> "AttemptFailed":
+        """With the kind's hint."""
+        return cls(failure(kind, message, log_text=log_text))
 
 
 def failed(failure: Failure) -> Verdict:
@@ -106,20 +112,15 @@ def failure(
     )
 
 
-def failure_told(
-    text: str, message: str, *, otherwise: FailureKind, phase: AttemptPhase | None = None
-) -> Failure:
+def refused_by_engine(text: str, message: str, *, otherwise: FailureKind) -> AttemptFailed:
     """What a container engine's error `text` means; of the kind `otherwise` if it is unknown.
 
     `message` says what was tried; the error follows it.
     """
     found = next((each.failure for each in findings(text)), None)
-    return failure(
-        found.kind if found is not None else otherwise,
-        f"{message}: {text[:LOG_LINE_CHARACTERS]}",
-        phase=phase,
-        hint=_hint_of(found),
-    )
+    kind = found.kind if found is not None else otherwise
+    reason = f"{message}: {text[:LOG_LINE_CHARACTERS]}"
+    return AttemptFailed(failure(kind, reason, hint=_hint_of(found)))
 
 
 def judge(benchmark: BenchmarkResult, *, min_success_rate: float) -> Verdict:
@@ -150,7 +151,7 @@ def engine_exit(
     oom_killed: bool = False,
     phase: AttemptPhase | None = None,
 ) -> Failure:
-    """An engine that ended by itself, for the reason that its log tells.
+    """An engine that ended by itself, for the reason that its log shows.
 
     A negative exit code is the signal that ended it, and so is one above 128 of a container.
     `oom_killed`: the kernel ended it, or a part of it, because its memory limit was reached.
@@ -175,8 +176,8 @@ def engine_exit(
 
 
 def _cause_in(log_text: str) -> KnownFailure | None:
-    told = (each.failure for each in findings(log_text))
-    return next((each for each in told if each.kind not in _NEVER_AN_ENGINES), None)
+    known = (each.failure for each in findings(log_text))
+    return next((each for each in known if each.kind not in _NEVER_AN_ENGINES), None)
 
 
 def _hint_of(found: KnownFailure | None) -> str:

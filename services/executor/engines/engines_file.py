@@ -14,14 +14,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schemas.base import PositiveInt
-from services.executor.engines.images import (
-    CODE_REFUSAL,
-    IMAGES,
-    EngineImage,
-    HostMount,
-    is_tag,
-)
-from services.executor.engines.table import Engine
+from services.executor.engines.engine import Engine
+from services.executor.engines.engine_table import IMAGES
+from services.executor.engines.image import CODE_REFUSAL, EngineImage, HostMount, is_tag
 from shared.settings import SettingsError
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -75,8 +70,6 @@ class EngineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class EnginesFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
-
     engines: dict[Name, EngineEntry] = {}
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from schemas.errors import ErrorCode
-from services.executor.engines.images import HostMount
-from services.executor.engines.table import EngineRefused
+from services.executor.engines.image import HostMount
+from shared.errors import RefusedError
 
 MODEL_FIELD: Final = "$.model.id_or_path"
 MOST_ENTRIES: Final = 20_000
@@ -18,7 +18,7 @@ _PART: Final = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.[A-Za-z0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """`name` is what the engine is told: a path, the same inside as outside, or an id."""
+    """`name` is what the engine gets: a path, the same inside as outside, or an id."""
 
     name: str
     mounts: tuple[HostMount, ...] = ()
@@ -31,7 +31,7 @@ def locate(model: str, roots: tuple[Path, ...]) -> ServedModel:
     that holds the model and all that its links lead to, as in the cache of a hub. Reads the
     directory.
 
-    Raises EngineRefused for a path outside of the roots, and for a model with a link out of them.
+    Raises RefusedError for a path outside of the roots, and for a model with a link out of them.
     """
     for root in roots:
         base = root.resolve()
@@ -54,12 +54,12 @@ def locate(model: str, roots: tuple[Path, ...]) -> ServedModel:
     raise _refused(f"expected a model inside {', '.join(map(str, roots))}, got {model!r}")
 
 
-def _refused(message: str) -> EngineRefused:
-    return EngineRefused(ErrorCode.BAD_REQUEST, message, MODEL_FIELD)
+def _refused(message: str) -> RefusedError:
+    return RefusedError(ErrorCode.BAD_REQUEST, message, path=MODEL_FIELD)
 
 
 def _inside(path: Path, base: Path) -> Path:
-    """What the path leads to. Raises EngineRefused if that is outside."""
+    """What the path leads to. Raises RefusedError if that is outside."""
     found = path.resolve()
     if not found.is_relative_to(base):
         raise _refused(f"expected a model inside {base}, {path} leads to {found}")
@@ -67,7 +67,7 @@ def _inside(path: Path, base: Path) -> Path:
 
 
 def _file(model: Path, base: Path) -> ServedModel:
-    """Each part under its own name, which tells an engine the others."""
+    """Each part under its own name, by which an engine finds the others."""
     directory = _inside(model.parent, base)
     mounts = tuple(
         HostMount(source=_inside(part, base), target=str(part)) for part in _parts(directory, model)

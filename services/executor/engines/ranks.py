@@ -1,4 +1,4 @@
-"""How engines are told which rank of several nodes they are, by the flags of each.
+"""The flags that make an engine one rank of several nodes.
 
 vLLM: `vllm serve --help`, "multi-node" (nnodes, node-rank, master-addr, master-port, headless).
 SGLang: `sglang.launch_server --help` (nnodes, node-rank, dist-init-addr).

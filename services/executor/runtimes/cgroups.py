@@ -2,7 +2,7 @@
 
 Version 2 where the host has it with the controllers wanted, else version 1. Where neither can be
 written, as for most users who are not root, engines run unbounded and are known by their labels
-alone. Directories are named by installation, node and reservation, so that nobody else's is met.
+alone. Directories are named by installation, node and reservation, so that no other's is met.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from services.executor.processes import PROC
+from services.executor.host.processes import PROC, signal_if
 from services.executor.runtimes.runtime import Labels
 from shared.logging import log
 
@@ -53,7 +53,6 @@ class Cgroup:
                 os.close(descriptor)
 
     def pids(self) -> set[int]:
-        """Every process in it now."""
         return {pid for directory in self.directories for pid in _pids(directory)}
 
     def was_out_of_memory(self) -> bool:
@@ -84,28 +83,14 @@ class Cgroup:
         """One round; what was there."""
         left = self.pids()
         for pid in left:
-            self._kill(pid)
+            signal_if(self._has, pid, signal.SIGKILL)
         return left
 
     def _has(self, pid: int) -> bool:
         """By what the process says of itself: the groups' own lists may be long."""
         inside = {f"/{each.relative_to(each.parents[3]).as_posix()}" for each in self.directories}
-        told = (line.split(":", 2)[-1] for line in _lines(PROC / str(pid) / "cgroup"))
-        return any(group.endswith(name) for group in told for name in inside)
-
-    def _kill(self, pid: int) -> None:
-        try:
-            descriptor = os.pidfd_open(pid)
-        except OSError:
-            return
-        try:
-            # Looked at again through a descriptor that cannot come to mean another process.
-            if self._has(pid):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            return
-        finally:
-            os.close(descriptor)
+        groups = (line.split(":", 2)[-1] for line in _lines(PROC / str(pid) / "cgroup"))
+        return any(group.endswith(name) for group in groups for name in inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +140,14 @@ class Cgroups:
 
 def _write_v2(directory: Path, limits: CgroupLimits) -> None:
     if limits.memory_mb is not None:
-        _put(directory / "memory.max", str(limits.memory_mb << 20))
-        _put(directory / "memory.swap.max", "0", may_lack=True)
+        (directory / "memory.max").write_text(str(limits.memory_mb << 20))
+        if (swap := directory / "memory.swap.max").exists():
+            swap.write_text("0")
     if limits.cpus is not None:
-        _put(
-            directory / "cpu.max", f"{int(limits.cpus * PERIOD_MICROSECONDS)} {PERIOD_MICROSECONDS}"
-        )
+        quota = int(limits.cpus * PERIOD_MICROSECONDS)
+        (directory / "cpu.max").write_text(f"{quota} {PERIOD_MICROSECONDS}")
     if limits.pids is not None:
-        _put(directory / "pids.max", str(limits.pids))
+        (directory / "pids.max").write_text(str(limits.pids))
 
 
 def _write_v1(directory: Path, limits: CgroupLimits) -> None:
@@ -176,7 +161,7 @@ def _write_v1(directory: Path, limits: CgroupLimits) -> None:
     }
     for name, value in bounds.items():
         if value is not None and (directory / name).exists():
-            _put(directory / name, value)
+            (directory / name).write_text(value)
 
 
 def _make_with_controllers(directory: Path) -> None:
@@ -198,7 +183,7 @@ def _enables_controllers(directory: Path) -> bool:
     if not wanted - set(" ".join(_lines(switch)).split()):
         return True
     try:
-        _put(switch, " ".join(f"+{name}" for name in CONTROLLERS))
+        switch.write_text(" ".join(f"+{name}" for name in CONTROLLERS))
     except OSError:
         return False
     return True
@@ -206,12 +191,6 @@ def _enables_controllers(directory: Path) -> bool:
 
 def _is_writable(directory: Path) -> bool:
     return directory.is_dir() and os.access(directory, os.W_OK)
-
-
-def _put(path: Path, value: str, *, may_lack: bool = False) -> None:
-    if may_lack and not path.exists():
-        return
-    path.write_text(value)
 
 
 def _pids(directory: Path) -> list[int]:

@@ -12,30 +12,25 @@ import aiohttp
 
 from schemas.executor import Failure, FailureKind
 from services.executor.domain.shares import share_environment
-from services.executor.domain.verdict import AttemptFailed, engine_exit, is_port_taken, log_tail
-from services.executor.engines.table import EngineCommand
-from services.executor.processes import (
-    EPOCH_VARIABLE,
-    EXPERIMENT_VARIABLE,
-    INSTALLATION_VARIABLE,
-    NODE_VARIABLE,
-    RESERVATION_VARIABLE,
+from services.executor.domain.verdict import AttemptFailed, engine_exit, is_port_taken
+from services.executor.engines.engine import EngineCommand
+from services.executor.host.addresses import listens_on
+from services.executor.host.processes import (
     ProcessMark,
     WorkloadLabel,
     end_workload,
-    listens_on,
     mark_of,
     running_workload,
     session_marks,
 )
 from services.executor.runtimes.cgroups import Cgroup
+from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
 from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTaken
 from shared.child_process import ChildProcess
-from shared.supervisor.leftovers import MARK_VARIABLE
+from shared.labels import environment_of
+from shared.local_platform.supervisor.leftovers import MARK_VARIABLE
 
 POLL_SECONDS: Final = 0.05
-PROBE_TIMEOUT_SECONDS: Final = 2.0
-LOG_LINES_READ: Final = 60
 _LISTENING: Final = re.compile(rb"^listening on (http://\S+:(\d+))$", re.MULTILINE)
 
 
@@ -64,22 +59,12 @@ def engine_environment(launch: Launch, engine_env: Mapping[str, str]) -> dict[st
 
 def label_environment(labels: Labels) -> dict[str, str]:
     """The labels as an engine's environment, by which its processes are found again."""
-    written = {
-        RESERVATION_VARIABLE: labels.reservation_id,
-        INSTALLATION_VARIABLE: labels.installation_id,
-        NODE_VARIABLE: labels.node_id,
-        EPOCH_VARIABLE: labels.epoch,
-        EXPERIMENT_VARIABLE: labels.experiment_id,
-    }
-    return {name: str(value) for name, value in written.items() if value is not None}
-
-
-def workload_label(labels: Labels) -> WorkloadLabel:
-    """The labels by which processes are found."""
-    return WorkloadLabel(
-        reservation_id=labels.reservation_id,
-        installation_id=labels.installation_id,
+    return environment_of(
+        labels.reservation_id,
         node_id=labels.node_id,
+        epoch=labels.epoch,
+        installation_id=labels.installation_id,
+        experiment_id=labels.experiment_id,
     )
 
 
@@ -118,19 +103,15 @@ class EngineProcess:
                 rotates_log=False,
             )
         except OSError as error:
-            raise AttemptFailed(
-                Failure(
-                    kind=FailureKind.ENGINE_MISSING,
-                    message=f"{command.engine} could not be started: {error}",
-                )
-            ) from error
+            message = f"{command.engine} could not be started: {error}"
+            raise AttemptFailed.of(FailureKind.ENGINE_MISSING, message) from error
         mark = mark_of(child.pid)
         if mark is None:
-            raise RuntimeError(f"process {child.pid} was reaped by somebody else")
+            raise RuntimeError(f"process {child.pid} was reaped by another part of this program")
         return cls(
             child=child,
             mark=mark,
-            label=workload_label(launch.labels),
+            label=launch.labels,
             command=command,
             log=launch.log,
             log_begins_at=log_begins_at,
@@ -144,26 +125,10 @@ class EngineProcess:
 
         Raises AttemptFailed when it ends or takes longer, PortTaken when its port was taken.
         """
-        timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_SECONDS)
-        try:
-            async with (
-                asyncio.timeout(timeout_seconds),
-                aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
-            ):
-                while not await self._answers(session):
-                    self._fail_if_ended("before it was ready")
-                    await asyncio.sleep(POLL_SECONDS)
-        except TimeoutError:
-            raise AttemptFailed(
-                Failure(
-                    kind=FailureKind.READINESS_TIMEOUT,
-                    message=(
-                        f"expected {self.command.engine} to answer {self.command.readiness_path} "
-                        f"within {timeout_seconds:g} s"
-                    ),
-                    log_tail=log_tail(self.log.tail(LOG_LINES_READ)),
-                )
-            ) from None
+        async with readiness_probe(self.command, self.log, timeout_seconds) as session:
+            while not await self._answers(session):
+                self._fail_if_ended("before it was ready")
+                await asyncio.sleep(POLL_SECONDS)
         return self._base_url
 
     async def until_ended(self) -> Failure:
@@ -198,18 +163,11 @@ class EngineProcess:
     def _base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    @property
-    def _readiness_url(self) -> str:
-        return f"{self._base_url}{self.command.readiness_path}"
-
     async def _answers(self, session: aiohttp.ClientSession) -> bool:
         if self.port == 0 and not self._read_announced_port():
             return False
-        try:
-            async with session.get(self._readiness_url, allow_redirects=False) as response:
-                if response.status != 200:
-                    return False
-        except (aiohttp.ClientError, TimeoutError):
+        url = f"{self._base_url}{self.command.readiness_path}"
+        if not await is_ready(session, url, allow_redirects=False):
             return False
         # Another process may have taken the port and answer in the engine's stead.
         return self.command.announces_address or await asyncio.to_thread(self._has_port)

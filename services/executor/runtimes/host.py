@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from schemas.executor import Runtime
-from services.executor.journal import Journal
+from services.executor.journal.journal import Journal
 from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.runtimes.process import ProcessRuntime
 from services.executor.runtimes.runtime import EngineRuntime

@@ -8,22 +8,15 @@ from typing import Final
 
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer, StartExperiment
-from services.executor import store
-from services.executor.addresses import free_port
-from services.executor.engines import table
-from services.executor.engines.table import (
-    ENGINES,
-    SWITCHED_OFF,
-    EngineCommand,
-    EngineRefused,
-)
-from services.executor.journal import Journal
-from services.executor.processes import end_workload, labelled_workloads
+from services.executor.engines import engine_table
+from services.executor.engines.engine import EngineCommand
+from services.executor.engines.engine_table import ENGINES, SWITCHED_OFF
+from services.executor.host.addresses import free_port
+from services.executor.host.processes import end_workload, labelled_workloads
+from services.executor.journal import store
+from services.executor.journal.journal import Journal
 from services.executor.runtimes.cgroups import CgroupLimits, Cgroups
-from services.executor.runtimes.engine_process import (
-    EngineProcess,
-    workload_label,
-)
+from services.executor.runtimes.engine_process import EngineProcess
 from services.executor.runtimes.runtime import Labels, Launch, Workload
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
@@ -56,15 +49,13 @@ class ProcessRuntime:
             runtime=Runtime.PROCESS,
             engines=tuple(name for name, reason in reasons.items() if reason is None),
             missing={name: reason for name, reason in reasons.items() if reason is not None},
+            engine_flags={name: dict(engine.task_flags) for name, engine in ENGINES.items()},
         )
 
     def check(self, command: StartExperiment) -> None:
         """Raises RefusedError naming the field."""
-        try:
-            engine = self._command(command, ANY_PORT, {})
-            missing = table.missing(engine.engine)
-        except EngineRefused as error:
-            raise RefusedError(error.code, error.message, path=error.path) from error
+        engine = self._command(command, ANY_PORT, {})
+        missing = engine_table.missing(engine.engine)
         if missing is not None:
             raise RefusedError(ErrorCode.UNSUPPORTED, missing, path="$.engine.engine")
         if engine.simulated and not self.settings.allow_simulated_engine:
@@ -76,7 +67,6 @@ class ProcessRuntime:
         """Nothing: the program is installed, or the start was refused."""
 
     async def start(self, launch: Launch) -> EngineProcess:
-        """As the contract says."""
         engine = self._command(launch.command, ANY_PORT, launch.rank_parameters)
         port = ANY_PORT
         if not engine.announces_address:
@@ -87,13 +77,13 @@ class ProcessRuntime:
         try:
             await launch.remember(process.mark)
         except BaseException:
-            # Its labels would find it, but nobody else can reap it.
+            # Its labels would find it, but no other process can reap it.
             await process.stop(0.0)
             raise
         return process
 
     async def workloads(self) -> tuple[Workload, ...]:
-        """Whatever carries a label of ours in its environment, whoever started it."""
+        """Everything with a label of ours in its environment, also what others started."""
         found = await asyncio.to_thread(labelled_workloads, self.settings.installation_id)
         return tuple(
             Workload(
@@ -111,17 +101,16 @@ class ProcessRuntime:
         )
 
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
-        """As the contract says."""
         marks = await self.journal.transact(
             lambda connection: store.process_marks(connection, labels.reservation_id)
         )
         await self.cgroups.end(labels)
-        await end_workload(workload_label(labels), marks, grace_seconds=grace_seconds)
+        await end_workload(labels, marks, grace_seconds=grace_seconds)
 
     def _command(
         self, command: StartExperiment, port: int, rank_parameters: Mapping[str, object]
     ) -> EngineCommand:
-        return table.build_command(
+        return engine_table.build_command(
             command.engine.engine,
             model_of(command.engine.model, self.settings.model_root_paths),
             command.engine.parameters,
@@ -139,9 +128,9 @@ class ProcessRuntime:
 
 
 def model_of(model: str, roots: tuple[Path, ...]) -> str:
-    """The model as the engine is told it: a path inside a root, where roots are set.
+    """The model as the engine gets it: a path inside a root, where roots are set.
 
-    Raises EngineRefused for a path that is in none of them.
+    Raises RefusedError for a path that is in none of them.
     """
     if not roots:
         return model
@@ -152,15 +141,15 @@ def model_of(model: str, roots: tuple[Path, ...]) -> str:
             if inside.exists() and inside.is_relative_to(root.resolve()):
                 return str(inside)
         except (OSError, ValueError, RuntimeError) as error:  # the last for links in a circle
-            raise EngineRefused(
+            raise RefusedError(
                 ErrorCode.BAD_REQUEST,
                 f"expected a model's name or path, got one that cannot be looked up: {error}",
-                "$.model.id_or_path",
+                path="$.model.id_or_path",
             ) from error
     if model.startswith(("/", ".", "~")) or ".." in Path(model).parts:
-        raise EngineRefused(
+        raise RefusedError(
             ErrorCode.BAD_REQUEST,
             f"expected a model inside {', '.join(map(str, roots))}, got {model!r}",
-            "$.model.id_or_path",
+            path="$.model.id_or_path",
         )
     return model

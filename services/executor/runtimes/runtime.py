@@ -14,22 +14,21 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.executor import Failure, Runtime, RuntimeOffer, StartExperiment
-from services.executor.processes import ProcessMark
+from services.executor.host.processes import ProcessMark, WorkloadLabel
+from shared.errors import StewardError
 
 
-class RuntimeUnavailable(Exception):
-    """The runtime does not answer, so that nobody can tell what runs; the text says why."""
+class RuntimeUnavailable(StewardError):
+    """The runtime does not answer, so that what runs is not known; the text says why."""
 
 
-class PortTaken(Exception):
+class PortTaken(StewardError):
     """Another program was quicker to listen on the port that was free a moment ago."""
 
 
-class Labels(Struct, frozen=True, kw_only=True):
+class Labels(WorkloadLabel, frozen=True, kw_only=True):
     """Whose a workload is. Without an `experiment_id` it is not an attempt's."""
 
-    reservation_id: UUID
-    installation_id: str
     node_id: str
     epoch: int | None = None
     experiment_id: UUID | None = None
@@ -139,5 +138,5 @@ class EngineRuntime(Protocol):
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
         """End and remove what carries the reservation of `labels`; return once nothing is left.
 
-        Takes as long as it needs. Whoever the epoch and experiment belong to does not matter.
+        Takes as long as it needs. The epoch and the experiment do not matter.
         """

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Meta, Struct
 
@@ -16,6 +16,7 @@ from shared.errors import RefusedError
 
 DEFAULT_NAMESPACE: Final = "default"
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+TOKEN_PARAMETER: Final = "access_token"  # noqa: S105  # its name
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -102,7 +103,7 @@ def check_host(header: str | None, names: frozenset[str], *, any_host: bool) -> 
     """
     if any_host:
         return
-    found = _host_of(f"//{header}") if header else None
+    found = _split(f"//{header or ''}").hostname
     if found not in names:
         raise RefusedError(
             ErrorCode.FORBIDDEN, f"expected a Host of this gateway, found {header or 'none'}"
@@ -113,19 +114,14 @@ def check_origin(origin: str | None, host_header: str | None) -> None:
     """Refuse what a foreign web page sends; programs send no Origin."""
     if origin is None:
         return
-    if _authority_of(origin) != (host_header or "").lower():
+    authority = _split(origin).netloc.lower()
+    if not authority or authority != (host_header or "").lower():
         raise RefusedError(ErrorCode.FORBIDDEN, f"expected no foreign Origin, found {origin}")
 
 
-def _host_of(url: str) -> str | None:
+def _split(url: str) -> SplitResult:
+    """The parts of a URL; all are empty of one that cannot be read."""
     try:
-        return urlsplit(url).hostname
+        return urlsplit(url)
     except ValueError:
-        return None
-
-
-def _authority_of(url: str) -> str | None:
-    try:
-        return urlsplit(url).netloc.lower()
-    except ValueError:
-        return None
+        return urlsplit("")

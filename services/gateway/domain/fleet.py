@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from schemas.executor import ExecutorReported
 from schemas.gateway import GpuProcessView, GpuView, NodeView
@@ -17,7 +17,7 @@ from schemas.telemetry import (
     InventoryReported,
     Source,
 )
-from shared.scoring import availability_score
+from shared.gpu.scoring import availability_score
 
 STALE_INTERVALS: Final = 3.0
 READING_FIELDS: Final = (
@@ -49,9 +49,10 @@ FACTS_FIELDS: Final = (
     "recent_faults",
 )
 DeviceKey = tuple[str, str]
+Processes = tuple[GpuProcessView, ...] | None
 
 
-class Heard(Struct, frozen=True, kw_only=True):
+class LatestSample(Struct, frozen=True, kw_only=True):
     """A node's last sample and how long ago it came, by a clock that only goes forward."""
 
     sample: GpuSampled
@@ -64,14 +65,14 @@ class Heard(Struct, frozen=True, kw_only=True):
 
 
 def gpu_views(
-    heard: Mapping[str, Heard],
+    latest: Mapping[str, LatestSample],
     inventories: Mapping[str, InventoryReported],
     ledger: AllocationMap | None,
 ) -> list[GpuView]:
-    """Every device that anybody knows of, by node and index."""
+    """Every device of a sample, an inventory or the ledger, by node and index."""
     readings = {
         (node_id, gpu.uuid): (found, gpu)
-        for node_id, found in heard.items()
+        for node_id, found in latest.items()
         for gpu in found.sample.gpus
     }
     facts = {
@@ -93,15 +94,15 @@ def gpu_views(
 
 def _gpu_view(
     key: DeviceKey,
-    reading: tuple[Heard, GpuReading] | None,
+    reading: tuple[LatestSample, GpuReading] | None,
     known: tuple[InventoryReported, DeviceFacts] | None,
     held: DeviceAllocation | None,
 ) -> GpuView:
-    heard, gpu = reading or (None, GpuReading(uuid=key[1], index=0))
+    latest, gpu = reading or (None, GpuReading(uuid=key[1], index=0))
     inventory, facts = known or (None, None)
-    source = heard.sample.source if heard else inventory.source if inventory else Source.NONE
+    source = latest.sample.source if latest else inventory.source if inventory else Source.NONE
     named = gpu.name or (facts.name if facts else None) or (held.name if held else None)
-    index = gpu.index if heard else facts.index if facts else held.index if held else 0
+    index = gpu.index if latest else facts.index if facts else held.index if held else 0
     total_mb = gpu.memory_total_mb
     if total_mb is None and facts is not None:
         total_mb = facts.memory_total_mb
@@ -113,10 +114,10 @@ def _gpu_view(
         source=source,
         simulated=source is Source.SIMULATED or bool(held and held.simulated),
         health=facts.health if facts else held.health if held else HealthState.OK,
-        observed_at=heard.sample.observed_at if heard else None,
-        age_seconds=round(heard.age_seconds, 3) if heard else None,
-        fresh=heard is not None and not heard.is_stale,
-        stale=heard is None or heard.is_stale,
+        observed_at=latest.sample.observed_at if latest else None,
+        age_seconds=round(latest.age_seconds, 3) if latest else None,
+        fresh=latest is not None and not latest.is_stale,
+        stale=latest is None or latest.is_stale,
         utilization_percent=gpu.utilization_percent,
         memory_total_mb=total_mb,
         memory_used_mb=gpu.memory_used_mb,
@@ -127,7 +128,7 @@ def _gpu_view(
         availability_score=availability_score(
             gpu.utilization_percent, gpu.memory_free_mb, gpu.memory_total_mb
         ),
-        processes=_processes(gpu),
+        processes=convert(gpu.processes, Processes, from_attributes=True),
         state=held.state if held else None,
         reservation_id=held.reservation_id if held else None,
         namespace=held.namespace if held else None,
@@ -138,63 +139,48 @@ def _gpu_view(
 
 
 def reading_views(sample: GpuSampled) -> tuple[GpuView, ...]:
-    """A sample's devices as they are told while they pass: without the ledger."""
-    heard = {sample.node_id: Heard(sample=sample, age_seconds=0.0)}
-    return tuple(gpu_views(heard, {}, None))
-
-
-def _processes(gpu: GpuReading) -> tuple[GpuProcessView, ...] | None:
-    if gpu.processes is None:
-        return None
-    return tuple(
-        GpuProcessView(
-            pid=process.pid,
-            name=process.name,
-            memory_used_mb=process.memory_used_mb,
-            container_id=process.container_id,
-            reservation_id=process.reservation_id,
-        )
-        for process in gpu.processes
-    )
+    """A sample's devices without the ledger's part."""
+    latest = {sample.node_id: LatestSample(sample=sample, age_seconds=0.0)}
+    return tuple(gpu_views(latest, {}, None))
 
 
 def node_views(
-    heard: Mapping[str, Heard],
+    latest: Mapping[str, LatestSample],
     inventories: Mapping[str, InventoryReported],
     executors: Mapping[str, ExecutorReported],
     ledger: AllocationMap | None,
 ) -> list[NodeView]:
-    """Every node that anybody knows of, by id."""
-    gpus = gpu_views(heard, inventories, ledger)
+    """Every node with a sample, a report or a place in the ledger, by id."""
+    gpus = gpu_views(latest, inventories, ledger)
     ledger_nodes = {node.node_id for node in ledger.nodes} if ledger is not None else set()
     return [
         _node_view(
             node_id,
             [gpu for gpu in gpus if gpu.node_id == node_id],
-            heard.get(node_id),
+            latest.get(node_id),
             inventories.get(node_id),
             executors.get(node_id),
         )
-        for node_id in sorted({*heard, *inventories, *executors, *ledger_nodes})
+        for node_id in sorted({*latest, *inventories, *executors, *ledger_nodes})
     ]
 
 
 def _node_view(
     node_id: str,
     gpus: Sequence[GpuView],
-    heard: Heard | None,
+    latest: LatestSample | None,
     inventory: InventoryReported | None,
     executor: ExecutorReported | None,
 ) -> NodeView:
-    source = heard.sample.source if heard else inventory.source if inventory else Source.NONE
+    source = latest.sample.source if latest else inventory.source if inventory else Source.NONE
     seen = [fact.occurred_at for fact in (inventory, executor) if fact is not None]
-    if heard is not None:
-        seen.append(heard.sample.observed_at)
+    if latest is not None:
+        seen.append(latest.sample.observed_at)
     return NodeView(
         node_id=node_id,
         source=source,
         simulated=source is Source.SIMULATED or any(gpu.simulated for gpu in gpus),
-        fresh=heard is not None and not heard.is_stale,
+        fresh=latest is not None and not latest.is_stale,
         gpus_total=len(gpus),
         gpus_free=sum(gpu.state is DeviceState.FREE for gpu in gpus),
         last_seen_at=max(seen, default=None),

@@ -8,20 +8,24 @@ from uuid import UUID, uuid5
 
 import litestar
 from litestar import Request
+from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
+from litestar.enums import ScopeType
+from litestar.handlers import BaseRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import HeaderParameter, QueryParameter, SkipValidation
+from litestar.params import HeaderParameter, PathParameter, QueryParameter, SkipValidation
 
 from schemas.base import TOKEN_PATTERN
 from schemas.errors import ErrorCode
 from schemas.gateway import Problem
-from services.gateway.domain.access import Identity
-from services.gateway.gateway import Gateway
+from services.gateway.context import Gateway
+from services.gateway.domain.access import TOKEN_PARAMETER, Identity
 from services.gateway.problems import PROBLEM_JSON, wire_names
 from shared.errors import RefusedError
 from shared.ids import new_id
 
 E = TypeVar("E", bound=StrEnum)
+AnyConnection = ASGIConnection[Any, Any, Any, Any]
 
 TheGateway = NamedDependency[SkipValidation[Gateway]]
 Caller = NamedDependency[SkipValidation[Identity]]
@@ -38,6 +42,8 @@ InNamespace = Annotated[str | None, QueryParameter(pattern=r"^[a-z0-9]([a-z0-9-]
 InStates = Annotated[
     str | None, QueryParameter(name="state", description="A comma-separated list of states.")
 ]
+LARGEST_INTEGER: Final = 2**63 - 1
+Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
 OnNode = Annotated[str | None, QueryParameter(pattern=TOKEN_PATTERN)]
 
 COMMAND_NAMESPACE: Final = UUID("5d0c53d1-6dd4-4f0a-9d8f-5a7f1f1b6a01")
@@ -58,7 +64,7 @@ PROBLEMS: Final[Mapping[int, ResponseSpec]] = {
 }
 
 get = partial(litestar.get, responses=PROBLEMS)
-post = partial(litestar.post, responses=PROBLEMS)
+post = partial(litestar.post, responses=PROBLEMS, return_dto=None)
 delete = partial(litestar.delete, responses=PROBLEMS)
 
 
@@ -68,10 +74,12 @@ def provide_identity(request: Request[Any, Any, Any]) -> Identity:
     return identity
 
 
-def refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
+def refuse_unknown_parameters(connection: AnyConnection, handler: BaseRouteHandler) -> None:
     """A misspelt filter would show everything. Raises RefusedError."""
-    known = set(wire_names(request.route_handler).values())
-    for name in request.query_params:
+    known = set(wire_names(handler).values())
+    if connection.scope["type"] == ScopeType.WEBSOCKET:
+        known.add(TOKEN_PARAMETER)
+    for name in connection.query_params:
         if name not in known:
             raise RefusedError(
                 ErrorCode.BAD_REQUEST, "this route has no such parameter", path=f"query.{name}"

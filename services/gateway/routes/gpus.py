@@ -1,29 +1,26 @@
-"""GPUs and nodes: readings as heard, joined to the scheduler's ledger."""
+"""GPUs and nodes: the latest readings, joined to the scheduler's ledger."""
 
 import asyncio
 from typing import Annotated, Final
 
-from litestar.params import FromQuery, PathParameter, QueryParameter
+from litestar.params import FromQuery, QueryParameter
 
-from schemas.base import TOKEN_PATTERN
 from schemas.errors import ErrorCode
 from schemas.gateway import GpuAllocMap, GpuList, NodeList, NodeView
 from schemas.scheduler_views import (
     AllocationMap,
     GetAllocationMap,
-    NodeAllocation,
     NodeSelection,
     SelectNode,
 )
 from schemas.telemetry import GetSnapshot, GpuSampled
+from services.gateway.context import Gateway
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
-from services.gateway.gateway import Gateway
-from services.gateway.routes.common import OnNode, TheGateway, get
+from services.gateway.routes.common import Node, OnNode, TheGateway, get
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 
 CACHE_SECONDS: Final = 5.0
-Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
 
 
 @get("/gpus")
@@ -34,9 +31,9 @@ async def list_gpus(
 
     A node that does not answer keeps its last reading, marked stale.
     """
-    await _read_anew(gateway, use_cache=use_cache)
+    await _refresh(gateway, use_cache=use_cache)
     live = gateway.live
-    gpus = gpu_views(live.heard(), live.inventories, await _ledger(gateway))
+    gpus = gpu_views(live.latest(), live.inventories, await _ledger(gateway))
     return GpuList(gpus=tuple(gpu for gpu in gpus if node_id in {None, gpu.node_id}))
 
 
@@ -58,7 +55,7 @@ async def get_node(node_id: Node, gateway: TheGateway) -> NodeView:
 @get("/nodes/{node_id:str}/gpu-alloc-map")
 async def get_gpu_alloc_map(node_id: Node, gateway: TheGateway) -> GpuAllocMap:
     """The held share of each of a node's devices, "0.00" to "1.00", and the ledger behind it."""
-    found = await gateway.ask(GetAllocationMap(node_id=node_id), AllocationMap)
+    found = await gateway.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
     nodes = tuple(node for node in found.nodes if node.node_id == node_id)
     if not nodes:
         raise _unknown_node(node_id)
@@ -79,12 +76,12 @@ async def select_node(
         utilization_threshold=utilization_threshold,
         memory_threshold=memory_threshold,
     )
-    return await gateway.ask(query, NodeSelection)
+    return await gateway.bus.query(query, NodeSelection)
 
 
 async def _nodes(gateway: Gateway) -> list[NodeView]:
     live = gateway.live
-    return node_views(live.heard(), live.inventories, live.executors, await _ledger(gateway))
+    return node_views(live.latest(), live.inventories, live.executors, await _ledger(gateway))
 
 
 def _unknown_node(node_id: str) -> RefusedError:
@@ -92,41 +89,30 @@ def _unknown_node(node_id: str) -> RefusedError:
 
 
 async def _ledger(gateway: Gateway) -> AllocationMap | None:
-    """None while the scheduler is away: readings are told without it."""
-    nodes: list[NodeAllocation] = []
-    after: str | None = None
+    """None while the scheduler is away: readings are shown without it."""
+    pages = gateway.pages(GetAllocationMap(), AllocationMap, "node_id", timeout_seconds=2.0)
     try:
-        while True:
-            page = await gateway.ask(
-                GetAllocationMap(after_node_id=after), AllocationMap, timeout_seconds=2.0
-            )
-            nodes += page.nodes
-            after = page.next_after_node_id
-            if after is None:
-                return AllocationMap(nodes=tuple(nodes))
+        return AllocationMap(nodes=tuple([node async for page in pages for node in page.nodes]))
     except UnavailableError as error:
         log.info("ledger_unavailable", error=str(error))
         return None
 
 
-async def _read_anew(gateway: Gateway, *, use_cache: bool) -> None:
-    """Ask the nodes that were heard of; with `use_cache` only those that seldom report."""
+async def _refresh(gateway: Gateway, *, use_cache: bool) -> None:
+    """Query the nodes with a sample; with `use_cache` only those that seldom send one."""
 
     async def read(node_id: str) -> None:
         query = GetSnapshot(node_id=node_id, use_cache=use_cache)
         try:
-            sample = await gateway.ask(query, GpuSampled)
+            sample = await gateway.bus.query(query, GpuSampled)
         except (UnavailableError, RefusedError) as error:
             log.info("snapshot_unavailable", node_id=node_id, error=str(error))
             return
-        await gateway.live.hear_sample(sample)
+        await gateway.live.on_sample(sample)
 
-    asked = [
+    node_ids = [
         node_id
-        for node_id, heard in gateway.live.heard().items()
-        if not use_cache or (heard.age_seconds > CACHE_SECONDS and not heard.is_stale)
+        for node_id, latest in gateway.live.latest().items()
+        if not use_cache or (latest.age_seconds > CACHE_SECONDS and not latest.is_stale)
     ]
-    await asyncio.gather(*(read(node_id) for node_id in asked))
-
-
-ROUTES = [list_gpus, list_nodes, get_node, get_gpu_alloc_map, select_node]
+    await asyncio.gather(*(read(node_id) for node_id in node_ids))

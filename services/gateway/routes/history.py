@@ -1,5 +1,6 @@
 """History: series and reports of results, events of the gateway's own log."""
 
+import re
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Final
@@ -10,8 +11,8 @@ from litestar.params import FromQuery, JSONBody, QueryParameter
 from schemas.errors import ErrorCode
 from schemas.gateway import CustomEvent, CustomEventRequest, EventList, Published
 from schemas.results import GetReport, GetSeries, ReportView, SeriesMetric, SeriesView
-from services.gateway.bodies import StrictBody
-from services.gateway.eventlog import EventFilter
+from services.gateway.domain.event_filter import EventFilter
+from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
     IdempotencyKey,
@@ -23,7 +24,7 @@ from services.gateway.routes.common import (
 )
 from shared.clock import utcnow
 from shared.errors import RefusedError
-from shared.outbox import stage
+from shared.postgres.outbox import stage
 
 
 class Range(StrEnum):
@@ -37,17 +38,15 @@ class Range(StrEnum):
     TWO_DAYS = "2d"
     WEEK = "7d"
 
+    @property
+    def length(self) -> timedelta:
+        unit = {"m": "minutes", "h": "hours", "d": "days"}[self.value[-1]]
+        return timedelta(**{unit: int(self.value[:-1])})
 
-LENGTHS: Final = {
-    Range.HALF_HOUR: timedelta(minutes=30),
-    Range.HOUR: timedelta(hours=1),
-    Range.SIX_HOURS: timedelta(hours=6),
-    Range.TWELVE_HOURS: timedelta(hours=12),
-    Range.DAY: timedelta(hours=24),
-    Range.TWO_DAYS: timedelta(days=2),
-    Range.WEEK: timedelta(days=7),
-}
+
 SERIES_TIMEOUT_SECONDS: Final = 10.0
+# Types of later releases are in the log as well, so that only their form can be checked.
+EVENT_TYPE: Final = re.compile(r"[a-z_]+\.[a-z_]+")
 
 
 @get("/series")
@@ -68,7 +67,7 @@ async def get_series(
     of its own samples.
     """
     end = end_at or utcnow()
-    length = LENGTHS[last or (Range.WEEK if experiment_id else Range.HOUR)]
+    length = (last or (Range.WEEK if experiment_id else Range.HOUR)).length
     query = GetSeries(
         metric=metric,
         start_at=start_at or _before(end, length),
@@ -78,7 +77,7 @@ async def get_series(
         experiment_id=experiment_id,
         points=points,
     )
-    return await gateway.ask(query, SeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
+    return await gateway.bus.query(query, SeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
 
 
 @get("/reports/usage")
@@ -89,8 +88,8 @@ async def get_usage(
 ) -> ReportView:
     """GPU hours and energy per namespace; of the last week by default."""
     end = end_at or utcnow()
-    query = GetReport(start_at=start_at or _before(end, LENGTHS[Range.WEEK]), end_at=end)
-    return await gateway.ask(query, ReportView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
+    query = GetReport(start_at=start_at or _before(end, Range.WEEK.length), end_at=end)
+    return await gateway.bus.query(query, ReportView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
 
 
 @get("/events")
@@ -101,14 +100,15 @@ async def list_events(
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
     task_id: FromQuery[UUID | None] = None,
     experiment_id: FromQuery[UUID | None] = None,
+    reservation_id: FromQuery[UUID | None] = None,
 ) -> EventList:
     """Events after a cursor, oldest first; `type` is a comma-separated list."""
-    wanted = event_filter(event_type, task_id, experiment_id)
+    wanted = event_filter(event_type, task_id, experiment_id, reservation_id)
     events, cursor = await gateway.log.read(after, wanted, limit)
     return EventList(events=tuple(events), cursor=cursor)
 
 
-@post("/events", status_code=202, dto=StrictBody[CustomEventRequest], return_dto=None)
+@post("/events", status_code=202, dto=StrictBody[CustomEventRequest])
 async def publish_event(
     data: JSONBody[CustomEventRequest],
     gateway: TheGateway,
@@ -140,14 +140,23 @@ def _before(end: datetime, length: timedelta) -> datetime:
 
 
 def event_filter(
-    event_type: str | None, task_id: UUID | None, experiment_id: UUID | None
+    event_type: str | None,
+    task_id: UUID | None,
+    experiment_id: UUID | None,
+    reservation_id: UUID | None,
 ) -> EventFilter:
-    """What a client asked for."""
+    """Raises RefusedError for what cannot be a type of events."""
+    types = tuple(part.strip() for part in event_type.split(",")) if event_type else ()
+    for name in types:
+        if not EVENT_TYPE.fullmatch(name):
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST,
+                f"expected types such as orchestrator.task_started, found {name!r}",
+                path="query.type",
+            )
     return EventFilter(
-        types=tuple(part.strip() for part in event_type.split(",")) if event_type else (),
+        types=types,
         task_id=str(task_id) if task_id else None,
         experiment_id=str(experiment_id) if experiment_id else None,
+        reservation_id=str(reservation_id) if reservation_id else None,
     )
-
-
-ROUTES = [get_series, get_usage, list_events, publish_event]

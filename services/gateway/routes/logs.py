@@ -33,18 +33,15 @@ async def read_log(
     `next_offset` is where to read on, `skipped_bytes` how much before `offset` is not kept any
     more, `is_complete` says that nothing follows. Very many or long lines come in several answers.
     """
-    view = await gateway.ask(GetExperiment(experiment_id=experiment_id), ExperimentView)
+    view = await gateway.bus.query(GetExperiment(experiment_id=experiment_id), ExperimentView)
     wanted = chosen_attempt(view, attempt)
     if wanted.executor_id is None:
         raise RefusedError(ErrorCode.NOT_FOUND, "this attempt has not been given to a node yet")
     query = ReadLog(
-        executor_id=wanted.executor_id,
-        attempt_id=wanted.attempt_id,
-        offset=offset,
-        max_lines=lines,
+        executor_id=wanted.executor_id, attempt_id=wanted.attempt_id, offset=offset, max_lines=lines
     )
     try:
-        return await gateway.ask(query, LogChunk)
+        return await gateway.bus.query(query, LogChunk)
     except UnavailableError as error:
         raise UnavailableError(
             f"the executor of node {wanted.executor_id}, which keeps this log, does not answer"
@@ -65,6 +62,3 @@ def chosen_attempt(view: ExperimentView, number: int | None) -> AttemptView:
         f" {known}; the experiment is {view.state.value}",
         path="query.attempt",
     )
-
-
-ROUTES = [read_log]

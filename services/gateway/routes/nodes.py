@@ -5,7 +5,6 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
 
-from schemas.base import TOKEN_PATTERN
 from schemas.errors import Accepted
 from schemas.gateway import BurstRequest, MonitoringRequest, PowerLimitRequest
 from schemas.monitoring import (
@@ -19,14 +18,13 @@ from schemas.monitoring import (
     StartMonitoring,
     StopMonitoring,
 )
-from schemas.scheduler_views import GetReservation, ReservationView
 from schemas.telemetry import SetBurst, SetPowerLimit
-from services.gateway.bodies import StrictBody
-from services.gateway.domain.access import Identity
-from services.gateway.gateway import Gateway
+from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
+    LARGEST_INTEGER,
     Caller,
     IdempotencyKey,
+    Node,
     TheGateway,
     command_id_of,
     delete,
@@ -34,15 +32,13 @@ from services.gateway.routes.common import (
     id_for,
     post,
 )
-
-LARGEST_INTEGER = 2**63 - 1
-Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
+from services.gateway.routes.reservations import require_reservation
 
 
 @get("/nodes/{node_id:str}/agent")
 async def get_agent(node_id: Node, gateway: TheGateway) -> AgentView:
     """Whether and how the node's GPUs can be read."""
-    return await gateway.ask(GetAgent(node_id=node_id), AgentView)
+    return await gateway.bus.query(GetAgent(node_id=node_id), AgentView)
 
 
 @get("/nodes/{node_id:str}/available-gpus")
@@ -60,7 +56,7 @@ async def list_available_gpus(
         max_utilization_percent=max_utilization,
         use_cache=use_cache,
     )
-    return await gateway.ask(query, AvailableGpus)
+    return await gateway.bus.query(query, AvailableGpus)
 
 
 @get("/nodes/{node_id:str}/gpus/{index:int}")
@@ -72,10 +68,10 @@ async def get_gpu(
 ) -> GpuDetail:
     """One GPU by its index in the node: all facts, and the newest reading."""
     query = GetGpu(node_id=node_id, index=index, use_cache=use_cache)
-    return await gateway.ask(query, GpuDetail)
+    return await gateway.bus.query(query, GpuDetail)
 
 
-@post("/nodes/{node_id:str}/monitoring", dto=StrictBody[MonitoringRequest], return_dto=None)
+@post("/nodes/{node_id:str}/monitoring", dto=StrictBody[MonitoringRequest])
 async def start_monitoring(
     node_id: Node,
     data: JSONBody[MonitoringRequest],
@@ -91,7 +87,7 @@ async def start_monitoring(
         interval_seconds=data.interval_seconds,
         max_seconds=data.max_seconds,
     )
-    return await gateway.ask(query, MonitoringView)
+    return await gateway.bus.query(query, MonitoringView)
 
 
 @delete("/nodes/{node_id:str}/monitoring/{monitoring_id:uuid}", status_code=200)
@@ -101,10 +97,10 @@ async def stop_monitoring(
     """End a monitoring; minimum, maximum and mean of what was read. For ten minutes again."""
     identity.require(identity.namespace)
     query = StopMonitoring(node_id=node_id, monitoring_id=monitoring_id)
-    return await gateway.ask(query, MonitoringView)
+    return await gateway.bus.query(query, MonitoringView)
 
 
-@post("/nodes/{node_id:str}/burst", status_code=200, dto=StrictBody[BurstRequest], return_dto=None)
+@post("/nodes/{node_id:str}/burst", status_code=200, dto=StrictBody[BurstRequest])
 async def set_burst(
     node_id: Node,
     data: JSONBody[BurstRequest],
@@ -125,12 +121,7 @@ async def set_burst(
     )
 
 
-@post(
-    "/nodes/{node_id:str}/power-limit",
-    status_code=200,
-    dto=StrictBody[PowerLimitRequest],
-    return_dto=None,
-)
+@post("/nodes/{node_id:str}/power-limit", status_code=200, dto=StrictBody[PowerLimitRequest])
 async def set_power_limit(
     node_id: Node,
     data: JSONBody[PowerLimitRequest],
@@ -142,7 +133,10 @@ async def set_power_limit(
 
     Without a reservation until an admin takes it back, or the agent stops.
     """
-    await _require_power_over(gateway, identity, data.reservation_id)
+    if data.reservation_id is None:
+        identity.require_admin()
+    else:
+        await require_reservation(gateway, identity, data.reservation_id)
     return await gateway.send(
         SetPowerLimit(
             command_id=command_id_of(idempotency_key),
@@ -152,25 +146,3 @@ async def set_power_limit(
             reservation_id=data.reservation_id,
         )
     )
-
-
-async def _require_power_over(
-    gateway: Gateway, identity: Identity, reservation_id: UUID | None
-) -> None:
-    """Raises RefusedError unless the caller may change what this reservation holds."""
-    if reservation_id is None:
-        identity.require_admin()
-        return
-    view = await gateway.ask(GetReservation(reservation_id=reservation_id), ReservationView)
-    identity.require(view.namespace)
-
-
-ROUTES = [
-    get_agent,
-    list_available_gpus,
-    get_gpu,
-    start_monitoring,
-    stop_monitoring,
-    set_burst,
-    set_power_limit,
-]

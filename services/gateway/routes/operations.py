@@ -1,18 +1,16 @@
 """Taking nodes and GPUs out of service and back, and what disagrees with the ledger."""
 
-from typing import Annotated
+from litestar.params import FromQuery, JSONBody
 
-from litestar.params import FromQuery, JSONBody, PathParameter
-
-from schemas.base import TOKEN_PATTERN
 from schemas.errors import Accepted
 from schemas.gateway import Cause, ReturnToService, Withdrawal
 from schemas.scheduler import Cordon, Drain, Uncordon
 from schemas.scheduler_views import DriftList, ListDrifts
-from services.gateway.bodies import StrictBody
+from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
     IdempotencyKey,
+    Node,
     OnNode,
     TheGateway,
     command_id_of,
@@ -20,10 +18,8 @@ from services.gateway.routes.common import (
     post,
 )
 
-Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
 
-
-@post("/nodes/{node_id:str}/cordon", status_code=200, dto=StrictBody[Withdrawal], return_dto=None)
+@post("/nodes/{node_id:str}/cordon", status_code=200, dto=StrictBody[Withdrawal])
 async def cordon(
     node_id: Node,
     data: JSONBody[Withdrawal],
@@ -43,12 +39,7 @@ async def cordon(
     )
 
 
-@post(
-    "/nodes/{node_id:str}/uncordon",
-    status_code=200,
-    dto=StrictBody[ReturnToService],
-    return_dto=None,
-)
+@post("/nodes/{node_id:str}/uncordon", status_code=200, dto=StrictBody[ReturnToService])
 async def uncordon(
     node_id: Node,
     data: JSONBody[ReturnToService],
@@ -69,7 +60,7 @@ async def uncordon(
     )
 
 
-@post("/nodes/{node_id:str}/drain", status_code=200, dto=StrictBody[Cause], return_dto=None)
+@post("/nodes/{node_id:str}/drain", status_code=200, dto=StrictBody[Cause])
 async def drain(
     node_id: Node,
     data: JSONBody[Cause],
@@ -88,7 +79,4 @@ async def list_drifts(
     gateway: TheGateway, node_id: OnNode = None, ended: FromQuery[bool] = False
 ) -> DriftList:
     """Where reserved, running and used disagree; with `ended` also what did within a day."""
-    return await gateway.ask(ListDrifts(node_id=node_id, ended=ended), DriftList)
-
-
-ROUTES = [cordon, uncordon, drain, list_drifts]
+    return await gateway.bus.query(ListDrifts(node_id=node_id, ended=ended), DriftList)

@@ -1,4 +1,4 @@
-"""Reservations: the scheduler's, requested, kept, explained and given back."""
+"""Reservations: the scheduler's, requested, renewed, explained and given back."""
 
 import asyncio
 import contextlib
@@ -31,12 +31,13 @@ from schemas.scheduler_views import (
     ReservationList,
     ReservationView,
 )
-from services.gateway.bodies import StrictBody
+from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
-from services.gateway.domain.waiting import Idle, is_news
-from services.gateway.gateway import Gateway
-from services.gateway.live import Watcher
+from services.gateway.domain.availability_news import Idle, is_news
+from services.gateway.live_state import Watcher
+from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
+    LARGEST_INTEGER,
     Caller,
     IdempotencyKey,
     InNamespace,
@@ -50,16 +51,16 @@ from services.gateway.routes.common import (
     listed,
     post,
 )
+from shared.waiting import wait_for
 
 LONGEST_WAIT_SECONDS: Final = 60.0
-LARGEST_INTEGER: Final = 2**63 - 1
-LOOK_SECONDS: Final = 2.0  # an event may be lost with the bus
+POLL_SECONDS: Final = 2.0  # an event may be lost with the bus
 SAFETY_SECONDS: Final = 10.0  # the same, where readings wake as well
 
 WaitSeconds = Annotated[float, QueryParameter(ge=0, le=LONGEST_WAIT_SECONDS)]
 
 
-@post("/reservations", dto=StrictBody[ReservationRequest], return_dto=None)
+@post("/reservations", dto=StrictBody[ReservationRequest])
 async def request_reservation(
     data: JSONBody[ReservationRequest],
     gateway: TheGateway,
@@ -76,7 +77,7 @@ async def request_reservation(
         request=data.request,
     )
     await gateway.send(command)
-    view = await gateway.ask(GetReservation(reservation_id=reservation_id), ReservationView)
+    view = await gateway.bus.query(GetReservation(reservation_id=reservation_id), ReservationView)
     location = f"/api/v1/reservations/{reservation_id}"
     return Response(view, status_code=201, headers={"Location": location})
 
@@ -96,14 +97,12 @@ async def list_reservations(
         node_id=node_id,
         limit=limit,
     )
-    return await gateway.ask(query, ReservationList)
+    return await gateway.bus.query(query, ReservationList)
 
 
 @get("/reservations/{reservation_id:str}")
 async def get_reservation(
-    reservation_id: FromPath[UUID],
-    gateway: TheGateway,
-    wait_seconds: WaitSeconds = 0.0,
+    reservation_id: FromPath[UUID], gateway: TheGateway, wait_seconds: WaitSeconds = 0.0
 ) -> ReservationView:
     """One reservation; with `wait_seconds` as soon as it is not queued any more, or then."""
     query = GetReservation(reservation_id=reservation_id)
@@ -112,12 +111,11 @@ async def get_reservation(
     with gateway.live.changes_of(reservation_id) as changed:
         while True:
             changed.clear()
-            view = await gateway.ask(query, ReservationView)
+            view = await gateway.bus.query(query, ReservationView)
             left = give_up_at - loop.time()
             if view.state is not ReservationState.QUEUED or left <= 0:
                 return view
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), min(left, LOOK_SECONDS))
+            await wait_for(changed, min(left, POLL_SECONDS))
 
 
 @delete("/reservations/{reservation_id:str}", status_code=200)
@@ -134,7 +132,7 @@ async def end_reservation(
 
     `stopped=false` says that something may still run on them.
     """
-    await _require_reservation(gateway, identity, reservation_id)
+    await require_reservation(gateway, identity, reservation_id)
     command_id = command_id_of(idempotency_key)
     command: Command = CancelReservation(
         command_id=command_id, reservation_id=reservation_id, reason=reason
@@ -148,15 +146,10 @@ async def end_reservation(
             reason=reason,
         )
     await gateway.send(command)
-    return await gateway.ask(GetReservation(reservation_id=reservation_id), ReservationView)
+    return await gateway.bus.query(GetReservation(reservation_id=reservation_id), ReservationView)
 
 
-@post(
-    "/reservations/{reservation_id:str}/renew",
-    status_code=200,
-    dto=StrictBody[LeaseRenewal],
-    return_dto=None,
-)
+@post("/reservations/{reservation_id:str}/renew", status_code=200, dto=StrictBody[LeaseRenewal])
 async def renew_reservation(
     reservation_id: FromPath[UUID],
     data: JSONBody[LeaseRenewal],
@@ -165,7 +158,7 @@ async def renew_reservation(
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Keep a lease. Refused when it is lost, after which the holder stops."""
-    await _require_reservation(gateway, identity, reservation_id)
+    await require_reservation(gateway, identity, reservation_id)
     return await gateway.send(
         RenewReservation(
             command_id=command_id_of(idempotency_key),
@@ -179,16 +172,16 @@ async def renew_reservation(
 @get("/reservations/{reservation_id:str}/explain")
 async def explain_reservation(reservation_id: FromPath[UUID], gateway: TheGateway) -> Explanation:
     """Every reason why a reservation waits."""
-    return await gateway.ask(ExplainReservation(reservation_id=reservation_id), Explanation)
+    return await gateway.bus.query(ExplainReservation(reservation_id=reservation_id), Explanation)
 
 
-@post("/estimate", status_code=200, dto=StrictBody[dict[str, Any]], return_dto=None)
+@post("/estimate", status_code=200, dto=StrictBody[dict[str, Any]])
 async def estimate(data: JSONBody[dict[str, Any]], gateway: TheGateway) -> EstimateView:
     """GPUs and memory that a task configuration needs, in the free form of task files."""
-    return await gateway.ask(EstimateRequirements(task_config=data), EstimateView)
+    return await gateway.bus.query(EstimateRequirements(task_config=data), EstimateView)
 
 
-@post("/availability", status_code=200, dto=StrictBody[GpuRequest], return_dto=None)
+@post("/availability", status_code=200, dto=StrictBody[GpuRequest])
 async def check_availability(
     data: JSONBody[GpuRequest], gateway: TheGateway, wait_seconds: WaitSeconds = 0.0
 ) -> AvailabilityView:
@@ -217,7 +210,7 @@ async def get_availability(
 async def _available(
     gateway: Gateway, request: GpuRequest, wait_seconds: float
 ) -> AvailabilityView:
-    """Asks again whenever the ledger changes, or which devices look idle."""
+    """Queries again whenever the ledger changes, or which devices look idle."""
     query = GetAvailability(request=request)
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + wait_seconds
@@ -226,7 +219,7 @@ async def _available(
         while True:
             watcher.ledger_changed.clear()
             _has_news(watcher, request, idle)
-            view = await gateway.ask(query, AvailabilityView)
+            view = await gateway.bus.query(query, AvailabilityView)
             left = give_up_at - loop.time()
             if view.available or left <= 0:
                 return view
@@ -243,20 +236,7 @@ def _has_news(watcher: Watcher, request: GpuRequest, idle: Idle) -> bool:
     return bool(news) or watcher.ledger_changed.is_set()
 
 
-async def _require_reservation(gateway: Gateway, identity: Identity, reservation_id: UUID) -> None:
+async def require_reservation(gateway: Gateway, identity: Identity, reservation_id: UUID) -> None:
     """Raises RefusedError unless it is there and may be changed by this caller."""
-    view = await gateway.ask(GetReservation(reservation_id=reservation_id), ReservationView)
+    view = await gateway.bus.query(GetReservation(reservation_id=reservation_id), ReservationView)
     identity.require(view.namespace)
-
-
-ROUTES = [
-    request_reservation,
-    list_reservations,
-    get_reservation,
-    end_reservation,
-    renew_reservation,
-    explain_reservation,
-    estimate,
-    check_availability,
-    get_availability,
-]

@@ -1,4 +1,4 @@
-"""What the scheduler tells beside reservations: the cluster, what if, and what was decided."""
+"""The scheduler beside reservations: the cluster, what if, and what was decided."""
 
 from typing import Annotated, Final
 from uuid import UUID
@@ -8,7 +8,6 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler_views import (
     AvailabilityView,
-    ClusterGpu,
     ClusterStatus,
     DecisionList,
     GetClusterStatus,
@@ -19,54 +18,42 @@ from schemas.scheduler_views import (
     ReplayDecisions,
     WhatIf,
 )
-from services.gateway.bodies import StrictBody
-from services.gateway.routes.common import TheGateway, get, post
+from services.gateway.request_bodies import StrictBody
+from services.gateway.routes.common import LARGEST_INTEGER, TheGateway, get, post
 
 REPLAY_SECONDS: Final = 60.0
-LARGEST_INTEGER: Final = 2**63 - 1
 
 Threshold = Annotated[float, QueryParameter(ge=0, le=100)]
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 DecisionId = Annotated[int, QueryParameter(ge=0, le=LARGEST_INTEGER)]
 
 
-@post(
-    "/reservations/{reservation_id:str}/what-if",
-    status_code=200,
-    dto=StrictBody[GpuRequest],
-    return_dto=None,
-)
+@post("/reservations/{reservation_id:str}/what-if", status_code=200, dto=StrictBody[GpuRequest])
 async def what_if(
     reservation_id: FromPath[UUID], data: JSONBody[GpuRequest], gateway: TheGateway
 ) -> AvailabilityView:
     """Whether a waiting reservation would be granted now if it had asked for this instead."""
-    return await gateway.ask(WhatIf(reservation_id=reservation_id, request=data), AvailabilityView)
+    return await gateway.bus.query(
+        WhatIf(reservation_id=reservation_id, request=data), AvailabilityView
+    )
 
 
 @get("/cluster/gpus")
 async def get_cluster_status(gateway: TheGateway) -> ClusterStatus:
     """Every GPU of every node, as node selection sees it."""
-    found: list[ClusterGpu] = []
-    after: str | None = None
-    while True:
-        page = await gateway.ask(GetClusterStatus(after_node_id=after), ClusterStatus)
-        found += page.gpus
-        after = page.next_after_node_id
-        if after is None:
-            return ClusterStatus(gpus=tuple(found))
+    pages = gateway.pages(GetClusterStatus(), ClusterStatus, "node_id")
+    return ClusterStatus(gpus=tuple([gpu async for page in pages for gpu in page.gpus]))
 
 
 @get("/cluster/nodes")
 async def get_node_summaries(
-    gateway: TheGateway,
-    utilization_threshold: Threshold = 30.0,
-    memory_threshold: Threshold = 50.0,
+    gateway: TheGateway, utilization_threshold: Threshold = 30.0, memory_threshold: Threshold = 50.0
 ) -> NodeSummaries:
     """GPUs summed up by node; idle are those below both thresholds."""
     query = GetNodeSummaries(
         utilization_threshold=utilization_threshold, memory_threshold=memory_threshold
     )
-    return await gateway.ask(query, NodeSummaries)
+    return await gateway.bus.query(query, NodeSummaries)
 
 
 @get("/decisions")
@@ -78,7 +65,7 @@ async def list_decisions(
 ) -> DecisionList:
     """Recorded decisions with what they were made on, oldest first."""
     query = ListDecisions(after_id=after_id, reservation_id=reservation_id, limit=limit)
-    return await gateway.ask(query, DecisionList)
+    return await gateway.bus.query(query, DecisionList)
 
 
 @get("/decisions/replay")
@@ -90,13 +77,4 @@ async def replay_decisions(
 ) -> Replay:
     """Recorded decisions, decided again: whether each comes out the same."""
     query = ReplayDecisions(from_id=from_id, reservation_id=reservation_id, limit=limit)
-    return await gateway.ask(query, Replay, timeout_seconds=REPLAY_SECONDS)
-
-
-ROUTES = [
-    what_if,
-    get_cluster_status,
-    get_node_summaries,
-    list_decisions,
-    replay_decisions,
-]
+    return await gateway.bus.query(query, Replay, timeout_seconds=REPLAY_SECONDS)

@@ -1,4 +1,4 @@
-"""Whether the platform answers, and the gateway's own figures."""
+"""Whether the platform answers, and the gateway's own metrics."""
 
 import asyncio
 from datetime import timedelta
@@ -14,8 +14,8 @@ from schemas.gateway import Health
 from schemas.orchestrator import ListTasks, TaskList
 from schemas.results import GetReport, ReportView
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
-from services.gateway.figures import text_of
-from services.gateway.gateway import Gateway
+from services.gateway.context import Gateway
+from services.gateway.metrics import text_of
 from services.gateway.routes.common import PROBLEMS, TheGateway
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
@@ -45,7 +45,7 @@ async def is_ready(gateway: TheGateway) -> Health:
     found = {
         "bus": gateway.bus.is_connected,
         **found,
-        "telemetry": any(not heard.is_stale for heard in gateway.live.heard().values()),
+        "telemetry": any(not latest.is_stale for latest in gateway.live.latest().values()),
     }
     missing = [name for name, answers in found.items() if not answers]
     if missing:
@@ -59,7 +59,7 @@ async def is_ready(gateway: TheGateway) -> Health:
 
 async def _answers(gateway: Gateway, query: Query, view: type[Any]) -> bool:
     try:
-        await gateway.ask(query, view, timeout_seconds=ANSWER_SECONDS)
+        await gateway.bus.query(query, view, timeout_seconds=ANSWER_SECONDS)
     except (UnavailableError, RefusedError):
         return False
     return True
@@ -74,18 +74,15 @@ async def _postgres(gateway: Gateway) -> bool:
 
 
 async def _executors(gateway: Gateway) -> bool:
-    """Whether any of those that were heard of answers."""
-    asked = (
+    """Whether any of those that have reported answers."""
+    answers = (
         _answers(gateway, ListRunning(executor_id=executor_id), RunningAttempts)
         for executor_id in gateway.live.executors
     )
-    return any(await asyncio.gather(*asked))
+    return any(await asyncio.gather(*answers))
 
 
 @get("/metrics", media_type=MediaType.TEXT)
 async def metrics(gateway: TheGateway) -> Response[bytes]:
-    """The gateway's own figures, as Prometheus reads them."""
+    """The gateway's own metrics, as Prometheus reads them."""
     return Response(text_of(gateway), media_type=CONTENT_TYPE_PLAIN_0_0_4)
-
-
-ROUTES = [is_alive, is_ready, metrics]

@@ -1,7 +1,7 @@
 """Tasks and experiments: the orchestrator's, joined to what results measured."""
 
-import asyncio
 from collections.abc import Awaitable
+from contextlib import aclosing
 from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID
 
@@ -29,13 +29,13 @@ from schemas.orchestrator import (
     TaskView,
     ValidateTask,
 )
-from schemas.results import GetSummary, SummaryView
+from schemas.results import GetSummary, ListSummaries, SummaryList, SummaryView
 from schemas.scheduler_views import ExplainReservation, Explanation
 from schemas.task import TaskFile
-from services.gateway.bodies import StrictBody
+from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.experiments import experiment_detail
-from services.gateway.gateway import Gateway
+from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
     IdempotencyKey,
@@ -53,11 +53,10 @@ from shared.logging import log
 
 V = TypeVar("V")
 
-SUMMARIES_AT_ONCE: Final = 8
 MEASURED: Final = frozenset({ExperimentState.SUCCEEDED})
 
 
-@post("/tasks", dto=StrictBody[TaskFile], return_dto=None)
+@post("/tasks", dto=StrictBody[TaskFile])
 async def submit_task(
     data: JSONBody[TaskFile],
     gateway: TheGateway,
@@ -75,14 +74,14 @@ async def submit_task(
         task=data,
     )
     await gateway.send(command)
-    view = await gateway.ask(GetTask(task_id=task_id), TaskView)
+    view = await gateway.bus.query(GetTask(task_id=task_id), TaskView)
     return Response(view, status_code=201, headers={"Location": f"/api/v1/tasks/{task_id}"})
 
 
-@post("/tasks/validate", status_code=200, dto=StrictBody[TaskFile], return_dto=None)
+@post("/tasks/validate", status_code=200, dto=StrictBody[TaskFile])
 async def validate_task(data: JSONBody[TaskFile], gateway: TheGateway) -> TaskPlan:
     """What a task would become here; nothing is stored."""
-    return await gateway.ask(ValidateTask(task=data), TaskPlan)
+    return await gateway.bus.query(ValidateTask(task=data), TaskPlan)
 
 
 @get("/tasks")
@@ -94,16 +93,18 @@ async def list_tasks(
 ) -> TaskList:
     """Tasks, newest first; `state` is a comma-separated list."""
     states = listed(in_states, TaskState, "state")
-    return await gateway.ask(ListTasks(namespace=namespace, states=states, limit=limit), TaskList)
+    return await gateway.bus.query(
+        ListTasks(namespace=namespace, states=states, limit=limit), TaskList
+    )
 
 
 @get("/tasks/{task_id:str}")
 async def get_task(task_id: FromPath[UUID], gateway: TheGateway) -> TaskView:
     """One task."""
-    return await gateway.ask(GetTask(task_id=task_id), TaskView)
+    return await gateway.bus.query(GetTask(task_id=task_id), TaskView)
 
 
-@post("/tasks/{task_id:str}/cancel", status_code=200, dto=StrictBody[Cause], return_dto=None)
+@post("/tasks/{task_id:str}/cancel", status_code=200, dto=StrictBody[Cause])
 async def cancel_task(
     task_id: FromPath[UUID],
     data: JSONBody[Cause],
@@ -111,11 +112,10 @@ async def cancel_task(
     identity: Caller,
     idempotency_key: IdempotencyKey = None,
 ) -> TaskView:
-    """Stop a task. It is over when its state says so."""
-    await _require_task(gateway, identity, task_id)
+    """Stop a task. It has ended when its state says so."""
     command_id = command_id_of(idempotency_key)
-    await gateway.send(CancelTask(command_id=command_id, task_id=task_id, reason=data.reason))
-    return await gateway.ask(GetTask(task_id=task_id), TaskView)
+    command = CancelTask(command_id=command_id, task_id=task_id, reason=data.reason)
+    return await _change(gateway, identity, command)
 
 
 @post("/tasks/{task_id:str}/pause", status_code=200)
@@ -126,9 +126,8 @@ async def pause_task(
     idempotency_key: IdempotencyKey = None,
 ) -> TaskView:
     """Start no further experiment of a task."""
-    await _require_task(gateway, identity, task_id)
-    await gateway.send(PauseTask(command_id=command_id_of(idempotency_key), task_id=task_id))
-    return await gateway.ask(GetTask(task_id=task_id), TaskView)
+    command = PauseTask(command_id=command_id_of(idempotency_key), task_id=task_id)
+    return await _change(gateway, identity, command)
 
 
 @post("/tasks/{task_id:str}/resume", status_code=200)
@@ -138,10 +137,9 @@ async def resume_task(
     identity: Caller,
     idempotency_key: IdempotencyKey = None,
 ) -> TaskView:
-    """Go on with a paused task."""
-    await _require_task(gateway, identity, task_id)
-    await gateway.send(ResumeTask(command_id=command_id_of(idempotency_key), task_id=task_id))
-    return await gateway.ask(GetTask(task_id=task_id), TaskView)
+    """Start experiments of a paused task again."""
+    command = ResumeTask(command_id=command_id_of(idempotency_key), task_id=task_id)
+    return await _change(gateway, identity, command)
 
 
 @get("/tasks/{task_id:str}/experiments")
@@ -149,9 +147,19 @@ async def list_task_experiments(
     task_id: FromPath[UUID], gateway: TheGateway, monitoring: FromQuery[bool] = True
 ) -> dict[str, Any]:
     """A task's experiments with their `gpu_monitoring`, in the order of expansion."""
-    await gateway.ask(GetTask(task_id=task_id), TaskView)
-    found = await gateway.ask(ListExperiments(task_id=task_id, limit=5000), ExperimentList)
-    return await _detailed(gateway, found, monitoring=monitoring)
+    await gateway.bus.query(GetTask(task_id=task_id), TaskView)
+    return await _detailed(gateway, ListExperiments(task_id=task_id, limit=5000), monitoring)
+
+
+@get("/tasks/{task_id:str}/summaries")
+async def list_task_summaries(task_id: FromPath[UUID], gateway: TheGateway) -> SummaryList:
+    """What was measured of a task's experiments so far, each joined to its GPUs' samples.
+
+    An experiment's samples are joined within seconds of its end; the event
+    `results.experiment_summarized` says when.
+    """
+    await gateway.bus.query(GetTask(task_id=task_id), TaskView)
+    return SummaryList(summaries=await _summaries(gateway, task_id))
 
 
 @get("/experiments")
@@ -165,8 +173,7 @@ async def list_experiments(
     """Experiments, newest task first; `monitoring=false` leaves out what results measured."""
     states = listed(in_states, ExperimentState, "state")
     query = ListExperiments(task_id=task_id, states=states, limit=limit)
-    found = await gateway.ask(query, ExperimentList)
-    return await _detailed(gateway, found, monitoring=monitoring)
+    return await _detailed(gateway, query, monitoring)
 
 
 @get("/experiments/{experiment_id:str}")
@@ -175,7 +182,7 @@ async def get_experiment(experiment_id: FromPath[UUID], gateway: TheGateway) -> 
 
     `missing` names services whose part is not there because they did not answer.
     """
-    view = await gateway.ask(GetExperiment(experiment_id=experiment_id), ExperimentView)
+    view = await gateway.bus.query(GetExperiment(experiment_id=experiment_id), ExperimentView)
     missing: list[str] = []
     summary = explanation = None
     try:
@@ -189,41 +196,64 @@ async def get_experiment(experiment_id: FromPath[UUID], gateway: TheGateway) -> 
     return experiment_detail(view, summary, explanation, missing=missing, levels=True)
 
 
-async def _require_task(gateway: Gateway, identity: Identity, task_id: UUID) -> None:
+async def _change(
+    gateway: Gateway, identity: Identity, command: CancelTask | PauseTask | ResumeTask
+) -> TaskView:
     """Raises RefusedError unless the task is there and may be changed by this caller."""
-    view = await gateway.ask(GetTask(task_id=task_id), TaskView)
-    identity.require(view.namespace)
+    query = GetTask(task_id=command.task_id)
+    identity.require((await gateway.bus.query(query, TaskView)).namespace)
+    await gateway.send(command)
+    return await gateway.bus.query(query, TaskView)
 
 
-async def _detailed(gateway: Gateway, found: ExperimentList, *, monitoring: bool) -> dict[str, Any]:
-    turn = asyncio.Semaphore(SUMMARIES_AT_ONCE)
+async def all_experiments(gateway: Gateway, query: ListExperiments) -> list[ExperimentView]:
+    """All pages of the answer, up to the query's limit."""
+    found: list[ExperimentView] = []
+    async with aclosing(gateway.pages(query, ExperimentList, "experiment_id")) as pages:
+        async for page in pages:
+            found += page.experiments
+            if len(found) >= query.limit:
+                break
+    return found[: query.limit]
 
-    async def detail(view: ExperimentView) -> dict[str, Any]:
-        async with turn:
-            summary = await _summary(gateway, view) if monitoring else None
-        return experiment_detail(view, summary, None)
 
+async def _detailed(gateway: Gateway, query: ListExperiments, monitoring: bool) -> dict[str, Any]:
+    found = await all_experiments(gateway, query)
+    tasks = {view.task_id for view in found if view.state in MEASURED}
+    summaries: dict[UUID, SummaryView] = {}
+    missing: list[str] = []
     try:
-        experiments = await asyncio.gather(*(detail(view) for view in found.experiments))
+        for task_id in tasks if monitoring else ():
+            summaries.update({s.experiment_id: s for s in await _summaries(gateway, task_id)})
     except UnavailableError as error:
         log.info("experiments_without_monitoring", error=str(error))
-        experiments = [
-            experiment_detail(view, None, None, missing=["results"]) for view in found.experiments
-        ]
+        summaries.clear()
+        missing.append("results")
+    experiments = [
+        experiment_detail(view, summaries.get(view.experiment_id), None, missing=missing)
+        for view in found
+    ]
     return {**msgspec.to_builtins(ExperimentList(experiments=())), "experiments": experiments}
+
+
+async def _summaries(gateway: Gateway, task_id: UUID) -> tuple[SummaryView, ...]:
+    pages = gateway.pages(ListSummaries(task_id=task_id), SummaryList, "experiment_id")
+    return tuple([summary async for page in pages for summary in page.summaries])
 
 
 async def _summary(gateway: Gateway, view: ExperimentView) -> SummaryView | None:
     if view.state not in MEASURED:
         return None
-    return await _or_none(gateway.ask(GetSummary(experiment_id=view.experiment_id), SummaryView))
+    return await _or_none(
+        gateway.bus.query(GetSummary(experiment_id=view.experiment_id), SummaryView)
+    )
 
 
 async def _explanation(gateway: Gateway, view: ExperimentView) -> Explanation | None:
     if view.state is not ExperimentState.WAITING or view.reservation_id is None:
         return None
     query = ExplainReservation(reservation_id=view.reservation_id)
-    return await _or_none(gateway.ask(query, Explanation))
+    return await _or_none(gateway.bus.query(query, Explanation))
 
 
 async def _or_none(answer: Awaitable[V]) -> V | None:
@@ -233,17 +263,3 @@ async def _or_none(answer: Awaitable[V]) -> V | None:
         if error.code is ErrorCode.NOT_FOUND:
             return None
         raise
-
-
-ROUTES = [
-    submit_task,
-    validate_task,
-    list_tasks,
-    get_task,
-    cancel_task,
-    pause_task,
-    resume_task,
-    list_task_experiments,
-    list_experiments,
-    get_experiment,
-]

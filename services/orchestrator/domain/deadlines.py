@@ -33,9 +33,9 @@ def is_overdue(attempt: Attempt, now: datetime, grace: timedelta) -> bool:
 def on_overdue(
     experiment: Experiment, attempt: Attempt, now: datetime, grace: timedelta
 ) -> Decision | None:
-    """First the executor is told to stop it; if that has no effect, its lease is taken away.
+    """First its stop is sent to the executor; if that has no effect, its lease is taken away.
 
-    Either way the executor's word, or its node's that nothing runs, ends the attempt.
+    Either way the executor's event, or its node's confirmation that nothing runs, ends the attempt.
     """
     if not is_overdue(attempt, now, grace):
         return None
@@ -51,7 +51,7 @@ def on_overdue(
     return Decision(experiment=experiment, attempt=attempt, commands=(cancel,))
 
 
-def as_told(task: Task, attempt: Attempt) -> Attempt:
+def as_timed_out(task: Task, attempt: Attempt) -> Attempt:
     """An ended attempt; one that was stopped for being overdue has timed out."""
     stopped = {AttemptOutcome.CANCELLED, AttemptOutcome.INTERRUPTED}
     if attempt.overdue_at is None or attempt.outcome not in stopped or task.cancel_requested:

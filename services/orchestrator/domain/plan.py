@@ -1,44 +1,35 @@
 """What a task becomes in this installation, and what the installation lacks for it."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
-from schemas.benchmark import (
-    LARGEST_CONCURRENCY,
-    LARGEST_LEVELS,
-    BenchmarkSpec,
-    BenchmarkTool,
-)
+from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
 from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime
 from schemas.orchestrator import PlannedExperiment
 from schemas.task import BenchmarkConfig, DeploymentMode, TaskFile
-from services.orchestrator.domain.engines import (
-    KNOWN_ENGINES,
-    engine_of,
-    flags_of,
-    mode_of,
+from services.orchestrator.domain.engines import engine_of, flags_of, mode_of
+from services.orchestrator.domain.executor_offers import (
+    Offer,
+    eligible_nodes,
+    engine_flags,
+    known_engines,
+    serving_offers,
 )
 from services.orchestrator.domain.expansion import Point, expand
-from services.orchestrator.domain.missing import (
+from services.orchestrator.domain.requirements_check import (
     Missing,
     missing_flag,
     missing_nodes,
     missing_strategy,
 )
-from services.orchestrator.domain.offers import (
-    Offer,
-    declared_engines,
-    eligible_nodes,
-    serving_offers,
-)
 from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import choose_tool
 from shared.errors import RefusedError
-from shared.sizing import degree_named, hyphenated
+from shared.gpu.sizing import degree_named, hyphenated
 
 # A tag as image references spell it: docs.docker.com/reference/cli/docker/image/tag
 _IMAGE_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -62,9 +53,10 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     """Expand the task. Raises RefusedError for what no installation could run."""
     _refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
-    declared = declared_engines(offers)
-    mode = mode_of(task, declared)
-    engine = _engine(task, mode, declared)
+    known = known_engines(offers)
+    mode = mode_of(task, known)
+    engine = _engine(task, mode, known)
+    flags = engine_flags(engine, offers)
     choice = choose_tool(task.benchmark.tool, serving_offers(task, mode, engine, offers))
     tool = choice.tool or BenchmarkTool.BUILTIN
     grid = expand(task)
@@ -72,7 +64,7 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     experiments: list[PlannedExperiment] = []
     unknown: dict[str, None] = {}
     for ordinal, point in enumerate(grid.points, start=1):
-        parameters, without_flag = _engine_parameters(engine, point)
+        parameters, without_flag = _engine_parameters(flags, point)
         unknown.update(dict.fromkeys(without_flag))
         experiments.append(
             PlannedExperiment(
@@ -161,25 +153,26 @@ def _refuse_bad_tag(tag: str | None) -> None:
         )
 
 
-def _engine(task: TaskFile, mode: DeploymentMode, declared: Collection[str]) -> str:
-    engine = engine_of(task.base_runtime, declared)
+def _engine(task: TaskFile, mode: DeploymentMode, known: Collection[str]) -> str:
+    engine = engine_of(task.base_runtime, known)
     if engine is not None:
         return engine
-    if mode is not DeploymentMode.OME:
+    if known and mode is not DeploymentMode.OME:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected one of {', '.join(sorted({*KNOWN_ENGINES, *declared}))}, "
-            f"got {task.base_runtime!r}",
+            f"expected one of {', '.join(known)}, got {task.base_runtime!r}",
             path="$.base_runtime",
         )
     return task.base_runtime
 
 
-def _engine_parameters(engine: str, point: Point) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _engine_parameters(
+    known_flags: Mapping[str, str], point: Point
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     parameters: dict[str, Any] = {}
     unknown: list[str] = []
     for block, fields in (("quant_config", point.quant), ("parallel_config", point.parallel)):
-        flags = flags_of(engine, block, fields)
+        flags = flags_of(known_flags, block, fields)
         for flag in flags.parameters:
             _refuse_twice(block, flag, point.parameters)
         parameters.update(flags.parameters)

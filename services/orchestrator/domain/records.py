@@ -1,11 +1,11 @@
-"""Tasks, experiments and attempts as the orchestrator keeps them, and what a decision carries."""
+"""Tasks, experiments and attempts as the orchestrator stores them, and what a decision carries."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID, uuid5
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.base import Command, Event, tag_of
 from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
@@ -14,7 +14,10 @@ from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.orchestrator import (
     FINISHED_EXPERIMENT_STATES,
     FINISHED_TASK_STATES,
+    ExperimentCancelled,
+    ExperimentFailed,
     ExperimentState,
+    ExperimentSucceeded,
     TaskState,
 )
 from schemas.task import DeploymentMode, TaskFile
@@ -42,7 +45,6 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended."""
         return self.state in FINISHED_TASK_STATES
 
     @property
@@ -52,10 +54,11 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Experiment(Struct, frozen=True, kw_only=True):
-    """One row of `experiment`. A `summary` that came before its attempt's end waits for it.
+    """One row of `experiment`. `summary_attempt_id`: the attempt that `metrics` are of; they may
+    come before its end.
 
-    `failed_attempts` are counted by kind, apart from interrupted ones. The next attempt keeps off
-    `avoided_node_ids` if other nodes can run it.
+    `failed_attempts` are counted by kind, apart from interrupted ones. The next attempt runs on one
+    of `avoided_node_ids` only if no other node can run it.
     """
 
     experiment_id: UUID
@@ -81,7 +84,6 @@ class Experiment(Struct, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended."""
         return self.state in FINISHED_EXPERIMENT_STATES
 
     @property
@@ -99,8 +101,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     """One row of `attempt`: one reservation of an experiment and what ran under it.
 
     It is closed when nothing of it runs and nothing will; an attempt that was granted then has its
-    one outcome. `is_accepted`: the executor keeps the lease from there on. It should have ended by
-    `deadline_at`; `overdue_at` is when it was told to stop because it had not.
+    one outcome. `is_accepted`: the executor renews the lease from there on. It should have ended by
+    `deadline_at`; `overdue_at` is when its stop was sent because it had not.
     """
 
     attempt_id: UUID
@@ -134,7 +136,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What follows from a fact: rows to store, events to tell and commands to send."""
+    """What follows from an event: rows to store, events to publish and commands to send."""
 
     experiment: Experiment
     attempt: Attempt | None = None
@@ -154,39 +156,68 @@ def command_id(subject_id: UUID, command: type[Command]) -> UUID:
     return uuid5(subject_id, tag_of(command))
 
 
-def fact_id(aggregate_id: UUID, revision: int) -> UUID:
+def event_id(aggregate_id: UUID, revision: int) -> UUID:
     """The id of an aggregate's event of that revision."""
     return uuid5(aggregate_id, str(revision))
 
 
-def experiment_fact(
-    event: type[Event], experiment: Experiment, now: datetime, fields: Mapping[str, Any]
-) -> Event:
-    """The event that tells of the experiment's newest revision."""
-    return event(
-        message_id=fact_id(experiment.experiment_id, experiment.revision),
-        occurred_at=now,
-        revision=experiment.revision,
-        **{
-            "experiment_id": experiment.experiment_id,
-            "task_id": experiment.task_id,
-            "namespace": experiment.namespace,
-            "ordinal": experiment.ordinal,
-            **fields,
-        },
-    )
+class ExperimentFields(TypedDict):
+    """What every event of an experiment carries."""
+
+    message_id: UUID
+    occurred_at: datetime
+    revision: int
+    experiment_id: UUID
+    task_id: UUID
+    namespace: str
+    ordinal: int
 
 
-def task_fact(event: type[Event], task: Task, now: datetime, fields: Mapping[str, Any]) -> Event:
-    """The event that tells of the task's newest revision."""
-    return event(
-        message_id=fact_id(task.task_id, task.revision),
-        occurred_at=now,
-        revision=task.revision,
-        **{
-            "task_id": task.task_id,
-            "namespace": task.namespace,
-            "task_name": task.task_name,
-            **fields,
-        },
+def fields_of(experiment: Experiment, now: datetime) -> ExperimentFields:
+    """For the event of the experiment's newest revision."""
+    return {
+        "message_id": event_id(experiment.experiment_id, experiment.revision),
+        "occurred_at": now,
+        "revision": experiment.revision,
+        "experiment_id": experiment.experiment_id,
+        "task_id": experiment.task_id,
+        "namespace": experiment.namespace,
+        "ordinal": experiment.ordinal,
+    }
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """How an experiment ends."""
+
+    state: ExperimentState
+    reason: str = ""
+    failure: Failure | None = None
+    objective_score: float | None = None
+
+
+def end(
+    experiment: Experiment, ended: Ended, now: datetime, attempt: Attempt | None = None
+) -> Decision:
+    """The experiment's end; `attempt` is its last one, where it changed with it."""
+    last = replace(
+        experiment,
+        state=ended.state,
+        revision=experiment.revision + 1,
+        finished_at=now,
+        reason=ended.reason,
+        failure=ended.failure,
+        objective_score=ended.objective_score,
     )
+    fields = fields_of(last, now)
+    event: Event
+    match ended.state:
+        case ExperimentState.SUCCEEDED:
+            metrics = last.metrics or BenchmarkMetrics()
+            event = ExperimentSucceeded(
+                **fields, objective_score=ended.objective_score, metrics=metrics
+            )
+        case ExperimentState.FAILED:
+            event = ExperimentFailed(**fields, reason=ended.reason, failure=ended.failure)
+        case _:
+            event = ExperimentCancelled(**fields, reason=ended.reason)
+    return Decision(experiment=last, attempt=attempt, events=(event,))

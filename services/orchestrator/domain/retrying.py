@@ -54,10 +54,10 @@ def next_step(
     )
 
 
-def nodes_to_ask(experiment: Experiment, nodes: tuple[str, ...]) -> tuple[str, ...]:
+def nodes_to_request(experiment: Experiment, nodes: tuple[str, ...]) -> tuple[str, ...]:
     """Those of `nodes` that the next attempt may run on: all, if too few are left to choose from.
 
-    Without any present ones, those that were asked for before.
+    Without any present ones, those that were requested before.
     """
     known = nodes or tuple(
         dict.fromkeys((*experiment.request.node_ids, *experiment.avoided_node_ids))
@@ -68,11 +68,11 @@ def nodes_to_ask(experiment: Experiment, nodes: tuple[str, ...]) -> tuple[str, .
 
 def anywhere_again(experiment: Experiment) -> Experiment | None:
     """The experiment avoiding no node any more; None if its last request avoided none."""
-    asked = experiment.request.node_ids
-    left_out = tuple(node for node in experiment.avoided_node_ids if node not in asked)
-    if not left_out or not asked:
+    requested = experiment.request.node_ids
+    left_out = tuple(node for node in experiment.avoided_node_ids if node not in requested)
+    if not left_out or not requested:
         return None
-    request = replace(experiment.request, node_ids=(*asked, *left_out))
+    request = replace(experiment.request, node_ids=(*requested, *left_out))
     return replace(experiment, request=request, avoided_node_ids=())
 
 
@@ -88,7 +88,7 @@ def _may_pass(counted: Experiment, attempt: Attempt, rules: Rules) -> bool:
     if attempt.outcome is AttemptOutcome.INTERRUPTED:
         return True
     if attempt.failure is None:
-        return False  # nobody said why, so that no rule speaks of it
+        return False  # no kind, so that no rule applies
     kind = attempt.failure.kind
     return counted.failed_attempts[kind] <= rules[kind].retries
 
@@ -105,9 +105,9 @@ def _given_up(experiment: Experiment, message: str) -> str:
     interrupted, failed = experiment.interrupted_attempts, experiment.failures_counted
     if failed == 1 and not interrupted:
         return message or "the attempt failed"
-    told = [
+    counts = [
         f"{verb} {count} {'time' if count == 1 else 'times'}"
         for verb, count in (("interrupted", interrupted), ("failed", failed))
         if count
     ]
-    return f"{' and '.join(told)}, the last time: {message}"
+    return f"{' and '.join(counts)}, the last time: {message}"

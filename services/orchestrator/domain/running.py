@@ -1,13 +1,10 @@
 """An experiment on an executor: from the answer to its start to its one outcome."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
-from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.base import Command, Event
+from schemas.base import Command
 from schemas.benchmark import BenchmarkMetrics
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import (
@@ -19,27 +16,22 @@ from schemas.executor import (
     Failure,
     FailureKind,
 )
-from schemas.orchestrator import (
-    ExperimentCancelled,
-    ExperimentFailed,
-    ExperimentRetrying,
-    ExperimentRunning,
-    ExperimentState,
-    ExperimentSucceeded,
-)
-from services.orchestrator.domain.deadlines import as_told, with_deadline
+from schemas.orchestrator import ExperimentRetrying, ExperimentRunning, ExperimentState
+from services.orchestrator.domain.deadlines import as_timed_out, with_deadline
 from services.orchestrator.domain.records import (
     Attempt,
     Decision,
+    Ended,
     Experiment,
     Task,
     command_id,
-    experiment_fact,
+    end,
+    fields_of,
 )
-from services.orchestrator.domain.refusals import failure_of_refusal, outcome_of_refusal
 from services.orchestrator.domain.retrying import Step, next_step
 from services.orchestrator.domain.scoring import score
-from services.orchestrator.domain.waiting import give_back, repeat_start
+from services.orchestrator.domain.start_refusals import failure_of_refusal, outcome_of_refusal
+from services.orchestrator.domain.waiting import give_back, start_of
 from shared.failures import RULES
 
 
@@ -54,7 +46,7 @@ def on_start_answered(
         return Decision(experiment=experiment, attempt=accepted)
     if attempt.is_accepted and reply.code is ErrorCode.COMMAND_ID_REUSED:
         return None  # repeated by another release than the first: the executor knows the attempt
-    refused = as_told(
+    refused = as_timed_out(
         task,
         replace(
             attempt,
@@ -87,29 +79,28 @@ def on_attempt_seen(
     )
     if experiment.state is not ExperimentState.STARTING:
         return Decision(experiment=experiment, attempt=seen)
-    running, fact = _running(experiment, seen, now)
-    return Decision(experiment=running, attempt=seen, events=(fact,))
+    return _running(experiment, seen, now)
 
 
 def on_attempt_missing(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
     """The executor, asked, has nothing of an accepted attempt under way.
 
-    It has ended, and the repeated start has its end told again; an executor that lost its journal
-    takes the start for a new one and finds the lease gone.
+    It has ended, and the repeated start has its end published again; an executor that lost its
+    journal takes the start for a new one and finds the lease gone.
     """
-    start = repeat_start(task, experiment, attempt)
-    if attempt.closed_at is not None or not attempt.is_accepted or start is None:
+    start = start_of(task, experiment, attempt)
+    if attempt.closed_at is not None or not attempt.is_accepted or not start:
         return None
     # In this order, lest a journal that is new starts what was to stop.
     stops = stop(experiment, attempt, task.cancel_reason).commands if task.cancel_requested else ()
-    return Decision(experiment=experiment, attempt=attempt, commands=(*stops, start))
+    return Decision(experiment=experiment, attempt=attempt, commands=(*stops, *start))
 
 
 def on_stop_confirmed(
     task: Task, experiment: Experiment, attempt: Attempt, reason: str, now: datetime
 ) -> Decision | None:
-    """Nothing of the attempt runs, by its node's word or an administrator's, and the executor that
-    could tell how it ended does not answer: its node is lost, and it was interrupted.
+    """Its node or an administrator confirmed that nothing of the attempt runs, and the executor
+    that knows how it ended does not answer: its node is lost, and it was interrupted.
     """
     if attempt.closed_at is not None or not attempt.reservation_ended:
         return None
@@ -121,7 +112,7 @@ def on_stop_confirmed(
         finished_at=now,
         closed_at=now,
     )
-    return _after_outcome(task, experiment, as_told(task, interrupted), now)
+    return _after_outcome(task, experiment, as_timed_out(task, interrupted), now)
 
 
 def on_attempt_event(
@@ -131,7 +122,7 @@ def on_attempt_event(
     event: AttemptStarted | AttemptPhaseChanged | AttemptFinished,
     now: datetime,
 ) -> Decision | None:
-    """A fact of the executor; what is older than what is known changes nothing."""
+    """An event of the executor; one that is older than what is known changes nothing."""
     if attempt.closed_at is not None or event.revision <= attempt.attempt_revision:
         return None
     newer = replace(attempt, attempt_revision=event.revision)
@@ -145,23 +136,19 @@ def on_attempt_event(
 
 
 def on_summary(
-    task: Task,
-    experiment: Experiment,
-    attempt: Attempt,
-    metrics: BenchmarkMetrics,
-    now: datetime,
+    task: Task, experiment: Experiment, attempt: Attempt, metrics: BenchmarkMetrics, now: datetime
 ) -> Decision | None:
-    """The measurements of an attempt are stored. They may be told before the attempt's own end."""
+    """The measurements of an attempt are stored. Their event may come before the attempt's end."""
     if experiment.is_finished or experiment.summary_attempt_id == attempt.attempt_id:
         return None
-    told = replace(experiment, summary_attempt_id=attempt.attempt_id, metrics=metrics)
+    measured = replace(experiment, summary_attempt_id=attempt.attempt_id, metrics=metrics)
     if attempt.outcome is not AttemptOutcome.SUCCEEDED:
-        return Decision(experiment=told, attempt=attempt)
-    return _succeed(task, told, attempt, now)
+        return Decision(experiment=measured, attempt=attempt)
+    return _succeed(task, measured, attempt, now)
 
 
 def stop(experiment: Experiment, attempt: Attempt, reason: str) -> Decision:
-    """Tell the executor to stop an attempt; its outcome follows as an event."""
+    """Have the executor stop an attempt; its outcome follows as an event."""
     commands: tuple[Command, ...] = ()
     if attempt.executor_id is not None and attempt.closed_at is None:
         commands = (
@@ -179,7 +166,7 @@ def stop(experiment: Experiment, attempt: Attempt, reason: str) -> Decision:
 def _on_finished(
     task: Task, experiment: Experiment, attempt: Attempt, event: AttemptFinished, now: datetime
 ) -> Decision:
-    finished = as_told(
+    finished = as_timed_out(
         task,
         replace(
             attempt,
@@ -193,9 +180,9 @@ def _on_finished(
     )
     if experiment.state is not ExperimentState.STARTING:
         return _after_outcome(task, experiment, finished, now)
-    running, fact = _running(experiment, finished, now)
-    decision = _after_outcome(task, running, finished, now)
-    return replace(decision, events=(fact, *decision.events))
+    begun = _running(experiment, finished, now)
+    decision = _after_outcome(task, begun.experiment, finished, now)
+    return replace(decision, events=(*begun.events, *decision.events))
 
 
 def _after_outcome(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
@@ -208,79 +195,50 @@ def _after_outcome(task: Task, experiment: Experiment, attempt: Attempt, now: da
             return Decision(experiment=experiment, attempt=attempt)
         case AttemptOutcome.CANCELLED:
             reason = task.cancel_reason or message or "cancelled"
-            return _end(
-                experiment, attempt, ExperimentState.CANCELLED, ExperimentCancelled, now,
-                {"reason": reason}, reason=reason, failure=failure,
-            )  # fmt: skip
+            ended = Ended(state=ExperimentState.CANCELLED, reason=reason, failure=failure)
+            return end(experiment, ended, now, attempt)
         case _:
             return _after_failure(task, experiment, attempt, now)
 
 
 def _after_failure(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
     following = next_step(task, experiment, attempt)
-    counted, reason, failure = following.experiment, following.reason, attempt.failure
-    match following.step:
-        case Step.CANCEL:
-            return _end(
-                counted, attempt, ExperimentState.CANCELLED, ExperimentCancelled, now,
-                {"reason": reason}, reason=reason, failure=failure,
-            )  # fmt: skip
-        case Step.FAIL:
-            return _end(
-                counted, attempt, ExperimentState.FAILED, ExperimentFailed, now,
-                {"reason": reason, "failure": failure}, reason=reason, failure=failure,
-            )  # fmt: skip
-        case Step.REPEAT:
-            return _repeat(counted, attempt, reason, now)
+    counted, reason = following.experiment, following.reason
+    if following.step is Step.REPEAT:
+        return _repeat(counted, attempt, reason, now)
+    cancelled = following.step is Step.CANCEL
+    state = ExperimentState.CANCELLED if cancelled else ExperimentState.FAILED
+    return end(counted, Ended(state=state, reason=reason, failure=attempt.failure), now, attempt)
 
 
 def _repeat(experiment: Experiment, attempt: Attempt, reason: str, now: datetime) -> Decision:
     retrying = replace(experiment, state=ExperimentState.PENDING, revision=experiment.revision + 1)
-    fields = {
-        "attempt_number": attempt.attempt_number,
-        "reason": reason,
-        "failure_kind": attempt.failure.kind if attempt.failure is not None else None,
-        "avoided_node_ids": retrying.avoided_node_ids,
-    }
-    fact = experiment_fact(ExperimentRetrying, retrying, now, fields)
-    return Decision(experiment=retrying, attempt=attempt, events=(fact,))
+    event = ExperimentRetrying(
+        **fields_of(retrying, now),
+        attempt_number=attempt.attempt_number,
+        reason=reason,
+        failure_kind=attempt.failure.kind if attempt.failure is not None else None,
+        avoided_node_ids=retrying.avoided_node_ids,
+    )
+    return Decision(experiment=retrying, attempt=attempt, events=(event,))
 
 
 def _succeed(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
-    metrics = experiment.metrics or BenchmarkMetrics()
-    value = score(task.file.optimization.objective, metrics)
-    return _end(
-        experiment, attempt, ExperimentState.SUCCEEDED, ExperimentSucceeded, now,
-        {"objective_score": value, "metrics": metrics}, objective_score=value,
-    )  # fmt: skip
+    value = score(task.file.optimization.objective, experiment.metrics or BenchmarkMetrics())
+    ended = Ended(state=ExperimentState.SUCCEEDED, objective_score=value)
+    return end(experiment, ended, now, attempt)
 
 
-def _end(
-    experiment: Experiment,
-    attempt: Attempt,
-    state: ExperimentState,
-    event: type[Event],
-    now: datetime,
-    fields: Mapping[str, Any],
-    **changes: Any,
-) -> Decision:
-    ended = replace(
-        experiment, state=state, revision=experiment.revision + 1, finished_at=now, **changes
-    )
-    return Decision(
-        experiment=ended, attempt=attempt, events=(experiment_fact(event, ended, now, fields),)
-    )
-
-
-def _running(experiment: Experiment, attempt: Attempt, now: datetime) -> tuple[Experiment, Event]:
+def _running(experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
     running = replace(
         experiment,
         state=ExperimentState.RUNNING,
         revision=experiment.revision + 1,
         started_at=experiment.started_at or attempt.started_at or now,
     )
-    fields: dict[str, str | UUID | None] = {
-        "executor_id": attempt.executor_id,
-        "attempt_id": attempt.attempt_id,
-    }
-    return running, experiment_fact(ExperimentRunning, running, now, fields)
+    event = ExperimentRunning(
+        **fields_of(running, now),
+        executor_id=attempt.executor_id or "",
+        attempt_id=attempt.attempt_id,
+    )
+    return Decision(experiment=running, attempt=attempt, events=(event,))

@@ -8,7 +8,7 @@ from schemas.gpu_request import GpuRequest
 from schemas.task import TaskFile
 from services.orchestrator.domain.expansion import Point
 from shared.errors import RefusedError
-from shared.sizing import SPELLINGS, degree, degree_named, memory_per_gpu_mb, world_size_of
+from shared.gpu.sizing import SPELLINGS, degree, degree_named, memory_per_gpu_mb, world_size_of
 
 LARGEST_GROUP: Final = 4096
 

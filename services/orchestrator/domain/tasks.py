@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -21,23 +21,36 @@ from schemas.orchestrator import (
     TaskStarted,
     TaskState,
 )
-from services.orchestrator.domain.records import Task, TaskDecision, task_fact
+from services.orchestrator.domain.records import Task, TaskDecision, event_id
 from shared.errors import RefusedError
 
 Tally = Mapping[ExperimentState, int]
 
 
+class TaskFields(TypedDict):
+    """What every event of a task carries."""
+
+    message_id: UUID
+    occurred_at: datetime
+    revision: int
+    task_id: UUID
+    namespace: str
+    task_name: str
+
+
 def accept(task: Task, *, experiments: int, cut: int, now: datetime) -> TaskDecision:
     """A new task is stored."""
-    fields = {"experiments": experiments, "cut": cut}
-    return _changed(task, TaskState.ACCEPTED, TaskAccepted, now, fields)
+    accepted = _changed(task, TaskState.ACCEPTED)
+    event = TaskAccepted(**_fields(accepted, now), experiments=experiments, cut=cut)
+    return TaskDecision(task=accepted, events=(event,))
 
 
 def start(task: Task, now: datetime) -> TaskDecision | None:
-    """The first experiment asks for GPUs."""
+    """The first experiment requests GPUs."""
     if task.state is not TaskState.ACCEPTED:
         return None
-    return _changed(task, TaskState.RUNNING, TaskStarted, now, {}, started_at=now)
+    started = replace(_changed(task, TaskState.RUNNING), started_at=now)
+    return TaskDecision(task=started, events=(TaskStarted(**_fields(started, now)),))
 
 
 def pause(task: Task, now: datetime) -> TaskDecision | None:
@@ -45,7 +58,8 @@ def pause(task: Task, now: datetime) -> TaskDecision | None:
     _require_unfinished(task)
     if task.state is TaskState.PAUSED:
         return None
-    return _changed(task, TaskState.PAUSED, TaskPaused, now, {})
+    paused = _changed(task, TaskState.PAUSED)
+    return TaskDecision(task=paused, events=(TaskPaused(**_fields(paused, now)),))
 
 
 def resume(task: Task, now: datetime) -> TaskDecision | None:
@@ -53,7 +67,8 @@ def resume(task: Task, now: datetime) -> TaskDecision | None:
     _require_unfinished(task)
     if task.state is not TaskState.PAUSED:
         return None
-    return _changed(task, TaskState.RUNNING, TaskResumed, now, {})
+    resumed = _changed(task, TaskState.RUNNING)
+    return TaskDecision(task=resumed, events=(TaskResumed(**_fields(resumed, now)),))
 
 
 def request_cancel(task: Task, reason: str) -> Task | None:
@@ -64,28 +79,25 @@ def request_cancel(task: Task, reason: str) -> Task | None:
     return replace(task, cancel_requested=True, cancel_reason=reason or "cancelled on request")
 
 
-def settle(task: Task, tally: Tally, best: UUID | None, now: datetime) -> TaskDecision | None:
+def finish(task: Task, tally: Tally, best: UUID | None, now: datetime) -> TaskDecision | None:
     """The task's end, once every experiment has ended; None before."""
     if task.is_finished or any(tally[s] for s in tally if s not in FINISHED_EXPERIMENT_STATES):
         return None
     succeeded = tally.get(ExperimentState.SUCCEEDED, 0)
     failed = tally.get(ExperimentState.FAILED, 0)
     if task.cancel_requested:
-        return _changed(
-            task, TaskState.CANCELLED, TaskCancelled, now, {"reason": task.cancel_reason},
-            reason=task.cancel_reason, finished_at=now,
-        )  # fmt: skip
-    if succeeded:
-        fields = {"best_experiment_id": best, "succeeded": succeeded, "failed": failed}
-        return _changed(
-            task, TaskState.COMPLETED, TaskCompleted, now, fields,
-            best_experiment_id=best, finished_at=now,
-        )  # fmt: skip
-    reason = f"none of {sum(tally.values())} experiments succeeded"
-    return _changed(
-        task, TaskState.FAILED, TaskFailed, now, {"reason": reason},
-        reason=reason, finished_at=now,
-    )  # fmt: skip
+        ended = _ended(task, TaskState.CANCELLED, task.cancel_reason, now)
+        event: Event = TaskCancelled(**_fields(ended, now), reason=ended.reason)
+    elif succeeded:
+        ended = replace(_ended(task, TaskState.COMPLETED, "", now), best_experiment_id=best)
+        event = TaskCompleted(
+            **_fields(ended, now), best_experiment_id=best, succeeded=succeeded, failed=failed
+        )
+    else:
+        reason = f"none of {sum(tally.values())} experiments succeeded"
+        ended = _ended(task, TaskState.FAILED, reason, now)
+        event = TaskFailed(**_fields(ended, now), reason=reason)
+    return TaskDecision(task=ended, events=(event,))
 
 
 def _require_unfinished(task: Task) -> None:
@@ -96,13 +108,20 @@ def _require_unfinished(task: Task) -> None:
         )
 
 
-def _changed(
-    task: Task,
-    state: TaskState,
-    event: type[Event],
-    now: datetime,
-    fields: Mapping[str, Any],
-    **changes: Any,
-) -> TaskDecision:
-    changed = replace(task, state=state, revision=task.revision + 1, **changes)
-    return TaskDecision(task=changed, events=(task_fact(event, changed, now, fields),))
+def _changed(task: Task, state: TaskState) -> Task:
+    return replace(task, state=state, revision=task.revision + 1)
+
+
+def _ended(task: Task, state: TaskState, reason: str, now: datetime) -> Task:
+    return replace(_changed(task, state), reason=reason, finished_at=now)
+
+
+def _fields(task: Task, now: datetime) -> TaskFields:
+    return {
+        "message_id": event_id(task.task_id, task.revision),
+        "occurred_at": now,
+        "revision": task.revision,
+        "task_id": task.task_id,
+        "namespace": task.namespace,
+        "task_name": task.task_name,
+    }

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.benchmark import BenchmarkTool
-from services.orchestrator.domain.offers import Offer, named
+from services.orchestrator.domain.executor_offers import Offer, named
 
 # What `auto` may become, the liked first. Executors of every release have the last.
 AUTOMATIC: Final = (BenchmarkTool.GENAI_BENCH, BenchmarkTool.BUILTIN)
@@ -52,14 +52,14 @@ def tool_of_old(
 def _note(
     tool: BenchmarkTool, having: dict[BenchmarkTool, list[str]], serving: Sequence[Offer]
 ) -> str:
-    told = f"benchmark.tool is 'auto': '{tool.value}' generates the load of every experiment"
+    choice = f"benchmark.tool is 'auto': '{tool.value}' generates the load of every experiment"
     if tool is BenchmarkTool.GENAI_BENCH:
         without = [o.executor_id for o in serving if o.executor_id not in having[tool]]
-        return f"{told}; without it and left out: {named(without)}" if without else told
+        return f"{choice}; without it and left out: {named(without)}" if without else choice
     better = having[BenchmarkTool.GENAI_BENCH]
     if not better:
-        return f"{told}, as no node of the task has 'genai-bench' ({INSTALL})"
+        return f"{choice}, as no node of the task has 'genai-bench' ({INSTALL})"
     return (
-        f"{told}, as 'genai-bench' is on {len(better)} of {len(serving)} nodes only "
+        f"{choice}, as 'genai-bench' is on {len(better)} of {len(serving)} nodes only "
         f"({named(better)}); name that tool to run there alone"
     )

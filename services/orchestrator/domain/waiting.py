@@ -1,4 +1,4 @@
-"""An experiment on its way to GPUs: asking, being granted, giving up."""
+"""An experiment on its way to GPUs: requesting, being granted, giving up."""
 
 from datetime import datetime
 from uuid import UUID
@@ -10,14 +10,9 @@ from schemas.benchmark import BenchmarkTool
 from schemas.errors import Refused
 from schemas.executor import StartExperiment
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
-from schemas.orchestrator import (
-    ExperimentCancelled,
-    ExperimentFailed,
-    ExperimentStarting,
-    ExperimentState,
-    ExperimentWaiting,
-)
+from schemas.orchestrator import ExperimentStarting, ExperimentState, ExperimentWaiting
 from schemas.scheduler import (
+    EXPERIMENT_HOLDER,
     CancelReservation,
     ReleaseReservation,
     RequestReservation,
@@ -27,10 +22,12 @@ from services.orchestrator.domain.plan import benchmark_spec
 from services.orchestrator.domain.records import (
     Attempt,
     Decision,
+    Ended,
     Experiment,
     Task,
     command_id,
-    experiment_fact,
+    end,
+    fields_of,
 )
 from services.orchestrator.domain.retrying import anywhere_again
 
@@ -46,7 +43,7 @@ class Grant(Struct, frozen=True, kw_only=True):
 
     @property
     def executor_id(self) -> str:
-        """Who runs it; of several nodes, the first device's coordinates."""
+        """The executor that runs it: of several nodes, the first device's coordinates."""
         return self.devices[0].node_id if self.devices else self.node_id
 
 
@@ -60,7 +57,7 @@ class ReservationEnd(Struct, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...] = ()
 
 
-def ask(
+def request_gpus(
     experiment: Experiment,
     request: GpuRequest,
     now: datetime,
@@ -68,7 +65,7 @@ def ask(
     attempt_id: UUID,
     reservation_id: UUID,
 ) -> Decision:
-    """A pending experiment asks for GPUs."""
+    """A pending experiment requests GPUs."""
     attempt = Attempt(
         attempt_id=attempt_id,
         experiment_id=experiment.experiment_id,
@@ -78,22 +75,23 @@ def ask(
         requested_at=now,
     )
     waiting = replace(
-        experiment,
-        state=ExperimentState.WAITING,
-        revision=experiment.revision + 1,
-        request=request,
+        experiment, state=ExperimentState.WAITING, revision=experiment.revision + 1, request=request
     )
-    fields = {"reservation_id": reservation_id, "attempt_number": attempt.attempt_number}
+    event = ExperimentWaiting(
+        **fields_of(waiting, now),
+        reservation_id=reservation_id,
+        attempt_number=attempt.attempt_number,
+    )
     return Decision(
         experiment=waiting,
         attempt=attempt,
-        events=(experiment_fact(ExperimentWaiting, waiting, now, fields),),
+        events=(event,),
         commands=(
             RequestReservation(
                 command_id=command_id(reservation_id, RequestReservation),
                 reservation_id=reservation_id,
                 namespace=experiment.namespace,
-                holder=f"experiment/{experiment.experiment_id}",
+                holder=f"{EXPERIMENT_HOLDER}{experiment.experiment_id}",
                 request=request,
             ),
         ),
@@ -103,7 +101,7 @@ def ask(
 def on_grant(
     task: Task, experiment: Experiment, attempt: Attempt, grant: Grant, now: datetime
 ) -> Decision | None:
-    """A granted attempt is started; a grant that nobody waits for any more is given back."""
+    """A granted attempt is started; a grant of a closed attempt is given back."""
     if grant.revision <= attempt.reservation_revision:
         return None
     seen = replace(attempt, reservation_revision=grant.revision)
@@ -121,46 +119,47 @@ def on_grant(
         benchmark_tool=_tool(task),
     )
     starting = replace(experiment, state=ExperimentState.STARTING, revision=experiment.revision + 1)
-    fields = {
-        "reservation_id": attempt.reservation_id,
-        "executor_id": grant.executor_id,
-        "devices": grant.devices,
-    }
+    event = ExperimentStarting(
+        **fields_of(starting, now),
+        reservation_id=attempt.reservation_id,
+        executor_id=grant.executor_id,
+        devices=grant.devices,
+    )
     return Decision(
         experiment=starting,
         attempt=granted,
-        events=(experiment_fact(ExperimentStarting, starting, now, fields),),
-        commands=(_start(task, experiment, granted, grant),),
+        events=(event,),
+        commands=start_of(task, experiment, granted),
     )
 
 
 def on_reservation_end(
     experiment: Experiment,
     attempt: Attempt,
-    end: ReservationEnd,
+    ending: ReservationEnd,
     now: datetime,
     *,
     task_held_gpus: bool,
 ) -> Decision | None:
-    """A reservation ended. After a start was sent only the executor's word ends the attempt.
+    """A reservation ended. After a start was sent only an answer of the executor ends the attempt.
 
     `task_held_gpus`: another experiment of the task held GPUs at some time while this one waited.
     """
-    if end.revision <= attempt.reservation_revision:
+    if ending.revision <= attempt.reservation_revision:
         return None
-    ended = replace(attempt, reservation_revision=end.revision, reservation_ended=True)
+    ended = replace(attempt, reservation_revision=ending.revision, reservation_ended=True)
     if attempt.closed_at is not None or attempt.executor_id is not None:
         return Decision(experiment=experiment, attempt=ended)
     closed = replace(ended, closed_at=now)
-    # Granted and gone before we heard of it: nothing was started, so asking again is safe.
-    if end.was_granted or (end.state is ReservationState.TIMED_OUT and task_held_gpus):
+    # Granted and gone before its grant was received: no start was sent, so it may be repeated.
+    if ending.was_granted or (ending.state is ReservationState.TIMED_OUT and task_held_gpus):
         return Decision(experiment=_pending(experiment), attempt=closed)
-    if end.state in {ReservationState.REJECTED, ReservationState.TIMED_OUT}:
+    if ending.state in {ReservationState.REJECTED, ReservationState.TIMED_OUT}:
         # Better where it failed before than nowhere.
         unbound = anywhere_again(experiment)
         if unbound is not None:
             return Decision(experiment=_pending(unbound), attempt=closed)
-    return _fail(experiment, closed, _sentence(end), now)
+    return _fail(experiment, closed, _sentence(ending), now)
 
 
 def on_request_refused(
@@ -181,23 +180,13 @@ def withdraw(experiment: Experiment, attempt: Attempt, reason: str, now: datetim
         reason=reason,
     )
     return Decision(
-        experiment=_pending(experiment),
-        attempt=replace(attempt, closed_at=now),
-        commands=(cancel,),
+        experiment=_pending(experiment), attempt=replace(attempt, closed_at=now), commands=(cancel,)
     )
 
 
 def cancel_unstarted(experiment: Experiment, reason: str, now: datetime) -> Decision:
     """A pending experiment ends cancelled: nothing of it runs."""
-    cancelled = replace(
-        experiment,
-        state=ExperimentState.CANCELLED,
-        revision=experiment.revision + 1,
-        reason=reason,
-        finished_at=now,
-    )
-    fact = experiment_fact(ExperimentCancelled, cancelled, now, {"reason": reason})
-    return Decision(experiment=cancelled, events=(fact,))
+    return end(experiment, Ended(state=ExperimentState.CANCELLED, reason=reason), now)
 
 
 def give_back(reservation_id: UUID, epoch: int, reason: str) -> ReleaseReservation:
@@ -211,33 +200,22 @@ def give_back(reservation_id: UUID, epoch: int, reason: str) -> ReleaseReservati
     )
 
 
-def repeat_start(task: Task, experiment: Experiment, attempt: Attempt) -> StartExperiment | None:
-    """The start that was sent for a granted attempt; None before its grant."""
+def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[StartExperiment, ...]:
+    """The start of a granted attempt, the same however often it is sent; none before its grant."""
     if attempt.executor_id is None or attempt.epoch is None or attempt.lease_ttl_seconds is None:
-        return None
-    grant = Grant(
-        revision=attempt.reservation_revision,
-        epoch=attempt.epoch,
-        node_id=attempt.executor_id,
-        devices=attempt.devices,
-        lease_ttl_seconds=attempt.lease_ttl_seconds,
-    )
-    return _start(task, experiment, attempt, grant)
-
-
-def _start(task: Task, experiment: Experiment, attempt: Attempt, grant: Grant) -> StartExperiment:
-    return StartExperiment(
+        return ()
+    start = StartExperiment(
         command_id=command_id(attempt.attempt_id, StartExperiment),
-        executor_id=grant.executor_id,
+        executor_id=attempt.executor_id,
         experiment_id=experiment.experiment_id,
         attempt_id=attempt.attempt_id,
         attempt_number=attempt.attempt_number,
         task_id=task.task_id,
         namespace=task.namespace,
         reservation_id=attempt.reservation_id,
-        epoch=grant.epoch,
-        lease_ttl_seconds=grant.lease_ttl_seconds,
-        devices=grant.devices,
+        epoch=attempt.epoch,
+        lease_ttl_seconds=attempt.lease_ttl_seconds,
+        devices=attempt.devices,
         engine=experiment.engine,
         # A start from before tools were chosen is repeated as it was sent.
         benchmark=benchmark_spec(task.file, attempt.benchmark_tool or task.file.benchmark.tool),
@@ -245,6 +223,7 @@ def _start(task: Task, experiment: Experiment, attempt: Attempt, grant: Grant) -
         cpu_count=experiment.request.cpu_count or None,
         host_memory_mb=experiment.request.host_memory_mb or None,
     )
+    return (start,)
 
 
 def _tool(task: Task) -> BenchmarkTool:
@@ -260,21 +239,13 @@ def _pending(experiment: Experiment) -> Experiment:
 
 
 def _fail(experiment: Experiment, attempt: Attempt, reason: str, now: datetime) -> Decision:
-    failed = replace(
-        experiment,
-        state=ExperimentState.FAILED,
-        revision=experiment.revision + 1,
-        reason=reason,
-        finished_at=now,
-    )
-    fact = experiment_fact(ExperimentFailed, failed, now, {"reason": reason})
-    return Decision(experiment=failed, attempt=attempt, events=(fact,))
+    return end(experiment, Ended(state=ExperimentState.FAILED, reason=reason), now, attempt)
 
 
-def _sentence(end: ReservationEnd) -> str:
-    why = "; ".join(reason.message for reason in end.reasons) or end.reason
+def _sentence(ending: ReservationEnd) -> str:
+    why = "; ".join(reason.message for reason in ending.reasons) or ending.reason
     how = {
         ReservationState.REJECTED: "the GPUs asked for can never be granted",
         ReservationState.TIMED_OUT: "no GPUs were free within the wait timeout",
-    }.get(end.state, f"the reservation was {end.state.value}")
+    }.get(ending.state, f"the reservation was {ending.state.value}")
     return f"{how}: {why}" if why else how

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 from services.results.domain.reading import Reading, Span
@@ -28,9 +28,8 @@ def _joules_by_counter(readings: Sequence[Reading]) -> list[Point]:
     """The counter over time; nothing if it is incomplete or ever went backwards."""
     points = [(r.at, r.energy_mj / 1000.0) for r in readings if r.energy_mj is not None]
     complete = len(points) == len(readings) >= 2
-    if not complete or any(after[1] < before[1] for before, after in pairwise(points)):
-        return []
-    return points
+    joules = [joules for _, joules in points]
+    return points if complete and joules == sorted(joules) else []
 
 
 def _joules_by_power(readings: Sequence[Reading]) -> list[Point]:
@@ -47,10 +46,8 @@ def _joules_by_power(readings: Sequence[Reading]) -> list[Point]:
         *((at, watts) for at, watts, _ in known),
         (last_at + last_interval / 2, last_w),
     ]
-    points = [(powers[0][0], 0.0)]
-    for (start, before), (end, after) in pairwise(powers):
-        points.append((end, points[-1][1] + (end - start) * (before + after) / 2))
-    return points
+    areas = ((end - start) * (a + b) / 2 for (start, a), (end, b) in pairwise(powers))
+    return list(zip((at for at, _ in powers), accumulate(areas, initial=0.0), strict=True))
 
 
 def _at(points: Sequence[Point], at: float) -> float:

@@ -9,7 +9,7 @@ from schemas.results import GpuMonitoring
 from services.results.domain.coverage import covered_seconds
 from services.results.domain.energy import energy_wh
 from services.results.domain.reading import Reading, Span, inside
-from shared.gpu_stats import GpuTally
+from shared.gpu.stats import GpuTally
 
 PHASE: Final = "measuring"
 DeviceKey = tuple[str, str]

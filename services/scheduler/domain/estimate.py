@@ -6,7 +6,7 @@ from typing import Any
 from schemas.errors import ErrorCode
 from schemas.scheduler_views import EstimateView
 from shared.errors import RefusedError
-from shared.sizing import degree, degree_named, memory_per_gpu_mb, world_size_of
+from shared.gpu.sizing import degree, degree_named, memory_per_gpu_mb, world_size_of
 
 
 def estimate(task_config: Mapping[str, Any]) -> EstimateView:

@@ -21,9 +21,9 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 class NodeSilence(Struct, frozen=True, kw_only=True):
-    """How long nothing was heard of a node: not its agent, not its executor.
+    """How long no message came from a node: not from its agent, not from its executor.
 
-    `was_stopped`: its agent said that it stops. `holds`: a reservation lives there.
+    `was_stopped`: its agent reported that it stops. `holds`: a live reservation has devices there.
     """
 
     node_id: NodeId
@@ -33,29 +33,20 @@ class NodeSilence(Struct, frozen=True, kw_only=True):
 
 
 def fault_of_event(event: HealthChanged) -> Fault | None:
-    """The fault that an agent tells, if it takes anything out of service."""
-    if not _ends_service(event.change, event.action):
+    """The fault that an agent reports, if it takes anything out of service."""
+    lost_nothing = event.change is HealthKind.GPU_LOST and event.device_uuid is None
+    if lost_nothing or not _ends_service(event):
         return None
-    if event.change is HealthKind.GPU_LOST and event.device_uuid is None:
-        return None
-    return Fault(
-        event_id=event.message_id,
-        device_uuid=event.device_uuid,
-        reason=_reason(event.change, event.xid, event.detail),
-    )
+    return Fault(event_id=event.message_id, device_uuid=event.device_uuid, reason=_reason(event))
 
 
 def faults_of_inventory(event: InventoryReported) -> tuple[Fault, ...]:
-    """The faults that an inventory repeats, for whoever missed their events."""
+    """The faults that an inventory repeats, in case their events were missed."""
     return tuple(
-        Fault(
-            event_id=seen.event_id,
-            device_uuid=device.uuid,
-            reason=_reason(seen.change, seen.xid, seen.detail),
-        )
+        Fault(event_id=seen.event_id, device_uuid=device.uuid, reason=_reason(seen))
         for device in event.devices
         for seen in device.recent_faults
-        if _is_out_of_service(seen)
+        if _ends_service(seen)
     )
 
 
@@ -64,8 +55,8 @@ def lost_nodes(
 ) -> tuple[NodeId, ...]:
     """The nodes that count as lost.
 
-    If none of several nodes was heard within `outage_seconds`, the way to them is out, not they. A
-    node that was stopped on purpose is lost only to a reservation that lives there.
+    If no message came from any of several nodes within `outage_seconds`, the network is out, not
+    they. A node stopped on purpose is lost only if a live reservation has devices there.
     """
     expected = [node for node in silences if node.holds or not node.was_stopped]
     if len(expected) > 1 and all(node.seconds > outage_seconds for node in expected):
@@ -73,14 +64,10 @@ def lost_nodes(
     return tuple(node.node_id for node in expected if node.seconds > limit_seconds)
 
 
-def _is_out_of_service(seen: FaultSeen) -> bool:
-    return _ends_service(seen.change, seen.action)
+def _ends_service(seen: FaultSeen | HealthChanged) -> bool:
+    return seen.change is HealthKind.GPU_LOST or seen.action in OUT_OF_SERVICE
 
 
-def _ends_service(change: HealthKind, action: HealthAction | None) -> bool:
-    return change is HealthKind.GPU_LOST or action in OUT_OF_SERVICE
-
-
-def _reason(change: HealthKind, xid: int | None, detail: str) -> str:
-    what = f"XID {xid}" if xid is not None else change.value.replace("_", " ")
-    return f"{what}: {detail}" if detail else what
+def _reason(seen: FaultSeen | HealthChanged) -> str:
+    what = f"XID {seen.xid}" if seen.xid is not None else seen.change.value.replace("_", " ")
+    return f"{what}: {seen.detail}" if seen.detail else what

@@ -1,7 +1,7 @@
 """Nodes for an inference service that Kubernetes places: each GPU, sums by node, and the best one.
 
-What is free, the cluster says; readings only rank. So a GPU without metrics counts as idle, which
-is otherwise never done: nothing is handed out here.
+Kubernetes decides what is free; readings only order nodes. So a GPU without metrics counts as idle,
+which it never does for a grant: nothing is granted here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Final
 from schemas.base import DeviceUuid, NodeId
 from schemas.scheduler_views import ClusterGpu, NodeGpuSummary, NodeSelection
 from schemas.telemetry import HealthState
-from services.scheduler.domain.fleet import Device, Fleet, Node, Reading, ReadingState
+from services.scheduler.domain.model.fleet import Device, Fleet, Node, Reading, ReadingState
 
 UTILIZATION_THRESHOLD: Final = 30.0
 MEMORY_THRESHOLD: Final = 50.0
@@ -79,8 +79,18 @@ def find_best_node(
     """
     able = [each for each in summaries.values() if each.allocatable_gpus >= required_gpus]
     if not able:
-        return NodeSelection(node_id=None, message=_nothing_fits(summaries, required_gpus))
-    best = min(able, key=lambda each: _rank(each, required_gpus))
+        most = max((each.allocatable_gpus for each in summaries.values()), default=0)
+        why = f"no node has {required_gpus} allocatable GPUs; the most that one has is {most}"
+        return NodeSelection(node_id=None, message=why)
+    best = min(
+        able,
+        key=lambda each: (
+            each.idle_gpu_count < required_gpus,
+            -each.idle_gpu_count,
+            each.avg_utilization_percent or 0.0,
+            each.node_name,
+        ),
+    )
     return NodeSelection(node_id=best.node_name, message=_sentence(best))
 
 
@@ -124,15 +134,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _rank(summary: NodeGpuSummary, required_gpus: int) -> tuple[bool, int, float, str]:
-    return (
-        summary.idle_gpu_count < required_gpus,
-        -summary.idle_gpu_count,
-        summary.avg_utilization_percent or 0.0,
-        summary.node_name,
-    )
-
-
 def _sentence(best: NodeGpuSummary) -> str:
     used = best.avg_utilization_percent
     mean = f"mean utilization {used:.1f} %" if used is not None else "no metrics"
@@ -140,8 +141,3 @@ def _sentence(best: NodeGpuSummary) -> str:
         f"{best.node_name}: {best.idle_gpu_count} of {best.allocatable_gpus} allocatable GPUs"
         f" idle, {mean}"
     )
-
-
-def _nothing_fits(summaries: Mapping[str, NodeGpuSummary], required_gpus: int) -> str:
-    most = max((each.allocatable_gpus for each in summaries.values()), default=0)
-    return f"no node has {required_gpus} allocatable GPUs; the most that one has is {most}"

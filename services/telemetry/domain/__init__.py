@@ -1,1 +1,1 @@
-"""What an agent decides without touching anything: parsing, made-up load, health, the schedule."""
+"""Pure decisions of an agent: health, faults, schedule and sampling rate, sessions, holdings."""

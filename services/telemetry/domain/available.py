@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from schemas.monitoring import ScoredGpu
 from schemas.telemetry import GpuReading
-from shared.scoring import availability_score
+from shared.gpu.scoring import availability_score
 
 
 def available_gpus(

@@ -1,4 +1,4 @@
-"""Faults of devices: what a source saw happen, and what counters tell when they grow."""
+"""Faults of devices: those that a source reported, and those that show in growing counters."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _DCGM: Final = "DCGM health checks"
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """Something that happened once to a device; it is told as an event and never as a level.
+    """Something that happened once to a device; an event, not a state.
 
     `action` is what to do about it and `action_source` where that advice comes from.
     """
@@ -37,7 +37,7 @@ class _Seen:
     storm_until: float
 
 
-class WearWatch:
+class CounterWatch:
     """Finds faults in the counters of successive readings, whatever source took them.
 
     A counter that is seen for the first time has not grown, and one that shrank was reset. Seconds
@@ -49,7 +49,7 @@ class WearWatch:
         self._seen: dict[str, _Seen] = {}
 
     def faults(self, readings: Iterable[GpuReading], at_seconds: float) -> list[Fault]:
-        """What is new since the last call, device by device."""
+        """New since the last call, device by device."""
         return [fault for reading in readings for fault in self._of(reading, at_seconds)]
 
     def _of(self, after: GpuReading, at_seconds: float) -> list[Fault]:
@@ -70,9 +70,9 @@ class WearWatch:
 
 
 def failing(readings: Iterable[GpuReading]) -> dict[str, str]:
-    """The devices that tell by themselves, now, that they need repair, each with its reason.
+    """The devices whose reading shows that they need repair, each with its reason.
 
-    A fault that happened once is no such state: whoever acts on it remembers it.
+    A fault that happened once is no such state: the scheduler, which acts on it, stores it.
     """
     return {reading.uuid: _REMAP_FAILED for reading in readings if reading.remap_failed}
 

@@ -1,4 +1,4 @@
-"""Which changes of health follow from what an agent sees."""
+"""Which changes of health follow from a reading."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from services.telemetry.domain.faults import Fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHealth:
-    """What is wrong at present, each with its cause; None and empty mean well.
+    """Present conditions, each with its cause; None and empty mean healthy.
 
     `hung` and `failed` concern every device; they stand until a reading succeeds, and may stand
     together. `lost`, `stuck` (its driver call does not return) and `failing` concern single ones.
@@ -45,7 +45,6 @@ class Change:
 
     @classmethod
     def of_fault(cls, fault: Fault) -> "Change":
-        """A fault, to be announced."""
         return cls(
             fault.change,
             fault.device_uuid,
@@ -57,7 +56,7 @@ class Change:
 
 
 def changes_between(before: NodeHealth, after: NodeHealth) -> list[Change]:
-    """What to announce, causes before their ends."""
+    """Beginnings before ends."""
     found = [
         *_standing(before.failed, after.failed, HealthKind.SOURCE_FAILED),
         *_standing(before.hung, after.hung, HealthKind.PROBE_HUNG),

@@ -1,4 +1,4 @@
-"""Which devices of this node are held, as far as reservation events told."""
+"""Which devices of this node are held, as far as reservation events were received."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-ENDED_KEPT: Final = 4096
+MAX_ENDED: Final = 4096
 EXPERIMENT_PREFIX: Final = "experiment/"
 
 
@@ -36,8 +36,8 @@ class Holding(Struct, frozen=True, kw_only=True):
 class Holdings:
     """Live reservations and their devices.
 
-    A reservation that has ended stays ended, however late its grant is heard: events pass without
-    order between reservations and questions about them.
+    A reservation that has ended stays ended, however late its grant arrives: events and answers to
+    queries come in any order.
     """
 
     def __init__(self) -> None:
@@ -51,12 +51,10 @@ class Holdings:
 
     @property
     def reservations(self) -> frozenset[UUID]:
-        """The live ones."""
         return frozenset(self._live)
 
     @property
     def holders(self) -> dict[str, tuple[UUID, Tenant]]:
-        """Who holds each device."""
         return {
             device: (reservation_id, holding.tenant)
             for reservation_id, holding in self._live.items()
@@ -64,7 +62,6 @@ class Holdings:
         }
 
     def has_ended(self, reservation_id: UUID) -> bool:
-        """Whether its end was heard of."""
         return reservation_id in self._ended
 
     def grant(
@@ -76,20 +73,20 @@ class Holdings:
             self._live[reservation_id] = holding
 
     def end(self, reservation_id: UUID) -> None:
-        """Give back what a reservation holds, if anything, for good."""
+        """Release what a reservation holds, if anything, for good."""
         self._live.pop(reservation_id, None)
         self._ended[reservation_id] = None
         self._ended.move_to_end(reservation_id)
-        if len(self._ended) > ENDED_KEPT:
+        if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
 
-    def reconcile(self, live: Mapping[UUID, Holding], asked_about: frozenset[UUID]) -> None:
-        """Correct what was heard by what the owner said.
+    def reconcile(self, live: Mapping[UUID, Holding], queried: frozenset[UUID]) -> None:
+        """Correct the received state by the scheduler's answer.
 
-        `asked_about` are the reservations that were live here when the question was put: those that
-        the answer lacks have ended; ones granted since are left alone.
+        `queried` are the reservations that were live here when the query was sent: those that the
+        answer lacks have ended; ones granted since are left alone.
         """
-        for reservation_id in asked_about - live.keys():
+        for reservation_id in queried - live.keys():
             self.end(reservation_id)
         for reservation_id, holding in live.items():
             self.grant(reservation_id, holding.devices, holding.tenant)

@@ -1,4 +1,4 @@
-"""The newest faults of each device, repeated for whoever missed their events."""
+"""The newest faults of each device, repeated for consumers that missed their events."""
 
 from collections import deque
 from datetime import datetime
@@ -10,7 +10,7 @@ import msgspec
 from schemas.telemetry import DeviceFacts, FaultSeen
 from services.telemetry.domain.faults import Fault
 
-REPEATED: Final = 8
+MAX_PER_DEVICE: Final = 8
 
 
 class RecentFaults:
@@ -20,8 +20,7 @@ class RecentFaults:
         self._seen: dict[str, deque[FaultSeen]] = {}
 
     def add(self, fault: Fault, event_id: UUID, occurred_at: datetime) -> None:
-        """Remember a fault and the event that told it."""
-        of_device = self._seen.setdefault(fault.device_uuid, deque(maxlen=REPEATED))
+        of_device = self._seen.setdefault(fault.device_uuid, deque(maxlen=MAX_PER_DEVICE))
         of_device.append(
             FaultSeen(
                 event_id=event_id,
@@ -34,7 +33,6 @@ class RecentFaults:
         )
 
     def added_to(self, facts: DeviceFacts) -> DeviceFacts:
-        """The facts with the device's faults."""
         if facts.uuid not in self._seen:
             return facts
         return msgspec.structs.replace(facts, recent_faults=tuple(self._seen[facts.uuid]))

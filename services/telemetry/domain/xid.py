@@ -1,4 +1,4 @@
-"""XID errors: what each means, what to do about it, and who says so."""
+"""XID errors: what each means, what to do about it, and the source of that advice."""
 
 import re
 from collections.abc import Mapping
@@ -194,7 +194,7 @@ class KernelXid(NamedTuple):
 
 
 def parse_kernel_record(record: str) -> KernelXid | None:
-    """One record of /dev/kmsg, or a line of dmesg; None if it tells of no XID."""
+    """One record of /dev/kmsg, or a line of dmesg; None if it has no XID."""
     found = _RECORD.search(record)
     if found is None:
         return None
@@ -211,33 +211,33 @@ def _place(bus_id: str) -> tuple[int, int, int] | None:
     return domain, bus, device
 
 
-class Origin(Enum):
-    """Who told of an XID; both tell of the same ones."""
+class XidOrigin(Enum):
+    """Where an XID was received from; both report the same ones."""
 
     DRIVER = "driver"
     KERNEL_LOG = "kernel_log"
 
 
-class XidLog:
-    """Tells an XID that was not told yet from the same one heard from elsewhere.
+class XidDeduplicator:
+    """Recognises an XID that the other origin has reported already.
 
-    Within a window one origin's first, second, ... of a device are the other's first, second, ...;
-    of a number that repeats without end only the first 20 in a window count. Seconds are monotonic.
+    Within a window the n-th XID of a number and device is the same event at both origins. Of a
+    number that repeats without end only the first 20 in a window count. Seconds are monotonic.
     """
 
     WINDOW_SECONDS: Final = 10.0
-    AT_MOST: Final = 20
+    MAX_PER_WINDOW: Final = 20
 
     def __init__(self) -> None:
-        self._heard: dict[tuple[str, int], tuple[float, dict[Origin, int], int]] = {}
+        self._windows: dict[tuple[str, int], tuple[float, dict[XidOrigin, int], int]] = {}
 
-    def is_new(self, uuid: str, xid: int, origin: Origin, at_seconds: float) -> bool:
-        """Count it, and say whether nobody told of it before."""
-        began, counts, told = self._heard.get((uuid, xid), (at_seconds, {}, 0))
+    def is_new(self, uuid: str, xid: int, origin: XidOrigin, at_seconds: float) -> bool:
+        """Count it; whether the other origin has not reported it."""
+        began, counts, reported = self._windows.get((uuid, xid), (at_seconds, {}, 0))
         if at_seconds - began > self.WINDOW_SECONDS:
-            began, counts, told = at_seconds, {}, 0
+            began, counts, reported = at_seconds, {}, 0
         count = counts.get(origin, 0) + 1
-        new = told < count <= self.AT_MOST
+        new = reported < count <= self.MAX_PER_WINDOW
         counts = counts | {origin: count}
-        self._heard[uuid, xid] = (began, counts, max(told, min(count, self.AT_MOST)))
+        self._windows[uuid, xid] = (began, counts, max(reported, min(count, self.MAX_PER_WINDOW)))
         return new

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from shared.errors import StewardError
+
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = frozenset({2, 3})
 _STRING: Final = 8
@@ -28,7 +30,7 @@ _FORMATS: Final = {
 }
 
 
-class NotGguf(Exception):
+class NotGguf(StewardError):
     """The file is not a GGUF file that this reader knows."""
 
 

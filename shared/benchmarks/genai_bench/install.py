@@ -19,6 +19,7 @@ from shared.benchmarks.genai_bench.installation import (
     Receipt,
     lock_digest,
 )
+from shared.errors import StewardError
 from shared.paths import make_directory, write_atomically
 
 PYTHONS: Final = ((3, 10), (3, 13))  # from the first on, before the second
@@ -33,7 +34,7 @@ _IS_FITTING: Final = (
 Say = Callable[[str], None]
 
 
-class InstallationFailed(Exception):
+class InstallationFailed(StewardError):
     """genai-bench could not be installed; the text says why and what to do."""
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from schemas.benchmark import Distribution, LevelResult, LevelStats
 from shared.benchmarks.metrics import RequestSample, level_result
+from shared.errors import StewardError
 
 LATENCIES: Final = frozenset({"ttft", "tpot", "e2e_latency", "output_latency"})
 SECONDS_IN: Final = {"s": 1.0, "ms": 0.001}
@@ -22,7 +23,7 @@ OF_OUTPUT: Final = ("tpot", "output_latency", "output_inference_speed", "output_
 UNANSWERED: Final = "unanswered"
 
 
-class DamagedResult(Exception):
+class DamagedResult(StewardError):
     """The file is not what genai-bench writes."""
 
 

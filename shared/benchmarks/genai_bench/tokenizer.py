@@ -168,6 +168,6 @@ def _settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _write(directory: Path, tokenizer: dict[str, Any], settings: dict[str, Any]) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     write_atomically(directory / "tokenizer.json", msgspec.json.encode(tokenizer))
-    told = {"tokenizer_class": "PreTrainedTokenizerFast"} | settings
-    write_atomically(directory / "tokenizer_config.json", msgspec.json.encode(told))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast"} | settings
+    write_atomically(directory / "tokenizer_config.json", msgspec.json.encode(config))
     return directory

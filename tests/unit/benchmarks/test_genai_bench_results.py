@@ -114,6 +114,15 @@ def test_the_error_rate_is_counted_and_not_the_tools() -> None:
     assert level.error_codes_frequency == {"500": 2, "503": 3}
 
 
+@pytest.mark.parametrize(("errors", "others"), [(5, {}), (6, {"other": 1}), (8, {"other": 3})])
+def test_errors_that_the_tool_counts_without_a_code_are_others(
+    errors: int, others: dict[str, int]
+) -> None:
+    file = make_file(make_request(), *[failed_request(503)] * 5, num_error_requests=errors)
+
+    assert read_run(file, OBSERVED).error_codes_frequency == {"503": 5} | others
+
+
 def test_a_debug_file_without_a_success_is_a_failed_level() -> None:
     level = read_run(make_debug_file(*[failed_request(503)] * 645), OBSERVED)
 

@@ -21,10 +21,12 @@ from shared.benchmarks.metrics import (
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def make_sample(*, num_output_tokens: int = 21, tokens_estimated: bool = False) -> RequestSample:
+def make_sample(
+    *, num_output_tokens: int = 21, tokens_estimated: bool = False, e2e_latency: float = 2.5
+) -> RequestSample:
     return RequestSample(
         ttft=0.5,
-        e2e_latency=2.5,
+        e2e_latency=e2e_latency,
         num_input_tokens=100,
         num_output_tokens=num_output_tokens,
         tokens_estimated=tokens_estimated,
@@ -125,6 +127,17 @@ def test_a_level_without_success_lowers_throughput_but_has_no_latency() -> None:
     assert metrics.mean_e2e_latency == 2.5
     assert metrics.mean_output_throughput == good.mean_output_throughput_tokens_per_s / 2
     assert metrics.success_rate == 0.5
+
+
+def test_the_extremes_are_those_of_the_levels_means() -> None:
+    fast = make_level(make_sample(e2e_latency=1.0), make_sample(e2e_latency=2.0))
+    slow = make_level(make_sample(e2e_latency=4.0), seconds=1.0)
+
+    metrics = aggregate([slow, fast])
+
+    latencies = (metrics.min_e2e_latency, metrics.mean_e2e_latency, metrics.max_e2e_latency)
+    assert latencies == (1.5, 2.75, 4.0)
+    assert (metrics.max_output_throughput, metrics.max_total_throughput) == (21.0, 121.0)
 
 
 @pytest.mark.parametrize("levels", [[], [make_level(connect=2)]], ids=["no level", "no success"])

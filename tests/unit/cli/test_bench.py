@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkResult, BenchmarkTool, LevelResult
-from services.cli.bench_output import level_table, progress_line, remarks, shown_progress
+from services.cli.display.bench_results import level_table, progress_line, remarks, shown_progress
 from shared.benchmarks.adapter import LoadPhase, Progress
 from shared.benchmarks.metrics import RequestSample, aggregate, level_result
 

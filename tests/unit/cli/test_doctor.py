@@ -27,7 +27,7 @@ from services.cli.doctor.kubernetes import cluster, server_of
 from services.cli.doctor.nvml_report import NvmlGpu, NvmlReport
 from services.cli.doctor.program import run_program
 from shared.paths import DataDirectory, Endpoint
-from tests.fake_smi import FakeSmi, make_gpu
+from tests.support.fakes.nvidia_smi import FakeSmi, make_gpu
 
 OPEN_DRIVER = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build\n"
@@ -84,8 +84,10 @@ def make_probe(name: str, look: Callable[[HostFacts], Seen], *, needed: bool = F
 
 
 def test_a_check_that_hangs_or_breaks_takes_nothing_of_the_others(fake: FakeHost) -> None:
+    end = threading.Event()
+
     def hang(_: HostFacts) -> Seen:
-        threading.Event().wait()
+        end.wait()
         return ok("never")
 
     def break_(_: HostFacts) -> Seen:
@@ -100,8 +102,10 @@ def test_a_check_that_hangs_or_breaks_takes_nothing_of_the_others(fake: FakeHost
     began = time.monotonic()
 
     checks = examine(probes, fake.facts, deadline_seconds=0.2)
+    took = time.monotonic() - began
+    end.set()
 
-    assert time.monotonic() - began < 2
+    assert took < 2
     assert [check.state for check in checks] == [State.ERROR, State.ERROR, State.OK, State.ERROR]
     assert checks[0].found == "no answer within 0.2 s"
     assert "UnicodeDecodeError" in checks[1].found
@@ -139,32 +143,32 @@ def test_what_is_printed_is_one_line_that_no_terminal_obeys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "problem"),
+    ("body", "asked_seconds", "problem"),
     [
-        pytest.param("sleep 60 & sleep 60", "no end within 0.3 s", id="hangs, with a child"),
-        pytest.param("sleep 2 >/dev/null 2>&1 &", "", id="leaves a child that writes nothing"),
-        pytest.param("exec yes", "it writes without end", id="writes without end"),
-        pytest.param("exec >&- 2>&-; sleep 60", "no end within 0.3 s", id="closes and stays"),
-        pytest.param(GARBAGE, "", id="prints garbage"),
+        pytest.param("sleep 60 & sleep 60", 0.3, "no end within 0.3 s", id="hangs, with a child"),
+        pytest.param("sleep 9 >/dev/null 2>&1 &", 5, "", id="leaves a child that writes nothing"),
+        pytest.param("exec yes", 5, "it writes without end", id="writes without end"),
+        pytest.param("exec >&- 2>&-; sleep 60", 0.3, "no end within 0.3 s", id="closes and stays"),
+        pytest.param(GARBAGE, 5, "", id="prints garbage"),
     ],
 )
 def test_a_program_is_never_waited_for_longer_than_asked(
-    fake: FakeHost, body: str, problem: str
+    fake: FakeHost, body: str, asked_seconds: float, problem: str
 ) -> None:
     fake.program("tool", body)
     began = time.monotonic()
 
-    output = run_program([str(fake.bin / "tool")], 0.3)
+    output = run_program([str(fake.bin / "tool")], asked_seconds)
 
-    assert output.problem == problem
+    assert output.failure == problem
     assert (output.exit_code is None) == bool(problem)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < asked_seconds + 2.7
     if problem:
         assert not any(each.name() == "tool" for each in psutil.Process().children())
 
 
 def test_a_program_that_cannot_be_started_is_told(tmp_path: Path) -> None:
-    assert "it does not start" in run_program([str(tmp_path / "none")], 1).problem
+    assert "it does not start" in run_program([str(tmp_path / "none")], 1).failure
 
 
 @pytest.mark.parametrize(
@@ -239,9 +243,9 @@ def test_gpus_are_counted_by_name_and_a_lost_one_is_an_error(fake: FakeHost) -> 
 
 
 def test_a_hung_driver_is_called_hung_even_where_no_board_is_seen(fake: FakeHost) -> None:
-    fake.nvml(NvmlReport(error="nothing said (no end within 3 s)", is_hung=True))
+    fake.nvml(NvmlReport(error="no output (no end within 3 s)", is_hung=True))
 
-    assert gpus.nvml(fake.facts) == error("nothing said (no end within 3 s)", gpus.HUNG)
+    assert gpus.nvml(fake.facts) == error("no output (no end within 3 s)", gpus.HUNG)
 
 
 def test_an_nvml_error_is_explained_by_what_is_known_of_it(fake: FakeHost) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from schemas.errors import Accepted, ErrorCode
 from schemas.gpu_request import GpuRequest
-from services.cli.held_lease import HeldLease, LeaseLost
+from services.cli.leased_process.lease import HeldLease, LeaseLost
 from shared.client.errors import PlatformUnreachable
 from shared.client.http import StewardClient
 from shared.errors import RefusedError
 from shared.ids import new_id
-from tests.cli_views import make_reservation
+from tests.support.worlds.gateway_views import make_reservation
 
 TTL_SECONDS = 3.0
 
@@ -48,7 +48,7 @@ class Clock:
 
 def make_lease(gateway: ScriptedGateway, clock: Clock) -> HeldLease:
     reservation = make_reservation(request=GpuRequest(lease_ttl_seconds=TTL_SECONDS))
-    return HeldLease(cast(StewardClient, gateway), reservation, 7, 1.0, clock)
+    return HeldLease(cast(StewardClient, gateway), reservation, 7, clock)
 
 
 async def test_the_time_left_counts_from_when_the_renewal_was_asked_minus_the_stop_budget() -> None:

@@ -12,10 +12,10 @@ from schemas.gpu_request import (
     Suggestion,
 )
 from schemas.scheduler_views import AvailabilityView, Replay, ReplayedDecision
-from services.cli.insight_commands import print_replay
-from services.cli.output import until
-from services.cli.tables import help_lines
-from tests.cli_views import NOW
+from services.cli.commands.insight import print_replay
+from services.cli.display.output import until
+from services.cli.display.tables import help_lines
+from tests.support.worlds.gateway_views import NOW
 
 
 def test_help_says_when_it_starts_what_would_help_and_what_is_left_out() -> None:

@@ -5,9 +5,9 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import ErrorCode
+from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Named, Sort, choose
-from services.cli.tables import short
 
 TASK = Named(Sort.TASK, UUID("01920000-0000-7000-8000-aaaaaaaaaaaa"))
 EXPERIMENT = Named(Sort.EXPERIMENT, UUID("01920000-0000-7000-8000-bbbbbbbbbbbb"))

@@ -6,10 +6,10 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.monitoring import GpuStats, MonitoringView, SampledSpread, Spread
+from services.cli.commands.nodes import choose_gpu, monitoring_table
+from services.cli.display.output import plain_text
 from services.cli.failures import CommandFailed
-from services.cli.node_commands import choose_gpu, monitoring_table
-from services.cli.output import plain_text
-from tests.cli_views import NOW, make_gpu
+from tests.support.worlds.gateway_views import NOW, make_gpu
 
 
 def test_a_gpu_is_named_by_node_and_index_or_by_its_uuid() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from services.cli.operation_commands import cordon, drain, drift, uncordon
+from services.cli.commands.maintenance import cordon, drain, drift, uncordon
 
 
 @pytest.mark.parametrize("place", ["", "vm/", "a b", "/0"])

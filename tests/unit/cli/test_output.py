@@ -7,10 +7,10 @@ import pytest
 from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ReservationView
-from services.cli.output import Table, age, number, plain_text, settings_text, span
-from services.cli.tables import gpu_table, reservation_table
+from services.cli.display.output import Table, age, number, plain_text, settings_text, span
+from services.cli.display.tables import gpu_table, reservation_table
 from shared.ids import new_id
-from tests.cli_views import NOW, make_gpu
+from tests.support.worlds.gateway_views import NOW, make_gpu
 
 
 def test_plain_tables_are_aligned_and_carry_no_escape_codes() -> None:

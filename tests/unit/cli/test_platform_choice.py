@@ -7,7 +7,7 @@ import pytest
 
 from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
-from services.cli.platform_choice import cause_of, claim_port, has_gpu_devices, host_and_port
+from services.cli.local_platform.options import cause_of, claim_port, has_gpu_devices, host_and_port
 
 
 def test_a_free_port_is_taken_and_a_busy_one_replaced() -> None:

@@ -2,9 +2,9 @@
 
 from schemas.executor import AttemptPhase
 from schemas.orchestrator import ExperimentState, TaskState
-from services.cli.progress import TaskProgress, all_succeeded
+from services.cli.display.task_progress import TaskProgress, all_succeeded
 from shared.ids import new_id
-from tests.cli_views import (
+from tests.support.worlds.gateway_views import (
     make_attempt,
     make_experiment,
     make_gpu,

@@ -5,10 +5,21 @@ import pytest
 from schemas.executor import AttemptPhase, Failure, FailureKind
 from schemas.orchestrator import ExperimentState, ExperimentView
 from schemas.task import Objective
-from services.cli.output import plain_text
-from services.cli.results import failure_lines, gpu_result_table, ranked, result_table, varied
-from services.cli.tables import attempts_text, why_waiting
-from tests.cli_views import make_attempt, make_experiment, make_metrics, make_monitoring
+from services.cli.display.output import plain_text
+from services.cli.display.tables import attempts_text, why_waiting
+from services.cli.display.task_results import (
+    failure_lines,
+    gpu_result_table,
+    ranked,
+    result_table,
+    varied,
+)
+from tests.support.worlds.gateway_views import (
+    make_attempt,
+    make_experiment,
+    make_metrics,
+    make_monitoring,
+)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.addresses import engine_address, free_port_at, own_address
-from tests.executor_node import make_settings
+from services.executor.host.addresses import engine_address, free_port_at, own_address
+from tests.support.worlds.executor import make_settings
 
 
 def test_on_a_bus_of_this_host_it_is_loopback() -> None:

@@ -1,34 +1,30 @@
-"""The pure decisions about an attempt: admission, lease, progress, verdict."""
+"""The pure decisions about an attempt: admission, lease, verdict."""
 
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
 from schemas.errors import ErrorCode
 from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind
 from services.executor.domain.admission import Remembered, refuse_start
-from services.executor.domain.lease import Lease
 from services.executor.domain.verdict import (
     Verdict,
     cancelled,
     engine_exit,
     executor_restarted,
     failure,
-    failure_told,
     is_port_taken,
     judge,
     lease_lost,
     log_tail,
+    refused_by_engine,
     timed_out,
 )
-from shared.benchmarks.progress import overall_fraction
-from shared.commands import OWNER_DOWN
 from shared.failures import RULES
-from tests.executor_node import make_start
+from shared.postgres.commands import OWNER_DOWN
+from tests.support.worlds.executor import make_start
 
 
 @pytest.mark.parametrize(
@@ -47,52 +43,16 @@ from tests.executor_node import make_start
         pytest.param(
             Remembered(blocking_attempts=(uuid4(),)), ErrorCode.STILL_RUNNING, id="device in use"
         ),
-        pytest.param(Remembered(unfinished=2), ErrorCode.STILL_RUNNING, id="no slot left"),
+        pytest.param(Remembered(unfinished=1), ErrorCode.STILL_RUNNING, id="no slot left"),
     ],
 )
 def test_a_start_is_refused_for_what_the_node_remembers(
     remembered: Remembered, want: ErrorCode | None
 ) -> None:
-    refusal = refuse_start(make_start(), remembered, engine_slots=2)
+    refusal = refuse_start(make_start(), remembered, engine_slots=1)
 
     assert (refusal.code if refusal is not None else None) is want
     assert want not in OWNER_DOWN, "it would hold back every cancel and fence of this node"
-
-
-@given(ttl=st.floats(min_value=3, max_value=3600), wanted=st.floats(min_value=0, max_value=60))
-def test_a_lease_leaves_time_to_renew_and_to_kill(ttl: float, wanted: float) -> None:
-    lease = Lease(ttl_seconds=ttl, confirmed_at=100.0)
-
-    assert 100 < lease.renew_at < lease.stop_at < 100 + ttl
-    assert lease.stop_at + lease.stop_grace_seconds(wanted) < 100 + ttl
-    assert lease.renew_at + lease.retry_seconds < lease.stop_at
-    assert lease.request_timeout_seconds(lease.stop_at - 0.2) <= 0.2 + 1e-6
-
-
-@pytest.mark.parametrize(
-    ("level", "done", "elapsed_seconds", "is_measuring", "want"),
-    [
-        pytest.param(1, 0, 0.0, True, 0.0, id="begin"),
-        pytest.param(1, 5, 0.0, True, 0.25, id="half of the requests of the first of two"),
-        pytest.param(2, 5, 99.0, False, 0.5, id="warm-up counts nothing"),
-        pytest.param(2, 1, 7.5, True, 0.875, id="by time where that is further"),
-        pytest.param(2, 10, 60.0, True, 1.0, id="end"),
-    ],
-)
-def test_progress_runs_over_all_levels(
-    level: int, done: int, elapsed_seconds: float, is_measuring: bool, want: float
-) -> None:
-    fraction = overall_fraction(
-        level_no=level,
-        levels_total=2,
-        done_requests=done,
-        total_requests=10,
-        elapsed_seconds=elapsed_seconds,
-        level_limit_seconds=10.0,
-        is_measuring=is_measuring,
-    )
-
-    assert fraction == want
 
 
 def make_result(**metrics: Any) -> BenchmarkResult:  # any field
@@ -145,6 +105,7 @@ def test_a_benchmark_without_a_request_is_no_success_even_if_none_is_demanded() 
         (1, "Repository Not Found for url: https://x/y", FailureKind.MODEL_MISSING),
         (2, "vllm: error: unrecognized arguments: --x", FailureKind.BAD_PARAMETER),
         (127, "", FailureKind.ENGINE_MISSING),
+        (0, "", FailureKind.ENGINE_EXITED),
         (-9, "", FailureKind.ENGINE_EXITED),
         (1, "ValueError: unknown model", FailureKind.ENGINE_EXITED),
         (1, "net/http: TLS handshake timeout", FailureKind.ENGINE_EXITED),
@@ -185,15 +146,14 @@ def test_a_bus_error_hints_at_shared_memory_in_process_and_container(exit_code: 
 
 
 def test_an_error_of_the_container_engine_has_the_kind_that_its_text_means() -> None:
-    known = failure_told(
+    known = refused_by_engine(
         'could not select device driver "" with capabilities: [[gpu]]',
         "the container could not be started",
         otherwise=FailureKind.RUNTIME_UNAVAILABLE,
-        phase=AttemptPhase.STARTING,
-    )
-    unknown = failure_told(
+    ).failure
+    unknown = refused_by_engine(
         "something new", "the container could not be made", otherwise=FailureKind.INTERNAL
-    )
+    ).failure
 
     assert known.kind is FailureKind.GPU_UNAVAILABLE
     assert known.message.startswith("the container could not be started: could not select")

@@ -6,15 +6,16 @@ import msgspec
 import pytest
 
 from schemas.gpu_request import DeviceGrant, DeviceShare, ShareKind
-from services.executor.engines.images import IMAGES, HostMount, container_command
+from services.executor.engines.engine_table import IMAGES
+from services.executor.engines.image import HostMount, container_command
 from services.executor.runtimes.docker.spec import (
     Abilities,
     Made,
     container_settings,
 )
 from services.executor.runtimes.runtime import Launch
-from tests.executor_node import NODE
-from tests.runtime_launches import launch_of, runtime_settings, start_of
+from tests.support.worlds.executor import NODE
+from tests.support.worlds.runtime_launches import launch_of, runtime_settings, start_of
 
 RESERVATION = UUID("0192b1a0-0000-7000-8000-000000000001")
 HALF = DeviceShare(kind=ShareKind.MPS, compute_percent=50, memory_mb=4096)

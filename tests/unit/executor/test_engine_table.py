@@ -4,14 +4,9 @@ from typing import Any
 import pytest
 
 from schemas.errors import ErrorCode
-from services.executor.engines.table import (
-    ENGINES,
-    EngineCommand,
-    EngineRefused,
-    build_command,
-    engine_named,
-    missing,
-)
+from services.executor.engines.engine import EngineCommand
+from services.executor.engines.engine_table import ENGINES, build_command, engine_named, missing
+from shared.errors import RefusedError
 
 
 def command(engine: str, parameters: dict[str, Any], model: str = "a/model") -> EngineCommand:
@@ -76,7 +71,7 @@ def test_each_engine_gets_model_name_and_address_its_own_way() -> None:
     assert sglang[:5] == (sys.executable, "-m", "sglang.launch_server", "--model-path", "a/model")
     assert llamacpp[1:7] == (
         "-m",
-        "services.executor.engines.llamacpp_server",
+        "services.executor.engines.servers.llamacpp",
         "--model",
         "a/model",
         "--alias",
@@ -95,7 +90,7 @@ def test_only_the_simulated_engine_is_marked_simulated() -> None:
 def test_an_unknown_parameter_of_a_closed_engine_is_refused_with_the_known_ones(
     engine: str,
 ) -> None:
-    with pytest.raises(EngineRefused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         command(engine, {"tp_sise": 1})
 
     assert refusal.value.code is ErrorCode.BAD_REQUEST
@@ -125,7 +120,7 @@ def test_an_unknown_parameter_of_a_closed_engine_is_refused_with_the_known_ones(
 def test_a_parameter_that_is_not_a_tasks_to_set_is_refused(
     engine: str, parameters: dict[str, Any], path: str
 ) -> None:
-    with pytest.raises(EngineRefused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         command(engine, parameters)
 
     assert refusal.value.path == path
@@ -134,12 +129,12 @@ def test_a_parameter_that_is_not_a_tasks_to_set_is_refused(
 
 @pytest.mark.parametrize("model", ["", "--help"])
 def test_a_model_that_is_no_name_is_refused(model: str) -> None:
-    with pytest.raises(EngineRefused, match="expected a model's name or path"):
+    with pytest.raises(RefusedError, match="expected a model's name or path"):
         command("vllm", {}, model=model)
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(EngineRefused, match="llamacpp, simulated, vllm, sglang"):
+    with pytest.raises(RefusedError, match="llamacpp, simulated, vllm, sglang"):
         engine_named("tgi")
 
 

@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from services.executor.engines.flags import Flag, FlagKind, server_parser
+from services.executor.engines.servers.flags import Flag, FlagKind, server_parser
 
 THREADS = Flag(name="threads", kind=FlagKind.INTEGER, minimum=1, maximum=8, help="threads")
 RATE = Flag(name="error-rate", kind=FlagKind.NUMBER, minimum=0, maximum=1, help="rate")

@@ -14,21 +14,23 @@ from schemas.executor import AttemptOutcome, Failure, FailureKind, GangPlace, Ru
 from schemas.executor_ranks import RankState, RankView
 from services.executor.domain.admission import refuse_misdirected
 from services.executor.domain.gang import (
-    Heard,
+    RankStatus,
+    cancel_rank,
     cause,
+    coordinator_lost,
     first_failure,
     is_coordinated,
-    left_alone,
-    look_seconds,
-    member_cancel,
-    member_go,
-    member_starts,
     nodes_of,
+    poll_seconds,
+    rank_of,
+    rank_starts,
+    start_rank,
 )
-from services.executor.domain.lease import Lease
 from services.executor.domain.verdict import failed, failure
-from services.executor.engines.table import EngineRefused, build_command, rank_flags
-from tests.executor_gang import gang_devices, make_gang_start
+from services.executor.engines.engine_table import build_command, rank_flags
+from shared.errors import RefusedError
+from shared.lease import Lease
+from tests.support.worlds.executor_gang import gang_devices, make_gang_start
 
 TTL = 30.0
 NOW = 1000.0
@@ -40,13 +42,13 @@ def view(state: RankState, **overrides: Any) -> RankView:  # any field
     return RankView(executor_id="b", attempt_id=UUID(int=1), rank=1, state=state, **overrides)
 
 
-def heard(rank: int, state: RankState | None = None, **overrides: Any) -> Heard:  # any field
-    seen = {"rank": rank, "node_id": f"node-{rank}", "heard_at": NOW, "has_answered": True}
+def heard(rank: int, state: RankState | None = None, **overrides: Any) -> RankStatus:  # any field
+    seen = {"rank": rank, "node_id": f"node-{rank}", "answered_at": NOW, "has_answered": True}
     about = overrides.pop("about", {})
-    return Heard(**{"view": view(state, **about) if state else None, **seen, **overrides})
+    return RankStatus(**{"view": view(state, **about) if state else None, **seen, **overrides})
 
 
-def ended(rank: int, seconds: float | None, kind: FailureKind, **overrides: Any) -> Heard:
+def ended(rank: int, seconds: float | None, kind: FailureKind, **overrides: Any) -> RankStatus:
     told = Failure(kind=kind, message=f"{kind.value} there", **overrides)
     return heard(rank, RankState.ENDING, about={"failure": told, "over_seconds": seconds})
 
@@ -65,25 +67,26 @@ def test_ranks_are_the_nodes_in_the_order_in_which_their_devices_appear() -> Non
 def test_each_other_node_gets_the_same_start_for_its_rank_and_always_the_same_one() -> None:
     start = make_gang_start("a", "b", "c", executor_id="a")
 
-    members = member_starts(start)
+    members = rank_starts(start)
 
     assert is_coordinated(start)
+    assert [rank_of(each) for each in (start, *members)] == [0, 1, 2]
     assert not any(is_coordinated(member) for member in members)
     assert [member.executor_id for member in members] == ["b", "c"]
     assert [member.gang for member in members] == [
         GangPlace(rank=rank, size=3, coordinator_id="a") for rank in (1, 2)
     ]
-    assert members == member_starts(start)
+    assert members == rank_starts(start)
     unlike = ("command_id", "executor_id", "gang")
     same = {name: getattr(start, name) for name in unlike}
     assert [replace(member, **same) for member in members] == [start, start]
 
 
 def test_every_word_of_a_coordinator_has_an_id_of_its_own_that_never_changes() -> None:
-    members = member_starts(make_gang_start("a", "b", "c", executor_id="a"))
+    members = rank_starts(make_gang_start("a", "b", "c", executor_id="a"))
 
     def ids() -> list[UUID]:
-        words = [(m, member_go(m, "10.0.0.1", 5000), member_cancel(m)) for m in members]
+        words = [(m, start_rank(m, "10.0.0.1", 5000), cancel_rank(m)) for m in members]
         return [word.command_id for said in words for word in said]
 
     assert len(set(ids())) == 6
@@ -151,22 +154,22 @@ def test_a_start_is_taken_only_where_its_rank_belongs(
             id="its node has seen a newer grant",
         ),
         pytest.param(
-            heard(1, RankState.RUNNING, heard_at=NOW - TTL + 0.1), None, id="silent for a while"
+            heard(1, RankState.RUNNING, answered_at=NOW - TTL + 0.1), None, id="silent for a while"
         ),
         pytest.param(
-            heard(1, RankState.RUNNING, heard_at=NOW - TTL),
+            heard(1, RankState.RUNNING, answered_at=NOW - TTL),
             (AttemptOutcome.INTERRUPTED, FailureKind.NODE_LOST),
             id="silent for a lease",
         ),
         pytest.param(
-            heard(1, has_answered=False, heard_at=NOW - TTL),
+            heard(1, has_answered=False, answered_at=NOW - TTL),
             (AttemptOutcome.INTERRUPTED, FailureKind.NODE_LOST),
             id="never heard",
         ),
     ],
 )
 def test_one_rank_decides_for_all(
-    rank: Heard, want: tuple[AttemptOutcome, FailureKind] | None
+    rank: RankStatus, want: tuple[AttemptOutcome, FailureKind] | None
 ) -> None:
     verdict = first_failure((heard(2, RankState.RUNNING), rank), NOW, TTL)
 
@@ -209,7 +212,7 @@ def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
 ) -> None:
     """Each was told as some seconds ago, some seconds ago."""
     ranks = [
-        replace(ended(rank, float(age), FailureKind.ENGINE_EXITED), heard_at=NOW - delay)
+        replace(ended(rank, float(age), FailureKind.ENGINE_EXITED), answered_at=NOW - delay)
         for rank, (age, delay) in enumerate(ranks_told, start=1)
     ]
     oldest = max(map(sum, ranks_told))
@@ -230,7 +233,7 @@ def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
     [
         pytest.param(heard(1, RankState.RUNNING), FailureKind.ENGINE_EXITED, id="answers"),
         pytest.param(
-            heard(1, RankState.RUNNING, heard_at=NOW - TTL), FailureKind.NODE_LOST, id="silent"
+            heard(1, RankState.RUNNING, answered_at=NOW - TTL), FailureKind.NODE_LOST, id="silent"
         ),
         pytest.param(
             ended(1, None, FailureKind.EXECUTOR_RESTARTED),
@@ -256,6 +259,11 @@ def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
             id="just ended too",
         ),
         pytest.param(
+            ended(1, 1.8, FailureKind.ENGINE_EXITED, exit_code=0),
+            FailureKind.ENGINE_EXITED,
+            id="ended in order, too",
+        ),
+        pytest.param(
             ended(1, 0.5, FailureKind.ENGINE_EXITED, exit_code=-9),
             FailureKind.ENGINE_EXITED,
             id="was killed long after it",
@@ -268,7 +276,7 @@ def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
     ],
 )
 def test_the_engine_of_rank_0_ends_for_want_of_a_rank_or_by_itself(
-    rank: Heard, kind: FailureKind
+    rank: RankStatus, kind: FailureKind
 ) -> None:
     told = cause(OWN, 2.0, (heard(2, RankState.RUNNING), rank), NOW, TTL)
 
@@ -281,7 +289,7 @@ def test_nothing_ends_an_attempt_whose_ranks_are_all_heard_and_well(
     states: list[RankState | None], silent_seconds: float
 ) -> None:
     ranks = [
-        heard(rank, state, heard_at=NOW - silent_seconds) for rank, state in enumerate(states, 1)
+        heard(rank, state, answered_at=NOW - silent_seconds) for rank, state in enumerate(states, 1)
     ]
 
     assert first_failure(ranks, NOW, TTL) is None
@@ -312,21 +320,23 @@ def test_a_member_goes_on_only_as_long_as_its_coordinator_does(
 ) -> None:
     lease = Lease(ttl_seconds=TTL, confirmed_at=NOW - silent_seconds)
 
-    verdict = left_alone(PLACE, lease, NOW, answer)
+    verdict = coordinator_lost(PLACE, lease, NOW, answer)
 
     kind = verdict.failure.kind if verdict is not None and verdict.failure is not None else None
     assert kind == want
+    is_interrupted = verdict is not None and verdict.outcome is AttemptOutcome.INTERRUPTED
+    assert is_interrupted == (want is FailureKind.NODE_LOST)
 
 
 @given(st.floats(3, 3600), st.floats(0, 10_000))
 def test_a_member_that_is_left_alone_has_stopped_before_its_coordinator_waits_no_longer(
-    ttl_seconds: float, heard_at: float
+    ttl_seconds: float, answered_at: float
 ) -> None:
     """The coordinator gives up one lease after it last answered in favour."""
-    lease = Lease(ttl_seconds=ttl_seconds, confirmed_at=heard_at)
-    gives_up_at = heard_at + ttl_seconds
+    lease = Lease(ttl_seconds=ttl_seconds, confirmed_at=answered_at)
+    gives_up_at = answered_at + ttl_seconds
 
-    assert left_alone(PLACE, lease, lease.stop_at, None) is not None
+    assert coordinator_lost(PLACE, lease, lease.stop_at, None) is not None
     assert lease.stop_at + lease.stop_grace_seconds(60.0) < gives_up_at
 
 
@@ -334,7 +344,7 @@ def test_a_member_that_is_left_alone_has_stopped_before_its_coordinator_waits_no
 def test_a_coordinator_asks_four_times_a_second_or_all_of_them_400_times(
     size: int, seconds: float
 ) -> None:
-    assert look_seconds(size) == seconds
+    assert poll_seconds(size) == seconds
 
 
 @pytest.mark.parametrize(
@@ -373,10 +383,10 @@ def test_an_ipv6_leader_is_written_in_brackets() -> None:
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "simulated"])
 def test_a_task_does_not_set_ranks_itself(engine: str) -> None:
-    with pytest.raises(EngineRefused):
+    with pytest.raises(RefusedError):
         build_command(engine, "m", {"node_rank": 1}, port=1)
 
 
 def test_an_engine_of_one_node_has_no_ranks() -> None:
-    with pytest.raises(EngineRefused, match="llamacpp serves on one node only"):
+    with pytest.raises(RefusedError, match="llamacpp serves on one node only"):
         rank_flags("llamacpp")

@@ -4,10 +4,11 @@ from typing import Any
 import pytest
 
 from schemas.errors import ErrorCode
+from services.executor.engines.engine_table import IMAGES
 from services.executor.engines.engines_file import EnginesFileError, load_images
-from services.executor.engines.images import IMAGES, container_command
+from services.executor.engines.image import container_command
 from services.executor.engines.mounted_model import locate
-from services.executor.engines.table import EngineRefused
+from shared.errors import RefusedError
 
 
 def arguments(engine: str, parameters: dict[str, Any], model: str = "a/model") -> tuple[str, ...]:
@@ -20,8 +21,8 @@ def written(tmp_path: Path, text: str) -> str:
     return str(file)
 
 
-def refusal(model: str, *roots: Path) -> EngineRefused:
-    with pytest.raises(EngineRefused) as refused:
+def refusal(model: str, *roots: Path) -> RefusedError:
+    with pytest.raises(RefusedError) as refused:
         locate(model, roots)
     assert refused.value.path == "$.model.id_or_path"
     return refused.value
@@ -77,7 +78,7 @@ def test_llama_server_takes_flags_that_our_own_process_does_not_know() -> None:
 def test_what_loads_code_or_another_model_is_refused_in_a_container_too(
     engine: str, parameter: str
 ) -> None:
-    with pytest.raises(EngineRefused) as refused:
+    with pytest.raises(RefusedError) as refused:
         arguments(engine, {parameter: True})
 
     assert refused.value.path == f"$.parameters.{parameter}"
@@ -104,7 +105,7 @@ def test_a_task_chooses_the_tag(tag: str) -> None:
     ["", "a/b", "x@sha256:" + "0" * 64, "x:y", "-x", ".x", "a b", "x\n", "a" * 129, "ä"],
 )
 def test_a_tag_leads_to_no_other_image(tag: str) -> None:
-    with pytest.raises(EngineRefused) as refused:
+    with pytest.raises(RefusedError) as refused:
         IMAGES["vllm"].reference(tag)
 
     assert refused.value.path == "$.runtime_image_tag"
@@ -140,7 +141,7 @@ def test_an_operator_declares_an_engine(tmp_path: Path) -> None:
 def test_a_task_does_not_set_what_the_operator_keeps(tmp_path: Path, parameter: str) -> None:
     own = load_images(written(tmp_path, OWN))["mine"]
 
-    with pytest.raises(EngineRefused):
+    with pytest.raises(RefusedError):
         container_command(own, "m", {parameter: "x"}, served_model_name="m")
 
 

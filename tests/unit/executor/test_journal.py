@@ -20,11 +20,12 @@ from schemas.executor import (
     AttemptStarted,
     StartExperiment,
 )
-from services.executor import facts, store
+from services.executor.attempts import transitions
 from services.executor.domain.verdict import Verdict, executor_restarted
-from services.executor.journal import Journal, JournalTooNew
-from services.executor.processes import ProcessMark
-from tests.executor_node import make_device, make_start
+from services.executor.host.processes import ProcessMark
+from services.executor.journal import store
+from services.executor.journal.journal import Journal, JournalTooNew
+from tests.support.worlds.executor import make_device, make_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RESTARTED = executor_restarted("restarted")
@@ -147,18 +148,18 @@ async def test_fences_and_cancellations_are_remembered_for_starts_to_come(
 async def test_each_step_stages_its_event_with_the_next_revision(journal: Journal) -> None:
     start = make_start()
     await insert(journal, start)
-    await journal.transact(lambda c: facts.record_start(c, start.attempt_id, NOW))
+    await journal.transact(lambda c: transitions.record_start(c, start.attempt_id, NOW))
     later = NOW + timedelta(seconds=2)
     for _ in range(2):
         await journal.transact(
-            lambda c: facts.record_phase(c, start.attempt_id, AttemptPhase.LOADING, later)
+            lambda c: transitions.record_phase(c, start.attempt_id, AttemptPhase.LOADING, later)
         )
     end = NOW + timedelta(seconds=5)
     outcome = await journal.transact(
-        lambda c: facts.record_finish(c, start.attempt_id, RESTARTED, end)
+        lambda c: transitions.record_finish(c, start.attempt_id, RESTARTED, end)
     )
     again = await journal.transact(
-        lambda c: facts.record_finish(c, start.attempt_id, RESTARTED, end)
+        lambda c: transitions.record_finish(c, start.attempt_id, RESTARTED, end)
     )
 
     events = [event for _, event in await journal.transact(lambda c: store.unsent_events(c, 10))]
@@ -186,7 +187,7 @@ async def test_an_accepted_cancellation_wins_over_a_success(journal: Journal) ->
     await journal.transact(lambda c: store.request_cancel(c, start.attempt_id, "enough"))
 
     outcome = await journal.transact(
-        lambda c: facts.record_finish(
+        lambda c: transitions.record_finish(
             c, start.attempt_id, Verdict(outcome=AttemptOutcome.SUCCEEDED), NOW
         )
     )
@@ -199,9 +200,9 @@ async def test_events_stay_until_they_are_sent_and_come_back_with_a_new_stream(
 ) -> None:
     start = make_start()
     await insert(journal, start)
-    await journal.transact(lambda c: facts.record_start(c, start.attempt_id, NOW))
+    await journal.transact(lambda c: transitions.record_start(c, start.attempt_id, NOW))
     await journal.transact(
-        lambda c: facts.record_phase(c, start.attempt_id, AttemptPhase.LOADING, NOW)
+        lambda c: transitions.record_phase(c, start.attempt_id, AttemptPhase.LOADING, NOW)
     )
 
     async def unsent() -> list[int]:
@@ -226,16 +227,16 @@ async def test_the_end_of_an_attempt_is_told_again_once_it_has_ended(journal: Jo
     for one in (start, other):
         each = one.attempt_id
         await insert(journal, one)
-        await journal.transact(partial(facts.record_start, attempt_id=each, now=NOW))
-        await journal.transact(partial(store.tell_end_again, attempt_id=each))
+        await journal.transact(partial(transitions.record_start, attempt_id=each, now=NOW))
+        await journal.transact(partial(store.publish_end_again, attempt_id=each))
         await journal.transact(
-            partial(facts.record_finish, attempt_id=each, verdict=RESTARTED, now=NOW)
+            partial(transitions.record_finish, attempt_id=each, verdict=RESTARTED, now=NOW)
         )
     staged = await journal.transact(lambda c: store.unsent_events(c, 10))
     await journal.transact(lambda c: store.mark_sent(c, [number for number, _ in staged]))
 
-    await journal.transact(lambda c: store.tell_end_again(c, start.attempt_id))
-    await journal.transact(lambda c: store.tell_end_again(c, uuid4()))
+    await journal.transact(lambda c: store.publish_end_again(c, start.attempt_id))
+    await journal.transact(lambda c: store.publish_end_again(c, uuid4()))
 
     [(number, event)] = await journal.transact(lambda c: store.unsent_events(c, 10))
     assert (number, event) in staged
@@ -256,9 +257,9 @@ async def test_reports_are_counted_across_restarts(tmp_path: Path) -> None:
 async def test_pruning_keeps_what_is_unsent_or_young(journal: Journal) -> None:
     start = make_start()
     await insert(journal, start)
-    await journal.transact(lambda c: facts.record_start(c, start.attempt_id, NOW))
+    await journal.transact(lambda c: transitions.record_start(c, start.attempt_id, NOW))
     await journal.transact(
-        lambda c: facts.record_finish(c, start.attempt_id, RESTARTED, datetime.now(UTC))
+        lambda c: transitions.record_finish(c, start.attempt_id, RESTARTED, datetime.now(UTC))
     )
     reply = Accepted(command_id=start.command_id)
     await journal.transact(lambda c: store.store_reply(c, start, reply))

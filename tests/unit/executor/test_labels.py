@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from services.executor.processes import LabelledWorkload, labelled_workloads
+from services.executor.host.processes import LabelledWorkload, labelled_workloads
 from shared.ids import new_id
 
 MINE = "0190a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b"

@@ -1,5 +1,6 @@
 """The guard kills what is overdue, nothing else, and not before."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -10,10 +11,10 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from services.executor.guard_process import QUIET_SECONDS, Guard, Hold, Release
-from services.executor.lease_guard import LeaseGuard
-from services.executor.processes import WorkloadLabel, mark_of
-from tests.executor_node import labelled_process
+from services.executor.guard.client import LeaseGuard
+from services.executor.guard.process import QUIET_SECONDS, HeldWorkloads, Hold, Release
+from services.executor.host.processes import WorkloadLabel, mark_of
+from tests.support.worlds.executor import labelled_process
 
 INSTALLATION = f"test-{uuid4()}"
 SOON = 0.4
@@ -95,6 +96,19 @@ def test_a_guard_that_was_killed_is_started_anew_with_all_that_is_held(guard: Le
     assert exit_code == -9
 
 
+def test_a_guard_that_holds_nothing_is_ended_however_slow_it_is(guard: LeaseGuard) -> None:
+    reservation_id = uuid4()
+    guard.hold(label(reservation_id), time.monotonic() + 60)
+    process = guard._process  # noqa: SLF001  # watched from outside
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    guard.release(reservation_id)
+
+    guard.close()
+
+    assert process.returncode == -9
+
+
 @pytest.mark.long
 def test_a_guard_whose_executor_is_gone_kills_in_time_and_ends() -> None:
     reservation_id = uuid4()
@@ -112,14 +126,14 @@ def test_a_guard_whose_executor_is_gone_kills_in_time_and_ends() -> None:
 
 def test_what_is_overdue_cannot_be_renewed_and_is_looked_for_a_while() -> None:
     reservation_id = uuid4()
-    guard = Guard()
+    guard = HeldWorkloads()
     hold = Hold(label=label(reservation_id), kill_at=10.0)
-    guard.take(note(hold))
+    guard.apply(note(hold))
     assert guard.next_at() == 10.0
 
     guard.kill(10.0)
-    guard.take(note(Hold(label=label(reservation_id), kill_at=99.0)))
-    guard.take(b"nonsense")
+    guard.apply(note(Hold(label=label(reservation_id), kill_at=99.0)))
+    guard.apply(b"nonsense")
     later = guard.next_at()
     guard.kill(10.0 + QUIET_SECONDS)
 
@@ -130,9 +144,9 @@ def test_what_is_overdue_cannot_be_renewed_and_is_looked_for_a_while() -> None:
 
 def test_what_is_released_is_no_longer_looked_for() -> None:
     reservation_id = uuid4()
-    guard = Guard()
-    guard.take(note(Hold(label=label(reservation_id), kill_at=10.0)))
+    guard = HeldWorkloads()
+    guard.apply(note(Hold(label=label(reservation_id), kill_at=10.0)))
     guard.kill(10.0)
-    guard.take(note(Release(reservation_id=reservation_id)))
+    guard.apply(note(Release(reservation_id=reservation_id)))
 
     assert guard.next_at() is None

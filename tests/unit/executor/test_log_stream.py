@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from schemas.executor import AttemptLogged
-from services.executor import log_stream
-from services.executor.log_stream import LogStreamer
-from services.executor.logs import EngineLog
-from shared.codec import encode
+from services.executor.logs import live_stream
+from services.executor.logs.engine_log import EngineLog
+from services.executor.logs.live_stream import LogStreamer
+from shared.messaging.codec import encode
 from shared.testing import eventually
-from tests.executor_node import make_start
+from tests.support.worlds.executor import make_start
 
 START = make_start()
 
@@ -34,7 +34,7 @@ async def streaming(
     async def publish(message: AttemptLogged) -> None:
         told.append(message)
 
-    monkeypatch.setattr(log_stream, "INTERVAL_SECONDS", 0.005)
+    monkeypatch.setattr(live_stream, "INTERVAL_SECONDS", 0.005)
     streamer = LogStreamer(command=START, engine_log=engine_log, publish=publish)
     task = asyncio.create_task(streamer.stream())
     yield told

@@ -15,15 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.executor import AttemptOutcome, ReadLog
-from services.executor import store
-from services.executor.domain.log_lines import LINE_BYTES, split_lines
-from services.executor.journal import Journal
-from services.executor.logs import EngineLog, read_log
+from services.executor.domain.log_lines import (
+    LINE_BYTES,
+    LINE_OVERHEAD_BYTES,
+    split_lines,
+    within,
+)
+from services.executor.journal import store
+from services.executor.journal.journal import Journal
+from services.executor.logs.engine_log import EngineLog, read_log
 from services.executor.settings import ExecutorSettings
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.testing import short_directory
-from tests.executor_node import make_settings, make_start
+from tests.support.worlds.executor import make_settings, make_start
 
 LIMIT = 32 * 1024
 MIB = 1 << 20
@@ -219,11 +224,9 @@ def test_a_full_disk_drops_and_counts_and_the_log_goes_on_when_there_is_room() -
 
         assert 0 < size < 200_000
         assert log.end == 200_000
-        assert log.dropped_bytes == 200_000 - size
         filler.unlink()
         log.append(b"there is room again\n")
 
-        assert log.dropped_bytes == 200_000 - size
         excerpt = make_log(log.path).read(size, 10, is_ended=True)
         assert excerpt.lines == ("there is room again",)
         assert (excerpt.offset, excerpt.skipped_bytes) == (200_000, 200_000 - size)
@@ -237,7 +240,7 @@ def test_a_log_that_cannot_be_written_at_all_is_no_error(tmp_path: Path) -> None
     log.append(b"lost\n")
     log.rotate()
 
-    assert (log.end, log.dropped_bytes, log.tail(5)) == (5, 5, "")
+    assert (log.end, log.tail(5)) == (5, "")
     excerpt = log.read(0, 5, is_ended=True)
     assert (excerpt.skipped_bytes, excerpt.next_offset, excerpt.lines) == (5, 5, ())
 
@@ -284,6 +287,23 @@ def test_a_log_that_somebody_emptied_is_read_from_its_new_beginning(tmp_path: Pa
 )
 def test_lines_are_fit_to_be_shown(data: bytes, want: list[str]) -> None:
     assert [line.text for line in split_lines(data, is_end=False) if line.text is not None] == want
+
+
+def test_lines_are_taken_up_to_a_size_that_counts_what_a_message_adds_to_each() -> None:
+    lines = list(split_lines(b"first\nother\nthird\n", is_end=True))
+    size_bytes = 2 * (len("first") + LINE_OVERHEAD_BYTES)
+
+    found = [line.text for line in within(iter(lines), count=10, size_bytes=size_bytes)]
+
+    assert found == ["first", "other"]
+
+
+def test_a_line_of_the_longest_size_is_one_line() -> None:
+    text = "x" * LINE_BYTES
+
+    found = [line.text for line in split_lines(text.encode() + b"\nnext\n", is_end=True)]
+
+    assert found == [text, "next"]
 
 
 @pytest.mark.parametrize("data", [b"complete\nunfini", b"complete\nunfinished\r"])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.journal import Journal
-from services.executor.reserve import RESERVE_BYTES, Reserve
-from tests.small_disk import fill, small_disk
+from services.executor.journal.disk_reserve import RESERVE_BYTES, Reserve
+from services.executor.journal.journal import Journal
+from tests.support.small_disk import fill, small_disk
 
 DISK_MB = 48
 

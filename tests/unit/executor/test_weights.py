@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.engines import weights
-from services.executor.engines.llamacpp_server import context_tokens, default_threads
-from services.executor.engines.weights import (
+from services.executor.engines.servers import weights
+from services.executor.engines.servers.llamacpp import context_tokens, default_threads
+from services.executor.engines.servers.weights import (
     PackagedModel,
     WeightsDamaged,
     WeightsMissing,

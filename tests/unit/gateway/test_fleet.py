@@ -18,7 +18,7 @@ from schemas.telemetry import (
     Source,
 )
 from services.gateway.domain.fleet import (
-    Heard,
+    LatestSample,
     allocation_shares,
     gpu_views,
     node_views,
@@ -27,7 +27,9 @@ from services.gateway.domain.fleet import (
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def make_heard(*gpus: GpuReading, age_seconds: float = 0.5, source: Source = Source.NVML) -> Heard:
+def make_heard(
+    *gpus: GpuReading, age_seconds: float = 0.5, source: Source = Source.NVML
+) -> LatestSample:
     sample = GpuSampled(
         node_id="a",
         boot_id=UUID(int=1),
@@ -37,7 +39,7 @@ def make_heard(*gpus: GpuReading, age_seconds: float = 0.5, source: Source = Sou
         source=source,
         gpus=gpus,
     )
-    return Heard(sample=sample, age_seconds=age_seconds)
+    return LatestSample(sample=sample, age_seconds=age_seconds)
 
 
 def make_allocation(uuid: str, index: int, **overrides: Any) -> DeviceAllocation:
@@ -119,19 +121,19 @@ def test_health_comes_from_the_agent_before_the_ledger() -> None:
 
 @pytest.mark.parametrize(("age_seconds", "stale"), [(2.9, False), (3.1, True)])
 def test_a_reading_is_stale_after_three_intervals(age_seconds: float, stale: bool) -> None:
-    heard = {"a": make_heard(GpuReading(uuid="g", index=0), age_seconds=age_seconds)}
+    latest = {"a": make_heard(GpuReading(uuid="g", index=0), age_seconds=age_seconds)}
 
-    (view,) = gpu_views(heard, {}, None)
-    (node,) = node_views(heard, {}, {}, None)
+    (view,) = gpu_views(latest, {}, None)
+    (node,) = node_views(latest, {}, {}, None)
 
     assert (view.stale, view.fresh, node.fresh) == (stale, not stale, not stale)
 
 
 def test_what_is_simulated_says_so_everywhere() -> None:
-    heard = {"a": make_heard(GpuReading(uuid="g", index=0), source=Source.SIMULATED)}
+    latest = {"a": make_heard(GpuReading(uuid="g", index=0), source=Source.SIMULATED)}
 
-    assert gpu_views(heard, {}, None)[0].simulated
-    assert node_views(heard, {}, {}, None)[0].simulated
+    assert gpu_views(latest, {}, None)[0].simulated
+    assert node_views(latest, {}, {}, None)[0].simulated
     assert gpu_views({}, {}, make_ledger(make_allocation("g", 0, simulated=True)))[0].simulated
 
 

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.scheduler import ReservationState as State
-from tests.history.checker import check
-from tests.history.records import (
+from tests.support.history.checker import check
+from tests.support.history.records import (
     Answered,
     AnyRecord,
     Asked,

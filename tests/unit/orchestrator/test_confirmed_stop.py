@@ -6,7 +6,7 @@ from schemas.executor import AttemptOutcome, FailureKind
 from schemas.orchestrator import ExperimentState as State
 from services.orchestrator.domain import running
 from shared.failures import RULES
-from tests.orchestrator_records import NOW, make_experiment, make_granted, make_task
+from tests.support.worlds.orchestrator_records import NOW, make_experiment, make_granted, make_task
 
 
 def test_a_confirmed_stop_interrupts_and_the_experiment_is_repeated() -> None:

@@ -9,8 +9,19 @@ from schemas.executor import AttemptOutcome, CancelExperiment, Failure, FailureK
 from schemas.orchestrator import ExperimentState
 from schemas.scheduler import CancelReservation
 from services.orchestrator.domain import deadlines, running
-from services.orchestrator.domain.deadlines import as_told, is_overdue, on_overdue, with_deadline
-from tests.orchestrator_records import NOW, make_experiment, make_file, make_granted, make_task
+from services.orchestrator.domain.deadlines import (
+    as_timed_out,
+    is_overdue,
+    on_overdue,
+    with_deadline,
+)
+from tests.support.worlds.orchestrator_records import (
+    NOW,
+    make_experiment,
+    make_file,
+    make_granted,
+    make_task,
+)
 
 GRACE = timedelta(seconds=100)
 LATE = NOW + GRACE
@@ -71,12 +82,12 @@ def test_what_was_stopped_for_being_overdue_has_timed_out(
         failure=Failure(kind=FailureKind.CANCELLED, message="stopped", log_tail=("last",)),
     )
 
-    told = as_told(make_task(cancel_requested=cancel_requested), attempt)
+    ended = as_timed_out(make_task(cancel_requested=cancel_requested), attempt)
 
-    assert told.outcome is want
+    assert ended.outcome is want
     if want is AttemptOutcome.FAILED:
-        assert told.failure is not None
-        assert (told.failure.kind, told.failure.log_tail) == (FailureKind.TIMEOUT, ("last",))
+        assert ended.failure is not None
+        assert (ended.failure.kind, ended.failure.log_tail) == (FailureKind.TIMEOUT, ("last",))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import tag_of
-from schemas.benchmark import BenchmarkMetrics
+from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import (
     AttemptFinished,
@@ -16,15 +16,23 @@ from schemas.executor import (
     AttemptPhaseChanged,
     AttemptStarted,
     CancelExperiment,
+    Failure,
+    FailureKind,
     StartExperiment,
 )
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.orchestrator import ExperimentRunning, ExperimentWaiting
 from schemas.orchestrator import ExperimentState as State
-from schemas.scheduler import CancelReservation, ReleaseReservation, ReservationState
+from schemas.scheduler import (
+    CancelReservation,
+    ReleaseReservation,
+    RequestReservation,
+    ReservationState,
+)
 from services.orchestrator.domain import running, waiting
-from services.orchestrator.domain.records import Decision
+from services.orchestrator.domain.records import Attempt, Decision
 from services.orchestrator.domain.waiting import ReservationEnd
-from tests.orchestrator_records import (
+from tests.support.worlds.orchestrator_records import (
     ATTEMPT_ID,
     DEVICE,
     EXPERIMENT_ID,
@@ -53,6 +61,9 @@ ABOUT = {
 
 
 def told(decision: Decision) -> list[str]:
+    """Its events, whose revisions go on from that of `make_experiment` without a gap."""
+    revisions = [event.revision for event in decision.events]
+    assert revisions == list(range(2, decision.experiment.revision + 1))
     return [tag_of(type(event)).partition("experiment_")[2] for event in decision.events]
 
 
@@ -83,6 +94,70 @@ def end(state: ReservationState, *, was_granted: bool = False, revision: int = 3
     return ReservationEnd(
         revision=revision, state=state, was_granted=was_granted, reasons=(reason,)
     )
+
+
+def test_a_pending_experiment_requests_gpus_for_its_next_attempt() -> None:
+    failed = {FailureKind.ENGINE_EXITED: 2}
+    experiment = make_experiment(State.PENDING, interrupted_attempts=1, failed_attempts=failed)
+    request = GpuRequest(gpus=2)
+
+    decision = waiting.request_gpus(
+        experiment, request, NOW, attempt_id=ATTEMPT_ID, reservation_id=RESERVATION_ID
+    )
+
+    assert decision.attempt == make_attempt(attempt_number=4)
+    assert decision.experiment == replace(
+        experiment, state=State.WAITING, revision=2, request=request
+    )
+    [event], [command] = decision.events, decision.commands
+    assert isinstance(event, ExperimentWaiting)
+    assert (event.revision, event.attempt_number) == (2, 4)
+    assert isinstance(command, RequestReservation)
+    assert (command.holder, command.request) == (f"experiment/{EXPERIMENT_ID}", request)
+
+
+@pytest.mark.parametrize(
+    ("attempts_tool", "sent_tool"),
+    [(None, BenchmarkTool.AUTO), (BenchmarkTool.GENAI_BENCH, BenchmarkTool.GENAI_BENCH)],
+)
+def test_a_start_is_repeated_with_the_tool_that_it_was_sent_with(
+    attempts_tool: BenchmarkTool | None, sent_tool: BenchmarkTool
+) -> None:
+    file = make_file(benchmark={"tool": "auto"})
+    attempt = make_granted(benchmark_tool=attempts_tool)
+
+    [start] = waiting.start_of(make_task(file), make_experiment(State.STARTING), attempt)
+
+    assert start.benchmark.tool is sent_tool
+
+
+@pytest.mark.parametrize("unknown", ["executor_id", "epoch", "lease_ttl_seconds"])
+def test_there_is_no_start_without_all_that_a_grant_says(unknown: str) -> None:
+    attempt = make_granted(**{unknown: None})
+
+    assert waiting.start_of(make_task(), make_experiment(State.STARTING), attempt) == ()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "wanted", "tool"),
+    [
+        (BenchmarkTool.GENAI_BENCH, "auto", BenchmarkTool.GENAI_BENCH),
+        (None, "auto", BenchmarkTool.BUILTIN),
+        (None, "genai-bench", BenchmarkTool.GENAI_BENCH),
+    ],
+)
+def test_an_attempt_is_measured_with_its_tasks_tool(
+    chosen: BenchmarkTool | None, wanted: str, tool: BenchmarkTool
+) -> None:
+    task = make_task(make_file(benchmark={"tool": wanted}), benchmark_tool=chosen)
+
+    decision = waiting.on_grant(
+        task, make_experiment(State.WAITING), make_attempt(), make_grant(), NOW
+    )
+
+    assert decision is not None
+    assert decision.attempt is not None
+    assert decision.attempt.benchmark_tool is tool
 
 
 def test_a_grant_starts_a_waiting_experiment() -> None:
@@ -149,6 +224,17 @@ def test_the_end_of_a_reservation_that_nothing_was_started_under(
         assert "there are none" in decision.experiment.reason
 
 
+def test_the_same_end_of_a_reservation_again_changes_nothing() -> None:
+    attempt = make_attempt(reservation_revision=3)
+    timed_out = end(ReservationState.TIMED_OUT, revision=3)
+
+    decision = waiting.on_reservation_end(
+        make_experiment(State.WAITING), attempt, timed_out, NOW, task_held_gpus=False
+    )
+
+    assert decision is None
+
+
 def test_a_start_says_what_the_engine_may_take_of_its_node() -> None:
     experiment = make_experiment(State.WAITING)
     request = replace(experiment.request, cpu_count=2.5, host_memory_mb=64_000)
@@ -180,7 +266,7 @@ def test_a_gang_is_started_by_the_first_devices_node_with_all_devices() -> None:
     assert (start.executor_id, start.devices) == ("n2", devices)
     assert decision.attempt is not None
     assert decision.attempt.node_ids == ("n2", "n1", "n3")
-    assert waiting.repeat_start(make_task(), decision.experiment, decision.attempt) == start
+    assert waiting.start_of(make_task(), decision.experiment, decision.attempt) == (start,)
 
 
 @pytest.mark.parametrize(
@@ -336,6 +422,9 @@ def test_a_phase_that_overtakes_the_start_says_that_it_runs() -> None:
     assert decision is not None
     assert decision.experiment.state is State.RUNNING
     assert told(decision) == ["running"]
+    [begun] = decision.events
+    assert isinstance(begun, ExperimentRunning)
+    assert (begun.executor_id, begun.attempt_id) == ("n1", ATTEMPT_ID)
     assert decision.attempt is not None
     assert decision.attempt.phase == "loading"
 
@@ -454,3 +543,55 @@ def test_only_an_open_granted_attempt_is_told_to_stop() -> None:
     assert sent(running.stop(experiment, make_granted(), "x")) == [CancelExperiment]
     assert sent(running.stop(experiment, make_granted(closed_at=NOW), "x")) == []
     assert sent(running.stop(experiment, make_attempt(), "x")) == []
+
+
+@pytest.mark.parametrize(
+    "attempt", [make_attempt(closed_at=NOW), make_granted(), make_granted(closed_at=NOW)]
+)
+def test_a_refused_request_ends_only_an_attempt_that_still_waits(attempt: Attempt) -> None:
+    refused = Refused(code=ErrorCode.BAD_REQUEST, message="too many")
+    experiment = make_experiment(State.WAITING)
+
+    waits = waiting.on_request_refused(experiment, make_attempt(), refused, NOW)
+
+    assert waiting.on_request_refused(experiment, attempt, refused, NOW) is None
+    assert waits is not None
+    assert (waits.experiment.state, told(waits)) == (State.FAILED, ["failed"])
+    assert waits.experiment.reason == "GPUs were refused: too many"
+    assert waits.attempt == make_attempt(reservation_ended=True, closed_at=NOW)
+
+
+@pytest.mark.parametrize("attempt", [make_attempt(closed_at=NOW), make_granted(closed_at=NOW)])
+def test_the_end_of_a_closed_attempts_reservation_is_recorded_alone(attempt: Attempt) -> None:
+    experiment = make_experiment(State.PENDING)
+    timed_out = end(ReservationState.TIMED_OUT)
+
+    decision = waiting.on_reservation_end(experiment, attempt, timed_out, NOW, task_held_gpus=False)
+
+    recorded = replace(attempt, reservation_revision=3, reservation_ended=True)
+    assert decision == Decision(experiment=experiment, attempt=recorded)
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "message", "reason"),
+    [
+        ("wrong model", "stopped", "wrong model"),
+        ("", "stopped", "stopped"),
+        ("", "", "cancelled"),
+    ],
+)
+def test_a_cancelled_experiment_says_why(asked_for: str, message: str, reason: str) -> None:
+    failure = Failure(kind=FailureKind.CANCELLED, message=message)
+    event = replace(finished(AttemptOutcome.CANCELLED), failure=failure)
+
+    decision = running.on_attempt_event(
+        make_task(cancel_reason=asked_for),
+        make_experiment(State.RUNNING),
+        make_granted(),
+        event,
+        NOW,
+    )
+
+    assert decision is not None
+    assert (decision.experiment.state, decision.experiment.reason) == (State.CANCELLED, reason)
+    assert told(decision) == ["cancelled"]

@@ -5,7 +5,7 @@ import pytest
 from schemas.errors import ErrorCode
 from services.orchestrator.domain.expansion import expand
 from shared.errors import RefusedError
-from tests.orchestrator_records import make_file
+from tests.support.worlds.orchestrator_records import make_file
 
 
 def shown(**overrides: Any) -> list[dict[str, Any]]:

@@ -8,8 +8,13 @@ from msgspec import Struct
 
 from schemas.executor import FailureKind
 from schemas.orchestrator import ExperimentState
-from shared.database import from_json, to_json
-from tests.orchestrator_records import make_attempt, make_experiment, make_granted, make_task
+from shared.postgres.database import from_json, to_json
+from tests.support.worlds.orchestrator_records import (
+    make_attempt,
+    make_experiment,
+    make_granted,
+    make_task,
+)
 
 
 @pytest.mark.parametrize(

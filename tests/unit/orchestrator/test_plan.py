@@ -8,7 +8,7 @@ from schemas.task import DeploymentMode
 from services.orchestrator.domain.engines import mode_of
 from services.orchestrator.domain.plan import Plan, benchmark_spec, make_plan, refuse_missing
 from shared.errors import RefusedError
-from tests.orchestrator_records import OFFERS, make_file, make_offer
+from tests.support.worlds.orchestrator_records import ENGINE_FLAGS, OFFERS, make_file, make_offer
 
 
 def plan(**overrides: Any) -> Plan:
@@ -49,7 +49,9 @@ def plan(**overrides: Any) -> Plan:
     ],
 )
 def test_the_mode_follows_from_the_task(overrides: dict[str, Any], want: DeploymentMode) -> None:
-    assert mode_of(make_file(**{"deployment_mode": None, **overrides})) is want
+    task = make_file(**{"deployment_mode": None, **overrides})
+
+    assert mode_of(task, ENGINE_FLAGS) is want
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,16 @@ from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentRetrying, ExperimentState
 from services.orchestrator.domain import running
 from services.orchestrator.domain.records import Experiment
-from services.orchestrator.domain.refusals import failure_of_refusal
-from services.orchestrator.domain.retrying import Step, next_step, nodes_to_ask
+from services.orchestrator.domain.retrying import Step, next_step, nodes_to_request
+from services.orchestrator.domain.start_refusals import failure_of_refusal
 from shared.failures import RULES, FailureRule
-from tests.orchestrator_records import NOW, make_experiment, make_file, make_granted, make_task
+from tests.support.worlds.orchestrator_records import (
+    NOW,
+    make_experiment,
+    make_file,
+    make_granted,
+    make_task,
+)
 
 PORT, CUDA, EXITED, LOST = (
     FailureKind.PORT_TAKEN,
@@ -169,7 +175,7 @@ def test_avoiding_never_leaves_too_few_nodes(
         request=GpuRequest(nodes=num_nodes, node_ids=("n9",)),
     )
 
-    assert nodes_to_ask(experiment, nodes) == want
+    assert nodes_to_request(experiment, nodes) == want
 
 
 @pytest.mark.parametrize("kind", FailureKind)

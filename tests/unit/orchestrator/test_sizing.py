@@ -5,8 +5,8 @@ import pytest
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.sizing import request_for, world_size
 from shared.errors import RefusedError
-from shared.sizing import memory_per_gpu_mb
-from tests.orchestrator_records import make_file
+from shared.gpu.sizing import memory_per_gpu_mb
+from tests.support.worlds.orchestrator_records import make_file
 
 
 def point(parameters: dict[str, Any], parallel: dict[str, Any] | None = None) -> Point:

@@ -5,11 +5,11 @@ import pytest
 from schemas.base import tag_of
 from schemas.errors import ErrorCode
 from schemas.orchestrator import ExperimentState as State
-from schemas.orchestrator import TaskState
+from schemas.orchestrator import TaskCompleted, TaskState
 from services.orchestrator.domain import tasks
 from services.orchestrator.domain.tasks import Tally
 from shared.errors import RefusedError
-from tests.orchestrator_records import NOW, make_task
+from tests.support.worlds.orchestrator_records import NOW, make_task
 
 BEST = UUID(int=9)
 
@@ -29,13 +29,25 @@ def test_a_task_ends_when_all_its_experiments_have(
 ) -> None:
     task = make_task(cancel_requested=cancel_requested)
 
-    decision = tasks.settle(task, tally, BEST, NOW)
+    decision = tasks.finish(task, tally, BEST, NOW)
 
     assert decision is not None
     assert (decision.task.state, decision.task.finished_at) == (want, NOW)
     [event] = decision.events
     assert tag_of(type(event)) == f"orchestrator.task_{want.value}"
     assert event.revision == decision.task.revision == task.revision + 1
+
+
+def test_a_completed_task_names_its_best_experiment_and_counts_the_others() -> None:
+    tally = {State.SUCCEEDED: 2, State.FAILED: 3, State.CANCELLED: 1}
+
+    decision = tasks.finish(make_task(), tally, BEST, NOW)
+
+    assert decision is not None
+    [event] = decision.events
+    assert isinstance(event, TaskCompleted)
+    assert (event.best_experiment_id, event.succeeded, event.failed) == (BEST, 2, 3)
+    assert decision.task.best_experiment_id == BEST
 
 
 @pytest.mark.parametrize(
@@ -47,12 +59,12 @@ def test_a_task_with_an_unfinished_experiment_goes_on(
 ) -> None:
     task = make_task(cancel_requested=cancel_requested)
 
-    assert tasks.settle(task, {State.SUCCEEDED: 3, open_state: 1}, BEST, NOW) is None
+    assert tasks.finish(task, {State.SUCCEEDED: 3, open_state: 1}, BEST, NOW) is None
 
 
 def test_a_finished_task_ends_only_once() -> None:
     assert (
-        tasks.settle(make_task(state=TaskState.COMPLETED), {State.SUCCEEDED: 1}, BEST, NOW) is None
+        tasks.finish(make_task(state=TaskState.COMPLETED), {State.SUCCEEDED: 1}, BEST, NOW) is None
     )
 
 

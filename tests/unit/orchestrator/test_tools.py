@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from schemas.benchmark import BenchmarkTool
-from services.orchestrator.domain.offers import Offer, eligible_nodes
+from services.orchestrator.domain.executor_offers import Offer, eligible_nodes
 from services.orchestrator.domain.plan import make_plan
 from services.orchestrator.domain.tools import choose_tool, tool_of_old
-from tests.orchestrator_records import make_file, make_offer
+from tests.support.worlds.orchestrator_records import make_file, make_offer
 
 BOTH = ("genai-bench", "builtin")
 AUTO, GENAI, BUILTIN = BenchmarkTool.AUTO, BenchmarkTool.GENAI_BENCH, BenchmarkTool.BUILTIN

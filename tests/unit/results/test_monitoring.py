@@ -99,6 +99,19 @@ def test_coverage_is_how_much_of_the_window_has_samples(
     assert monitoring_of(readings, *spans).coverage_percent == pytest.approx(coverage)
 
 
+@pytest.mark.parametrize(
+    ("gap", "covered_percent"), [(1.5, 100.0), (3.0, 100.0), (3.5, 100.0 * 1.5 / 3.5)]
+)
+def test_a_gap_is_judged_by_the_longer_interval_beside_it(
+    gap: float, covered_percent: float
+) -> None:
+    readings = [make_reading(10.0), make_reading(10.0 + gap, interval_seconds=2.0)]
+
+    monitoring = monitoring_of(readings, (10.0, 10.0 + gap))
+
+    assert monitoring.coverage_percent == pytest.approx(covered_percent)
+
+
 def test_a_window_without_samples_says_so_and_keeps_its_gpus() -> None:
     monitoring = monitoring_of([], (10.0, 15.0))
 
@@ -160,7 +173,23 @@ def test_several_nodes_are_told_apart_in_the_keys() -> None:
             1.0,
             id="a counter that was reset does not count",
         ),
+        pytest.param(
+            [
+                make_reading(t, energy_mj=720_000 * (t + 2) if t != 5 else None)
+                for t in range(-2, 14)
+            ],
+            1.0,
+            id="a counter with a hole does not count",
+        ),
         pytest.param([make_reading(5.0)], 0.1, id="one reading stands for one interval"),
+        pytest.param(
+            [make_reading(5.0, energy_mj=5_000)], 0.1, id="one counter says nothing of its use"
+        ),
+        pytest.param(
+            [make_reading(4.0), make_reading(6.0, power_draw_w=720.0, interval_seconds=2.0)],
+            (0.5 * 360 + 2 * 540 + 1 * 720) / 3600,
+            id="the first and the last stand for half of their own intervals",
+        ),
         pytest.param(every_second(0, 12, power_draw_w=None), None, id="unknown"),
     ],
 )
@@ -168,6 +197,12 @@ def test_energy_of_ten_seconds(readings: list[Reading], energy_wh: float | None)
     energy = monitoring_of(readings, (0.0, 10.0)).energy_wh
 
     assert energy == (pytest.approx(energy_wh) if energy_wh is not None else None)
+
+
+def test_energy_of_a_window_that_ends_between_readings_is_on_the_line_between_them() -> None:
+    energy = monitoring_of(every_second(-2, 14), (0.5, 1.75)).energy_wh
+
+    assert energy == pytest.approx(1.25 * 360 / 3600)
 
 
 def test_overlapping_windows_count_once() -> None:

@@ -5,20 +5,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.engine import Engine
-from services.scheduler.domain.fleet import Device, Fleet, Node, Reading, ReadingState
-from services.scheduler.domain.inputs import (
+from msgspec.structs import replace
+
+from schemas.gpu_request import GpuRequest, Reason
+from services.scheduler.domain.model.fleet import Device, Fleet, Node, Reading, ReadingState
+from services.scheduler.domain.model.inputs import (
     DeviceSeen,
+    FleetComplete,
     Lease,
     LeaseHeld,
     NodeSeen,
     QueuedRequest,
     RequestQueued,
-    Settled,
+    arriving_request,
 )
-from services.scheduler.domain.placement import Look
-from services.scheduler.domain.policy import Policy
+from services.scheduler.domain.placement.placement import Placed, PlacementContext
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -43,8 +46,8 @@ def make_device(number: int = 1, **changes: Any) -> Device:
     return Device(**plain | changes)
 
 
-def make_look(devices: Iterable[Device], **changes: Any) -> Look:
-    return Look(fleet=Fleet.of(devices), **changes)
+def make_context(devices: Iterable[Device], **changes: Any) -> PlacementContext:
+    return PlacementContext(fleet=Fleet.of(devices), **changes)
 
 
 def make_queued(number: int, request: GpuRequest | None = None, **changes: Any) -> QueuedRequest:
@@ -58,22 +61,45 @@ def make_queued(number: int, request: GpuRequest | None = None, **changes: Any) 
     return QueuedRequest(**plain | changes)
 
 
-def make_engine(*devices: Device, nodes: tuple[Node, ...] = (), **policy: Any) -> Engine:
+def make_engine(*devices: Device, nodes: tuple[Node, ...] = (), **policy: Any) -> DecisionEngine:
     """An engine that knows a settled fleet."""
-    engine = Engine(Policy(**policy))
-    engine.apply(Settled(settled=True), *(NodeSeen(node=node) for node in nodes))
+    engine = DecisionEngine(Policy(**policy))
+    engine.apply(FleetComplete(complete=True), *(NodeSeen(node=node) for node in nodes))
     engine.apply(*(DeviceSeen(device=device) for device in devices))
     return engine
 
 
-def queue(engine: Engine, number: int, request: GpuRequest | None = None, **changes: Any) -> UUID:
+def queue(
+    engine: DecisionEngine, number: int, request: GpuRequest | None = None, **changes: Any
+) -> UUID:
     """Have a request wait; its id is its number."""
     entry = make_queued(number, request, **changes)
     engine.apply(RequestQueued(entry=entry))
     return entry.reservation_id
 
 
-def hold(engine: Engine, number: int, *devices: int, **changes: Any) -> UUID:
+def would_grant(
+    engine: DecisionEngine,
+    request: GpuRequest,
+    now: datetime,
+    *,
+    in_place_of: UUID | None = None,
+) -> Placed | None:
+    """Where a request would be placed that comes now, or as if one that waits had asked for it."""
+    with engine.what_if(now) as what_if:
+        waiting = what_if.queued(in_place_of) if in_place_of is not None else None
+        asked = replace(waiting, request=request) if waiting else arriving_request(request, now)
+        return what_if.place(asked)
+
+
+def reasons(engine: DecisionEngine, reservation_id: UUID, now: datetime) -> tuple[Reason, ...]:
+    """Why a waiting request is not granted now; empty if it would be, or does not wait."""
+    with engine.what_if(now) as what_if:
+        entry = what_if.queued(reservation_id)
+        return what_if.reasons(entry) if entry is not None else ()
+
+
+def hold(engine: DecisionEngine, number: int, *devices: int, **changes: Any) -> UUID:
     """A lease of devices under the reservation with that number."""
     plain: dict[str, Any] = {
         "reservation_id": UUID(int=number),

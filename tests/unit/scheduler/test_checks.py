@@ -11,7 +11,7 @@ from schemas.gpu_request import (
     SelectorKey,
     SelectorOperator,
 )
-from services.scheduler.checks import check_wanted
+from services.scheduler.intake.validation import check_wanted
 from shared.errors import RefusedError
 
 IN, AT_LEAST, EXISTS = SelectorOperator.IN, SelectorOperator.AT_LEAST, SelectorOperator.EXISTS

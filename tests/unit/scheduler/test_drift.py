@@ -8,25 +8,25 @@ from uuid import UUID
 import pytest
 
 from schemas.scheduler import DriftAction, DriftKind
-from services.scheduler.domain.drift import (
-    Course,
-    Drift,
-    DriftKey,
-    Finding,
-    Limits,
-    Look,
-    Suspicion,
-    follow,
-)
-from services.scheduler.domain.reconciliation import (
+from services.scheduler.domain.drift.detection import (
     DeviceUse,
     Holding,
     NodeUse,
     Process,
     Workload,
+    compare_ledgers,
     foreign_processes,
-    look_for_drifts,
     system_names,
+)
+from services.scheduler.domain.drift.lifecycle import (
+    Comparison,
+    Drift,
+    DriftKey,
+    DriftUpdate,
+    Finding,
+    Limits,
+    Suspicion,
+    update_drifts,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,11 +48,13 @@ def node(*devices: DeviceUse, **changes: Any) -> NodeUse:
     return NodeUse(**{"node_id": "alpha", "devices": devices, "workloads": (), **changes})
 
 
-def look(*holdings: Holding, at: NodeUse, known: tuple[UUID, ...] = (MINE, OTHER, OVER)) -> Look:
-    return look_for_drifts(holdings, (at,), frozenset(known), LIMITS)
+def compare(
+    *holdings: Holding, at: NodeUse, known: tuple[UUID, ...] = (MINE, OTHER, OVER)
+) -> Comparison:
+    return compare_ledgers(holdings, (at,), frozenset(known), LIMITS)
 
 
-def kinds(seen: Look) -> list[DriftKind]:
+def kinds(seen: Comparison) -> list[DriftKind]:
     return [finding.kind for finding in seen.found]
 
 
@@ -154,15 +156,15 @@ def kinds(seen: Look) -> list[DriftKind]:
     ],
 )
 def test_a_look_finds(holding: Holding | None, at: NodeUse, expected: list[DriftKind]) -> None:
-    assert kinds(look(*([holding] if holding else []), at=at)) == expected
+    assert kinds(compare(*([holding] if holding else []), at=at)) == expected
 
 
 def test_a_label_of_another_installation_is_left_alone() -> None:
     foreign = Workload(reservation_id=UUID(int=9), pids=(5,), is_ours=False)
     ours = Workload(reservation_id=UUID(int=9), pids=(5,), is_ours=True)
 
-    assert kinds(look(at=node(workloads=(foreign,)))) == []
-    assert kinds(look(at=node(workloads=(ours,)))) == [DriftKind.ORPHAN_WORKLOAD]
+    assert kinds(compare(at=node(workloads=(foreign,)))) == []
+    assert kinds(compare(at=node(workloads=(ours,)))) == [DriftKind.ORPHAN_WORKLOAD]
 
 
 def test_a_gang_is_no_ghost_while_anything_of_it_runs_on_one_of_its_nodes() -> None:
@@ -172,7 +174,7 @@ def test_a_gang_is_no_ghost_while_anything_of_it_runs_on_one_of_its_nodes() -> N
     unheard = node(device(is_read=False), node_id="beta")
 
     def found(*nodes: NodeUse) -> list[DriftKind]:
-        return kinds(look_for_drifts(parts, nodes, frozenset({MINE}), LIMITS))
+        return kinds(compare_ledgers(parts, nodes, frozenset({MINE}), LIMITS))
 
     assert found(idle, busy) == []
     assert found(idle, unheard) == []
@@ -180,7 +182,9 @@ def test_a_gang_is_no_ghost_while_anything_of_it_runs_on_one_of_its_nodes() -> N
 
 
 def test_what_a_squatter_uses_is_told_with_its_processes() -> None:
-    seen = look(at=node(device(Process(pid=9, name="python", memory_used_mb=512), Process(pid=3))))
+    seen = compare(
+        at=node(device(Process(pid=9, name="python", memory_used_mb=512), Process(pid=3)))
+    )
 
     (squatter,) = seen.found
     assert (squatter.action, squatter.pids) == (DriftAction.AVOID, (3, 9))
@@ -218,15 +222,15 @@ GHOST = Finding(
 
 
 def watch(
-    seen: Look,
+    seen: Comparison,
     *,
     drifts: tuple[Drift, ...] = (),
     before: Mapping[DriftKey, Suspicion] = {},
     elapsed_seconds: float = 0.0,
     now: datetime = NOW,
     lease: float = 30.0,
-) -> Course:
-    return follow(
+) -> DriftUpdate:
+    return update_drifts(
         drifts,
         before,
         seen,
@@ -238,7 +242,7 @@ def watch(
 
 
 def test_a_finding_is_a_drift_once_it_was_watched_for_its_grace() -> None:
-    seen = Look(found=(SQUATTER,))
+    seen = Comparison(found=(SQUATTER,))
     first = watch(seen)
     early = watch(seen, before=first.suspicions, elapsed_seconds=9.0, now=NOW + timedelta(hours=1))
     due = watch(seen, before=early.suspicions, elapsed_seconds=1.0)
@@ -252,16 +256,16 @@ def test_a_finding_is_a_drift_once_it_was_watched_for_its_grace() -> None:
 
 
 def test_a_finding_that_ends_within_its_grace_was_none() -> None:
-    first = watch(Look(found=(SQUATTER,)))
-    gone = watch(Look(found=()), before=first.suspicions, elapsed_seconds=9.0)
-    back = watch(Look(found=(SQUATTER,)), before=gone.suspicions, elapsed_seconds=9.0)
+    first = watch(Comparison(found=(SQUATTER,)))
+    gone = watch(Comparison(found=()), before=first.suspicions, elapsed_seconds=9.0)
+    back = watch(Comparison(found=(SQUATTER,)), before=gone.suspicions, elapsed_seconds=9.0)
 
     assert not gone.suspicions
     assert not back.began
 
 
 def test_a_ghost_is_given_a_whole_lease_at_least() -> None:
-    seen = Look(found=(GHOST,))
+    seen = Comparison(found=(GHOST,))
     first = watch(seen)
     short = watch(seen, before=first.suspicions, elapsed_seconds=301.0)
     long = watch(seen, before=first.suspicions, elapsed_seconds=301.0, lease=600.0)
@@ -272,12 +276,12 @@ def test_a_ghost_is_given_a_whole_lease_at_least() -> None:
 
 def test_where_nothing_was_seen_a_drift_neither_begins_nor_ends() -> None:
     drift = Drift(drift_id=UUID(int=5), since_at=NOW, finding=SQUATTER)
-    blind = Look(found=(), blind=frozenset({(DriftKind.SQUATTER, "alpha", "GPU-0", None)}))
+    blind = Comparison(found=(), blind=frozenset({(DriftKind.SQUATTER, "alpha", "GPU-0", None)}))
     suspected = {SQUATTER.key: Suspicion(since_at=NOW, seconds=9.0)}
 
     kept = watch(blind, drifts=(drift,))
     waiting = watch(blind, before=suspected, elapsed_seconds=60.0)
-    gone = watch(Look(found=()), drifts=(drift,))
+    gone = watch(Comparison(found=()), drifts=(drift,))
 
     assert kept.lasting == (drift,)
     assert not kept.ended
@@ -296,8 +300,17 @@ def test_a_drift_that_looks_different_keeps_its_age_and_id() -> None:
         pids=(1, 2),
     )
 
-    course = watch(Look(found=(other,)), drifts=(drift,), now=NOW + timedelta(minutes=5))
+    course = watch(Comparison(found=(other,)), drifts=(drift,), now=NOW + timedelta(minutes=5))
 
     (changed,) = course.changed
     assert (changed.drift_id, changed.since_at) == (drift.drift_id, NOW)
     assert changed.finding.pids == (1, 2)
+
+
+@pytest.mark.parametrize(("percent", "is_blind"), [(None, True), (3.0, False)])
+def test_whether_a_held_device_is_used_is_unknown_without_its_utilization(
+    percent: float | None, is_blind: bool
+) -> None:
+    seen = compare(held(), at=node(device(utilization_percent=percent)))
+
+    assert seen.sees((DriftKind.UNDERUSE, "alpha", "GPU-0", MINE)) is not is_blind

@@ -6,15 +6,19 @@ from uuid import UUID
 import pytest
 
 from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.scheduler import DeviceState
 from schemas.telemetry import HealthState
-from services.scheduler.domain.eligibility import (
+from services.scheduler.domain.model.fleet import Node, ReadingState
+from services.scheduler.domain.placement.eligibility import (
     blocks,
     can_ever_serve,
     reason_for,
 )
-from services.scheduler.domain.fleet import ReadingState
-from services.scheduler.domain.selectors import matches_model
+from services.scheduler.domain.placement.selectors import matches_model
 from tests.unit.scheduler.builders import make_device
+
+HOLDER = UUID(int=9)
+NODE = Node(node_id="alpha")
 
 
 @pytest.mark.parametrize(
@@ -93,12 +97,12 @@ def test_a_device_is_blocked_for_exactly_these_reasons(
 ) -> None:
     made, request = make_device(**device), GpuRequest(**request_)
 
-    codes = list(blocks(made, request))
+    codes = list(blocks(made, request, NODE))
 
     assert set(codes) == want
     assert len(codes) == len(want)
     for code in codes:
-        reason = reason_for(code, made, request)
+        reason = reason_for(code, made, request, NODE)
         assert reason.device_uuid == made.uuid
         assert reason.message.startswith("GPU 1 on alpha ")
 
@@ -120,4 +124,30 @@ def test_models_match_by_part_of_the_name(models: tuple[str, ...], want: bool) -
 def test_a_device_of_unknown_size_may_still_serve_a_large_request_some_day() -> None:
     device = make_device(memory_total_mb=None, reading=None)
 
-    assert can_ever_serve(device, GpuRequest(min_memory_mb=100_000))
+    assert can_ever_serve(device, GpuRequest(min_memory_mb=100_000), NODE)
+
+
+@pytest.mark.parametrize(("asked_mb", "needed"), [(None, "40000"), (30_000, "30000")])
+def test_a_device_with_too_little_free_memory_says_how_much_is_needed(
+    asked_mb: int | None, needed: str
+) -> None:
+    device, request = make_device(1, free_mb=10_000), GpuRequest(min_memory_mb=asked_mb)
+
+    reason = reason_for(ReasonCode.INSUFFICIENT_FREE_MEMORY, device, request, NODE)
+
+    assert reason.message == f"GPU 1 on alpha has 10000 MB free, {needed} MB are needed"
+
+
+@pytest.mark.parametrize(
+    ("device", "want"),
+    [
+        ({}, DeviceState.FREE),
+        ({"cordoned": True}, DeviceState.CORDONED),
+        ({"cordoned": True, "holder": HOLDER}, DeviceState.HELD),
+        ({"cordoned": True, "holder": HOLDER, "quarantined": True}, DeviceState.QUARANTINED),
+    ],
+)
+def test_a_quarantine_outweighs_a_holder_and_a_holder_a_cordon(
+    device: dict[str, Any], want: DeviceState
+) -> None:
+    assert make_device(**device).state is want

@@ -7,28 +7,30 @@ from uuid import UUID
 import pytest
 
 from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.engine import Engine
-from services.scheduler.domain.expected_start import expected_start
-from services.scheduler.domain.fleet import Device, ReadingState
-from services.scheduler.domain.inputs import (
+from services.scheduler.domain.advice.expected_start import expected_start
+from services.scheduler.domain.model.fleet import Device, ReadingState
+from services.scheduler.domain.model.inputs import (
     FAR,
     DeviceSeen,
+    FleetComplete,
     Lease,
     LeaseHeld,
     QueuedRequest,
     RequestQueued,
-    Settled,
 )
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.unit.scheduler.builders import NOW, make_device, make_queued
 
 
-def make_engine(*devices: Device) -> Engine:
-    engine = Engine()
-    engine.apply(Settled(settled=True), *(DeviceSeen(device=device) for device in devices))
+def make_engine(*devices: Device) -> DecisionEngine:
+    engine = DecisionEngine()
+    engine.apply(FleetComplete(complete=True), *(DeviceSeen(device=device) for device in devices))
     return engine
 
 
-def hold(engine: Engine, *numbers: int, ends_in: float | None = None, **request: Any) -> None:
+def hold(
+    engine: DecisionEngine, *numbers: int, ends_in: float | None = None, **request: Any
+) -> None:
     """A lease of these devices that is expected to end in so many seconds."""
     engine.apply(
         LeaseHeld(
@@ -43,7 +45,7 @@ def hold(engine: Engine, *numbers: int, ends_in: float | None = None, **request:
     )
 
 
-def wait(engine: Engine, number: int, **changes: Any) -> QueuedRequest:
+def wait(engine: DecisionEngine, number: int, **changes: Any) -> QueuedRequest:
     deadline = changes.pop("wait_deadline_at", FAR)
     entry = make_queued(number, GpuRequest(**changes), wait_deadline_at=deadline)
     engine.apply(RequestQueued(entry=entry))
@@ -137,9 +139,9 @@ def test_what_time_does_not_heal_is_not_waited_for(changes: dict[str, Any]) -> N
 
 def test_what_could_start_now_starts_now() -> None:
     engine = make_engine(make_device(1, reading_state=ReadingState.AWAITING))
-    newcomer = make_queued(7, GpuRequest())
+    arriving_request = make_queued(7, GpuRequest())
 
-    assert expected_start(engine, newcomer, NOW) == NOW
+    assert expected_start(engine, arriving_request, NOW) == NOW
     assert engine.queue_length == 0
 
 
@@ -153,7 +155,7 @@ def test_among_many_ends_neighbouring_ones_are_taken_together() -> None:
     roughly = expected_start(engine, far, NOW)
     assert roughly is not None
     assert after(30) <= roughly <= after(33)
-    assert expected_start(engine, far, NOW, looks=9) is None
+    assert expected_start(engine, far, NOW, moments=9) is None
 
 
 def test_what_no_end_of_a_lease_brings_is_known_without_waiting_for_any() -> None:
@@ -162,3 +164,10 @@ def test_what_no_end_of_a_lease_brings_is_known_without_waiting_for_any() -> Non
     hold(engine, 2)
 
     assert expected_start(engine, wait(engine, 1, gpus=2), NOW) is None
+
+
+def test_a_device_counts_as_unused_from_the_end_of_its_lease() -> None:
+    engine = make_engine(busy(1))
+    hold(engine, 1, ends_in=60)
+
+    assert expected_start(engine, wait(engine, 1, max_utilization_percent=0.0), NOW) == after(60)

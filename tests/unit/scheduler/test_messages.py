@@ -7,8 +7,8 @@ import msgspec
 from schemas.gpu_request import Reason, ReasonCode
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import Explanation
-from services.scheduler.domain.explain import told
-from services.scheduler.messages import ANSWER_BYTES, fitting
+from services.scheduler.domain.placement.reasons import abridge
+from shared.messaging.paging import REPLY_BYTES, fitting
 
 LARGEST_MESSAGE_BYTES = 1 << 20
 
@@ -19,9 +19,9 @@ def test_as_many_items_as_fit_are_taken_from_the_front() -> None:
     found = fitting(items)
 
     assert 0 < len(found) < len(items)
-    assert len(msgspec.msgpack.encode(found)) <= ANSWER_BYTES + 8
+    assert len(msgspec.msgpack.encode(found)) <= REPLY_BYTES + 8
     assert fitting(items[:3]) == items[:3]
-    assert fitting(["x" * ANSWER_BYTES]) == []
+    assert fitting(["x" * REPLY_BYTES]) == []
 
 
 def test_an_explanation_of_the_largest_fleet_is_a_small_message() -> None:
@@ -34,7 +34,7 @@ def test_an_explanation_of_the_largest_fleet_is_a_small_message() -> None:
         )
         for number in range(7_425)
     )
-    shown = told(reasons)
+    shown = abridge(reasons)
 
     explanation = Explanation(
         reservation_id=UUID(int=1),

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.telemetry import HealthState
-from services.scheduler.domain.fleet import Device, Fleet, Host, Node, ReadingState
+from services.scheduler.domain.model.fleet import Device, Fleet, Host, Node, ReadingState
 from services.scheduler.domain.node_selection import (
     cluster_gpu_status,
     find_best_node,

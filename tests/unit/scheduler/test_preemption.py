@@ -6,16 +6,16 @@ from uuid import UUID
 import pytest
 
 from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.decisions import Grant, Preempt
-from services.scheduler.domain.engine import Engine
-from services.scheduler.domain.inputs import LeaseEnded, RequestEnded
+from services.scheduler.domain.model.inputs import LeaseEnded, RequestEnded
+from services.scheduler.domain.placement.decisions import Grant, Preempt
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.unit.scheduler.builders import NOW, hold, make_device, make_engine, queue
 
 URGENT = GpuRequest(priority=10)
 CHEAP = GpuRequest(preemptible=True)
 
 
-def victims(engine: Engine) -> list[int]:
+def victims(engine: DecisionEngine) -> list[int]:
     return [d.reservation_id.int for d in engine.decide(NOW) if isinstance(d, Preempt)]
 
 
@@ -121,3 +121,12 @@ def test_what_was_freed_is_anybodys_once_nobody_waits_for_it() -> None:
     engine.apply(RequestEnded(reservation_id=urgent), LeaseEnded(reservation_id=victim))
 
     assert [d.reservation_id for d in engine.decide(NOW)] == [other]
+
+
+def test_a_device_reserved_for_an_earlier_request_is_not_preempted_for_a_later_one() -> None:
+    engine = make_engine(make_device(1), aging_seconds=60.0)
+    hold(engine, 90, 1, request=GpuRequest(preemptible=True))
+    queue(engine, 1, GpuRequest(), queued_at=NOW - timedelta(hours=1))
+    queue(engine, 2, GpuRequest(priority=1, min_memory_mb=1), queued_at=NOW)
+
+    assert engine.decide(NOW) == ()

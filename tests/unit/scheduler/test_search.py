@@ -18,18 +18,25 @@ from schemas.gpu_request import (
     SelectorOperator,
 )
 from schemas.telemetry import HealthState
-from services.scheduler.domain.engine import Engine
-from services.scheduler.domain.fleet import Device, Node, ReadingState
-from services.scheduler.domain.inputs import (
+from services.scheduler.domain.model.fleet import Device, Node, ReadingState
+from services.scheduler.domain.model.inputs import (
     DeviceSeen,
     Input,
     LeaseEnded,
     NodeGone,
     NodeSeen,
-    newcomer,
+    arriving_request,
 )
-from services.scheduler.domain.placement import place
-from tests.unit.scheduler.builders import NOW, make_device, make_engine, queue
+from services.scheduler.domain.placement.placement import place
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
+from tests.unit.scheduler.builders import (
+    NOW,
+    hold,
+    make_device,
+    make_engine,
+    queue,
+    would_grant,
+)
 
 NODES = ("alpha", "beta", "gamma", "delta")
 
@@ -94,7 +101,7 @@ REQUESTS = st.builds(
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[Engine, int]:
+def histories(draw: st.DrawFn) -> tuple[DecisionEngine, int]:
     """An engine that has seen a fleet and some requests, and has decided now and then."""
     count = draw(st.integers(0, 14))
     engine = make_engine(
@@ -128,25 +135,26 @@ def histories(draw: st.DrawFn) -> tuple[Engine, int]:
 @settings(max_examples=120, deadline=None)
 @given(histories(), REQUESTS)
 def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
-    history: tuple[Engine, int], request: GpuRequest
+    history: tuple[DecisionEngine, int], request: GpuRequest
 ) -> None:
     engine, seconds = history
     now = NOW + timedelta(seconds=seconds)
 
-    found = engine.would_grant(request, now)
-
-    assert found == place(engine.look(newcomer(request, now), now), request)
-    assert (engine.reasons_for(request, now) == ()) == (found is not None)
+    entry = arriving_request(request, now)
+    with engine.what_if(now) as what_if:
+        found = what_if.place(entry)
+        assert found == place(what_if.context(entry), request)
+        assert (what_if.reasons(entry) == ()) == (found is not None)
 
 
 @settings(max_examples=60, deadline=None)
 @given(histories(), REQUESTS)
 def test_an_engine_built_anew_from_the_state_decides_the_same(
-    history: tuple[Engine, int], request: GpuRequest
+    history: tuple[DecisionEngine, int], request: GpuRequest
 ) -> None:
     engine, seconds = history
     now = NOW + timedelta(seconds=seconds)
-    anew = Engine(engine.policy)
+    anew = DecisionEngine(engine.policy)
     anew.apply(*json.decode(json.encode(engine.state()), type=tuple[Input, ...]))
 
     assert anew.decide(now) == ()
@@ -160,11 +168,44 @@ def test_a_filter_seen_first_on_an_empty_fleet_finds_nodes_that_come_later(key: 
     wanted = {s.key.value: s for s in reversed(SELECTORS)}[key]
     engine = make_engine()
     request = GpuRequest(require=(wanted,))
-    assert engine.would_grant(request, NOW) is None
+    assert would_grant(engine, request, NOW) is None
 
     engine.apply(
         NodeSeen(node=Node(node_id="alpha", labels={"zone": "a"})),
         DeviceSeen(device=make_device(1, name="NVIDIA L4", numa_node=0)),
     )
 
-    assert engine.would_grant(request, NOW) is not None
+    assert would_grant(engine, request, NOW) is not None
+
+
+def test_a_node_whose_best_device_is_reserved_competes_with_its_next_one() -> None:
+    free_mb = {1: 80_000, 2: 60_000, 3: 70_000, 4: 50_000, 5: 50_000, 6: 50_000}
+    engine = make_engine(
+        *(make_device(n, node_id=NODES[(n - 1) // 2], free_mb=mb) for n, mb in free_mb.items()),
+        *(make_device(n + 7, node_id=NODES[n]) for n in range(3)),
+    )
+    for number in (7, 8, 9):
+        hold(engine, number, number)
+    queue(engine, 1, GpuRequest(gpus=2, device_uuids=("GPU-1", "GPU-7")))
+    assert engine.decide(NOW) == ()
+
+    placed = would_grant(engine, GpuRequest(), NOW)
+
+    assert placed is not None
+    assert placed.numbers == {3}
+
+
+@pytest.mark.parametrize(
+    ("placement", "want"), [(Placement.PACK, "beta"), (Placement.SPREAD, "alpha")]
+)
+def test_among_equally_preferred_nodes_the_index_keeps_to_the_placement(
+    placement: Placement, want: str
+) -> None:
+    engine = make_engine(*(make_device(n, node_id=NODES[n // 2]) for n in range(4)))
+    hold(engine, 9, 3)
+    prefer = (Preference(selector=selector("gpu_model", "h100"), weight=2),)
+
+    placed = would_grant(engine, GpuRequest(placement=placement, prefer=prefer), NOW)
+
+    assert placed is not None
+    assert placed.node_id == want

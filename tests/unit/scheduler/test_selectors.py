@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey, SelectorOperator
-from services.scheduler.domain.eligibility import blocks, reason_for
-from services.scheduler.domain.fleet import Node
-from services.scheduler.domain.selectors import mismatch, version
+from services.scheduler.domain.model.fleet import Node
+from services.scheduler.domain.placement.eligibility import blocks, reason_for
+from services.scheduler.domain.placement.selectors import mismatch, version
 from tests.unit.scheduler.builders import make_device
 
 NODE = Node(node_id="alpha", labels={"zone": "a", "rank": "7"}, cuda_driver_version="12.4")
@@ -102,7 +102,7 @@ def test_what_no_request_gets(
 def test_a_mig_instance_is_granted_although_it_is_of_a_divided_gpu() -> None:
     device = make_device(1, mig_enabled=True, parent_uuid="GPU-0")
 
-    assert list(blocks(device, GpuRequest())) == []
+    assert list(blocks(device, GpuRequest(), Node(node_id="alpha"))) == []
 
 
 @pytest.mark.parametrize(

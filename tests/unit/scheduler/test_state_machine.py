@@ -10,10 +10,17 @@ from itertools import count
 import msgspec
 import pytest
 
-from services.scheduler.domain import backfill, indexes, outlook, search, state, turn, views
-from tests.engine_machine import EngineMachine
-from tests.engine_replay import Recorded
-from tests.engine_walk import check
+from services.scheduler.domain.model import state
+from services.scheduler.domain.placement import node_index, node_views
+from services.scheduler.domain.queue import (
+    availability_timeline,
+    backfill,
+    placement_search,
+    scheduling_cycle,
+)
+from tests.support.decision_engine.machine import EngineMachine
+from tests.support.decision_engine.replay import Recorded
+from tests.support.decision_engine.walk import check
 
 SHORT_RUNS = 200
 SHORT_STEPS = 12
@@ -40,7 +47,7 @@ def test_the_engine_decides_the_same_whatever_the_hashes_of_a_process_are(
     recorded = [Recorded(policy=machine.policy, log=machine.log) for machine in histories]
 
     told = subprocess.run(
-        [sys.executable, "-m", "tests.engine_replay"],
+        [sys.executable, "-m", "tests.support.decision_engine.replay"],
         input=msgspec.json.encode(recorded),
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
@@ -67,14 +74,14 @@ def test_no_random_history_breaks_a_rule_when_little_is_kept_from_turn_to_turn(
 ) -> None:
     """What is kept is bounded, by more than such small fleets ever need."""
     for module, name, kept in (
-        (backfill, "HOPES_KEPT", 1),
-        (backfill, "SCHEDULES_KEPT", 1),
-        (search, "INDEXES_KEPT", 1),
-        (search, "REACHES_KEPT", 1),
-        (views, "LEAST_LOG", 2),
-        (outlook, "SPARE_ENTRIES", 0),
-        (indexes, "SPARE_ENTRIES", 0),
-        (turn, "SPARE_DEADLINES", 0),
+        (backfill, "MAX_OPTIMISTIC_NODES", 1),
+        (backfill, "MAX_TIMELINES", 1),
+        (placement_search, "MAX_NODE_INDEXES", 1),
+        (placement_search, "MAX_FILTER_INDEXES", 1),
+        (node_views, "LEAST_LOG", 2),
+        (availability_timeline, "SPARE_ENTRIES", 0),
+        (node_index, "SPARE_ENTRIES", 0),
+        (scheduling_cycle, "SPARE_DEADLINES", 0),
         (state, "SPARE_ENDS", 0),
     ):
         monkeypatch.setattr(module, name, kept)

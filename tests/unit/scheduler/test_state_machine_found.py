@@ -4,16 +4,25 @@ from datetime import timedelta
 from uuid import UUID
 
 from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.decisions import Grant, Preempt
-from services.scheduler.domain.engine import Engine
-from services.scheduler.domain.inputs import (
+from services.scheduler.domain.model.inputs import (
     DeviceGone,
     DeviceSeen,
+    FleetComplete,
     LeaseEnded,
     RequestEnded,
-    Settled,
+    arriving_request,
 )
-from tests.unit.scheduler.builders import NOW, hold, make_device, make_engine, queue
+from services.scheduler.domain.placement.decisions import Grant, Preempt
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
+from tests.unit.scheduler.builders import (
+    NOW,
+    hold,
+    make_device,
+    make_engine,
+    queue,
+    reasons,
+    would_grant,
+)
 
 
 def test_what_was_kept_on_a_node_that_has_become_too_small_is_free_again() -> None:
@@ -21,14 +30,14 @@ def test_what_was_kept_on_a_node_that_has_become_too_small_is_free_again() -> No
     and whoever they were kept for could not start there any more.
     """
     engine = make_engine(*(make_device(number) for number in (1, 2, 3, 4)))
-    engine.apply(Settled(settled=False))
+    engine.apply(FleetComplete(complete=False))
     hold(engine, 9, 1, 2, expected_end_at=NOW + timedelta(minutes=10))
     queue(engine, 1, GpuRequest(gpus=4, priority=1))
     engine.decide(NOW)
 
     engine.apply(DeviceGone(number=4))
     waiting = queue(engine, 2)
-    again = Engine(engine.policy)
+    again = DecisionEngine(engine.policy)
     again.apply(*engine.state())
     decided = engine.decide(NOW)
 
@@ -41,7 +50,7 @@ def test_a_turn_ends_though_one_behind_its_like_tells_how_long_it_takes() -> Non
     the second was taken for a first that had been overtaken, for ever.
     """
     engine = make_engine()
-    engine.apply(Settled(settled=False))
+    engine.apply(FleetComplete(complete=False))
     first = queue(engine, 1)
     second = queue(engine, 2, GpuRequest(expected_duration_seconds=600.0))
 
@@ -98,8 +107,9 @@ def test_a_newcomer_is_judged_behind_all_that_would_be_decided_before_it() -> No
     queue(engine, 1)
     queue(engine, 2)
 
-    assert engine.would_grant(GpuRequest(), NOW) is None
-    assert engine.reasons_for(GpuRequest(), NOW)
+    assert would_grant(engine, GpuRequest(), NOW) is None
+    with engine.what_if(NOW) as what_if:
+        assert what_if.reasons(arriving_request(GpuRequest(), NOW))
     assert granted(engine) == [UUID(int=1), UUID(int=2)]
 
 
@@ -112,9 +122,9 @@ def test_a_question_leaves_everything_to_be_decided_as_before() -> None:
     others = [queue(engine, number, queued_at=NOW) for number in (3, 4)]
     before = engine.state()
 
-    assert engine.would_grant(GpuRequest(), NOW) is None
-    assert engine.would_grant(GpuRequest(gpus=2, priority=1), NOW) is not None
-    assert engine.would_grant(GpuRequest(), NOW, in_place_of=others[0]) is not None
+    assert would_grant(engine, GpuRequest(), NOW) is None
+    assert would_grant(engine, GpuRequest(gpus=2, priority=1), NOW) is not None
+    assert would_grant(engine, GpuRequest(), NOW, in_place_of=others[0]) is not None
 
     assert engine.state() == before
     assert [(type(each).__name__, each.reservation_id.int) for each in engine.decide(NOW)] == [
@@ -133,10 +143,10 @@ def test_a_request_that_would_fall_behind_another_is_judged_behind_it() -> None:
     second = queue(engine, 2, GpuRequest(gpus=2, priority=1))
     assert granted(engine) == []
 
-    assert engine.would_grant(GpuRequest(), NOW, in_place_of=first) is None
-    assert engine.would_grant(GpuRequest(priority=1), NOW, in_place_of=first) is not None
+    assert would_grant(engine, GpuRequest(), NOW, in_place_of=first) is None
+    assert would_grant(engine, GpuRequest(priority=1), NOW, in_place_of=first) is not None
     engine.apply(RequestEnded(reservation_id=second))
-    assert engine.would_grant(GpuRequest(), NOW, in_place_of=first) is not None
+    assert would_grant(engine, GpuRequest(), NOW, in_place_of=first) is not None
 
 
 def test_what_is_left_by_one_whose_wait_ends_now_would_be_granted() -> None:
@@ -147,9 +157,9 @@ def test_what_is_left_by_one_whose_wait_ends_now_would_be_granted() -> None:
     assert granted(engine) == []
     later = NOW + timedelta(seconds=5)
 
-    assert engine.would_grant(GpuRequest(cpu_count=None), NOW, in_place_of=waiting) is None
-    assert engine.would_grant(GpuRequest(), later, in_place_of=waiting) is not None
-    assert engine.reasons(waiting, later) == ()
+    assert would_grant(engine, GpuRequest(cpu_count=None), NOW, in_place_of=waiting) is None
+    assert would_grant(engine, GpuRequest(), later, in_place_of=waiting) is not None
+    assert reasons(engine, waiting, later) == ()
     assert [each.reservation_id.int for each in engine.decide(later)] == [1, 2]
 
 
@@ -198,9 +208,9 @@ def test_who_is_granted_behind_a_gang_leaves_what_is_kept_for_it_as_it_was() -> 
     queue(engine, 3, GpuRequest(expected_duration_seconds=60.0, preemptible=True))
     sooner = queue(engine, 4, GpuRequest(expected_duration_seconds=59.0, preemptible=True))
 
-    assert engine.would_grant(GpuRequest(), NOW, in_place_of=between) is None
+    assert would_grant(engine, GpuRequest(), NOW, in_place_of=between) is None
     assert granted(engine) == [sooner]
 
 
-def granted(engine: Engine) -> list[UUID]:
+def granted(engine: DecisionEngine) -> list[UUID]:
     return [each.reservation_id for each in engine.decide(NOW) if isinstance(each, Grant)]

@@ -1,12 +1,14 @@
 """Loops that belong to the process."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from shared import background
 from shared.background import Background
 from shared.errors import UnavailableError
+from shared.waiting import cancelled, wait_for
 
 
 async def test_a_loop_that_fails_ends_its_owner_with_its_own_error() -> None:
@@ -89,3 +91,43 @@ async def test_a_loop_without_an_owner_is_refused() -> None:
         pass
     with pytest.raises(RuntimeError):
         loops.start("late", loop)
+
+
+async def test_an_event_is_waited_for_no_longer_than_said() -> None:
+    event = asyncio.Event()
+
+    assert not await wait_for(event, 0.001)
+
+    event.set()
+    assert await wait_for(event, 0)
+    assert await wait_for(event, None)
+
+
+async def test_a_cancellation_that_comes_together_with_the_event_is_not_lost() -> None:
+    event = asyncio.Event()
+    waiting = asyncio.create_task(wait_for(event, 60))
+    await asyncio.sleep(0)
+
+    event.set()
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_task_that_loses_a_cancellation_is_cancelled_again() -> None:
+    async def lossy() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async def failing() -> None:
+        raise ZeroDivisionError
+
+    task, failed = asyncio.create_task(lossy()), asyncio.create_task(failing())
+    await asyncio.sleep(0)
+
+    await cancelled(task, failed, again_seconds=0.001)
+
+    assert task.cancelled()
+    assert isinstance(failed.exception(), ZeroDivisionError)

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from shared.ids import node_token
+from shared.local_platform.platform import (
+    AGENT_SERVICES,
+    Platform,
+    PlatformOptions,
+    platform_children,
+)
+from shared.local_platform.supervisor.service import ChildSpec
 from shared.paths import default_data_dir
-from shared.platform import AGENT_SERVICES, Platform, PlatformOptions, platform_children
-from shared.supervisor import ChildSpec
 
 
 def spec_of(options: PlatformOptions, name: str) -> ChildSpec:

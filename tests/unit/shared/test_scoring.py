@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.scoring import availability_score
+from shared.gpu.scoring import availability_score
 
 
 @pytest.mark.parametrize(

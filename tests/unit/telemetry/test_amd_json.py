@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from schemas.telemetry import DeviceFacts, GpuProcess, GpuReading
-from services.telemetry.domain import amd_smi, rocm_smi
-from services.telemetry.domain.amd_values import amount, count, memory_mb
-from tests.fake_amd import LIST, METRIC, PROCESS, ROCM, STATIC, value
+from services.telemetry.sources.amd import amd_smi, rocm_smi
+from services.telemetry.sources.amd.values import amount, count, memory_mb
+from tests.support.fakes.amd import LIST, METRIC, PROCESS, ROCM, STATIC, value
 
 
 def facts() -> dict[int, DeviceFacts]:
@@ -52,9 +52,12 @@ def test_a_measurement_is_read_however_it_is_written(written: Any, want: float |
         (value(196592, "MB"), 196592),
         (value(192, "GB"), 196608),
         (value(1 << 30, "B"), 1024),
+        (value(2048, "KB"), 2),
         ("2048 MB", 2048),
         (1024, 1024),
         (value(1, "furlong"), None),
+        ({"value": "2 GB", "unit": ""}, 2048),
+        ({"value": "2 GB", "unit": 7}, 2048),
     ],
 )
 def test_a_size_is_mebibytes_whatever_its_unit(size: Any, want: int | None) -> None:
@@ -170,3 +173,11 @@ def test_rocm_smi_is_read_by_its_sentences_whatever_their_case() -> None:
     assert (reading.fan_percent, reading.energy_mj, reading.processes) == (None, None, None)
     assert (found.pci_bus_id, found.serial) == ("0000:03:00.0", "PCB01")
     assert rocm_smi.driver_version(ROCM) == "6.7.0"
+
+
+def test_rocm_smi_takes_the_first_name_that_has_a_value_and_numbers_as_they_are() -> None:
+    card = {"Temperature (Sensor edge) (C)": "N/A", "Temperature (Sensor junction) (C)": 50.5}
+
+    (reading,) = rocm_smi.readings({"card0": card | {"GPU use (%)": 7}})
+
+    assert (reading.temperature_c, reading.utilization_percent) == (50.5, 7)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.telemetry.domain.cgroup import container_of
+from services.telemetry.host.cgroup import container_of
 
 ID = "0123456789abcdef" * 4
 OTHER = "fedcba9876543210" * 4

@@ -1,13 +1,15 @@
 """A dcgm-exporter's page: units, instances, and XIDs that stay on it."""
 
+from typing import Any
+
 import pytest
 
 from schemas.telemetry import HealthKind
-from services.telemetry.domain.dcgm_page import DcgmPage, parse_page
-from services.telemetry.domain.dcgm_xid import StickyXids
-from services.telemetry.domain.prometheus_text import Sample, samples
 from services.telemetry.domain.xid import advice
-from tests.fake_dcgm import BLANK, make_lines
+from services.telemetry.sources.dcgm.page import DcgmPage, parse_page
+from services.telemetry.sources.dcgm.prometheus_text import Sample, samples
+from services.telemetry.sources.dcgm.sticky_xids import StickyXids
+from tests.support.fakes.dcgm import BLANK, make_lines
 
 
 def page(text: str) -> DcgmPage:
@@ -23,6 +25,15 @@ def xid_count(xid: int, number: int) -> str:
         f'DCGM_EXP_XID_ERRORS_COUNT{{gpu="0",UUID="GPU-aaaa",xid="{xid}",'
         f'window_size_in_ms="300000"}} {number}'
     )
+
+
+@pytest.mark.parametrize("cause", ["SBE", "DBE"])
+def test_retired_pages_are_unknown_unless_both_causes_are_known(cause: str) -> None:
+    known: dict[str, Any] = {f"DCGM_FI_DEV_RETIRED_{cause}": 2}
+
+    found = page(make_lines(0, "GPU-aaaa", **known))
+
+    assert found.readings[0].retired_pages is None
 
 
 def test_fields_come_in_our_units() -> None:
@@ -159,6 +170,16 @@ def test_an_xid_from_before_the_first_look_is_not_new() -> None:
 
     assert xids.faults(xid_page(79, xid_count(79, 4))) == []
     assert xids.faults(xid_page(79, xid_count(79, 4))) == []
+
+
+def test_an_xid_of_a_device_that_is_first_listed_later_is_new_only_where_it_is_counted() -> None:
+    before = page(make_lines(0, "GPU-bbbb"))
+    gauge, counter = StickyXids(), StickyXids()
+    gauge.faults(before)
+    counter.faults(before)
+
+    assert gauge.faults(xid_page(79)) == []
+    assert [fault.xid for fault in counter.faults(xid_page(79, xid_count(79, 1)))] == [79]
 
 
 def test_where_the_exporter_counts_the_same_xid_again_is_seen() -> None:

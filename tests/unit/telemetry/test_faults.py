@@ -1,7 +1,7 @@
 """Which faults follow from counters, and which devices they put out of service."""
 
 from schemas.telemetry import GpuReading, HealthKind
-from services.telemetry.domain.faults import WearWatch, failing
+from services.telemetry.domain.faults import CounterWatch, failing
 
 
 def reading(
@@ -12,12 +12,12 @@ def reading(
     )
 
 
-def changes(watch: WearWatch, seen: GpuReading, at_seconds: float) -> list[HealthKind]:
+def changes(watch: CounterWatch, seen: GpuReading, at_seconds: float) -> list[HealthKind]:
     return [fault.change for fault in watch.faults([seen], at_seconds)]
 
 
 def test_uncorrectable_errors_are_told_when_they_grow_and_not_while_they_stand() -> None:
-    watch = WearWatch()
+    watch = CounterWatch()
 
     told = [
         changes(watch, reading(uncorrected=count), float(second))
@@ -31,7 +31,7 @@ def test_uncorrectable_errors_are_told_when_they_grow_and_not_while_they_stand()
 
 
 def test_a_storm_of_corrected_errors_is_told_once_while_it_lasts() -> None:
-    watch = WearWatch(storm_per_second=10)
+    watch = CounterWatch(storm_per_second=10)
     counts = [0, 5, 100, 200, 300, 300]
 
     told = [
@@ -43,8 +43,30 @@ def test_a_storm_of_corrected_errors_is_told_once_while_it_lasts() -> None:
     assert changes(watch, reading(corrected=5000), 100.0) == [HealthKind.ECC_STORM]
 
 
+def test_a_storm_is_reported_from_the_first_second_on() -> None:
+    watch = CounterWatch(storm_per_second=10)
+    watch.faults([reading(corrected=0)], 0.0)
+
+    assert changes(watch, reading(corrected=100), 0.5) == [HealthKind.ECC_STORM]
+
+
+def test_errors_between_two_close_readings_count_as_those_of_a_second() -> None:
+    watch = CounterWatch(storm_per_second=10)
+    watch.faults([reading(corrected=0)], 10.0)
+
+    assert changes(watch, reading(corrected=5), 10.1) == []
+
+
+def test_errors_at_just_the_rate_of_a_storm_are_none() -> None:
+    watch = CounterWatch(storm_per_second=10)
+    watch.faults([reading(corrected=0)], 0.0)
+
+    assert changes(watch, reading(corrected=20), 2.0) == []
+    assert changes(watch, reading(corrected=41), 4.0) == [HealthKind.ECC_STORM]
+
+
 def test_a_failed_remapping_is_told_when_it_is_first_seen() -> None:
-    watch = WearWatch()
+    watch = CounterWatch()
 
     assert changes(watch, reading(failed=None), 0.0) == []
     assert changes(watch, reading(failed=True), 1.0) == [HealthKind.ROW_REMAP_FAILED]

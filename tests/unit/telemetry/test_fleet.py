@@ -6,11 +6,16 @@ import msgspec
 import pytest
 
 from schemas.telemetry import GpuReading
-from services.telemetry.choice import DEFAULT_FLEET
-from services.telemetry.domain.fleet import FleetError, LoadShape, memory_mb, parse_fleet
 from services.telemetry.domain.holdings import Holdings
-from services.telemetry.domain.load import DeviceLoad, turn, warmth_at
-from services.telemetry.domain.simulation import Simulation
+from services.telemetry.sources.selection import DEFAULT_FLEET
+from services.telemetry.sources.simulated.fleet_file import (
+    FleetError,
+    LoadShape,
+    memory_mb,
+    parse_fleet,
+)
+from services.telemetry.sources.simulated.load import DeviceLoad, load_from, warmth_at
+from services.telemetry.sources.simulated.simulation import Simulation
 from shared.ids import new_id
 
 MOCK_ACCELERATOR = """
@@ -42,7 +47,7 @@ def series(
             holdings.grant(reservation_id, [fleet.devices[0].uuid])
         if tick == held_until:
             holdings.end(reservation_id)
-        readings.append(simulation.look(float(tick), holdings.devices).gpus[0])
+        readings.append(simulation.read(float(tick), holdings.devices).gpus[0])
     return readings
 
 
@@ -145,9 +150,9 @@ def test_energy_never_falls_and_power_stays_under_its_limit() -> None:
 
 def test_warmth_goes_on_from_where_it_was() -> None:
     shape = LoadShape(thermal_seconds=10)
-    held = turn(DeviceLoad(), shape, held=True, seconds=5)
-    idle = turn(held, shape, held=False, seconds=12)
+    held = load_from(DeviceLoad(), shape, held=True, seconds=5)
+    idle = load_from(held, shape, held=False, seconds=12)
 
     assert warmth_at(held, shape, 12) == pytest.approx(idle.warmth)
-    assert turn(idle, shape, held=False, seconds=20) is idle
+    assert load_from(idle, shape, held=False, seconds=20) is idle
     assert replace(idle) == idle

@@ -1,6 +1,6 @@
 """What is held, whatever order it is heard in."""
 
-from services.telemetry.domain.holdings import ENDED_KEPT, Holding, Holdings
+from services.telemetry.domain.holdings import MAX_ENDED, Holding, Holdings
 from shared.ids import new_id
 
 
@@ -37,7 +37,7 @@ def test_the_owner_corrects_what_was_missed_and_not_what_came_since() -> None:
     holdings, missed_end, missed_grant, kept, newer = Holdings(), *(new_id() for _ in range(4))
     holdings.grant(missed_end, ["a"])
     holdings.grant(kept, ["b"])
-    asked_about = holdings.reservations
+    queried = holdings.reservations
     holdings.grant(newer, ["c"])
 
     holdings.reconcile(
@@ -45,7 +45,7 @@ def test_the_owner_corrects_what_was_missed_and_not_what_came_since() -> None:
             kept: Holding(devices=frozenset({"b"})),
             missed_grant: Holding(devices=frozenset({"d"})),
         },
-        asked_about,
+        queried,
     )
 
     assert holdings.devices == {"b", "c", "d"}
@@ -54,10 +54,10 @@ def test_the_owner_corrects_what_was_missed_and_not_what_came_since() -> None:
 def test_an_end_heard_while_the_owner_was_asked_stands() -> None:
     holdings, reservation_id = Holdings(), new_id()
     holdings.grant(reservation_id, ["a"])
-    asked_about = holdings.reservations
+    queried = holdings.reservations
     holdings.end(reservation_id)
 
-    holdings.reconcile({reservation_id: Holding(devices=frozenset({"a"}))}, asked_about)
+    holdings.reconcile({reservation_id: Holding(devices=frozenset({"a"}))}, queried)
 
     assert holdings.devices == frozenset()
 
@@ -65,7 +65,7 @@ def test_an_end_heard_while_the_owner_was_asked_stands() -> None:
 def test_ends_are_not_remembered_for_ever() -> None:
     holdings, oldest = Holdings(), new_id()
     holdings.end(oldest)
-    for _ in range(ENDED_KEPT):
+    for _ in range(MAX_ENDED):
         holdings.end(new_id())
 
     holdings.grant(oldest, ["a"])

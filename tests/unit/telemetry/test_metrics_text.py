@@ -4,8 +4,8 @@ from typing import Any
 from uuid import UUID
 
 from schemas.telemetry import DeviceFacts, GpuReading, Source
-from services.telemetry.domain.dcgm_fields import FIELDS, Node, labels_of
 from services.telemetry.domain.holdings import Tenant
+from services.telemetry.metrics.dcgm_names import FIELDS, Node, labels_of
 
 NODE = Node("host-a", "550.54", Source.NVML)
 GPU = DeviceFacts(

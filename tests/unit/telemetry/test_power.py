@@ -8,13 +8,13 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.telemetry import HealthKind, SetPowerLimit
-from services.telemetry.answered import Answered
-from services.telemetry.power import PowerLimits
-from services.telemetry.power_journal import PowerJournal
+from services.telemetry.idempotency import AnsweredCommands
+from services.telemetry.power.journal import PowerJournal
+from services.telemetry.power.limits import PowerLimits
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.testing import eventually
-from tests.telemetry_node import DEFAULT_W, FakeSource, Node
+from tests.support.worlds.telemetry_node import DEFAULT_W, FakeSource, Node
 
 
 class Powered:
@@ -27,7 +27,7 @@ class Powered:
         self.path = path
         self.power = PowerLimits(
             self.node.agent,
-            self.node.announcer,
+            self.node.publisher,
             PowerJournal(path),
             require_holder=self._hold,
             has_ended=self.ended.__contains__,
@@ -164,7 +164,7 @@ async def test_a_journal_that_cannot_be_read_stops_nothing(tmp_path: Path) -> No
 
 
 async def test_a_command_is_carried_out_once_and_its_id_stands_for_its_body() -> None:
-    answered, command, done = Answered(), make_limit(300.0), 0
+    answered, command, done = AnsweredCommands(), make_limit(300.0), 0
 
     async def apply() -> None:
         nonlocal done

@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from services.telemetry import processes
-from services.telemetry.container_labels import ContainerLabels, engine_socket
-from services.telemetry.processes import ProcessTable
+from services.telemetry.host import processes
+from services.telemetry.host.container_labels import ContainerLabels, engine_socket
+from services.telemetry.host.processes import ProcessTable
 from shared.testing import short_directory
 
 RESERVATION = UUID("0191d2a0-0000-7000-8000-000000000001")

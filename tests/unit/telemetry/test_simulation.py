@@ -10,13 +10,18 @@ import pytest
 import schemas
 from schemas.errors import ErrorCode
 from schemas.telemetry import GpuReading, HealthAction, HealthKind, LinkKind
-from services.telemetry.choice import read_simulation
-from services.telemetry.domain.fault_script import READABLE, FaultKind, ScriptedFault, Timeline
-from services.telemetry.domain.fleet import FleetError, parse_fleet
-from services.telemetry.domain.replay import RecordingError, parse_recording
-from services.telemetry.domain.simulation import Simulation
 from services.telemetry.domain.xid import advice
 from services.telemetry.settings import TelemetrySettings
+from services.telemetry.sources.selection import read_simulation
+from services.telemetry.sources.simulated.fault_script import (
+    READABLE,
+    FaultKind,
+    FaultSchedule,
+    ScriptedFault,
+)
+from services.telemetry.sources.simulated.fleet_file import FleetError, parse_fleet
+from services.telemetry.sources.simulated.recording import RecordingError, Replay, parse_recording
+from services.telemetry.sources.simulated.simulation import Simulation
 from shared.errors import RefusedError
 from shared.settings import SettingsError
 
@@ -43,11 +48,13 @@ def fleet_with(*sections: str, seed: int = 1) -> Simulation:
 
 def replaying(plan: str = "", recording: str = RECORDING) -> Simulation:
     fleet = parse_fleet(f'{DEVICES}\n[replay]\nfile = "x.csv"\n{plan}')
-    return Simulation(fleet, parse_recording(recording.splitlines()))
+    assert fleet.replay is not None
+    recorded = parse_recording(recording.splitlines())
+    return Simulation(fleet, Replay(fleet.replay, recorded, fleet.devices))
 
 
 def read(simulation: Simulation, seconds: float) -> list[GpuReading]:
-    return list(simulation.look(seconds, NOBODY).gpus)
+    return list(simulation.read(seconds, NOBODY).gpus)
 
 
 def settings_for(fleet: Path) -> TelemetrySettings:
@@ -93,6 +100,25 @@ def test_a_recording_ends_as_the_plan_says(at_end: str, want: list[int | None]) 
     assert reading.memory_used_mb == used
 
 
+def test_a_recording_begins_with_its_first_row_whatever_its_time() -> None:
+    late = RECORDING.replace("\n60,", "\n160,").replace("\n0,", "\n100,")
+
+    reading = read(replaying(recording=late), 125.0)[0]
+
+    assert reading.utilization_percent == 50
+
+
+def test_a_recording_of_one_row_lasts() -> None:
+    simulation = replaying(recording="\n".join(RECORDING.splitlines()[:3]))
+
+    assert read(simulation, 7.3)[0].utilization_percent == 50
+
+
+def test_no_row_of_a_recording_may_use_more_memory_than_its_device_has() -> None:
+    with pytest.raises(RecordingError, match="has 90000"):
+        replaying(recording=RECORDING.replace("3000", "90000"))
+
+
 def test_speed_and_start_move_through_the_recording() -> None:
     simulation = replaying("speed = 10\nstart_seconds = 30")
 
@@ -109,7 +135,7 @@ def test_a_device_is_given_the_recorded_one_that_is_named_for_it() -> None:
 def test_grants_do_not_change_what_was_recorded() -> None:
     simulation = replaying()
 
-    assert simulation.look(0.0, frozenset({"GPU-a"})) == replaying().look(0.0, NOBODY)
+    assert simulation.read(0.0, frozenset({"GPU-a"})) == replaying().read(0.0, NOBODY)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +202,7 @@ def test_an_xid_is_told_once_each_time_it_comes_also_when_nobody_looked() -> Non
         '[[fault]]\nkind = "xid"\nxid = 79\ndevice = 1\nat_seconds = 5\nrepeat_every_seconds = 10'
     )
 
-    told = [simulation.look(seconds, NOBODY).faults for seconds in (4.9, 5.0, 5.1, 15.0, 36.0)]
+    told = [simulation.read(seconds, NOBODY).faults for seconds in (4.9, 5.0, 5.1, 15.0, 36.0)]
 
     assert [len(faults) for faults in told] == [0, 1, 0, 1, 2]
     fault = told[1][0]
@@ -184,10 +210,20 @@ def test_an_xid_is_told_once_each_time_it_comes_also_when_nobody_looked() -> Non
     assert fault.action is advice(79).action
 
 
+def test_only_xids_of_devices_that_are_there_are_reported() -> None:
+    simulation = fleet_with(
+        '[[fault]]\nkind = "xid"\nxid = 79\ndevice = 1\nat_seconds = 5',
+        '[[fault]]\nkind = "vanish"\ndevice = 1\nat_seconds = 4',
+        '[[fault]]\nkind = "ecc_storm"\ndevice = 0\nat_seconds = 5\ncorrected_per_second = 20',
+    )
+
+    assert simulation.read(6.0, NOBODY).faults == ()
+
+
 def test_a_script_may_say_what_to_do_about_an_xid() -> None:
     simulation = fleet_with('[[fault]]\nkind = "xid"\nxid = 79\ndevice = 1\naction = "ignore"')
 
-    (fault,) = simulation.look(0.0, NOBODY).faults
+    (fault,) = simulation.read(0.0, NOBODY).faults
 
     assert (fault.action, fault.action_source) == (
         HealthAction.IGNORE,
@@ -211,18 +247,32 @@ def test_a_storm_raises_counters_that_never_fall() -> None:
     assert readings[129][1].ecc_corrected == 0
 
 
+def test_a_storm_adds_to_the_errors_that_were_recorded() -> None:
+    recording = "t_seconds,device,ecc_corrected,ecc_uncorrected\n0,2,30,4\n0,10,,\n"
+    storms = [
+        f'[[fault]]\nkind = "ecc_storm"\ndevice = {device}\nduration_seconds = 5\n'
+        "corrected_per_second = 20\nuncorrected = 3"
+        for device in (0, 1)
+    ]
+
+    known, unknown = read(replaying("\n".join(storms), recording), 10.0)
+
+    assert (known.ecc_corrected, known.ecc_uncorrected) == (130, 7)
+    assert (unknown.ecc_corrected, unknown.ecc_uncorrected) == (100, 3)
+
+
 def test_a_hung_device_hides_no_other() -> None:
     simulation = fleet_with(
         '[[fault]]\nkind = "hang"\ndevice = 0\nat_seconds = 3\nduration_seconds = 4'
     )
 
-    scene = simulation.look(3.0, NOBODY)
+    scene = simulation.read(3.0, NOBODY)
 
     assert [reading.uuid for reading in scene.gpus] == ["GPU-b"]
     assert scene.hung.keys() == {"GPU-a"}
     assert not simulation.hangs(3.0)
     assert len(simulation.devices(3.0)) == 2
-    assert simulation.look(7.0, NOBODY).hung == {}
+    assert simulation.read(7.0, NOBODY).hung == {}
 
 
 def test_a_driver_that_hangs_or_fails_does_so_for_as_long_as_is_said() -> None:
@@ -240,11 +290,11 @@ def test_a_vanished_device_is_lost_and_no_longer_listed() -> None:
         '[[fault]]\nkind = "vanish"\ndevice = 1\nat_seconds = 1\nduration_seconds = 1'
     )
 
-    scene = simulation.look(1.0, NOBODY)
+    scene = simulation.read(1.0, NOBODY)
 
     assert scene.lost.keys() == {"GPU-b"}
     assert [facts.uuid for facts in simulation.devices(1.0)] == ["GPU-a"]
-    assert len(simulation.look(2.0, NOBODY).gpus) == 2
+    assert len(simulation.read(2.0, NOBODY).gpus) == 2
 
 
 def test_a_gpu_that_is_cut_is_listed_beside_its_instances() -> None:
@@ -253,7 +303,7 @@ def test_a_gpu_that_is_cut_is_listed_beside_its_instances() -> None:
         "at_seconds = 1\nduration_seconds = 1"
     )
 
-    devices, scene = simulation.devices(1.0), simulation.look(1.0, NOBODY)
+    devices, scene = simulation.devices(1.0), simulation.read(1.0, NOBODY)
 
     assert [facts.index for facts in devices] == [0, 1, 2, 3, 4]
     assert [reading.uuid for reading in scene.gpus] == [facts.uuid for facts in devices]
@@ -282,7 +332,7 @@ def test_a_script_gives_the_same_times_for_a_seed_and_others_for_another() -> No
     )
 
     def starts(seed: int) -> list[int]:
-        line = Timeline(fault, seed, 0)
+        line = FaultSchedule(fault, seed, 0)
         begun = [line.begun(step / 10) for step in range(1000)]
         return [step for step, (one, other) in enumerate(pairwise(begun)) if other > one]
 
@@ -319,13 +369,13 @@ def test_a_wrong_fault_is_refused_with_the_place(fault: str, complaint: str) -> 
 
 def test_a_power_limit_caps_the_draw_and_slows_the_clock_until_it_is_taken_back() -> None:
     simulation, held = fleet_with(), frozenset({"GPU-a"})
-    simulation.look(0.0, held)
-    free = simulation.look(30.0, held).gpus[0]
+    simulation.read(0.0, held)
+    free = simulation.read(30.0, held).gpus[0]
 
     assert simulation.set_power_limit("GPU-a", 300.0, 31.0) == 700
-    capped = simulation.look(40.0, held).gpus[0]
+    capped = simulation.read(40.0, held).gpus[0]
     assert simulation.set_power_limit("GPU-a", None, 41.0) == 300
-    restored = simulation.look(50.0, held).gpus[0]
+    restored = simulation.read(50.0, held).gpus[0]
 
     assert (free.power_draw_w or 0) > 500
     assert (capped.power_draw_w, capped.power_limit_w) == (300, 300)
@@ -354,18 +404,18 @@ def test_a_power_limit_beyond_the_device_is_refused(
     assert refusal.value.code is code
     limits = {"minimum_w": 200.0, "maximum_w": 700.0}
     assert refusal.value.details == (limits if code is ErrorCode.BAD_REQUEST else {})
-    assert simulation.look(1.0, NOBODY).gpus[0].power_limit_w == 700
+    assert simulation.read(1.0, NOBODY).gpus[0].power_limit_w == 700
 
 
 def test_energy_is_power_over_time_whatever_the_steps() -> None:
     fine, coarse = fleet_with(), fleet_with()
 
     for tenth in range(600):
-        fine.look(tenth / 10, NOBODY)
+        fine.read(tenth / 10, NOBODY)
     for second in range(60):
-        coarse.look(float(second), NOBODY)
+        coarse.read(float(second), NOBODY)
 
-    energy = [simulation.look(60.0, NOBODY).gpus[0].energy_mj for simulation in (fine, coarse)]
+    energy = [simulation.read(60.0, NOBODY).gpus[0].energy_mj for simulation in (fine, coarse)]
     assert energy == pytest.approx([60 * 76_000] * 2, rel=0.02)
 
 
@@ -400,7 +450,7 @@ def test_links_connect_each_with_each_and_the_first_that_names_a_pair_counts() -
 def test_an_example_can_be_loaded_and_read(path: Path) -> None:
     simulation = read_simulation(settings_for(path))
 
-    scenes = [simulation.look(float(second), NOBODY) for second in range(300)]
+    scenes = [simulation.read(float(second), NOBODY) for second in range(300)]
 
     assert all(scene.gpus for scene in scenes)
     assert all(facts.simulated for facts in simulation.devices(0.0))

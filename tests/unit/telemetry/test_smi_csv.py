@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from schemas.telemetry import GpuProcess
-from services.telemetry.domain.smi_csv import (
+from services.telemetry.sources.nvidia_smi.csv import (
     NEEDED_FIELDS,
     QUERY_FIELDS,
     bus_key,
@@ -15,8 +15,8 @@ from services.telemetry.domain.smi_csv import (
     reports_no_devices,
     without,
 )
-from services.telemetry.domain.smi_processes import parse_processes
-from tests.fake_smi import GPU
+from services.telemetry.sources.nvidia_smi.processes import parse_processes
+from tests.support.fakes.nvidia_smi import GPU
 
 VALUES = {name: GPU[name] for name in QUERY_FIELDS}
 OPTIONAL = [name for name in QUERY_FIELDS if name not in NEEDED_FIELDS]
@@ -90,7 +90,11 @@ def test_a_zero_is_a_value_and_not_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "want"), [("Yes", True), ("1", True), ("No", False), ("0", False)]
+    ("said", "want"),
+    [
+        *((word, True) for word in ("Yes", "1", "true", "Enabled")),
+        *((word, False) for word in ("No", "0", "false", "Disabled")),
+    ],
 )
 def test_a_claim_is_read_in_words_and_in_digits(said: str, want: bool) -> None:
     (gpu,) = parse_report(make_line(remapped_rows__pending=said)).gpus

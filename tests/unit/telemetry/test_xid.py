@@ -5,8 +5,8 @@ import pytest
 from schemas.telemetry import HealthAction
 from services.telemetry.domain.xid import (
     KernelXid,
-    Origin,
-    XidLog,
+    XidDeduplicator,
+    XidOrigin,
     advice,
     parse_kernel_record,
     xid_fault,
@@ -89,25 +89,25 @@ def test_a_place_on_the_bus_is_found_among_the_devices() -> None:
 
 
 def test_what_both_origins_tell_is_told_once_and_a_second_time_if_it_happened_twice() -> None:
-    log = XidLog()
+    log = XidDeduplicator()
     heard = [
-        (Origin.DRIVER, 0.0),
-        (Origin.KERNEL_LOG, 0.5),
-        (Origin.KERNEL_LOG, 1.0),
-        (Origin.DRIVER, 1.5),
-        (Origin.DRIVER, 20.0),
+        (XidOrigin.DRIVER, 0.0),
+        (XidOrigin.KERNEL_LOG, 0.5),
+        (XidOrigin.KERNEL_LOG, 1.0),
+        (XidOrigin.DRIVER, 1.5),
+        (XidOrigin.DRIVER, 20.0),
     ]
 
     assert [log.is_new("GPU-a", 31, origin, at) for origin, at in heard] == [
         *(True, False, True, False, True),
     ]
-    assert log.is_new("GPU-b", 31, Origin.DRIVER, 1.5)
+    assert log.is_new("GPU-b", 31, XidOrigin.DRIVER, 1.5)
 
 
 def test_an_xid_without_end_is_told_no_more_than_twenty_times_in_a_window() -> None:
-    log = XidLog()
+    log = XidDeduplicator()
 
-    assert sum(log.is_new("GPU-a", 13, Origin.KERNEL_LOG, 0.001 * n) for n in range(5000)) == 20
+    assert sum(log.is_new("GPU-a", 13, XidOrigin.KERNEL_LOG, 0.001 * n) for n in range(5000)) == 20
 
 
 def test_a_fault_says_what_the_kernel_said() -> None:

@@ -32,8 +32,8 @@ ANY_VERSION: Final = "1.24"
 _CONNECTION_ERRORS: Final = (DockerException, requests.RequestException, HTTPError, OSError)
 
 
-class Docker:
-    """One engine. A connection is made for each question, so that it may restart in between.
+class ContainerEngine:
+    """One container engine. Each call makes a connection, so that it may restart in between.
 
     Calls raise RuntimeUnavailable when it does not answer, and the SDK's APIError when it refuses.
     """
@@ -55,11 +55,11 @@ class Docker:
             raise RuntimeUnavailable(f"Docker did not answer within {seconds:g} s") from None
 
     def apart(self, work: Callable[[], T], name: str) -> "asyncio.Future[T]":
-        """Do what takes long in a thread of its own, which nobody waits for at the end."""
+        """Do what takes long in a thread of its own, which is not waited for at the end."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def settle(result: T | None, error: BaseException | None) -> None:
+        def resolve(result: T | None, error: BaseException | None) -> None:
             if future.done():
                 return
             if error is not None:
@@ -71,10 +71,10 @@ class Docker:
             result, error = None, None
             try:
                 result = work()
-            except BaseException as raised:  # noqa: BLE001  # handed to whoever waits
+            except BaseException as raised:  # noqa: BLE001  # handed to the future
                 error = raised
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(settle, result, error)
+                loop.call_soon_threadsafe(resolve, result, error)
 
         threading.Thread(target=run, name=name, daemon=True).start()
         return future
@@ -122,6 +122,11 @@ def found(ask: Callable[[], T]) -> T | None:
         return None
 
 
+def inspect(api: docker.APIClient, container_id: str) -> dict[str, Any] | None:
+    """The container as the engine describes it; None if there is none."""
+    return found(lambda: dict(api.inspect_container(container_id)))
+
+
 def text_of(error: APIError) -> str:
     """What the engine says, without the address it was asked at."""
     return str(error.explanation or error)
@@ -139,7 +144,7 @@ def _client(connection: Mapping[str, Any], version: str, seconds: float | None) 
 
 
 def _probe(base_url: str) -> None:
-    """Raises OSError if nobody listens on a socket of this host; it says more than the SDK's."""
+    """Raises OSError without a listener on a socket of this host; it says more than the SDK's."""
     path = _socket_path(base_url)
     if path is None:
         return

@@ -6,29 +6,23 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import aiohttp
 import docker
 from docker.errors import APIError
 
 from schemas.executor import Failure, FailureKind
-from services.executor.domain.verdict import (
-    AttemptFailed,
-    engine_exit,
-    failure,
-    is_port_taken,
-)
-from services.executor.engines.table import EngineCommand
-from services.executor.processes import ProcessMark, WorkloadLabel
-from services.executor.runtimes.docker.client import Docker, found
+from services.executor.domain.verdict import AttemptFailed, engine_exit, failure, is_port_taken
+from services.executor.engines.engine import EngineCommand
+from services.executor.host.processes import ProcessMark, WorkloadLabel
+from services.executor.runtimes.docker.client import ContainerEngine, inspect
 from services.executor.runtimes.docker.ending import Ending
 from services.executor.runtimes.docker.logs import LogFollower
+from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
 from services.executor.runtimes.runtime import LogSink, PortTaken, RuntimeUnavailable
+from shared.waiting import wait_for
 
 POLL_SECONDS: Final = 0.05
-LOOK_SECONDS: Final = 1.0
-PROBE_TIMEOUT_SECONDS: Final = 2.0
+INSPECT_SECONDS: Final = 1.0
 LAST_LINES_SECONDS: Final = 2.0
-LOG_LINES_READ: Final = 60
 LAST_CHARACTERS: Final = 64 << 10
 LAST_LINES: Final = 1000  # standard error may overtake what was written before it
 SIGNALLED: Final = 128
@@ -40,7 +34,7 @@ STOPPED_BY_ENGINE: Final = frozenset({0, SIGNALLED + 9, SIGNALLED + 15})
 class EngineContainer:
     """A started container. `stop` has to be called, whatever happened; it may be called again."""
 
-    engine: Docker
+    engine: ContainerEngine
     container_id: str
     label: WorkloadLabel
     command: EngineCommand
@@ -53,7 +47,7 @@ class EngineContainer:
     _follower: LogFollower = field(init=False)
     _following: "asyncio.Future[None]" = field(init=False)
     _was_away: bool = False
-    _looked_at: float = float("-inf")
+    _inspected_at: float = float("-inf")
 
     def __post_init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -69,42 +63,24 @@ class EngineContainer:
 
     async def until_ready(self, timeout_seconds: float) -> str:
         """As the contract says. A connection is no sign: the engine's proxy takes it at once."""
-        timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_SECONDS)
-        try:
-            async with (
-                asyncio.timeout(timeout_seconds),
-                aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
-            ):
-                while not await self._answers(session):
-                    ended = await self._look("before it was ready")
-                    if ended is not None:
-                        self._fail(ended)
-                    await asyncio.sleep(POLL_SECONDS)
-        except TimeoutError:
-            raise AttemptFailed(
-                failure(
-                    FailureKind.READINESS_TIMEOUT,
-                    f"expected {self.command.engine} to answer {self.command.readiness_path} "
-                    f"within {timeout_seconds:g} s",
-                    log_text=self.log.tail(LOG_LINES_READ),
-                )
-            ) from None
-        return self._base_url
+        base_url = f"http://127.0.0.1:{self.port}"
+        async with readiness_probe(self.command, self.log, timeout_seconds) as session:
+            while not await is_ready(session, f"{base_url}{self.command.readiness_path}"):
+                ended = await self._poll("before it was ready")
+                if ended is not None:
+                    self._fail(ended)
+                await asyncio.sleep(POLL_SECONDS)
+        return base_url
 
     async def until_ended(self) -> Failure:
         """As the contract says; an engine that restarts, and lets it live, is not its end."""
         while True:
-            ended = await self._look(self.ends_when)
+            ended = await self._poll(self.ends_when)
             if ended is not None:
                 return ended
-            try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await wait_for(self._changed, INSPECT_SECONDS)
 
     async def stop(self, grace_seconds: float) -> None:
-        """As the contract says."""
         await Ending(
             engine=self.engine,
             container_id=self.container_id,
@@ -115,26 +91,15 @@ class EngineContainer:
         await self._last_lines()
         self._follower.give_up()
 
-    @property
-    def _base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    async def _answers(self, session: aiohttp.ClientSession) -> bool:
-        try:
-            async with session.get(f"{self._base_url}{self.command.readiness_path}") as response:
-                return response.status == 200
-        except (aiohttp.ClientError, TimeoutError):
-            return False
-
-    async def _look(self, when: str) -> Failure | None:
-        """Why it has ended; None while it runs, and while nobody can tell."""
+    async def _poll(self, when: str) -> Failure | None:
+        """Why it has ended; None while it runs, and while Docker does not say."""
         now = time.monotonic()
-        if not self._changed.is_set() and now - self._looked_at < LOOK_SECONDS:
+        if not self._changed.is_set() and now - self._inspected_at < INSPECT_SECONDS:
             return None
         self._changed.clear()
-        self._looked_at = now
+        self._inspected_at = now
         try:
-            container = await self.engine.call(self._inspect)
+            container = await self.engine.call(lambda api: inspect(api, self.container_id))
         except (RuntimeUnavailable, APIError):
             self._was_away = True
             return None
@@ -184,14 +149,10 @@ class EngineContainer:
         )
 
     def _fail(self, ended: Failure) -> None:
-        # In a network of its own nobody else can have the port.
+        # In a network of its own no other program can have the port.
         if not self.has_own_network and is_port_taken("\n".join(ended.log_tail)):
             raise PortTaken
         raise AttemptFailed(ended)
-
-    def _inspect(self, api: docker.APIClient) -> dict[str, Any] | None:
-        container = found(lambda: api.inspect_container(self.container_id))
-        return None if container is None else dict(container)
 
     async def _last_lines(self) -> None:
         """Wait a moment for what it wrote in the end."""

@@ -1,26 +1,26 @@
-"""Ending containers for certain: asked, killed, removed, and looked for until they are gone."""
+"""Ending containers for certain: asked, killed, removed, and polled until they are gone."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import docker
 from docker.errors import APIError, NotFound
 
-from services.executor.cancelling import cancelled
-from services.executor.processes import (
+from services.executor.host.processes import (
     ProcessMark,
     WorkloadLabel,
     end_workload,
     kill_workload,
 )
-from services.executor.runtimes.docker.client import SLOW_SECONDS, Docker, found, text_of
+from services.executor.runtimes.docker.client import SLOW_SECONDS, ContainerEngine, inspect, text_of
 from services.executor.runtimes.docker.spec import label_filters
 from services.executor.runtimes.runtime import RuntimeUnavailable
 from shared.logging import log
+from shared.waiting import cancelled
 
 POLL_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 0.25
@@ -33,7 +33,7 @@ CONFLICT: Final = 409
 
 
 async def end_labelled(
-    engine: Docker,
+    engine: ContainerEngine,
     labels: Mapping[str, str],
     label: WorkloadLabel,
     *,
@@ -49,7 +49,7 @@ async def end_labelled(
 
 
 async def _end_labelled(
-    engine: Docker,
+    engine: ContainerEngine,
     labels: Mapping[str, str],
     label: WorkloadLabel,
     grace_seconds: float,
@@ -122,7 +122,7 @@ class Ending:
     this executor may; the container is removed as soon as the engine is back.
     """
 
-    engine: Docker
+    engine: ContainerEngine
     container_id: str
     label: WorkloadLabel
     grace_seconds: float
@@ -136,7 +136,7 @@ class Ending:
         """Return once the engine knows no such container any more.
 
         False: it has ended for good, but the engine has not removed it for some seconds, as with a
-        file system that is busy. Its devices are free; it is looked at again with all that is left.
+        file system that is busy. Its devices are free; it is inspected again with all that is left.
         """
         async with _killing_in_time(self.label, self.marks, self.grace_seconds):
             return await self._until_gone()
@@ -145,12 +145,15 @@ class Ending:
         self._began_at = self._complained_at = time.monotonic()
         while True:
             try:
-                state = await self.engine.call(self._state, seconds=ANSWER_SECONDS)
-                if state is None:
+                container = await self.engine.call(
+                    lambda api: inspect(api, self.container_id), seconds=ANSWER_SECONDS
+                )
+                if container is None:
                     return True
-                self._note_end(is_running=bool(state["Running"]))
-                if await self._step(is_running=bool(state["Running"])):
-                    continue
+                is_running = bool(container["State"]["Running"])
+                self._ended_at = None if is_running else self._ended_at or time.monotonic()
+                await self._step(is_running=is_running)
+                continue
             except RuntimeUnavailable as error:
                 await self._end_processes(str(error))
             except NotFound:
@@ -164,17 +167,10 @@ class Ending:
                 return False
             await asyncio.sleep(AGAIN_SECONDS)
 
-    def _note_end(self, *, is_running: bool) -> None:
-        if is_running:
-            self._ended_at = None
-        elif self._ended_at is None:
-            self._ended_at = time.monotonic()
-
-    async def _step(self, *, is_running: bool) -> bool:
-        """Do what is next; whether to look again at once."""
+    async def _step(self, *, is_running: bool) -> None:
         if not is_running:
             await self.engine.call(self._remove, seconds=SLOW_SECONDS)
-            return True
+            return
         if self._left_seconds <= 0:
             await self.engine.call(lambda api: self._kill(api, "SIGKILL"), seconds=ANSWER_SECONDS)
             self._complain("it outlives SIGKILL")
@@ -182,7 +178,6 @@ class Ending:
             self._is_asked = True
             await self.engine.call(lambda api: self._kill(api, "SIGTERM"), seconds=ANSWER_SECONDS)
         await asyncio.sleep(POLL_SECONDS)
-        return True
 
     @property
     def _left_seconds(self) -> float:
@@ -191,10 +186,6 @@ class Ending:
     async def _end_processes(self, reason: str) -> None:
         self._complain(reason)
         await end_workload(self.label, self.marks, grace_seconds=max(0.0, self._left_seconds))
-
-    def _state(self, api: docker.APIClient) -> dict[str, Any] | None:
-        container = found(lambda: api.inspect_container(self.container_id))
-        return None if container is None else dict(container["State"])
 
     def _kill(self, api: docker.APIClient, signal: str) -> None:
         api.kill(self.container_id, signal)

@@ -16,27 +16,26 @@ _CDI_VENDOR: Final = "nvidia.com/"
 _CDI_SUFFIXES: Final = frozenset({".json", ".yaml"})
 
 
-class HostEngine(Struct, frozen=True, kw_only=True):
+class EngineInfo(Struct, frozen=True, kw_only=True):
     """`gpu_warning`: why containers probably get no GPUs; None if nothing speaks against it."""
 
     version: str
     gpu_warning: str | None
 
 
-def look_at(api: docker.APIClient) -> HostEngine:
-    """Ask it."""
+def engine_info(api: docker.APIClient) -> EngineInfo:
     info: dict[str, Any] = api.info()
     has_runtime = any("nvidia" in name for name in info.get("Runtimes") or {})
-    # Since 19.03 Docker looks for this program itself, without a runtime of that name.
+    # Since 19.03 Docker finds this program itself, without a runtime of that name.
     has_hook = shutil.which("nvidia-container-runtime-hook") is not None
-    return HostEngine(
+    return EngineInfo(
         version=str(info.get("ServerVersion", "")),
         gpu_warning=None if has_runtime or has_hook or _has_cdi(info) else _NO_GPUS,
     )
 
 
 def _has_cdi(info: dict[str, Any]) -> bool:
-    """Whether a device of NVIDIA has a CDI name; Docker 25 to 27 tell only where to look."""
+    """Whether a device of NVIDIA has a CDI name; Docker 25 to 27 name only the directories."""
     devices = info.get("DiscoveredDevices") or ()
     if any(str(device.get("ID", "")).startswith(_CDI_VENDOR) for device in devices):
         return True

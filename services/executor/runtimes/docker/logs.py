@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import docker
 import requests
 from docker.errors import APIError, NotFound
 from urllib3.exceptions import HTTPError
 
-from services.executor.runtimes.docker.client import QUICK_SECONDS, Docker
+from services.executor.runtimes.docker.client import QUICK_SECONDS, ContainerEngine
 from services.executor.runtimes.docker.log_position import LogPosition
 from services.executor.runtimes.runtime import LogSink, RuntimeUnavailable
+from shared.errors import StewardError
 from shared.logging import log as diagnostics
 
 AGAIN_SECONDS: Final = 0.2
@@ -24,7 +24,7 @@ GONE: Final = frozenset({404, 409})
 _HEADER: Final = struct.Struct(">BxxxL")
 
 
-class Gone(Exception):
+class Gone(StewardError):
     """The container is no more."""
 
 
@@ -33,11 +33,11 @@ class LogFollower:
     """Follows one container until it has ended and all of its log is there, or it is gone.
 
     To be run in a thread of its own. A stream that ends says nothing: it does so when the container
-    stops and when the engine does, so each time the container is looked at. `on_end` is told of
+    stops and when the engine does, so each time the container is inspected. `on_end` is called at
     each end.
     """
 
-    engine: Docker
+    engine: ContainerEngine
     container_id: str
     log: LogSink
     on_end: Callable[[], None]
@@ -45,7 +45,6 @@ class LogFollower:
     _is_over: threading.Event = field(default_factory=threading.Event)
 
     def follow(self) -> None:
-        """Return once nothing follows."""
         try:
             while not self._is_over.is_set():
                 try:
@@ -65,7 +64,6 @@ class LogFollower:
             self.on_end()
 
     def give_up(self) -> None:
-        """Follow no further."""
         self._is_over.set()
 
     def _read(self, *, follow: bool) -> None:
@@ -92,11 +90,8 @@ class LogFollower:
                         self.log.append(new)
 
     def _runs(self) -> bool:
-        def inspect(api: docker.APIClient) -> bool:
-            return bool(api.inspect_container(self.container_id)["State"]["Running"])
-
         with self.engine.connected(QUICK_SECONDS) as api:
-            return inspect(api)
+            return bool(api.inspect_container(self.container_id)["State"]["Running"])
 
 
 def _pieces(stream: Any) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Having an image there: looked for, else pulled, once for everybody who waits for it."""
+"""Images: pulled unless they are there, once for all attempts that wait for one."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ from docker.types import CancellableStream
 from urllib3.exceptions import ReadTimeoutError
 
 from schemas.executor import FailureKind
-from services.executor.domain.verdict import AttemptFailed, failure, failure_told
-from services.executor.runtimes.docker.client import QUICK_SECONDS, Docker, found, text_of
+from services.executor.domain.verdict import AttemptFailed, refused_by_engine
+from services.executor.runtimes.docker.client import QUICK_SECONDS, ContainerEngine, found, text_of
 from services.executor.runtimes.docker.pull_progress import PullProgress, PullRefused
 from services.executor.runtimes.runtime import RuntimeUnavailable
 from shared.logging import log
@@ -27,7 +27,7 @@ AGAIN_SECONDS: Final = 0.5
 # How long the engine may be away, as it is while it restarts.
 AWAY_SECONDS: Final = 30.0
 REPORT_SECONDS: Final = 0.25
-# Without a word from the engine; nobody else ends the thread of a pull that nobody wants any more.
+# Without a word from the engine; nothing else ends the thread of a pull that was given up.
 SILENCE_SECONDS: Final = 60.0
 
 OnProgress = Callable[[float, str], None]
@@ -36,7 +36,7 @@ OnProgress = Callable[[float, str], None]
 class Images:
     """The images of one engine."""
 
-    def __init__(self, engine: Docker, timeout_seconds: float) -> None:
+    def __init__(self, engine: ContainerEngine, timeout_seconds: float) -> None:
         self._engine = engine
         self._timeout_seconds = timeout_seconds
         self._pulls: dict[str, _Pull] = {}
@@ -54,7 +54,7 @@ class Images:
         finally:
             pull.listeners.remove(on_progress)
             if not pull.listeners:
-                # Whoever comes now begins anew instead of joining what is being broken off.
+                # Another attempt begins anew instead of joining what is being broken off.
                 self._forget(pull)
                 pull.break_off()
                 pull.task.cancel()
@@ -66,14 +66,14 @@ class Images:
 
 @dataclass(slots=True, eq=False)
 class _Pull:
-    engine: Docker
+    engine: ContainerEngine
     reference: str
     listeners: list[OnProgress] = field(default_factory=list)
     task: "asyncio.Task[None]" = field(init=False)
     _progress: PullProgress = field(default_factory=PullProgress)
     _stream: "CancellableStream[bytes] | None" = None
     _is_broken_off: threading.Event = field(default_factory=threading.Event)
-    _told_at: float = 0.0
+    _reported_at: float = 0.0
     _later: asyncio.TimerHandle | None = None
 
     async def run(self, timeout_seconds: float) -> None:
@@ -82,7 +82,7 @@ class _Pull:
                 await self._until_there()
         except TimeoutError:
             message = f"expected {self.reference} to be pulled within {timeout_seconds:g} s"
-            raise AttemptFailed(failure(FailureKind.IMAGE_PULL_FAILED, message)) from None
+            raise AttemptFailed.of(FailureKind.IMAGE_PULL_FAILED, message) from None
         finally:
             self.break_off()
 
@@ -105,20 +105,16 @@ class _Pull:
                 away_since = None
             except (APIError, PullRefused) as error:
                 text = text_of(error) if isinstance(error, APIError) else str(error)
-                raise AttemptFailed(
-                    failure_told(
-                        text,
-                        f"{self.reference} could not be pulled",
-                        otherwise=FailureKind.IMAGE_PULL_FAILED,
-                    )
+                raise refused_by_engine(
+                    text,
+                    f"{self.reference} could not be pulled",
+                    otherwise=FailureKind.IMAGE_PULL_FAILED,
                 ) from error
             except RuntimeUnavailable as error:
                 away_since = away_since or time.monotonic()
                 if time.monotonic() - away_since > AWAY_SECONDS:
                     message = f"{self.reference} could not be looked for: {error}"
-                    raise AttemptFailed(
-                        failure(FailureKind.RUNTIME_UNAVAILABLE, message)
-                    ) from error
+                    raise AttemptFailed.of(FailureKind.RUNTIME_UNAVAILABLE, message) from error
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _is_there(self, api: docker.APIClient) -> bool:
@@ -128,14 +124,14 @@ class _Pull:
     def _pull_once(self) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
 
-        def tell() -> None:
+        def report() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(self._tell)
+                loop.call_soon_threadsafe(self._report)
 
         def pull() -> None:
             with self.engine.connected(None) as api:
                 try:
-                    self._follow(api, tell)
+                    self._follow(api, report)
                 except requests.RequestException as error:
                     # A registry that stalls: asked again, the engine goes on with the pull.
                     if not _is_silence(error):
@@ -143,7 +139,7 @@ class _Pull:
 
         return pull
 
-    def _follow(self, api: docker.APIClient, tell: Callable[[], None]) -> None:
+    def _follow(self, api: docker.APIClient, report: Callable[[], None]) -> None:
         with contextlib.closing(_open(api, self.reference)) as response:
             if response.status_code >= requests.codes.bad_request:
                 raise PullRefused(_message(response))
@@ -152,27 +148,27 @@ class _Pull:
                 if self._is_broken_off.is_set():
                     return
                 if line and self._progress.feed(json.loads(line)):
-                    tell()
+                    report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         now = time.monotonic()
-        wait_seconds = self._told_at + REPORT_SECONDS - now
+        wait_seconds = self._reported_at + REPORT_SECONDS - now
         if wait_seconds > 0 and self._progress.fraction < 1:
-            # The last of several is told all the same.
+            # The last of several is reported all the same.
             if self._later is None:
                 loop = asyncio.get_running_loop()
-                self._later = loop.call_later(wait_seconds, self._tell_later)
+                self._later = loop.call_later(wait_seconds, self._report_later)
             return
-        self._told_at = now
+        self._reported_at = now
         for listener in tuple(self.listeners):
             try:
                 listener(self._progress.fraction, self._progress.sentence)
             except Exception:  # noqa: BLE001  # one listener's fault is not the pull's
                 log.exception("pull_listener_failed", image=self.reference)
 
-    def _tell_later(self) -> None:
+    def _report_later(self) -> None:
         self._later = None
-        self._tell()
+        self._report()
 
 
 def _open(api: docker.APIClient, reference: str) -> requests.Response:

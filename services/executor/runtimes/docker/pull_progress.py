@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from shared.errors import StewardError
+
 # Of a layer's way; unpacking is usually the shorter part.
 DOWNLOAD_SHARE: Final = 0.7
 MEGABYTE: Final = 1e6
@@ -12,13 +14,13 @@ _THERE: Final = frozenset({"Pull complete", "Already exists"})
 _ANNOUNCED: Final = frozenset({"Pulling fs layer", "Waiting"})
 
 
-class PullRefused(Exception):
+class PullRefused(StewardError):
     """The pull has failed, for the reason in the text, which is the registry's or the engine's."""
 
 
 @dataclass(slots=True)
 class Layer:
-    """Bytes; `total` None until the engine tells it."""
+    """Bytes; `total` None until the engine reports it."""
 
     total: int | None = None
     downloaded: int = 0

@@ -10,27 +10,23 @@ from uuid import UUID
 import docker
 import psutil
 from docker.errors import APIError
-from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer, StartExperiment
 from schemas.gpu_request import DeviceGrant
-from services.executor.addresses import free_port
+from services.executor.engines.engine_table import SWITCHED_OFF
 from services.executor.engines.engines_file import load_images
-from services.executor.engines.images import ANY_ADDRESS, EngineImage, container_command
+from services.executor.engines.image import ANY_ADDRESS, EngineImage, container_command
 from services.executor.engines.mounted_model import locate
-from services.executor.engines.table import SWITCHED_OFF, EngineRefused
-from services.executor.processes import EPOCH_DIGITS, written_id
-from services.executor.runtimes.docker.client import Docker, text_of
+from services.executor.host.addresses import free_port
+from services.executor.runtimes.docker.client import ContainerEngine, text_of
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.ending import end_labelled
-from services.executor.runtimes.docker.host import HostEngine, look_at
+from services.executor.runtimes.docker.host import engine_info
 from services.executor.runtimes.docker.pull import Images
 from services.executor.runtimes.docker.spec import (
-    EPOCH_LABEL,
-    EXPERIMENT_LABEL,
     LOOPBACK,
-    RESERVATION_LABEL,
     Abilities,
     Made,
     finding_labels,
@@ -38,24 +34,21 @@ from services.executor.runtimes.docker.spec import (
     own_labels,
 )
 from services.executor.runtimes.docker.starting import Starting
-from services.executor.runtimes.engine_process import workload_label
 from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
+from shared.labels import (
+    EPOCH_LABEL,
+    EXPERIMENT_LABEL,
+    RESERVATION_LABEL,
+    written_epoch,
+    written_id,
+)
 from shared.paths import make_directory
 
 OFFER_SECONDS: Final = 1.5
 LEAST_CPUS: Final = 0.01  # of Docker itself
 WORKLOADS_SECONDS: Final = 5.0
-
-
-class Listed(Struct, frozen=True, kw_only=True):
-    """One container as the engine lists it."""
-
-    container_id: str
-    labels: Mapping[str, str]
-    pids: tuple[int, ...]
-    is_running: bool
 
 
 class DockerRuntime:
@@ -70,7 +63,7 @@ class DockerRuntime:
     def __init__(self, settings: ExecutorSettings) -> None:
         self._settings = settings
         self._images = load_images(settings.engines_file)
-        self._engine = Docker(settings.docker_host)
+        self._engine = ContainerEngine(settings.docker_host)
         self._pulled = Images(self._engine, settings.pull_timeout_seconds)
         self._abilities = Abilities()
         self._starting: dict[UUID, set[Starting]] = {}
@@ -85,26 +78,27 @@ class DockerRuntime:
         Whether GPUs can be given shows for certain only when a container asks for one, and
         simulated devices need none.
         """
+        offer = RuntimeOffer(
+            runtime=Runtime.DOCKER,
+            engines=(),
+            engine_flags={
+                name: dict(image.engine.task_flags) for name, image in self._images.items()
+            },
+        )
         try:
-            host = await self._engine.call(look_at, seconds=OFFER_SECONDS)
+            host = await self._engine.call(engine_info, seconds=OFFER_SECONDS)
         except (RuntimeUnavailable, APIError) as error:
-            return self._offer(missing={Runtime.DOCKER.value: f"no Docker here: {error}"})
+            return replace(offer, missing={Runtime.DOCKER.value: f"no Docker here: {error}"})
         reasons = {name: self._missing(image) for name, image in self._images.items()}
+        engines = tuple(name for name, reason in reasons.items() if reason is None)
         missing = {name: reason for name, reason in reasons.items() if reason is not None}
         if (warning := host.gpu_warning) is not None:
             missing[Runtime.DOCKER.value] = warning
-        return self._offer(
-            engines=tuple(name for name, reason in reasons.items() if reason is None),
-            missing=missing,
-            host=host,
-        )
+        return replace(offer, engines=engines, missing=missing, version=host.version)
 
     def check(self, command: StartExperiment) -> None:
         """As the contract says. Reads the model's directory."""
-        try:
-            self._made(command, command.benchmark.model_name or command.engine.model)
-        except EngineRefused as error:
-            raise RefusedError(error.code, error.message, path=error.path) from error
+        self._made(command, command.benchmark.model_name or command.engine.model)
         _check_room(command)
         for number, device in enumerate(command.devices):
             reason = None if device.simulated else self._no_share(device)
@@ -130,11 +124,11 @@ class DockerRuntime:
             settings=self._settings,
         )
         await asyncio.to_thread(self._prepare)
-        # Not cancelled half way, when nobody could tell whether there is a container.
+        # Not cancelled half way, when it would be unknown whether there is a container.
         starting.task = asyncio.create_task(starting.run(), name="start_container")
         under_way = self._starting.setdefault(launch.labels.reservation_id, set())
         under_way.add(starting)
-        starting.task.add_done_callback(lambda _: self._settled(launch.labels, starting))
+        starting.task.add_done_callback(lambda _: self._start_ended(launch.labels, starting))
         try:
             return await asyncio.shield(starting.task)
         except asyncio.CancelledError:
@@ -144,47 +138,36 @@ class DockerRuntime:
     async def workloads(self) -> tuple[Workload, ...]:
         """Every container of this installation and node, running or not."""
         try:
-            listed = await self._engine.call(self._listed, seconds=WORKLOADS_SECONDS)
+            return await self._engine.call(self._listed, seconds=WORKLOADS_SECONDS)
         except APIError as error:
             raise RuntimeUnavailable(text_of(error)) from error
         except RuntimeUnavailable:
             if await asyncio.to_thread(self._was_used):
                 raise
             return ()
-        found = (self._workload(each) for each in listed)
-        return tuple(each for each in found if each is not None)
 
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
-        """As the contract says."""
         was_used = await asyncio.to_thread(self._was_used)
+        # Nothing of another node or installation is ours to end.
+        own = replace(
+            labels,
+            installation_id=self._settings.installation_id,
+            node_id=self._settings.node_id,
+        )
         while True:
             under_way = tuple(self._starting.get(labels.reservation_id, ()))
             for starting in under_way:
                 starting.is_abandoned = True
             await end_labelled(
                 self._engine,
-                finding_labels(self._own(labels)),
-                workload_label(labels),
+                finding_labels(own),
+                labels,
                 grace_seconds=grace_seconds,
                 was_used=was_used,
             )
             if not under_way:
                 return
             await asyncio.wait({starting.task for starting in under_way}, timeout=1.0)
-
-    def _offer(
-        self,
-        *,
-        engines: tuple[str, ...] = (),
-        missing: dict[str, str],
-        host: HostEngine | None = None,
-    ) -> RuntimeOffer:
-        return RuntimeOffer(
-            runtime=Runtime.DOCKER,
-            engines=engines,
-            missing=missing,
-            version=None if host is None else host.version,
-        )
 
     def _missing(self, image: EngineImage) -> str | None:
         if image.engine.simulated and not self._settings.allow_simulated_engine:
@@ -210,10 +193,10 @@ class DockerRuntime:
         if image is None:
             known = ", ".join(self._images)
             message = f"expected an engine of {known}, got {command.engine.engine!r}"
-            raise EngineRefused(ErrorCode.UNSUPPORTED, message, "$.base_runtime")
+            raise RefusedError(ErrorCode.UNSUPPORTED, message, path="$.base_runtime")
         if (missing := self._missing(image)) is not None:
             message = f"{name} cannot run in a container here: {missing}"
-            raise EngineRefused(ErrorCode.UNSUPPORTED, message, "$.base_runtime")
+            raise RefusedError(ErrorCode.UNSUPPORTED, message, path="$.base_runtime")
         return image
 
     def _made(
@@ -222,7 +205,7 @@ class DockerRuntime:
         served_model_name: str,
         rank_parameters: Mapping[str, Any] | None = None,
     ) -> Made:
-        """Raises EngineRefused."""
+        """Raises RefusedError."""
         image = self._image(command)
         reference = image.reference(command.engine.image_tag)
         model = locate(command.engine.model, self._settings.model_root_paths)
@@ -246,28 +229,23 @@ class DockerRuntime:
             on_host_network=is_rank,
         )
 
-    def _settled(self, labels: Labels, starting: Starting) -> None:
+    def _start_ended(self, labels: Labels, starting: Starting) -> None:
         under_way = self._starting.get(labels.reservation_id, set())
         under_way.discard(starting)
         if not under_way:
             self._starting.pop(labels.reservation_id, None)
         if not starting.task.cancelled():
-            starting.task.exception()  # looked at, or asyncio complains that nobody did
+            starting.task.exception()  # retrieved, or asyncio complains that it was not
 
-    def _listed(self, api: docker.APIClient) -> list[Listed]:
+    def _listed(self, api: docker.APIClient) -> tuple[Workload, ...]:
         own = own_labels(self._settings.installation_id, self._settings.node_id)
-        return [
-            Listed(
-                container_id=each["Id"],
-                labels=each.get("Labels") or {},
-                pids=_pids(api, each["Id"]) if each["State"] == "running" else (),
-                is_running=each["State"] in {"running", "paused", "restarting"},
-            )
-            for each in api.containers(all=True, filters=label_filters(own))
-        ]
+        listed = api.containers(all=True, filters=label_filters(own))
+        found = (self._workload(api, each) for each in listed)
+        return tuple(each for each in found if each is not None)
 
-    def _workload(self, listed: Listed) -> Workload | None:
-        reservation_id = written_id(listed.labels.get(RESERVATION_LABEL))
+    def _workload(self, api: docker.APIClient, container: Any) -> Workload | None:
+        labels = container.get("Labels") or {}
+        reservation_id = written_id(labels.get(RESERVATION_LABEL))
         if reservation_id is None:
             return None
         return Workload(
@@ -275,20 +253,12 @@ class DockerRuntime:
                 reservation_id=reservation_id,
                 installation_id=self._settings.installation_id,
                 node_id=self._settings.node_id,
-                epoch=_epoch(listed.labels.get(EPOCH_LABEL, "")),
-                experiment_id=written_id(listed.labels.get(EXPERIMENT_LABEL)),
+                epoch=written_epoch(labels.get(EPOCH_LABEL)),
+                experiment_id=written_id(labels.get(EXPERIMENT_LABEL)),
             ),
-            pids=listed.pids,
-            container_ids=(listed.container_id,),
-            is_running=listed.is_running,
-        )
-
-    def _own(self, labels: Labels) -> Labels:
-        """The reservation's labels here: nothing of another node or installation is ours to end."""
-        return Labels(
-            reservation_id=labels.reservation_id,
-            installation_id=self._settings.installation_id,
-            node_id=self._settings.node_id,
+            pids=_pids(api, container["Id"]) if container["State"] == "running" else (),
+            container_ids=(container["Id"],),
+            is_running=container["State"] in {"running", "paused", "restarting"},
         )
 
     @property
@@ -332,8 +302,3 @@ def _pids(api: docker.APIClient, container_id: str) -> tuple[int, ...]:
         # It has ended since it was listed.
         return ()
     return tuple(sorted(int(fields[0]) for fields in processes))
-
-
-def _epoch(text: str) -> int | None:
-    is_number = text.isascii() and text.isdigit() and len(text) <= EPOCH_DIGITS
-    return int(text) or None if is_number else None

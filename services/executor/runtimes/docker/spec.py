@@ -12,18 +12,19 @@ from msgspec import Struct
 from schemas.executor import StartExperiment
 from schemas.gpu_request import DeviceGrant
 from services.executor.domain.shares import share_environment
-from services.executor.engines.images import EngineImage, HostMount
-from services.executor.engines.table import EngineCommand
+from services.executor.engines.engine import EngineCommand
+from services.executor.engines.image import EngineImage, HostMount
 from services.executor.runtimes.engine_process import label_environment
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
-
-RESERVATION_LABEL: Final = "gpusteward.reservation"
-INSTALLATION_LABEL: Final = "gpusteward.installation"
-NODE_LABEL: Final = "gpusteward.node"
-EPOCH_LABEL: Final = "gpusteward.epoch"
-EXPERIMENT_LABEL: Final = "gpusteward.experiment"
-ATTEMPT_LABEL: Final = "gpusteward.attempt"
+from shared.labels import (
+    ATTEMPT_LABEL,
+    EPOCH_LABEL,
+    EXPERIMENT_LABEL,
+    INSTALLATION_LABEL,
+    NODE_LABEL,
+    RESERVATION_LABEL,
+)
 
 LOOPBACK: Final = "127.0.0.1"
 CACHE_TARGET: Final = "/var/cache/models"
@@ -131,7 +132,6 @@ def device_requests(devices: Sequence[DeviceGrant], ids: str) -> list[dict[str, 
 
 
 def written_labels(launch: Launch) -> dict[str, str]:
-    """The labels of an attempt's container."""
     labels = launch.labels
     written = {
         **attempt_labels(launch),
@@ -147,7 +147,7 @@ def attempt_labels(launch: Launch) -> dict[str, str]:
 
 
 def finding_labels(labels: Labels) -> dict[str, str]:
-    """Those that tell whose a container is: without all three nothing is ever touched."""
+    """Those that show whose a container is: without all three nothing is ever touched."""
     return {
         **own_labels(labels.installation_id, labels.node_id),
         RESERVATION_LABEL: str(labels.reservation_id),

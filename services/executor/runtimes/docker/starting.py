@@ -9,14 +9,9 @@ import docker
 from docker.errors import APIError
 
 from schemas.executor import FailureKind
-from services.executor.domain.verdict import (
-    AttemptFailed,
-    failure,
-    failure_told,
-    is_port_taken,
-)
-from services.executor.processes import ProcessMark, WorkloadLabel, mark_of
-from services.executor.runtimes.docker.client import SLOW_SECONDS, Docker, text_of
+from services.executor.domain.verdict import AttemptFailed, is_port_taken, refused_by_engine
+from services.executor.host.processes import ProcessMark, mark_of
+from services.executor.runtimes.docker.client import SLOW_SECONDS, ContainerEngine, text_of
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.ending import end_labelled
 from services.executor.runtimes.docker.spec import (
@@ -25,9 +20,9 @@ from services.executor.runtimes.docker.spec import (
     attempt_labels,
     container_settings,
 )
-from services.executor.runtimes.engine_process import workload_label
 from services.executor.runtimes.runtime import Launch, RuntimeUnavailable
 from services.executor.settings import ExecutorSettings
+from shared.errors import StewardError
 
 TRIES: Final = 5
 NAME_TRIES: Final = 20
@@ -36,15 +31,15 @@ BAD_REQUEST: Final = 400
 CONFLICT: Final = 409
 
 
-class Abandoned(Exception):
-    """Nobody wants the container any more."""
+class Abandoned(StewardError):
+    """The attempt that wanted the container is over."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Starting:
     """One start under way. `is_abandoned` may be set at any time: then nothing is started."""
 
-    engine: Docker
+    engine: ContainerEngine
     launch: Launch
     made: Made
     abilities: Abilities
@@ -62,36 +57,25 @@ class Starting:
                 await self._remove()
                 if not self._can_go_on(text_of(error), tried):
                     is_ours = error.status_code == BAD_REQUEST
-                    raise AttemptFailed(
-                        failure_told(
-                            text_of(error),
-                            self._title,
-                            otherwise=FailureKind.BAD_PARAMETER
-                            if is_ours
-                            else FailureKind.RUNTIME_UNAVAILABLE,
-                        )
-                    ) from error
+                    kind = FailureKind.BAD_PARAMETER if is_ours else FailureKind.RUNTIME_UNAVAILABLE
+                    raise refused_by_engine(text_of(error), self._title, otherwise=kind) from error
             except RuntimeUnavailable as error:
                 # It may have done what was asked without saying so.
                 await self._remove()
-                raise AttemptFailed(
-                    failure(FailureKind.RUNTIME_UNAVAILABLE, f"{self._title}: {error}")
+                raise AttemptFailed.of(
+                    FailureKind.RUNTIME_UNAVAILABLE, f"{self._title}: {error}"
                 ) from error
             except Abandoned as error:
                 await self._remove()
-                raise AttemptFailed(
-                    failure(FailureKind.CANCELLED, "stopped before the engine was started")
+                raise AttemptFailed.of(
+                    FailureKind.CANCELLED, "stopped before the engine was started"
                 ) from error
         message = f"{self._title}: Docker found a free port taken {TRIES} times"
-        raise AttemptFailed(failure(FailureKind.PORT_TAKEN, message))
+        raise AttemptFailed.of(FailureKind.PORT_TAKEN, message)
 
     @property
     def _title(self) -> str:
         return f"{self.made.command.engine} could not be started from {self.made.reference}"
-
-    @property
-    def _label(self) -> WorkloadLabel:
-        return workload_label(self.launch.labels)
 
     def _can_go_on(self, text: str, tried: Abilities) -> bool:
         """Whether to try again, without what the engine has turned out to lack.
@@ -121,7 +105,7 @@ class Starting:
         return EngineContainer(
             engine=self.engine,
             container_id=container_id,
-            label=self._label,
+            label=self.launch.labels,
             command=self.made.command,
             log=self.launch.log,
             port=self._port(container),
@@ -139,7 +123,7 @@ class Starting:
 
         Where the engine is on another host, or we are in a container, the number means another.
         """
-        return mark_of(pid) if pid and self._label.is_on(pid) else None
+        return mark_of(pid) if pid and self.launch.labels.is_on(pid) else None
 
     def _port(self, container: dict[str, Any]) -> int:
         if self.made.on_host_network:
@@ -149,7 +133,7 @@ class Starting:
         return int(published[0]["HostPort"]) if published else 0
 
     async def _remove(self) -> None:
-        await end_labelled(self.engine, attempt_labels(self.launch), self._label)
+        await end_labelled(self.engine, attempt_labels(self.launch), self.launch.labels)
 
 
 def _create(api: docker.APIClient, body: dict[str, Any], name: str) -> str:

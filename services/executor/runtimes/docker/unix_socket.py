@@ -1,5 +1,5 @@
-"""The SDK's way to a socket of this host, without the descriptor that it leaves open when nobody
-listens there.
+"""The SDK's way to a socket of this host, without the descriptor that it leaves open where there
+is no listener.
 """
 
 import socket

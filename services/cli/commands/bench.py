@@ -1,0 +1,239 @@
+"""`bench`: load on any OpenAI-compatible server, with or without a platform."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from schemas.benchmark import BenchmarkTool
+from schemas.errors import ErrorCode
+from services.cli.display.output import print_json
+from services.cli.failures import CommandFailed, leave
+from services.cli.options import data_dir_option
+
+# Below this share of requests that succeed, a benchmark is a failed one, as on an executor.
+MIN_SUCCESS_RATE = 0.5
+API_KEY_VARIABLE = "GPUSTEWARD_BENCH_API_KEY"
+
+
+class _Bench(click.Group):
+    """`bench URL` is `bench run URL`, since nothing else follows the word but `install`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, "URL [OPTIONS] | install [OPTIONS]")
+
+
+@click.group(cls=_Bench)
+def bench() -> None:
+    """Benchmark an OpenAI-compatible server, or install genai-bench.
+
+    `gpusteward bench URL` measures the server at URL; no platform needs to run. `gpusteward bench
+    run -h` lists its options.
+    """
+
+
+@bench.command("run")
+@click.argument("url", metavar="URL")
+@click.option("--model", metavar="NAME", help="Name of the model; default: the one it serves.")
+@click.option(
+    "--tokenizer",
+    metavar="PLACE",
+    help="Folder, GGUF file or hub name for genai-bench; default: the model's own, if found.",
+)
+@click.option(
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    default=("D(100,100)",),
+    show_default=True,
+    metavar="TEXT",
+    help="Traffic, as in D(in,out) or N(mean,stddev)/(mean,stddev); several are measured in turn.",
+)
+@click.option(
+    "--concurrency",
+    "concurrencies",
+    type=click.IntRange(1, 4096),
+    multiple=True,
+    default=(1,),
+    show_default=True,
+    metavar="N",
+    help="Requests at once; several are measured in turn.",
+)
+@click.option(
+    "--max-requests",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Requests of a level.",
+)
+@click.option(
+    "--max-time",
+    type=click.FloatRange(0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time of a level; genai-bench takes whole minutes, rounded up.",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(0, 1000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Requests before measuring.",
+)
+@click.option(
+    "--tool",
+    type=click.Choice([tool.value for tool in BenchmarkTool]),
+    default=BenchmarkTool.AUTO.value,
+    show_default=True,
+    help="Who makes the load; auto takes genai-bench where it is installed.",
+)
+@click.option(
+    "--param",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Goes into every request, VALUE as JSON, else as text.",
+)
+@click.option(
+    "--gpu",
+    "gpus",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="INDEX",
+    help="Watch this GPU of the node meanwhile, through the running platform.",
+)
+@click.option("--node", metavar="ID", help="Node of the GPUs; default: this host, or the only one.")
+@click.option(
+    "--api-key",
+    envvar=API_KEY_VARIABLE,
+    show_envvar=True,
+    metavar="KEY",
+    help="Key to show the server; it is written nowhere.",
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep the tool's own files here.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def run(
+    url: str,
+    model: str | None,
+    tokenizer: str | None,
+    scenarios: tuple[str, ...],
+    concurrencies: tuple[int, ...],
+    max_requests: int,
+    max_time: float,
+    warmup: int,
+    tool: str,
+    parameters: tuple[str, ...],
+    gpus: tuple[int, ...],
+    node: str | None,
+    api_key: str | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure the OpenAI-compatible server at URL, level by level.
+
+    A level is one scenario at one concurrency. The exit code is 0 only if more than half of all
+    requests succeeded.
+    """
+    document = {
+        "model_name": model,
+        "model_tokenizer": tokenizer,
+        "traffic_scenarios": scenarios,
+        "num_concurrency": concurrencies,
+        "max_requests_per_level": max_requests,
+        "max_time_per_level_seconds": max_time,
+        "warmup_requests": warmup,
+        "tool": tool,
+        "additional_params": dict(map(_parameter, parameters)),
+    }
+    options = {"node_id": node, "monitor": bool(gpus), "api_key": api_key, "directory": output}
+    result = asyncio.run(_measured(_url(url), document, list(gpus) or None, options))
+    if as_json:
+        print_json(result)
+    else:
+        from services.cli.display.bench_results import print_result
+
+        print_result(result, wants_gpus=bool(gpus))
+    leave(0 if _is_success(result) else 1)
+
+
+@bench.command()
+@click.option("--again", is_flag=True, help="Install anew even if it is there.")
+@data_dir_option
+def install(again: bool, data_dir: Path | None) -> None:
+    """Install genai-bench into an environment of its own, inside the data directory.
+
+    Every platform on that data directory uses it; `auto` prefers it from then on.
+    """
+    from shared.benchmarks.genai_bench import install as installation
+    from shared.benchmarks.genai_bench.installation import tools_directory
+
+    tools = data_dir.resolve() / "tools" if data_dir is not None else tools_directory()
+    try:
+        installation.install(tools, lambda line: click.echo(line, err=True), again=again)
+    except installation.InstallationFailed as error:
+        raise CommandFailed(ErrorCode.UNAVAILABLE, str(error)) from error
+
+
+async def _measured(
+    url: str,
+    document: Mapping[str, Any],
+    gpus: list[int] | None,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    from services.cli.display.bench_results import shown_progress
+    from shared.benchmarks.adapter import ModelNotServed, ServerUnreachable
+    from shared.client.aio_benchmarks import run_benchmark_job
+
+    task = asyncio.current_task()
+    if task is not None:
+        # So that the tool and its files go with us; an interrupt does the same by itself.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        with shown_progress(sys.stderr) as show:
+            return await run_benchmark_job(url, document, gpus, on_progress=show, **options)
+    except ModelNotServed as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{error}; name one with --model") from error
+    except ServerUnreachable as error:
+        hint = "look whether it runs, and whether the URL is the one before /v1"
+        raise CommandFailed(ErrorCode.UNAVAILABLE, f"{error}; {hint}") from error
+
+
+def _url(text: str) -> str:
+    """With a scheme: `localhost:8000` is meant as people mean it."""
+    url = text if "://" in text else f"http://{text}"
+    if not url.startswith(("http://", "https://")):
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"expected a URL of a server, got {text!r}")
+    return url
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"expected NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _is_success(result: Mapping[str, Any]) -> bool:
+    metrics = result["metrics"]
+    return bool(metrics["total_completed_requests"] and metrics["success_rate"] >= MIN_SUCCESS_RATE)

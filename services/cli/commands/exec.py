@@ -1,0 +1,190 @@
+"""`exec`: a command that runs while its GPUs are reserved, and not a moment longer."""
+
+import asyncio
+import os
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import click
+from msgspec.structs import replace
+
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler_views import ReservationView
+from services.cli.commands.reservations import ANSWER_SECONDS, granted, user_name
+from services.cli.failures import LEASE_LOST_EXIT_CODE, leave
+from services.cli.leased_process.process import (
+    DeviceProcess,
+    Interruption,
+    device_environment,
+    labelled_processes,
+)
+from services.cli.options import Target, with_target
+from services.cli.request_options import NumberRange, request_options
+from shared.errors import RefusedError, UnavailableError
+from shared.ids import host_node_id, new_id
+from shared.waiting import cancelled
+
+if TYPE_CHECKING:
+    from services.cli.leased_process.lease import HeldLease
+    from shared.client.http import StewardClient
+
+LEASE_TTL_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 10.0
+CANNOT_EXECUTE: Final = 126
+NOT_FOUND: Final = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be run on what."""
+
+    request: GpuRequest
+    argv: tuple[str, ...]
+    holder: str
+    installation_id: str | None
+
+
+@dataclass(slots=True)
+class _Held:
+    """What has to be given back; no epoch yet means that it is withdrawn."""
+
+    reservation_id: UUID
+    epoch: int | None = None
+
+
+@click.command("exec", context_settings={"ignore_unknown_options": True})
+@request_options()
+@click.option(
+    "--node", "host_id", envvar="GPUSTEWARD_NODE_ID", metavar="ID", help="Id of this host."
+)
+@click.option(
+    "--ttl",
+    type=NumberRange(3, 3600),
+    default=LEASE_TTL_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Lease; how soon others may have the GPUs after this host is gone.",
+)
+@with_target
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+def exec_command(
+    target: Target,
+    request: GpuRequest,
+    host_id: str | None,
+    ttl: float,
+    argv: tuple[str, ...],
+) -> None:
+    """Run CMD on GPUs of this host that are reserved while it runs.
+
+    CMD finds them in CUDA_VISIBLE_DEVICES. The exit code is CMD's own; 75 if the reservation was
+    lost and CMD had to be stopped, 127 and 126 if it could not be started.
+    """
+    request = replace(request, node_ids=(host_id or host_node_id(),), lease_ttl_seconds=ttl)
+    holder = f"exec/{user_name()}"
+    wanted = Wanted(request, argv, holder, _installation_id(target))
+    leave(target.ask(lambda client: _execute(client, wanted), patience_seconds=PATIENCE_SECONDS))
+
+
+async def _execute(client: "StewardClient", wanted: Wanted) -> int:
+    held = _Held(new_id())
+    interruption = Interruption()
+    try:
+        await client.request_reservation(
+            wanted.request, holder=wanted.holder, reservation_id=held.reservation_id
+        )
+        view = granted(
+            await client.await_reservation(
+                held.reservation_id,
+                timeout_seconds=wanted.request.wait_timeout_seconds + ANSWER_SECONDS,
+            )
+        )
+        held.epoch = view.epoch
+        return await _run_on(client, view, wanted)
+    except asyncio.CancelledError:
+        if interruption.signal is None:
+            raise
+        return 128 + interruption.signal
+    finally:
+        await _give_back(client, held)
+
+
+async def _run_on(client: "StewardClient", view: ReservationView, wanted: Wanted) -> int:
+    from services.cli.leased_process.lease import HeldLease, LeaseLost
+
+    if view.epoch is None:
+        raise TypeError(f"expected a granted reservation to have an epoch, found {view}")
+    lease = HeldLease(client, view, view.epoch)
+    try:
+        await lease.activate()
+        process = DeviceProcess(
+            wanted.argv,
+            device_environment(view, view.epoch, installation_id=wanted.installation_id),
+        )
+    except LeaseLost as error:
+        return _say_lost(error, "was not started")
+    except FileNotFoundError:
+        return _say_not_started(wanted, "no such command", NOT_FOUND)
+    except OSError as error:
+        return _say_not_started(wanted, error.strerror or str(error), CANNOT_EXECUTE)
+    if any(device.simulated for device in view.devices):
+        click.echo("gpusteward: the reserved GPUs are simulated", err=True)
+    with process.forwarding():
+        return await _while_leased(process, lease)
+
+
+async def _while_leased(process: DeviceProcess, lease: "HeldLease") -> int:
+    from services.cli.leased_process.lease import LeaseLost
+
+    keeping = asyncio.create_task(lease.keep())
+    ending = asyncio.create_task(process.wait())
+    try:
+        await asyncio.wait({keeping, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            return ending.result()
+        await process.stop(lease.confirmed.stop_budget_seconds / 2)
+        lost = keeping.exception()
+        if isinstance(lost, LeaseLost):
+            return _say_lost(lost, "was stopped")
+        raise lost or RuntimeError("the lease is not kept any more")
+    finally:
+        await cancelled(keeping, ending)
+        process.send(signal.SIGKILL)
+
+
+async def _give_back(client: "StewardClient", held: _Held) -> None:
+    """Whatever happened before. What cannot be given back ends with its lease."""
+    stopped = not labelled_processes(held.reservation_id)
+    try:
+        if held.epoch is None:
+            await client.cancel_reservation(held.reservation_id)
+        else:
+            await client.release_reservation(held.reservation_id, held.epoch, stopped=stopped)
+    except RefusedError:
+        # It has ended already, or never was stored.
+        return
+    except UnavailableError as error:
+        click.echo(
+            f"gpusteward: reservation {held.reservation_id} could not be given back ({error});"
+            " it ends by itself with its lease",
+            err=True,
+        )
+
+
+def _say_lost(error: Exception, what: str) -> int:
+    click.echo(f"gpusteward: the reservation was lost and the command {what}: {error}", err=True)
+    return LEASE_LOST_EXIT_CODE
+
+
+def _say_not_started(wanted: Wanted, why: str, code: int) -> int:
+    click.echo(f"gpusteward: {wanted.argv[0]}: {why}", err=True)
+    return code
+
+
+def _installation_id(target: Target) -> str | None:
+    """Of the platform on this machine, if there is one."""
+    if given := os.environ.get("GPUSTEWARD_INSTALLATION_ID"):
+        return given
+    directory = target.directory
+    return str(directory.installation_id()) if directory.endpoint_path.exists() else None

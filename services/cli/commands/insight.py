@@ -1,0 +1,302 @@
+"""Commands that ask the scheduler: why, what if, what is free, where, and what was decided."""
+
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import click
+import msgspec
+
+from schemas.errors import EXIT_CODE, ErrorCode
+from schemas.gpu_request import REASON_MEANINGS, GpuRequest
+from schemas.orchestrator import ExperimentState, ExperimentView, TaskView
+from schemas.scheduler_views import (
+    AvailabilityView,
+    Explanation,
+    Replay,
+    ReservationView,
+)
+from services.cli.display.output import (
+    UNKNOWN,
+    Table,
+    number,
+    print_answer,
+    print_json,
+    print_table,
+)
+from services.cli.display.tables import (
+    explanation_text,
+    help_lines,
+    print_devices,
+    reason_table,
+    short,
+)
+from services.cli.failures import CommandFailed, leave
+from services.cli.lookup import Found, find, find_reservation
+from services.cli.options import Target, reading
+from services.cli.request_options import NumberRange, request_options
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
+
+DIFFERENT_EXIT_CODE: Final = 1
+_thresholds = (
+    click.option(
+        "--utilization-threshold",
+        type=NumberRange(0, 100),
+        default=30.0,
+        show_default=True,
+        metavar="PERCENT",
+        help="A GPU is idle below this.",
+    ),
+    click.option(
+        "--memory-threshold",
+        type=NumberRange(0, 100),
+        default=50.0,
+        show_default=True,
+        metavar="PERCENT",
+        help="And below this much of its memory used.",
+    ),
+)
+
+
+@click.command()
+@click.argument("identifier", metavar="ID", required=False)
+@click.option("--codes", is_flag=True, help="List every reason there is, with what it means.")
+@reading
+def why(target: Target, identifier: str | None, codes: bool) -> None:
+    """Say why a reservation, an experiment or a task waits: every reason, and what would help."""
+    if codes:
+        _print_codes(as_json=target.as_json)
+        return
+    if identifier is None:
+        raise click.UsageError("expected an ID, or --codes")
+
+    async def ask(client: "StewardClient") -> None:
+        found = await find(client, identifier)
+        waiting = await _reservations_of(client, found)
+        for reservation_id in waiting:
+            explanation = await client.explain_reservation(reservation_id)
+            if target.as_json:
+                print_json(explanation)
+            else:
+                _print_explanation(explanation)
+        if not waiting:
+            raise CommandFailed(ErrorCode.CONFLICT, _nothing_waits(found))
+
+    target.ask(ask)
+
+
+@click.command()
+@request_options(whole_fleet=True)
+@reading
+def availability(target: Target, request: GpuRequest) -> None:
+    """Say whether GPUs would be granted now, on which, or every reason why not; reserve nothing.
+
+    --wait waits that long until they would be. The exit code is 0 only if they would.
+    """
+    is_waiting = click.get_current_context().get_parameter_source("wait_timeout_seconds")
+    seconds = request.wait_timeout_seconds if _is_given(is_waiting) else 0.0
+    view = target.ask(lambda client: client.await_availability(request, timeout_seconds=seconds))
+    _print_availability(view, as_json=target.as_json)
+
+
+@click.command("what-if")
+@click.argument("identifier", metavar="ID")
+@request_options(whole_fleet=True)
+@reading
+def what_if(target: Target, identifier: str, request: GpuRequest) -> None:
+    """Say whether a waiting reservation would be granted now had it asked for this instead."""
+
+    async def ask(client: "StewardClient") -> AvailabilityView:
+        found = await find_reservation(client, identifier)
+        return await client.what_if(found.reservation_id, request)
+
+    _print_availability(target.ask(ask), as_json=target.as_json)
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@reading
+def estimate(target: Target, file: Path) -> None:
+    """Say how many GPUs, and how much memory of each, a task file's largest experiment needs."""
+    try:
+        config = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{file}: {error}") from error
+    view = target.ask(lambda client: client.estimate(config))
+    if target.as_json:
+        print_json(view)
+    else:
+        click.echo(f"{view.gpus} GPUs with {view.min_memory_mb} MB each")
+
+
+@click.command()
+@click.option("--gpus", "each_gpu", is_flag=True, help="GPU by GPU instead of node by node.")
+@_thresholds[0]
+@_thresholds[1]
+@reading
+def cluster(
+    target: Target, each_gpu: bool, utilization_threshold: float, memory_threshold: float
+) -> None:
+    """List nodes with their idle GPUs, as the choice of a node for Kubernetes sees them."""
+    if each_gpu:
+        status = target.ask(lambda client: client.cluster_status())
+        shown: Any = status
+        rows = [
+            [
+                gpu.node_name,
+                str(gpu.gpu_index),
+                gpu.gpu_model,
+                "yes" if gpu.allocatable else "no",
+                number(gpu.utilization_percent),
+                number(gpu.memory_usage_percent),
+                number(gpu.temperature_c),
+            ]
+            for gpu in status.gpus
+        ]
+        headings = ["node", "gpu", "name", "allocatable", "util %", "memory %", "temp C"]
+    else:
+        summaries = target.ask(
+            lambda client: client.node_summaries(utilization_threshold, memory_threshold)
+        )
+        shown = summaries
+        rows = [
+            [
+                node.node_name,
+                str(node.idle_gpu_count),
+                str(node.allocatable_gpus),
+                str(node.total_gpus),
+                number(node.avg_utilization_percent, 1),
+                number(node.avg_memory_usage_percent, 1),
+            ]
+            for node in summaries.nodes.values()
+        ]
+        headings = ["node", "idle", "allocatable", "GPUs", "util %", "memory %"]
+    table = Table(headings, rows, numeric=frozenset(headings) - {"node", "name"})
+    print_answer(shown, table, as_json=target.as_json)
+
+
+@click.command("select-node")
+@click.argument("required_gpus", metavar="GPUS", type=click.IntRange(1, 4096))
+@_thresholds[0]
+@_thresholds[1]
+@reading
+def select_node(
+    target: Target, required_gpus: int, utilization_threshold: float, memory_threshold: float
+) -> None:
+    """Name the best node for an inference service of so many GPUs."""
+    view = target.ask(
+        lambda client: client.select_node(required_gpus, utilization_threshold, memory_threshold)
+    )
+    if target.as_json:
+        print_json(view)
+    else:
+        click.echo(view.message if view.node_id else f"left to Kubernetes: {view.message}")
+
+
+@click.command()
+@click.argument("identifier", metavar="[RESERVATION]", required=False)
+@click.option("--from", "from_id", type=click.IntRange(min=0), metavar="ID", help="Decision id.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
+@reading
+def replay(target: Target, identifier: str | None, from_id: int | None, limit: int) -> None:
+    """Decide again what the scheduler has decided, and say of each whether it comes out the same.
+
+    With RESERVATION only the decisions about it. The exit code is 0 only if all are the same.
+    """
+
+    async def ask(client: "StewardClient") -> Replay:
+        reservation_id = None
+        if identifier is not None:
+            reservation_id = (await find_reservation(client, identifier)).reservation_id
+        return await client.replay(from_id=from_id, reservation_id=reservation_id, limit=limit)
+
+    found = target.ask(ask)
+    if target.as_json:
+        print_json(found)
+    else:
+        print_replay(found)
+    leave(DIFFERENT_EXIT_CODE if found.different else 0)
+
+
+def _print_explanation(explanation: Explanation) -> None:
+    click.echo(explanation_text(explanation))
+    for line in help_lines(explanation):
+        click.echo(line)
+    if explanation.reasons:
+        print_table(reason_table(explanation.reasons))
+
+
+def _print_availability(view: AvailabilityView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+    else:
+        click.echo(view.message)
+        print_devices(view.devices)
+        for line in help_lines(view):
+            click.echo(line)
+        if view.reasons:
+            print_table(reason_table(view.reasons))
+    leave(0 if view.available else EXIT_CODE[ErrorCode.UNSATISFIABLE])
+
+
+def _print_codes(*, as_json: bool) -> None:
+    rows = [[code.value, meaning] for code, meaning in REASON_MEANINGS.items()]
+    print_answer(REASON_MEANINGS, Table(["reason", "means"], rows), as_json=as_json)
+
+
+def print_replay(found: Replay) -> None:
+    rows = [
+        [
+            str(each.decision_id),
+            each.decided_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
+            str(each.term),
+            "same" if each.same else "DIFFERENT",
+            _outcomes_text(each.recorded),
+            UNKNOWN if each.same else _outcomes_text(each.replayed),
+        ]
+        for each in found.decisions
+    ]
+    headings = ["id", "decided at (UTC)", "term", "replay", "recorded", "decided again"]
+    print_table(Table(headings, rows, numeric=frozenset({"id", "term"})))
+    since = f" from keyframe {found.keyframe_id} on" if found.keyframe_id is not None else ""
+    click.echo(
+        f"{found.checked} decisions decided again{since}, {found.different} came out otherwise"
+    )
+    if found.next_from_id is not None:
+        click.echo(f"more: `gpusteward replay --from {found.next_from_id}`")
+
+
+def _outcomes_text(outcomes: Any) -> str:
+    """`grant 0c21…, time_out 77ab…`; what was too much to tell comes as counts by kind."""
+    if isinstance(outcomes, dict):
+        return ", ".join(f"{kind} x{count}" for kind, count in outcomes.items()) or "nothing"
+    ended = [f"{one['type']} {short(UUID(one['reservation_id']))}" for one in outcomes]
+    return ", ".join(ended) or "nothing"
+
+
+async def _reservations_of(client: "StewardClient", found: Found) -> list[UUID]:
+    if isinstance(found, ReservationView):
+        return [found.reservation_id]
+    of_it = (
+        (found,) if isinstance(found, ExperimentView) else await client.experiments(found.task_id)
+    )
+    return [
+        each.reservation_id
+        for each in of_it
+        if each.reservation_id is not None and each.state is ExperimentState.WAITING
+    ]
+
+
+def _nothing_waits(found: Found) -> str:
+    if isinstance(found, TaskView):
+        return f"task {found.task_name} is {found.state.value}; no experiment of it waits for GPUs"
+    state = found.state.value
+    remark = f": {found.reason}" if found.reason else ""
+    return f"it is {state} and does not wait for GPUs{remark}"
+
+
+def _is_given(source: Any) -> bool:
+    return source is not None and source is not click.core.ParameterSource.DEFAULT

@@ -1,0 +1,141 @@
+"""Commands that a node's telemetry agent carries out: watch its GPUs, cap their power."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from schemas.errors import ErrorCode
+from schemas.gateway import GpuView
+from schemas.monitoring import MonitoringView
+from services.cli.display.output import Table, print_json, print_table
+from services.cli.display.task_results import gpu_cells
+from services.cli.failures import CommandFailed
+from services.cli.lookup import find_reservation
+from services.cli.options import Target, reading, with_target
+from services.cli.request_options import NumberRange
+from shared.client.devices import node_of_indices
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
+
+
+@click.command()
+@click.argument("place", metavar="[NODE/]GPU")
+@click.argument("watts", type=NumberRange(min=1), required=False)
+@click.option("--restore", is_flag=True, help="Take the limit back.")
+@click.option(
+    "--reservation",
+    metavar="ID",
+    help="Limit it for this reservation, until it ends; without one it takes an admin.",
+)
+@with_target
+def power(
+    target: Target, place: str, watts: float | None, restore: bool, reservation: str | None
+) -> None:
+    """Limit a GPU's power, or take the limit back.
+
+    GPU is its index on the node, or its UUID. Every limit is taken back when the node's agent
+    stops, whatever stops it.
+    """
+    if restore == (watts is not None):
+        raise click.UsageError("expected WATTS or --restore")
+
+    async def ask(client: "StewardClient") -> GpuView:
+        gpu = choose_gpu((await client.gpus()).gpus, place)
+        held = None if reservation is None else await find_reservation(client, reservation)
+        await client.set_power_limit(
+            gpu.node_id,
+            gpu.uuid,
+            watts,
+            reservation_id=held.reservation_id if held is not None else None,
+        )
+        return gpu
+
+    gpu = target.ask(ask)
+    named = f"{gpu.node_id}/{gpu.index} {gpu.name}"
+    if watts is None:
+        click.echo(f"{named}: the limit is taken back")
+    else:
+        until = "the reservation ends" if reservation else f"`gpusteward power {place} --restore`"
+        click.echo(f"{named}: at most {watts:g} W until {until}")
+
+
+@click.command()
+@click.argument("node_id", metavar="[NODE]", required=False)
+@click.option(
+    "--seconds",
+    type=NumberRange(0.1, 86_400),
+    default=10.0,
+    show_default=True,
+    help="How long; Ctrl-C ends it earlier.",
+)
+@click.option(
+    "--interval",
+    type=NumberRange(0.1, 60),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two readings.",
+)
+@reading
+def monitor(target: Target, node_id: str | None, seconds: float, interval: float) -> None:
+    """Watch a node's GPUs for a while; print minimum, mean and maximum of what was read."""
+
+    async def ask(client: "StewardClient") -> MonitoringView:
+        node = node_id or _only_node([n.node_id for n in (await client.nodes()).nodes])
+        started = await client.start_monitoring(
+            node, interval_seconds=interval, max_seconds=seconds
+        )
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            # Ctrl-C: what was seen so far is what was asked for.
+            _uncancel()
+        return await client.stop_monitoring(node, started.monitoring_id)
+
+    view = target.ask(ask)
+    if target.as_json:
+        print_json(view)
+        return
+    print_table(monitoring_table(view))
+    click.echo(
+        f"{view.sample_count} readings in {view.monitoring_duration_seconds:.1f} s"
+        + (f", {view.missed_count} missed" if view.missed_count else "")
+    )
+
+
+def monitoring_table(view: MonitoringView) -> Table:
+    """One row per GPU."""
+    headings = ["GPU", "name", "util %", "memory MB", "temp C", "power W", "samples"]
+    rows = [[index, each.name, *gpu_cells(each)] for index, each in view.gpu_stats.items()]
+    numeric = frozenset(headings) - {"name"}
+    return Table(headings, rows, title=f"{view.node_id}, min/mean/max", numeric=numeric)
+
+
+def choose_gpu(gpus: tuple[GpuView, ...], place: str) -> GpuView:
+    """The GPU that `place` names. Raises CommandFailed."""
+    node_id, _, named = place.rpartition("/")
+    if not node_id and any(gpu.uuid == named for gpu in gpus):
+        return next(gpu for gpu in gpus if gpu.uuid == named)
+    node = node_id or _only_node(sorted({gpu.node_id for gpu in gpus}))
+    for gpu in gpus:
+        if gpu.node_id == node and named in {str(gpu.index), gpu.uuid}:
+            return gpu
+    raise CommandFailed(ErrorCode.NOT_FOUND, f"{node} reports no GPU {named}")
+
+
+def _only_node(nodes: list[str]) -> str:
+    try:
+        node = node_of_indices(nodes)
+    except ValueError as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"several nodes: {error}") from error
+    if node is None:
+        raise CommandFailed(ErrorCode.NOT_FOUND, "no node reports anything")
+    return node
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

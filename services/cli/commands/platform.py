@@ -1,0 +1,175 @@
+"""`up` and `agent`: the platform, or the part of it that belongs on every GPU server."""
+
+import asyncio
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from schemas.errors import ErrorCode
+from services.cli.failures import CommandFailed
+from services.cli.local_platform.options import (
+    cause_of,
+    claim_port,
+    default_fleet,
+    has_gpu_devices,
+    host_and_port,
+)
+from services.cli.options import data_dir_option
+from shared.paths import DataDirectory, Endpoint, default_data_dir
+
+if TYPE_CHECKING:
+    from shared.local_platform.platform import PlatformOptions
+    from shared.local_platform.supervisor.supervisor import ChildState
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@data_dir_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the API.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the API [default: 8470].")
+@click.option("--nats", "nats_url", metavar="URL", help="Use this NATS server.")
+@click.option("--nats-credentials", type=FILE, help="JSON file with its user and password.")
+@click.option("--postgres", "postgres_dsn", metavar="DSN", help="Use this Postgres.")
+@click.option(
+    "--nats-listen", metavar="HOST:PORT", help="Where the embedded NATS server listens for agents."
+)
+@click.option("--simulate", is_flag=True, help="Make up a fleet if this host has no GPU.")
+@click.option("--fleet", type=FILE, help="Make up the fleet that this TOML file describes.")
+@click.option("--node-id", metavar="ID", help="Name of this host [default: its host name].")
+def up(
+    data_dir: Path | None,
+    host: str,
+    port: int | None,
+    nats_url: str | None,
+    nats_credentials: Path | None,
+    postgres_dsn: str | None,
+    nats_listen: str | None,
+    simulate: bool,
+    fleet: Path | None,
+    node_id: str | None,
+) -> None:
+    """Run the platform on this machine until Ctrl-C."""
+    from shared.local_platform.platform import DEFAULT_HTTP_PORT, PlatformOptions
+
+    nats_host, nats_port = host_and_port(nats_listen) if nats_listen else ("127.0.0.1", None)
+    if simulate and fleet is None and not has_gpu_devices():
+        fleet = default_fleet()
+    claim = None
+    if port is None:
+        port, claim = claim_port(DEFAULT_HTTP_PORT, host)
+    with claim or nullcontext():
+        run_until_stopped(
+            PlatformOptions(
+                data_dir=data_dir or default_data_dir(),
+                nats_url=nats_url,
+                nats_credentials_path=nats_credentials,
+                nats_host=nats_host,
+                nats_port=nats_port,
+                postgres_dsn=postgres_dsn,
+                http_host=host,
+                http_port=port,
+                node_id=node_id,
+                fleet=fleet,
+                simulate=fleet is not None,
+            )
+        )
+
+
+@click.command()
+@data_dir_option
+@click.option("--nats", "nats_url", metavar="URL", required=True, help="NATS server to join.")
+@click.option(
+    "--credentials",
+    type=FILE,
+    required=True,
+    help="JSON file with its user and password, copied from the platform's data directory.",
+)
+@click.option("--node-id", metavar="ID", help="Name of this host [default: its host name].")
+def agent(data_dir: Path | None, nats_url: str, credentials: Path, node_id: str | None) -> None:
+    """Join this machine's GPUs to a platform that runs elsewhere, until Ctrl-C."""
+    from shared.local_platform.platform import AGENT_SERVICES, PlatformOptions
+
+    run_until_stopped(
+        PlatformOptions(
+            data_dir=data_dir or default_data_dir(),
+            nats_url=nats_url,
+            nats_credentials_path=credentials,
+            node_id=node_id,
+            services=AGENT_SERVICES,
+        )
+    )
+
+
+def run_until_stopped(options: "PlatformOptions") -> None:
+    """Run the platform in this process, its own log in the data directory."""
+    from shared.child_process import NotReady
+    from shared.lifecycle import DataDirectoryBusy
+    from shared.local_platform.platform import run_platform
+
+    directory = DataDirectory(options.data_dir.resolve())
+    directory.prepare()
+    _log_to(directory.log_path("supervisor"))
+    lines = _StatusLines(options)
+    try:
+        asyncio.run(run_platform(options, on_change=lines.on_change, on_started=lines.on_started))
+    except DataDirectoryBusy as error:
+        raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
+    except NotReady as error:
+        why = cause_of(error.log_path)
+        message = f"{error.name} {error.reason}{f': {why}' if why else ''}; see {error.log_path}"
+        raise CommandFailed(ErrorCode.INTERNAL, message) from error
+
+
+class _StatusLines:
+    """One line for each process that becomes ready, ends or is restarted, then the address."""
+
+    def __init__(self, options: "PlatformOptions") -> None:
+        self._options = options
+        self._console: Any = None
+        if sys.stdout.isatty():
+            from rich.console import Console
+
+            self._console = Console(highlight=False)
+
+    def on_change(self, child: "ChildState") -> None:
+        from shared.local_platform.supervisor.supervisor import State
+
+        if child.state is State.READY:
+            again = f", restarted {child.restarts} times" if child.restarts else ""
+            self._say("green", f"{child.name:<13} ready (process {child.pid}{again})")
+        elif child.state is State.WAITING and child.last_exit is not None:
+            self._say("red", f"{child.name:<13} ended: {child.last_exit}; it is started again")
+        elif child.state is State.STOPPING:
+            self._say("dim", f"{child.name:<13} stops")
+
+    def on_started(self, endpoint: Endpoint) -> None:
+        if self._options.fleet is not None:
+            self._say("magenta", f"GPUs are simulated, as {self._options.fleet} describes them")
+        if endpoint.api_url is not None:
+            self._say("bold", f"GPU Steward answers at {endpoint.api_url}")
+        else:
+            self._say("bold", f"this machine has joined {self._options.nats_url}")
+
+    def _say(self, style: str, text: str) -> None:
+        if self._console is not None:
+            self._console.print(text, style=style)
+        else:
+            click.echo(text)
+
+
+def _log_to(path: Path) -> None:
+    import structlog
+
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(file=path.open("a", encoding="utf-8")),
+    )

@@ -1,0 +1,143 @@
+"""Commands that take GPUs and give them back."""
+
+import asyncio
+import contextlib
+import getpass
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from schemas.errors import ErrorCode
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler import ReservationState
+from schemas.scheduler_views import ReservationView
+from services.cli.display.output import print_json, print_table
+from services.cli.display.tables import print_devices, reservation_table
+from services.cli.failures import CommandFailed
+from services.cli.lookup import find_reservation
+from services.cli.options import Target, reading, with_target
+from services.cli.request_options import NumberRange, request_options
+from shared.errors import StewardError
+from shared.ids import new_id
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
+
+ANSWER_SECONDS = 15.0
+
+
+@click.command()
+@request_options(whole_fleet=True)
+@click.option(
+    "--ttl",
+    type=NumberRange(3, 3600),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the grant lives without `gpusteward renew`.",
+)
+@click.option("--holder", help="What for, for people [default: reserve/USER].")
+@reading
+def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None) -> None:
+    """Reserve GPUs and print which ones were granted.
+
+    Nothing renews the lease: `gpusteward exec` does, for as long as a command runs. Ctrl-C while it
+    waits withdraws the request.
+    """
+    request = replace(request, lease_ttl_seconds=ttl)
+    named = holder or f"reserve/{user_name()}"
+    view = target.ask(lambda client: reserved(client, request, named))
+    if target.as_json:
+        print_json(view)
+        return
+    print_table(reservation_table([view]))
+    print_devices(view.devices)
+    click.echo(
+        f"held for {ttl:g} s; `gpusteward renew {view.reservation_id}` keeps it,"
+        f" `gpusteward release {view.reservation_id}` gives it back"
+    )
+
+
+async def reserved(client: "StewardClient", request: GpuRequest, holder: str) -> ReservationView:
+    """The granted reservation; withdrawn if this is cancelled. Raises CommandFailed."""
+    reservation_id = new_id()
+    try:
+        await client.request_reservation(request, holder=holder, reservation_id=reservation_id)
+        return granted(
+            await client.await_reservation(
+                reservation_id, timeout_seconds=request.wait_timeout_seconds + ANSWER_SECONDS
+            )
+        )
+    except asyncio.CancelledError:
+        # Granted to nobody, it would keep others waiting for a whole lease.
+        with contextlib.suppress(StewardError):
+            await client.cancel_reservation(reservation_id)
+            click.echo(f"gpusteward: reservation {reservation_id} withdrawn", err=True)
+        raise
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@with_target
+def renew(target: Target, identifier: str) -> None:
+    """Keep a reservation for another lease."""
+
+    async def ask(client: "StewardClient") -> float | None:
+        view = await find_reservation(client, identifier)
+        answer = await client.renew_reservation(view.reservation_id, _epoch(view), activate=True)
+        return answer.lease_ttl_seconds
+
+    ttl_seconds = target.ask(ask)
+    click.echo("renewed" if ttl_seconds is None else f"held for another {ttl_seconds:g} s")
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@with_target
+def release(target: Target, identifier: str) -> None:
+    """Give a reservation's GPUs back; nothing of it may run any more."""
+
+    async def ask(client: "StewardClient") -> ReservationView:
+        view = await find_reservation(client, identifier)
+        if view.epoch is None:
+            await client.cancel_reservation(view.reservation_id)
+        else:
+            await client.release_reservation(view.reservation_id, view.epoch)
+        return view
+
+    click.echo(f"reservation {target.ask(ask).reservation_id} given back")
+
+
+def granted(view: ReservationView) -> ReservationView:
+    """The reservation, if its GPUs are held now. Raises CommandFailed with every reason."""
+    if view.state in {ReservationState.GRANTED, ReservationState.ACTIVE}:
+        return view
+    codes = {
+        ReservationState.REJECTED: ErrorCode.UNSATISFIABLE,
+        ReservationState.TIMED_OUT: ErrorCode.TIMEOUT,
+        ReservationState.QUEUED: ErrorCode.TIMEOUT,
+    }
+    reasons = "; ".join(dict.fromkeys(reason.message for reason in view.reasons)) or view.reason
+    raise CommandFailed(
+        codes.get(view.state, ErrorCode.CONFLICT),
+        f"reservation {view.reservation_id} is {view.state.value.replace('_', ' ')}"
+        + (f": {reasons}" if reasons else ""),
+    )
+
+
+def user_name() -> str:
+    """Who asks, as far as the system knows."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _epoch(view: ReservationView) -> int:
+    if view.epoch is None:
+        raise CommandFailed(
+            ErrorCode.CONFLICT,
+            f"reservation {view.reservation_id} is {view.state.value}; only a granted one is kept",
+        )
+    return view.epoch

@@ -1,0 +1,130 @@
+"""Commands that hand in tasks, follow them and stop them."""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import click
+
+from schemas.errors import ErrorCode
+from schemas.orchestrator import FINISHED_TASK_STATES, TaskView
+from schemas.scheduler_views import ReservationView
+from services.cli.display.output import print_json, print_table
+from services.cli.display.tables import plan_table
+from services.cli.failures import CommandFailed, leave
+from services.cli.lookup import find
+from services.cli.options import Target, reading, with_target
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
+
+PATIENCE_SECONDS: Final = 60.0
+CANCEL_TIMEOUT_SECONDS: Final = 60.0
+CANCEL_POLL_SECONDS: Final = 0.2
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"))
+@reading
+def submit(target: Target, file: BinaryIO) -> None:
+    """Hand in a task FILE (`-` is standard input) and return at once."""
+    document = file.read()
+
+    async def ask(client: "StewardClient") -> TaskView:
+        return await client.task(await client.submit_task(document))
+
+    task = target.ask(ask)
+    if target.as_json:
+        print_json(task)
+        return
+    click.echo(f"task {task.task_id}  {task.task_name}  {task.experiments_total} experiments")
+    for note in task.notes:
+        click.echo(note)
+    click.echo(f"see `gpusteward show {task.task_id}`")
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"))
+@reading
+def validate(target: Target, file: BinaryIO) -> None:
+    """Show what a task FILE (`-` is standard input) would become; nothing is stored."""
+    document = file.read()
+    plan = target.ask(lambda client: client.validate_task(document))
+    if target.as_json:
+        print_json(plan)
+        return
+    cut = f", {plan.cut} left out" if plan.cut else ""
+    click.echo(
+        f"{plan.mode.value}, {plan.strategy.value}, {plan.objective.value}:"
+        f" {len(plan.experiments)} experiments of {plan.total}{cut}"
+    )
+    print_table(plan_table(plan))
+    for note in plan.notes:
+        click.echo(note)
+    for lack in plan.missing:
+        click.echo(f"missing here: {lack}")
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--no-wait", is_flag=True, help="Do not wait until nothing of the task runs.")
+@with_target
+def cancel(target: Target, identifier: str, no_wait: bool) -> None:
+    """Stop a task, or withdraw a reservation."""
+
+    async def ask(client: "StewardClient") -> str:
+        found = await find(client, identifier)
+        if isinstance(found, TaskView):
+            return await _cancel_task(client, found, wait=not no_wait)
+        if isinstance(found, ReservationView):
+            await client.cancel_reservation(found.reservation_id)
+            return f"reservation {found.reservation_id} withdrawn"
+        raise CommandFailed(
+            ErrorCode.UNSUPPORTED,
+            f"an experiment is stopped with its task: `gpusteward cancel {found.task_id}`",
+        )
+
+    click.echo(target.ask(ask))
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), metavar="TASK.json")
+@click.option("--simulate", is_flag=True, help="If no GPU is found, start with a made-up fleet.")
+@click.option("--keep", is_flag=True, help="Leave a platform that had to be started running.")
+@with_target
+def run(target: Target, file: BinaryIO, simulate: bool, keep: bool) -> None:
+    """Run a task to its end and print its results.
+
+    Starts the platform if none answers. Ends with 0 only if every experiment succeeded.
+    """
+    document = file.read()
+    leave(asyncio.run(_run(target, document, simulate=simulate, keep=keep)))
+
+
+async def _run(target: Target, document: bytes, *, simulate: bool, keep: bool) -> int:
+    from services.cli.follow import follow_to_end
+    from services.cli.local_platform.background import platform
+    from shared.client.http import StewardClient
+
+    async with (
+        platform(target, simulate=simulate, keep=keep) as running,
+        StewardClient(running.address, patience_seconds=PATIENCE_SECONDS) as client,
+    ):
+        task_id = await client.submit_task(document)
+        click.echo(f"task {task_id} at {running.address.url}")
+        return await follow_to_end(client, task_id)
+
+
+async def _cancel_task(client: "StewardClient", task: TaskView, *, wait: bool) -> str:
+    if task.state in FINISHED_TASK_STATES:
+        raise CommandFailed(
+            ErrorCode.CONFLICT, f"task {task.task_name} is {task.state.value} already"
+        )
+    await client.cancel_task(task.task_id, "cancelled by its user")
+    deadline = time.monotonic() + (CANCEL_TIMEOUT_SECONDS if wait else 0.0)
+    while time.monotonic() < deadline:
+        task = await client.task(task.task_id)
+        if task.state in FINISHED_TASK_STATES:
+            return f"task {task.task_name} is {task.state.value}; nothing of it runs any more"
+        await asyncio.sleep(CANCEL_POLL_SECONDS)
+    return f"task {task.task_name} is being cancelled"

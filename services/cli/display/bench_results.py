@@ -1,0 +1,137 @@
+"""What `bench` shows: how far it is on one line, then a table of levels."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
+
+import click
+import msgspec
+
+from schemas.benchmark import BenchmarkResult, Distribution, LevelResult
+from schemas.monitoring import GpuStats
+from services.cli.display.output import Table, number, print_table
+from services.cli.display.task_results import gpu_cells
+from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback
+
+CLEAR_LINE: Final = "\r\x1b[K"
+
+
+@contextmanager
+def shown_progress(stream: TextIO) -> Iterator[ProgressCallback]:
+    """Rewrite one line on a terminal; elsewhere a line when a level begins and when it ends."""
+    shown: Progress | None = None
+
+    def show(progress: Progress) -> None:
+        nonlocal shown
+        if stream.isatty():
+            stream.write(f"{CLEAR_LINE}{progress_line(progress)}")
+            stream.flush()
+        elif shown is None or _stage(progress) != _stage(shown):
+            click.echo(progress_line(progress), file=stream)
+        shown = progress
+
+    try:
+        yield show
+    finally:
+        if shown is not None and stream.isatty():
+            with contextlib.suppress(OSError):
+                stream.write(CLEAR_LINE)
+                stream.flush()
+
+
+def _stage(progress: Progress) -> tuple[Any, ...]:
+    done = progress.completed + progress.failed >= progress.total
+    return progress.phase, progress.level_no, done
+
+
+def progress_line(progress: Progress) -> str:
+    """`level 1 of 2, D(100,100) at concurrency 4: measuring, 12 of 100 requests, 1 failed, 3 s`."""
+    phase = "measuring" if progress.phase is LoadPhase.MEASURING else "warming up"
+    counts = f", {progress.completed} of {progress.total} requests" if progress.completed else ""
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    return (
+        f"level {progress.level_no} of {progress.levels_total}, {progress.scenario} at concurrency"
+        f" {progress.num_concurrency}: {phase}{counts}{failed}, {progress.elapsed_seconds:.0f} s"
+    )
+
+
+def print_result(document: Mapping[str, Any], *, wants_gpus: bool) -> None:
+    """The levels, what the GPUs did meanwhile, and remarks on what the figures are worth."""
+    result = msgspec.convert(document, BenchmarkResult)
+    print_table(level_table(result))
+    for remark in remarks(result):
+        click.echo(remark)
+    if not wants_gpus:
+        return
+    if document["gpu_monitoring"] is not None:
+        click.echo()
+        print_table(gpu_table(document["gpu_monitoring"]))
+    if missing := document["gpu_monitoring_missing"]:
+        click.echo(f"GPUs not watched: {missing}", err=True)
+
+
+def level_table(result: BenchmarkResult) -> Table:
+    """A row for each scenario at each concurrency; latencies are means, p99 where it is said."""
+    headings = [
+        *("scenario", "at once", "requests", "failed", "seconds", "ttft ms", "ttft p99 ms"),
+        *("tpot ms", "e2e s", "e2e p99 s", "requests/s", "output tok/s", "total tok/s"),
+    ]
+    numeric = frozenset(headings) - {"scenario"}
+    title = f"measured by {result.tool.value} {result.tool_version}"
+    return Table(headings, [_row(level) for level in result.levels], title=title, numeric=numeric)
+
+
+def _row(level: LevelResult) -> list[str]:
+    stats = level.stats
+    rates = (
+        level.mean_output_throughput_tokens_per_s,
+        level.mean_total_tokens_throughput_tokens_per_s,
+    )
+    return [
+        level.scenario,
+        str(level.num_concurrency),
+        f"{level.num_completed_requests}/{level.num_requests}",
+        f"{level.error_rate:.1%}",
+        number(level.run_duration, 1),
+        number(_scaled(stats.ttft, "mean", 1000), 1),
+        number(_scaled(stats.ttft, "p99", 1000), 1),
+        number(_scaled(stats.tpot, "mean", 1000), 2),
+        number(_scaled(stats.e2e_latency, "mean"), 3),
+        number(_scaled(stats.e2e_latency, "p99"), 3),
+        number(level.requests_per_second, 2),
+        *(number(rate, 1) for rate in rates),
+    ]
+
+
+def _scaled(spread: Distribution | None, name: str, factor: float = 1.0) -> float | None:
+    return None if spread is None else getattr(spread, name) * factor
+
+
+def remarks(result: BenchmarkResult) -> list[str]:
+    """What a reader has to know about the figures."""
+    said = []
+    if result.simulated:
+        said.append("the engine is simulated: these latencies and rates are made up")
+    if any(level.tokens_estimated for level in result.levels):
+        said.append("the server told no token counts: those are estimates")
+    for level in result.levels:
+        if level.error_codes_frequency:
+            codes = ", ".join(
+                f"{count} x {code}" for code, count in level.error_codes_frequency.items()
+            )
+            said.append(
+                f"{level.scenario} at concurrency {level.num_concurrency}: failed with {codes}"
+            )
+    return said
+
+
+def gpu_table(seen: Mapping[str, Any]) -> Table:
+    """What each GPU did while the benchmark ran."""
+    rows = []
+    for index, plain in sorted(seen["gpu_stats"].items(), key=lambda item: int(item[0])):
+        stats = msgspec.convert(plain, GpuStats)
+        rows.append([f"{index} {stats.name}", *gpu_cells(stats)])
+    headings = ["GPU", "util %", "memory MB", "temp C", "power W", "samples"]
+    title = f"GPUs over {seen['monitoring_duration_seconds']:.0f} s, min/mean/max"
+    return Table(headings, rows, title=title, numeric=frozenset(headings) - {"GPU"})

@@ -1,0 +1,222 @@
+"""Views of the API as tables."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+import click
+
+from schemas.gateway import GpuView, NodeView
+from schemas.gpu_request import DeviceGrant, Reason
+from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
+from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
+from services.cli.display.output import UNKNOWN, Table, age, number, settings_text, until
+
+SHORT_ID_CHARACTERS: Final = 12
+
+
+def short(identifier: UUID | None) -> str:
+    """An id's last group: in time-ordered ids the part that differs."""
+    return str(identifier)[-SHORT_ID_CHARACTERS:] if identifier is not None else UNKNOWN
+
+
+def task_table(tasks: Sequence[TaskView]) -> Table:
+    """Tasks as they come."""
+    rows = [
+        [
+            short(task.task_id),
+            task.task_name,
+            task.state.value,
+            _progress(task),
+            task.objective.value,
+            short(task.best_experiment_id),
+            age(task.created_at),
+        ]
+        for task in tasks
+    ]
+    return Table(["id", "name", "state", "done", "objective", "best", "age"], rows)
+
+
+def experiment_table(experiments: Sequence[ExperimentView]) -> Table:
+    """Experiments as they come."""
+    rows = [
+        [
+            short(each.experiment_id),
+            short(each.task_id),
+            str(each.ordinal),
+            each.state.value,
+            settings_text(each.parameters),
+            number(each.objective_score, 4),
+            attempts_text(each),
+            why_waiting(each),
+        ]
+        for each in experiments
+    ]
+    headings = ["id", "task", "#", "state", "parameters", "score", "attempts", "remark"]
+    return Table(headings, rows, numeric=frozenset({"#", "score"}))
+
+
+def gpu_table(gpus: Sequence[GpuView]) -> Table:
+    """GPUs with their last readings; `-` is unknown."""
+    rows = [
+        [
+            gpu.node_id,
+            str(gpu.index),
+            gpu.name,
+            gpu.state.value if gpu.state is not None else UNKNOWN,
+            gpu.health.value,
+            number(gpu.utilization_percent),
+            f"{number(gpu.memory_used_mb)}/{number(gpu.memory_total_mb)}",
+            number(gpu.temperature_c),
+            f"{number(gpu.power_draw_w)}/{number(gpu.power_limit_w)}",
+            number(gpu.availability_score, 2),
+            gpu.holder or UNKNOWN,
+            source_text(gpu.simulated, gpu.fresh),
+        ]
+        for gpu in gpus
+    ]
+    headings = [
+        *("node", "gpu", "name", "state", "health", "util %", "memory MB", "temp C", "power W"),
+        *("score", "holder", "source"),
+    ]
+    numeric = frozenset({"gpu", "util %", "memory MB", "temp C", "power W", "score"})
+    return Table(headings, rows, numeric=numeric)
+
+
+def node_table(nodes: Sequence[NodeView]) -> Table:
+    """Nodes with what their agents offer."""
+    rows = [
+        [
+            node.node_id,
+            node.source.value,
+            "yes" if node.fresh else "no",
+            f"{node.gpus_free}/{node.gpus_total}",
+            number(node.host.cpu_count if node.host else None),
+            (node.host.driver_version if node.host else None) or UNKNOWN,
+            ", ".join(sorted({engine for offer in node.runtimes for engine in offer.engines}))
+            or UNKNOWN,
+            age(node.last_seen_at),
+        ]
+        for node in nodes
+    ]
+    headings = ["node", "source", "fresh", "free GPUs", "CPUs", "driver", "engines", "seen"]
+    return Table(headings, rows, numeric=frozenset({"free GPUs", "CPUs"}))
+
+
+def reservation_table(reservations: Sequence[ReservationView]) -> Table:
+    """Reservations as they come."""
+    rows = [
+        [
+            short(each.reservation_id),
+            each.state.value,
+            number(each.queue_position),
+            _gpus_text(each),
+            ",".join(each.node_ids) or each.node_id or UNKNOWN,
+            _indices_text(each),
+            each.holder or UNKNOWN,
+            age(each.requested_at),
+        ]
+        for each in reservations
+    ]
+    headings = ["id", "state", "position", "GPUs", "node", "indices", "holder", "age"]
+    return Table(headings, rows, numeric=frozenset({"position", "GPUs"}))
+
+
+def _gpus_text(reservation: ReservationView) -> str:
+    """`2`, or `2x4` for four nodes with two each."""
+    asked = reservation.request
+    return f"{asked.gpus}" if asked.nodes == 1 else f"{asked.gpus}x{asked.nodes}"
+
+
+def _indices_text(reservation: ReservationView) -> str:
+    """The GPUs of each node, nodes in the order of their column: `0,1 0,1`."""
+    by_node: dict[str, list[str]] = {}
+    for device in reservation.devices:
+        by_node.setdefault(device.node_id, []).append(str(device.index))
+    return " ".join(",".join(indices) for indices in by_node.values()) or UNKNOWN
+
+
+def plan_table(plan: TaskPlan) -> Table:
+    """What a task file expands to."""
+    rows = [
+        [
+            str(each.ordinal),
+            settings_text(each.parameters),
+            f"{each.engine.runtime.value}/{each.engine.engine}",
+            str(each.request.gpus),
+            number(each.request.min_memory_mb),
+        ]
+        for each in plan.experiments
+    ]
+    headings = ["#", "parameters", "engine", "GPUs", "memory MB"]
+    return Table(headings, rows, numeric=frozenset({"#", "GPUs", "memory MB"}))
+
+
+def reason_table(reasons: Sequence[Reason]) -> Table:
+    """Every reason with its place."""
+    rows = [
+        [each.code.value, each.node_id or UNKNOWN, each.device_uuid or UNKNOWN, each.message]
+        for each in reasons
+    ]
+    return Table(["reason", "node", "device", "says"], rows)
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The sentence above the reasons."""
+    where = ""
+    if explanation.queue_position is not None:
+        where = f", position {explanation.queue_position} of {explanation.queue_length}"
+    state = explanation.state.value
+    return f"reservation {explanation.reservation_id}: {state}{where}\n{explanation.summary}"
+
+
+def help_lines(view: Explanation | AvailabilityView, now: datetime | None = None) -> list[str]:
+    """What would help, when it starts, and what is not among the reasons that follow."""
+    lines = []
+    if view.expected_start_at is not None:
+        at = view.expected_start_at.astimezone(UTC)
+        lines.append(f"expected start: {at:%Y-%m-%d %H:%M:%S} UTC, in {until(at, now)}")
+    if view.suggestion is not None:
+        lines.append(f"what would help: {view.suggestion.message}")
+    if view.reasons_left_out:
+        count = sum(view.reasons_left_out.values())
+        codes = ", ".join(f"{code} x{n}" for code, n in view.reasons_left_out.items())
+        lines.append(f"of {count + len(view.reasons)} reasons {count} are left out below: {codes}")
+    return lines
+
+
+def attempts_text(experiment: ExperimentView) -> str:
+    """How often it was started, and how often that was cut off."""
+    count = str(len(experiment.attempts))
+    cut = experiment.interrupted_attempts
+    return f"{count} ({cut} interrupted)" if cut else count
+
+
+def why_waiting(experiment: ExperimentView) -> str:
+    """One short remark: the failure, else the first reason of waiting."""
+    if experiment.failure is not None:
+        return f"{experiment.failure.kind.value}: {experiment.failure.message}"
+    if experiment.waiting_reasons:
+        return experiment.waiting_reasons[0].message
+    return experiment.reason
+
+
+def source_text(simulated: bool, fresh: bool) -> str:
+    """`simulated` wherever it is, `stale` where readings are old."""
+    if simulated:
+        return "simulated" if fresh else "simulated, stale"
+    return "measured" if fresh else "stale"
+
+
+def _progress(task: TaskView) -> str:
+    by_state = task.experiments_by_state
+    done = sum(by_state.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
+    return f"{done}/{task.experiments_total}"
+
+
+def print_devices(devices: Sequence[DeviceGrant]) -> None:
+    """One line per device, those simulated marked."""
+    for device in devices:
+        mark = "  simulated" if device.simulated else ""
+        click.echo(f"{device.node_id}/{device.index}  {device.name}  {device.uuid}{mark}")

@@ -1,0 +1,130 @@
+"""What is known of a task under way, and what changed since it was last shown."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from schemas.executor import AttemptProgressed
+from schemas.gateway import GpuMetrics, GpuView
+from schemas.orchestrator import (
+    FINISHED_EXPERIMENT_STATES,
+    FINISHED_TASK_STATES,
+    ExperimentState,
+    ExperimentView,
+    TaskView,
+)
+from services.cli.display.output import UNKNOWN, number, settings_text
+
+STEP_PERCENT: Final = 25
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """The last answers and frames about one task."""
+
+    task: TaskView | None = None
+    experiments: Sequence[ExperimentView] = ()
+    positions: Mapping[UUID, int] = field(default_factory=dict)
+    _progress: dict[UUID, AttemptProgressed] = field(default_factory=dict)
+    _gpus: dict[tuple[str, str], GpuView] = field(default_factory=dict)
+    _shown: dict[UUID, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.task is not None and self.task.state in FINISHED_TASK_STATES
+
+    @property
+    def fraction(self) -> float:
+        """Of the whole task, from 0 to 1."""
+        if not self.experiments:
+            return 0.0
+        return sum(self.fraction_of(each) for each in self.experiments) / len(self.experiments)
+
+    def note(self, frame: GpuMetrics | AttemptProgressed) -> None:
+        """Keep the newest of each."""
+        if isinstance(frame, AttemptProgressed):
+            self._progress[frame.experiment_id] = frame
+        else:
+            self.note_gpus(frame.gpus)
+
+    def note_gpus(self, gpus: Iterable[GpuView]) -> None:
+        """Keep the newest reading of each GPU."""
+        self._gpus.update({(gpu.node_id, gpu.uuid): gpu for gpu in gpus})
+
+    def fraction_of(self, experiment: ExperimentView) -> float:
+        """1 for what has ended, else what the benchmark last said."""
+        if experiment.state in FINISHED_EXPERIMENT_STATES:
+            return 1.0
+        said = self._said(experiment)
+        return said.fraction if said is not None else 0.0
+
+    def status_of(self, experiment: ExperimentView) -> str:
+        """State with queue position while it waits, phase while it runs."""
+        if experiment.state is ExperimentState.WAITING:
+            position = self.positions.get(experiment.experiment_id)
+            return f"waiting, position {position}" if position else "waiting"
+        phase = self.phase_of(experiment)
+        return f"{experiment.state.value}, {phase}" if phase else experiment.state.value
+
+    def phase_of(self, experiment: ExperimentView) -> str | None:
+        """The running attempt's phase."""
+        if experiment.state is not ExperimentState.RUNNING:
+            return None
+        said = self._said(experiment)
+        if said is not None:
+            return said.phase.value
+        return experiment.attempts[-1].phase if experiment.attempts else None
+
+    def gpus_of(self, experiment: ExperimentView) -> list[GpuView]:
+        """Readings of the GPUs that a starting or running experiment has."""
+        if experiment.gpu_info is None or experiment.state in FINISHED_EXPERIMENT_STATES:
+            return []
+        keys = [(detail.node_id, detail.uuid) for detail in experiment.gpu_info.details]
+        return [self._gpus[key] for key in keys if key in self._gpus]
+
+    def news(self) -> list[str]:
+        """A line for every experiment whose status or quarter of progress is another one now."""
+        lines = []
+        for each in self.experiments:
+            percent = int(self.fraction_of(each) * 100) // STEP_PERCENT * STEP_PERCENT
+            running = each.state is ExperimentState.RUNNING
+            status = (self.status_of(each), f" {percent} %" if running and percent else "")
+            if (
+                each.state is not ExperimentState.PENDING
+                and self._shown.get(each.experiment_id) != status
+            ):
+                self._shown[each.experiment_id] = status
+                lines.append(self._line(each, *status))
+        return lines
+
+    def _line(self, experiment: ExperimentView, status: str, percent: str) -> str:
+        gpus = "".join(f"  [{gpu_line(gpu)}]" for gpu in self.gpus_of(experiment))
+        total = len(self.experiments)
+        settings = settings_text(experiment.parameters)
+        return f"experiment {experiment.ordinal}/{total}  {settings}  {status}{percent}{gpus}"
+
+    def _said(self, experiment: ExperimentView) -> AttemptProgressed | None:
+        said = self._progress.get(experiment.experiment_id)
+        attempts = experiment.attempts
+        # Of an attempt before the present one it says nothing any more.
+        if said is None or (attempts and attempts[-1].attempt_id != said.attempt_id):
+            return None
+        return said
+
+
+def gpu_line(gpu: GpuView) -> str:
+    """`GPU 0 NVIDIA H100: 93 %, 41236/81559 MB, 512 W, simulated`."""
+    parts = [
+        f"GPU {gpu.index} {gpu.name}: {number(gpu.utilization_percent)} %",
+        f"{number(gpu.memory_used_mb)}/{number(gpu.memory_total_mb)} MB",
+        f"{number(gpu.power_draw_w)} W" if gpu.power_draw_w is not None else f"{UNKNOWN} W",
+    ]
+    return ", ".join([*parts, "simulated"] if gpu.simulated else parts)
+
+
+def all_succeeded(experiments: Sequence[ExperimentView]) -> bool:
+    """Whether there are experiments and every one succeeded."""
+    return bool(experiments) and all(
+        each.state is ExperimentState.SUCCEEDED for each in experiments
+    )

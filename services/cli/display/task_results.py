@@ -1,0 +1,173 @@
+"""The result of a task: experiments by rank, and what their GPUs did."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from schemas.benchmark import BenchmarkMetrics
+from schemas.monitoring import GpuStats
+from schemas.orchestrator import ExperimentState, ExperimentView
+from schemas.task import Objective
+from services.cli.display.output import UNKNOWN, Table, number, print_table, settings_text, span
+from services.cli.display.tables import attempts_text, why_waiting
+
+SIMULATED_ENGINE: Final = "simulated"
+LOG_LINES: Final = 3
+WHOLE_LOG_TAIL: Final = 1_000
+MEASURES: Final[dict[Objective, str]] = {
+    Objective.MINIMIZE_LATENCY: "mean_e2e_latency",
+    Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput",
+    Objective.MINIMIZE_TTFT: "mean_ttft",
+    Objective.MINIMIZE_TPOT: "mean_tpot",
+}
+
+
+def ranked(
+    experiments: Sequence[ExperimentView], objective: Objective | None
+) -> list[ExperimentView]:
+    """The best first; what has no score comes last, in the order of expansion."""
+    sign = -1.0 if objective is Objective.MAXIMIZE_THROUGHPUT else 1.0
+
+    def rank(each: ExperimentView) -> tuple[bool, float, int]:
+        score = each.objective_score
+        return (score is None, sign * score if score is not None else 0.0, each.ordinal)
+
+    return sorted(experiments, key=rank)
+
+
+def varied(experiments: Sequence[ExperimentView]) -> list[str]:
+    """Names of the parameters that differ between experiments; all of them if none does."""
+    names = list(dict.fromkeys(name for each in experiments for name in each.parameters))
+    differing = [
+        name for name in names if len({repr(each.parameters.get(name)) for each in experiments}) > 1
+    ]
+    return differing or names
+
+
+def result_table(experiments: Sequence[ExperimentView], objective: Objective | None) -> Table:
+    """Experiments ranked by the objective with their benchmark metrics."""
+    names = varied(experiments)
+    rows = []
+    for place, each in enumerate(ranked(experiments, objective), start=1):
+        has_score = each.objective_score is not None
+        rows.append(
+            [
+                str(place) if has_score else UNKNOWN,
+                str(each.ordinal),
+                each.state.value,
+                settings_text(each.parameters, names),
+                *metric_cells(each.metrics),
+                attempts_text(each),
+            ]
+        )
+    headings = [
+        *("rank", "#", "state", "parameters", "ttft ms", "tpot ms", "e2e s", "e2e p99 s"),
+        *("output tok/s", "max total tok/s", "requests", "attempts"),
+    ]
+    numeric = frozenset(headings) - {"state", "parameters", "attempts"}
+    title = f"experiments by {objective.value} ({MEASURES[objective]})" if objective else ""
+    return Table(headings, rows, title=title, numeric=numeric)
+
+
+def metric_cells(metrics: BenchmarkMetrics | None) -> list[str]:
+    """Means over the levels; latencies to the first and per token in milliseconds."""
+    if metrics is None:
+        return [UNKNOWN] * 7
+    return [
+        _milliseconds(metrics.mean_ttft),
+        _milliseconds(metrics.mean_tpot),
+        number(metrics.mean_e2e_latency, 3),
+        number(metrics.p99_e2e_latency, 3),
+        number(metrics.mean_output_throughput, 1),
+        number(metrics.max_total_throughput, 1),
+        f"{metrics.total_completed_requests}/{metrics.total_requests}",
+    ]
+
+
+def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
+    """What each experiment's GPUs did while it was measured; None if nothing was sampled."""
+    rows = []
+    for each in experiments:
+        if (seen := each.gpu_monitoring) is None:
+            continue
+        for index, stats in sorted(seen.gpu_stats.items()):
+            rows.append(
+                [
+                    str(each.ordinal),
+                    f"{index} {stats.name}",
+                    *gpu_cells(stats),
+                    number(seen.coverage_percent),
+                    number(seen.energy_wh, 3),
+                    "simulated" if seen.simulated else "measured",
+                ]
+            )
+    headings = [
+        *("#", "GPU", "util %", "memory MB", "temp C", "power W", "samples"),
+        *("coverage %", "energy Wh", "source"),
+    ]
+    numeric = frozenset(headings) - {"GPU", "source"}
+    title = "GPUs while measured, min/mean/max"
+    return Table(headings, rows, title=title, numeric=numeric) if rows else None
+
+
+def gpu_cells(stats: GpuStats) -> list[str]:
+    """Smallest, mean and largest of each reading, and how many there were."""
+    spreads = (stats.memory_used_mb, stats.temperature_c, stats.power_draw_w)
+    use = stats.utilization
+    return [
+        span(use.min, use.mean, use.max),
+        *(span(spread.min, spread.mean, spread.max) for spread in spreads),
+        str(use.samples),
+    ]
+
+
+def failure_lines(experiments: Sequence[ExperimentView], *, log_lines: int) -> list[str]:
+    """Why experiments failed, their engines' last words, and once for each cause what to do."""
+    by_hint: dict[str, list[ExperimentView]] = {}
+    for each in experiments:
+        if each.state is ExperimentState.FAILED:
+            hint = each.failure.hint if each.failure is not None else ""
+            by_hint.setdefault(hint, []).append(each)
+    lines = []
+    for hint, alike in by_hint.items():
+        for each in alike:
+            lines.append(_failure_line(each))
+            said = each.failure.log_tail if each.failure is not None else ()
+            lines.extend(f"    {line}" for line in said[-log_lines:])
+        if hint:
+            lines.append(f"  what to do: {hint}")
+    return lines
+
+
+def _failure_line(experiment: ExperimentView) -> str:
+    failure = experiment.failure
+    phase = failure.phase.value.replace("_", " ") if failure is not None and failure.phase else ""
+    during = f" while {phase}" if phase else ""
+    node = f" on {experiment.executor_id}" if experiment.executor_id else ""
+    why = why_waiting(experiment) or "no reason given"
+    return f"experiment {experiment.ordinal} failed{during}{node}: {why}"
+
+
+def print_results(
+    experiments: Sequence[ExperimentView],
+    objective: Objective | None,
+    *,
+    log_lines: int = LOG_LINES,
+) -> None:
+    """Both tables, and why experiments failed, with that many of their engines' last lines."""
+    if not experiments:
+        return
+    print_table(result_table(experiments, objective))
+    if any(each.engine.engine == SIMULATED_ENGINE for each in experiments):
+        click.echo("the engine is simulated: these latencies and rates are made up")
+    gpu_results = gpu_result_table(ranked(experiments, objective))
+    if gpu_results is not None:
+        click.echo()
+        print_table(gpu_results)
+    for line in failure_lines(experiments, log_lines=log_lines):
+        click.echo(line)
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return number(seconds * 1000 if seconds is not None else None, 1)

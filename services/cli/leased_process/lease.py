@@ -1,0 +1,79 @@
+"""A lease kept for as long as something runs under it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from schemas.scheduler_views import ReservationView
+from shared.client.http import StewardClient
+from shared.errors import RefusedError, StewardError, UnavailableError
+from shared.lease import Lease
+
+RETRY_SECONDS: Final = 0.5
+
+
+class LeaseLost(StewardError):
+    """The devices are not ours any more; what runs on them has to stop."""
+
+
+@dataclass(slots=True)
+class HeldLease:
+    """A granted reservation, by our monotonic clock."""
+
+    client: StewardClient
+    reservation: ReservationView
+    epoch: int
+    now: Callable[[], float] = time.monotonic
+    confirmed: Lease = field(init=False)
+
+    def __post_init__(self) -> None:
+        ttl_seconds = self.reservation.request.lease_ttl_seconds
+        self.confirmed = Lease(ttl_seconds=ttl_seconds, confirmed_at=self.now())
+
+    @property
+    def seconds_left(self) -> float:
+        """Until what runs has to be stopped, if no renewal is confirmed before."""
+        return self.confirmed.stop_at - self.now()
+
+    async def activate(self) -> None:
+        """Confirm the lease before anything starts on the devices. Raises LeaseLost."""
+        while not await self._renew(activate=True):
+            if self.seconds_left <= 0:
+                raise LeaseLost(self._unconfirmed())
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def keep(self) -> None:
+        """Renew every third of the lease, until cancelled. Raises LeaseLost."""
+        while True:
+            await asyncio.sleep(max(0.0, self.confirmed.renew_at - self.now()))
+            while not await self._renew():
+                if self.seconds_left <= 0:
+                    raise LeaseLost(self._unconfirmed())
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _renew(self, *, activate: bool = False) -> bool:
+        """Whether the scheduler confirmed; counted from when we asked."""
+        asked_at = self.now()
+        left = max(self.seconds_left, 0.0)
+        try:
+            async with asyncio.timeout(left):
+                answer = await self.client.renew_reservation(
+                    self.reservation.reservation_id, self.epoch, activate=activate
+                )
+        except TimeoutError:
+            return False
+        except UnavailableError:
+            return False
+        except RefusedError as error:
+            if error.refused().retryable:
+                return False
+            raise LeaseLost(f"the scheduler refused to renew it: {error}") from error
+        ttl_seconds = answer.lease_ttl_seconds or self.confirmed.ttl_seconds
+        self.confirmed = Lease(ttl_seconds=ttl_seconds, confirmed_at=asked_at)
+        return True
+
+    def _unconfirmed(self) -> str:
+        trusted_seconds = self.confirmed.ttl_seconds - self.confirmed.stop_budget_seconds
+        return f"no renewal was confirmed for {trusted_seconds:g} s"

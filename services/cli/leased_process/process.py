@@ -1,0 +1,165 @@
+"""A user's command in a process group of its own, on granted devices."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from schemas.scheduler_views import ReservationView
+from shared.labels import RESERVATION_VARIABLE, environment_of
+from shared.lifecycle import die_with_parent
+from shared.process_environment import processes_with
+from shared.waiting import wait_for
+
+FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+WATCH_SECONDS: Final = 1.0  # a stop has no descriptor to wait on
+
+
+def device_environment(
+    reservation: ReservationView, epoch: int, *, installation_id: str | None
+) -> dict[str, str]:
+    """What tells a process its devices, and telemetry and the executor whose process it is."""
+    return {
+        "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in reservation.devices),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **environment_of(
+            reservation.reservation_id,
+            node_id=reservation.node_id,
+            epoch=epoch,
+            installation_id=installation_id,
+        ),
+    }
+
+
+class DeviceProcess:
+    """Started by the constructor; dies with us. Raises OSError if it cannot start.
+
+    On a terminal its group is in the foreground, so that the keyboard is its own.
+    """
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._terminal = _controlling_terminal()
+        self._process = subprocess.Popen(
+            argv,
+            env={**os.environ, **environment},
+            preexec_fn=_before_exec(self._terminal, os.getpid()),
+            process_group=0,
+        )
+
+    async def wait(self) -> int:
+        """Wait for its end; its exit code, 128 + n if signal n ended it."""
+        while True:
+            if self._has_ended():
+                # Not yet reaped, so its group's number cannot be anybody else's.
+                self.send(signal.SIGKILL)
+                code = self._process.wait()
+                return code if code >= 0 else 128 - code
+            await self._until_something()
+
+    async def stop(self, within_seconds: float) -> int:
+        """SIGTERM to the group, SIGKILL after the time; its exit code."""
+        self.send(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(within_seconds):
+                return await self.wait()
+        except TimeoutError:
+            self.send(signal.SIGKILL)
+            return await self.wait()
+
+    def send(self, sent: signal.Signals) -> None:
+        """Signal the whole group."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, sent)
+
+    @contextlib.contextmanager
+    def forwarding(self) -> Iterator[None]:
+        """From here on, what we are told to end by is sent on instead; after the end it does
+        nothing, so that giving back is not cut off.
+        """
+        loop = asyncio.get_running_loop()
+        for each in FORWARDED:
+            loop.add_signal_handler(each, self.send, each)
+        try:
+            yield
+        finally:
+            self._take_terminal_back()
+
+    def _has_ended(self) -> bool:
+        """A process that stopped itself is continued: its lease runs on."""
+        options = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        seen = os.waitid(os.P_PID, self._process.pid, options)
+        if seen is None:
+            return False
+        if seen.si_code == os.CLD_STOPPED:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG)
+            self.send(signal.SIGCONT)
+            return False
+        return True
+
+    async def _until_something(self) -> None:
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        descriptor = os.pidfd_open(self._process.pid)
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await wait_for(ended, WATCH_SECONDS)
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+
+    def _take_terminal_back(self) -> None:
+        if self._terminal is None:
+            return
+        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        try:
+            with contextlib.suppress(OSError):
+                os.tcsetpgrp(self._terminal, os.getpgrp())
+        finally:
+            signal.signal(signal.SIGTTOU, before)
+
+
+class Interruption:
+    """Cancels the task that made it at the first signal, and remembers which that was."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for each in FORWARDED:
+            loop.add_signal_handler(each, self._note, each)
+
+    def _note(self, noted: signal.Signals) -> None:
+        if self.signal is None and self._task is not None:
+            self._task.cancel()
+        self.signal = self.signal or noted
+
+
+def labelled_processes(reservation_id: UUID) -> list[int]:
+    """Living processes that carry the reservation, in whatever group; ourselves left out."""
+    return processes_with(os.fsencode(f"{RESERVATION_VARIABLE}={reservation_id}"))
+
+
+def _controlling_terminal() -> int | None:
+    """Standard input, if it is a terminal whose foreground we are."""
+    try:
+        terminal = sys.stdin.fileno()
+        return terminal if os.tcgetpgrp(terminal) == os.getpgrp() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _before_exec(terminal: int | None, parent_pid: int) -> Callable[[], None]:
+    def prepare() -> None:
+        die_with_parent(parent_pid=parent_pid)
+        if terminal is not None:
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+            os.tcsetpgrp(terminal, os.getpid())
+            signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+
+    return prepare

@@ -1,0 +1,1 @@
+"""The platform that a command starts in the background of this machine."""

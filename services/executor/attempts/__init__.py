@@ -1,0 +1,1 @@
+"""One attempt of an experiment, from its command to its outcome."""

@@ -1,0 +1,63 @@
+"""Which benchmarks this host can run."""
+
+from pathlib import Path
+
+from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
+from schemas.errors import ErrorCode
+from services.executor.runtimes.process import model_of
+from shared.benchmarks.tools import ADAPTERS, chosen_tool, installed_tools
+from shared.errors import RefusedError
+
+
+def check_benchmark(benchmark: BenchmarkSpec, roots: tuple[Path, ...]) -> None:
+    """Raises RefusedError naming the field. Files are read only from below `roots`, if there are
+    any.
+    """
+    tools = installed_tools()
+    if benchmark.tool is not BenchmarkTool.AUTO and benchmark.tool not in tools:
+        missing = ADAPTERS[benchmark.tool].missing() if benchmark.tool in ADAPTERS else None
+        raise _refused(
+            "$.benchmark.tool",
+            f"this node has no {benchmark.tool.value}, it offers {', '.join(tools)}"
+            + (f": {missing}" if missing else ""),
+            ErrorCode.UNSUPPORTED,
+        )
+    if (name := benchmark.model_name) is not None and name.startswith("-"):
+        raise _refused("$.benchmark.model_name", f"expected a model's name, got {name!r}")
+    if benchmark.model_tokenizer is not None:
+        _check_tokenizer(benchmark.model_tokenizer, roots)
+    if not benchmark.traffic_scenarios or not benchmark.num_concurrency:
+        raise _refused("$.benchmark", "expected at least one traffic scenario and one concurrency")
+    levels = len(benchmark.traffic_scenarios) * len(benchmark.num_concurrency)
+    if levels > LARGEST_LEVELS or max(benchmark.num_concurrency) > LARGEST_CONCURRENCY:
+        raise _refused(
+            "$.benchmark.num_concurrency",
+            f"expected at most {LARGEST_LEVELS} levels of at most {LARGEST_CONCURRENCY} requests "
+            "at once",
+        )
+    if benchmark.task != "text-to-text":
+        message = f"expected 'text-to-text', got {benchmark.task!r}"
+        raise _refused("$.benchmark.task", message, ErrorCode.UNSUPPORTED)
+    ADAPTERS[chosen_tool(benchmark.tool)].check(benchmark)
+
+
+def _refused(path: str, message: str, code: ErrorCode = ErrorCode.BAD_REQUEST) -> RefusedError:
+    return RefusedError(code, message, path=path)
+
+
+def _check_tokenizer(tokenizer: str, roots: tuple[Path, ...]) -> None:
+    try:
+        model_of(tokenizer, roots)
+    except RefusedError as error:
+        raise RefusedError(
+            error.code,
+            f"expected a tokenizer's name, or its folder inside {', '.join(map(str, roots))}, "
+            f"got {tokenizer!r}",
+            path="$.benchmark.model_tokenizer",
+        ) from error
+
+
+def model_place(model: str, roots: tuple[Path, ...]) -> str:
+    """Where a tool that runs on this host finds the model: below a root, else by its name."""
+    below = (root / model for root in roots)
+    return next((str(path) for path in below if path.exists()), model)

@@ -1,0 +1,371 @@
+"""One attempt from its acceptance to its confirmed end."""
+
+import asyncio
+import errno
+import math
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.base import Live
+from schemas.benchmark import BenchmarkResult
+from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind, StartExperiment
+from schemas.executor_ranks import RankState, RankView
+from services.executor.attempts import transitions
+from services.executor.attempts.benchmark_check import model_place
+from services.executor.attempts.lease_keeper import LeaseKeeper
+from services.executor.attempts.progress import ProgressReporter
+from services.executor.domain.deadlines import phase_limits, phase_timed_out, rank_limits
+from services.executor.domain.gang import rank_of
+from services.executor.domain.verdict import (
+    AttemptFailed,
+    Verdict,
+    failed,
+    failure,
+    judge,
+    lease_lost,
+    timed_out,
+)
+from services.executor.gangs.ranks import Ranks
+from services.executor.guard.client import LeaseGuard
+from services.executor.host.processes import ProcessMark
+from services.executor.journal import store
+from services.executor.journal.journal import Journal
+from services.executor.logs.engine_log import EngineLog
+from services.executor.logs.live_stream import LogStreamer
+from services.executor.runtimes.runtime import (
+    EngineRuntime,
+    Labels,
+    Launch,
+    PortTaken,
+    RunningEngine,
+)
+from services.executor.settings import ExecutorSettings
+from shared.benchmarks.adapter import BenchmarkFailed, Target
+from shared.benchmarks.tools import run_benchmark
+from shared.clock import utcnow
+from shared.lease import Lease
+from shared.logging import log
+from shared.messaging.bus import Bus
+from shared.paths import make_directory
+from shared.waiting import cancelled
+
+PORT_TRIES: Final = 3
+CHECK_SECONDS: Final = 1.0
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+ROTATE_SECONDS: Final = 0.25
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class AttemptRun:
+    """Runs one journaled attempt. `stop` may be called at any time; the first verdict counts."""
+
+    command: StartExperiment
+    labels: Labels
+    runtime: EngineRuntime
+    ranks: Ranks
+    guard: LeaseGuard
+    journal: Journal
+    bus: Bus
+    settings: ExecutorSettings
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _accepted_at: float = field(default_factory=time.monotonic)
+    _keeper: LeaseKeeper = field(init=False)
+    _progress: ProgressReporter = field(init=False)
+    _log: EngineLog = field(init=False)
+    _stopped: asyncio.Future[Verdict] = field(init=False)
+    _engine: RunningEngine | None = None
+    _rank_parameters: Mapping[str, Any] = field(default_factory=dict)
+    _over_at: float | None = None
+    _verdict: Verdict | None = None
+
+    def __post_init__(self) -> None:
+        self._stopped = asyncio.get_running_loop().create_future()
+        self._keeper = LeaseKeeper(
+            command=self.command, bus=self.bus, on_confirmed=self._guard_lease
+        )
+        self._progress = ProgressReporter(command=self.command, journal=self.journal, bus=self.bus)
+        self._log = EngineLog(
+            self.settings.attempt_dir(self.attempt_id) / "engine.log",
+            self.settings.engine_log_limit_mb << 20,
+        )
+
+    @property
+    def attempt_id(self) -> UUID:
+        return self.command.attempt_id
+
+    def stop(self, verdict: Verdict) -> None:
+        """Have the attempt end with this verdict, unless it has one already."""
+        if not self._stopped.done():
+            self._stopped.set_result(verdict)
+
+    def rank_view(self, address: str | None) -> RankView:
+        over_at = self._over_at if self._verdict is not None else None
+        return RankView(
+            executor_id=self.command.executor_id,
+            attempt_id=self.attempt_id,
+            rank=rank_of(self.command),
+            state=self._rank_state,
+            failure=self._verdict.failure if self._verdict is not None else None,
+            over_seconds=time.monotonic() - over_at if over_at is not None else None,
+            address=address,
+        )
+
+    @property
+    def awaits_start(self) -> bool:
+        """Whether it is a rank that waits for `StartRank`, or got it."""
+        return self._is_headless and self._rank_state in {RankState.READY, RankState.RUNNING}
+
+    @property
+    def _rank_state(self) -> RankState:
+        # A coordinator may still be looking for the cause; its ranks are answered at once.
+        is_over = self._over_at is not None and not self._is_headless
+        if is_over or self._verdict is not None:
+            return RankState.ENDING
+        if self._engine is not None:
+            return RankState.RUNNING
+        return RankState.READY if self.ranks.is_ready else RankState.PREPARING
+
+    async def run(self) -> None:
+        """Run to the end. Raises only if the journal cannot be written."""
+        lease = asyncio.create_task(self._keeper.until_lost(), name="keep_lease")
+        streamer = LogStreamer(command=self.command, engine_log=self._log, publish=self._publish)
+        keeping = (
+            asyncio.create_task(self._keep_log(), name="keep_log"),
+            asyncio.create_task(streamer.stream(), name="stream_log"),
+        )
+        try:
+            self._verdict = verdict = self._placed(await self._until_verdict(lease))
+            await self._tear_down()
+        finally:
+            await cancelled(lease, *keeping)
+        self.guard.release(self.labels.reservation_id)
+        await streamer.finish()
+        outcome = await self.journal.transact(
+            lambda connection: transitions.record_finish(
+                connection, self.attempt_id, verdict, utcnow()
+            )
+        )
+        self.ended.set()
+        reason = verdict.failure.message if verdict.failure is not None else None
+        log.info(
+            "attempt_finished", attempt_id=str(self.attempt_id), outcome=outcome, failure=reason
+        )
+
+    async def _until_verdict(self, lease: asyncio.Task[str]) -> Verdict:
+        work = asyncio.create_task(self._work(), name="attempt_work")
+        reporting = asyncio.create_task(self._progress.publish_changes(), name="report_progress")
+        watching = asyncio.create_task(self._watch(), name="watch_ranks")
+        try:
+            late = await self._until_over({work, self._stopped, lease, reporting, watching})
+        finally:
+            self._over_at = over_at = time.monotonic()
+            await cancelled(work, reporting, watching)
+        if self._stopped.done():
+            return self._stopped.result()
+        if time.monotonic() >= self._keeper.lease.stop_at:
+            # Whatever happened to the engine meanwhile followed from that.
+            return self._too_late(lease)
+        if not work.cancelled():
+            own = self._judge(work)
+            is_good = own.outcome is AttemptOutcome.SUCCEEDED
+            return own if is_good else await self.ranks.cause(own, over_at)
+        if not watching.cancelled():
+            error = watching.exception()
+            return watching.result() if error is None else self._broken(error)
+        if lease.done():
+            return self._too_late(lease)
+        broken = reporting.exception() if not reporting.cancelled() else None
+        return self._broken(broken) if broken is not None else late
+
+    def _too_late(self, lease: asyncio.Task[str]) -> Verdict:
+        if not lease.done():
+            return lease_lost("the lease was not renewed in time: the executor was held up")
+        error = lease.exception()
+        return lease_lost(lease.result()) if error is None else self._broken(error)
+
+    def _guard_lease(self, lease: Lease) -> None:
+        self.guard.hold(self.labels, lease.kill_at)
+
+    async def _watch(self) -> Verdict:
+        await self._keeper.confirmed.wait()
+        return await self.ranks.watch()
+
+    async def _until_over(self, waited: set[asyncio.Future[Any]]) -> Verdict:
+        """Wait for the first of them, or for a deadline; what the deadline means."""
+        ends_at = self._accepted_at + self.command.timeout_seconds
+        limits = phase_limits(self.settings.phase_limits, self.command.benchmark)
+        if self._is_headless:
+            limits = rank_limits(self.settings.phase_limits)
+        while True:
+            phase = self._progress.phase
+            phase_ends_at = self._progress.entered_at + limits.get(phase, math.inf)
+            left_seconds = min(ends_at, phase_ends_at) - time.monotonic()
+            if left_seconds <= 0:
+                if phase_ends_at < ends_at:
+                    return phase_timed_out(phase, limits[phase])
+                return timed_out(self.command.timeout_seconds)
+            timeout = min(left_seconds, CHECK_SECONDS)
+            done, _ = await asyncio.wait(
+                waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                return timed_out(self.command.timeout_seconds)
+
+    def _judge(self, work: asyncio.Task[BenchmarkResult]) -> Verdict:
+        error = work.exception()
+        if error is None:
+            return judge(work.result(), min_success_rate=self.settings.min_success_rate)
+        if isinstance(error, AttemptFailed):
+            return failed(error.failure)
+        return self._broken(error)
+
+    def _broken(self, error: BaseException) -> Verdict:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return failed(failure(FailureKind.DISK_FULL, str(error)))
+        log.error("attempt_broken", attempt_id=str(self.attempt_id), exc_info=error)
+        return failed(failure(FailureKind.INTERNAL, f"internal error: {error!r}"))
+
+    def _placed(self, verdict: Verdict) -> Verdict:
+        """The verdict with the phase in which it was reached."""
+        if verdict.failure is None or verdict.failure.phase is not None:
+            return verdict
+        return replace(verdict, failure=replace(verdict.failure, phase=self._progress.phase))
+
+    async def _work(self) -> BenchmarkResult:
+        await self._keeper.confirmed.wait()
+        await self.journal.transact(
+            lambda connection: transitions.record_start(connection, self.attempt_id, utcnow())
+        )
+        make_directory(self._directory, 0o700)
+        await self._require_room()
+        await self.runtime.fetch(self.command, self._progress.fetch_progressed)
+        self._rank_parameters = await self.ranks.rendezvous(self._progress.fetch_progressed)
+        await self._progress.enter(AttemptPhase.STARTING)
+        if self._is_headless:
+            await self._serve_rank()
+        base_url = await self._start_engine()
+        return await self._measure(base_url)
+
+    @property
+    def _is_headless(self) -> bool:
+        """Whether this is a rank that answers no HTTP: being alive is all it can show."""
+        return self.command.gang is not None
+
+    async def _serve_rank(self) -> NoReturn:
+        self._engine = engine = await self.runtime.start(self._launch)
+        await self._progress.enter(AttemptPhase.LOADING)
+        raise AttemptFailed(await engine.until_ended())
+
+    async def _require_room(self) -> None:
+        """Raises AttemptFailed where an engine's log would find no room on the disk."""
+        await self.journal.take_reserve()
+        if not self.journal.reserve.is_there():
+            usage = await asyncio.to_thread(shutil.disk_usage, self._directory)
+            raise AttemptFailed.of(
+                FailureKind.DISK_FULL,
+                f"expected room for logs below {self.settings.home}, "
+                f"{usage.free >> 20} MB of {usage.total >> 20} MB are free",
+            )
+
+    async def _start_engine(self) -> str:
+        # The other ranks do not survive a second start of this one.
+        tries = 1 if self._rank_parameters else PORT_TRIES
+        for _ in range(tries):
+            if self._stopped.done():
+                raise AttemptFailed.of(FailureKind.CANCELLED, "stopped before start")
+            self._engine = engine = await self.runtime.start(self._launch)
+            await self._progress.enter(AttemptPhase.LOADING)
+            try:
+                return await engine.until_ready(self.settings.readiness_timeout_seconds)
+            except PortTaken:
+                await engine.stop(0.0)
+                self._engine = None
+        message = f"other programs took every port that was free a moment before ({tries} tried)"
+        raise AttemptFailed.of(FailureKind.PORT_TAKEN, message)
+
+    @property
+    def _directory(self) -> Path:
+        return self.settings.attempt_dir(self.attempt_id)
+
+    @property
+    def _launch(self) -> Launch:
+        async def remember(mark: ProcessMark) -> None:
+            self.guard.add_mark(self.labels.reservation_id, mark)
+            await self.journal.transact(
+                lambda connection: store.record_process(connection, self.attempt_id, mark)
+            )
+
+        return Launch(
+            command=self.command,
+            labels=self.labels,
+            directory=self._directory,
+            log=self._log,
+            served_model_name=self._served_model_name,
+            remember=remember,
+            rank_parameters=self._rank_parameters,
+        )
+
+    @property
+    def _served_model_name(self) -> str:
+        return self.command.benchmark.model_name or self.command.engine.model
+
+    async def _measure(self, base_url: str) -> BenchmarkResult:
+        engine = self._engine
+        if engine is None:
+            raise RuntimeError("measuring without an engine")
+        load = asyncio.create_task(
+            run_benchmark(
+                self.command.benchmark,
+                Target(
+                    base_url=base_url,
+                    model_name=self._served_model_name,
+                    model=model_place(self.command.engine.model, self.settings.model_root_paths),
+                ),
+                directory=self._directory / "benchmark",
+                on_progress=self._progress.load_progressed,
+            )
+        )
+        exited = asyncio.create_task(engine.until_ended())
+        try:
+            await asyncio.wait({load, exited}, return_when=asyncio.FIRST_COMPLETED)
+            if exited.done():
+                raise AttemptFailed(exited.result())
+            result = load.result()
+        except BenchmarkFailed as error:
+            raise AttemptFailed.of(FailureKind.BENCHMARK_FAILED, str(error)) from error
+        finally:
+            await cancelled(load, exited)
+        await self._progress.finish_load()
+        return result
+
+    async def _publish(self, message: Live) -> None:
+        # Of several ranks one is published, or lines would mingle; each is stored where it runs.
+        if not self._is_headless:
+            await self.bus.publish_live(message)
+
+    async def _keep_log(self) -> None:
+        while True:
+            await asyncio.to_thread(self._log.rotate)
+            await asyncio.sleep(ROTATE_SECONDS)
+
+    async def _tear_down(self) -> None:
+        stopping = asyncio.gather(self.ranks.end_others(), self._end_engine())
+        try:
+            if self._engine is not None:
+                await self._progress.enter(AttemptPhase.TEARING_DOWN)
+        finally:
+            await stopping
+
+    async def _end_engine(self) -> None:
+        if self._engine is not None:
+            lease = self._keeper.lease
+            await self._engine.stop(lease.stop_grace_seconds(self.settings.stop_grace_seconds))
+        # A start that was cut off may have made something that only its labels name.
+        await self.runtime.end(self.labels)

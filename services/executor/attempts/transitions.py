@@ -1,0 +1,142 @@
+"""The steps of an attempt: each changes the journal and stages its event in one transaction.
+
+Of several ranks only the coordinator's has events, and a release: there is one attempt. The others
+are journaled where they run.
+"""
+
+import sqlite3
+from datetime import datetime
+from typing import TypedDict
+from uuid import UUID
+
+from schemas.executor import (
+    AttemptFinished,
+    AttemptOutcome,
+    AttemptPhase,
+    AttemptPhaseChanged,
+    AttemptStarted,
+)
+from schemas.scheduler import ReleaseReservation
+from services.executor.domain.verdict import Verdict, cancelled
+from services.executor.engines.engine_table import ENGINES
+from services.executor.journal import store
+from services.executor.journal.store import AttemptRecord
+from shared.ids import new_id
+
+
+class AttemptFields(TypedDict):
+    """What every attempt event has."""
+
+    message_id: UUID
+    occurred_at: datetime
+    revision: int
+    experiment_id: UUID
+    attempt_id: UUID
+    attempt_number: int
+    task_id: UUID
+    executor_id: str
+    reservation_id: UUID
+    epoch: int
+
+
+def record_start(connection: sqlite3.Connection, attempt_id: UUID, now: datetime) -> None:
+    """The lease is confirmed and the engine is about to start."""
+    record = _unfinished(connection, attempt_id)
+    if record is None or record.started_at is not None:
+        return
+    store.mark_started(connection, attempt_id, now)
+    if record.command.gang is None:
+        store.stage_event(
+            connection,
+            AttemptStarted(**_fields(connection, record, now), devices=record.command.devices),
+        )
+
+
+def record_phase(
+    connection: sqlite3.Connection, attempt_id: UUID, phase: AttemptPhase, now: datetime
+) -> None:
+    """The attempt enters a phase; nothing if it is there already."""
+    record = _unfinished(connection, attempt_id)
+    if record is None or record.phase is phase:
+        return
+    store.change_phase(connection, record, phase, now)
+    if record.command.gang is None:
+        store.stage_event(
+            connection,
+            AttemptPhaseChanged(**_fields(connection, record, now), phase=phase),
+        )
+
+
+def record_finish(
+    connection: sqlite3.Connection, attempt_id: UUID, verdict: Verdict, now: datetime
+) -> AttemptOutcome | None:
+    """The one outcome, with the release of the devices; None if there is one already.
+
+    Only after the teardown is confirmed. An attempt whose cancellation was accepted is cancelled,
+    whatever it reached meanwhile.
+    """
+    record = _unfinished(connection, attempt_id)
+    if record is None:
+        return None
+    if record.cancel_reason is not None:
+        verdict = cancelled(record.cancel_reason)
+    store.mark_finished(connection, attempt_id, verdict.outcome, now, verdict.failure)
+    command = record.command
+    if command.gang is not None:
+        return verdict.outcome
+    store.stage_event(connection, _finished_event(connection, record, verdict, now))
+    store.stage_release(
+        connection,
+        ReleaseReservation(
+            command_id=new_id(),
+            reservation_id=command.reservation_id,
+            epoch=command.epoch,
+            stopped=True,
+            reason=f"attempt {attempt_id} {verdict.outcome.value}",
+        ),
+    )
+    return verdict.outcome
+
+
+def _finished_event(
+    connection: sqlite3.Connection, record: AttemptRecord, verdict: Verdict, now: datetime
+) -> AttemptFinished:
+    command = record.command
+    engine = ENGINES.get(command.engine.engine.lower())
+    benchmark = verdict.benchmark
+    return AttemptFinished(
+        **_fields(connection, record, now),
+        outcome=verdict.outcome,
+        namespace=command.namespace,
+        devices=command.devices,
+        engine=command.engine,
+        started_at=record.started_at or record.accepted_at,
+        finished_at=now,
+        failure=verdict.failure,
+        benchmark=benchmark,
+        windows=verdict.windows,
+        phases=record.timings_until(now),
+        engine_simulated=(engine is not None and engine.simulated)
+        or (benchmark is not None and benchmark.simulated),
+    )
+
+
+def _fields(connection: sqlite3.Connection, record: AttemptRecord, now: datetime) -> AttemptFields:
+    command = record.command
+    return {
+        "message_id": new_id(),
+        "occurred_at": now,
+        "revision": store.next_revision(connection, command.attempt_id),
+        "experiment_id": command.experiment_id,
+        "attempt_id": command.attempt_id,
+        "attempt_number": command.attempt_number,
+        "task_id": command.task_id,
+        "executor_id": command.executor_id,
+        "reservation_id": command.reservation_id,
+        "epoch": command.epoch,
+    }
+
+
+def _unfinished(connection: sqlite3.Connection, attempt_id: UUID) -> AttemptRecord | None:
+    record = store.attempt(connection, attempt_id)
+    return record if record is not None and record.outcome is None else None

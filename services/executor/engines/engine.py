@@ -1,0 +1,208 @@
+"""What an engine is, and how its command is written.
+
+A task names an engine and gives parameters; the program, the address and the served name are ours.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from schemas.errors import ErrorCode
+from services.executor.engines.ranks import RankFlags
+from services.executor.engines.servers.flags import Flag
+from shared.errors import RefusedError
+
+PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCommand:
+    """What to start, without a shell. `env` is added to the environment that the runtime builds.
+
+    `announces_address`: started on port 0 it prints `listening on http://HOST:PORT`.
+    """
+
+    engine: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    readiness_path: str
+    served_model_name: str
+    simulated: bool
+    announces_address: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One row. `flags` None means an open parameter set: whatever the installed engine knows.
+
+    With `takes_others` the engine knows more than its declared `flags`. `owned` are parameters that
+    only the executor sets; `loads_code` those by which a task would have the engine import or
+    download code, refused for the reason `code_refusal`, or allowed where that is None.
+
+    `task_flags` are the flags for fields of a task's `quant_config` and `parallel_config`.
+
+    `model_flag` None puts the model first, without a flag; `hub_flag` is the one for a model that
+    is no path, where it differs. A `name_flag`, `host_flag` or `port_flag` of None is left out.
+    `rank_flags` make it one of several ranks on as many nodes; None: it serves on one node only.
+    """
+
+    name: str
+    program: tuple[str, ...]
+    missing: Callable[[], str | None]
+    owned: frozenset[str]
+    model_flag: str | None = "--model"
+    hub_flag: str | None = None
+    name_flag: str | None = "--served-model-name"
+    host_flag: str | None = "--host"
+    port_flag: str | None = "--port"
+    readiness_path: str = "/health"
+    task_flags: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[Flag, ...] | None = None
+    takes_others: bool = False
+    has_negative_switches: bool = True
+    loads_code: frozenset[str] = frozenset()
+    code_refusal: str | None = "which a process does not isolate"
+    env: tuple[tuple[str, str], ...] = ()
+    simulated: bool = False
+    announces_address: bool = False
+    rank_flags: RankFlags | None = None
+
+    def model_arguments(self, model: str, name: str) -> list[str]:
+        """The model, and the name to serve it under."""
+        is_path = model.startswith("/")
+        flag = self.model_flag if is_path or self.hub_flag is None else self.hub_flag
+        return [
+            *([model] if flag is None else [flag, model]),
+            *([] if self.name_flag is None else [self.name_flag, name]),
+        ]
+
+    def address_arguments(self, host: str, port: int) -> list[str]:
+        """Where to listen."""
+        return [
+            *([] if self.host_flag is None else [self.host_flag, host]),
+            *([] if self.port_flag is None else [self.port_flag, str(port)]),
+        ]
+
+
+def command_of(
+    engine: Engine,
+    model: str,
+    parameters: Mapping[str, Any],
+    *,
+    port: int,
+    host: str,
+    served_model_name: str | None = None,
+    rank_parameters: Mapping[str, Any] | None = None,
+) -> EngineCommand:
+    """The command that serves `model` on host:port as `served_model_name` (default: `model`).
+
+    `rank_parameters` are the executor's own: they may be what a task may not set, and win over it.
+
+    Raises RefusedError for a parameter that is unknown, malformed, given twice in two spellings, or
+    not a task's to set.
+    """
+    if not model or model.startswith("-"):
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected a model's name or path, got {model!r}",
+            path="$.model.id_or_path",
+        )
+    name = served_model_name or model
+    if "\0" in model + name:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            "expected a model's name or path, got one with a NUL character",
+            path="$.model.id_or_path",
+        )
+    arguments: dict[str, list[str]] = {}
+    for spelling, value in parameters.items():
+        flag = _flag_name(engine, spelling)
+        if flag in arguments:
+            raise _bad_parameter(spelling, f"{spelling!r} is given twice, in two spellings")
+        arguments[flag] = _arguments(engine, spelling, flag, value)
+        if any("\0" in element for element in arguments[flag]):
+            raise _bad_parameter(spelling, "expected a value without a NUL character")
+    for spelling, value in (rank_parameters or {}).items():
+        flag = spelling.replace("_", "-")
+        arguments[flag] = [] if value is None else _open_arguments(engine, spelling, flag, value)
+    given = [element for elements in arguments.values() for element in elements]
+    # The address comes last: parsers take the last of two, so no parameter can move the server.
+    address = engine.address_arguments(host, port)
+    argv = (*engine.program, *engine.model_arguments(model, name), *given, *address)
+    return EngineCommand(
+        engine=engine.name,
+        argv=argv,
+        env=dict(engine.env),
+        readiness_path=engine.readiness_path,
+        served_model_name=name,
+        simulated=engine.simulated,
+        announces_address=engine.announces_address,
+    )
+
+
+def _bad_parameter(spelling: str, message: str) -> RefusedError:
+    return RefusedError(ErrorCode.BAD_REQUEST, message, path=f"$.parameters.{spelling}")
+
+
+def _flag_name(engine: Engine, spelling: str) -> str:
+    """The hyphenated name; underscores and hyphens are the same."""
+    if not PARAMETER_NAME.fullmatch(spelling):
+        raise _bad_parameter(spelling, f"expected a parameter name, got {spelling!r}")
+    flag = spelling.replace("_", "-")
+    # Parsers take a unique beginning for the whole flag, so a beginning counts as the flag.
+    if any(owned.startswith(flag) for owned in engine.owned):
+        raise _bad_parameter(spelling, f"{spelling!r} is set by the executor, not by a task")
+    is_code = any(name.startswith(flag) for name in engine.loads_code)
+    if is_code and engine.code_refusal is not None:
+        raise _bad_parameter(
+            spelling, f"{spelling!r} would make {engine.name} load code, {engine.code_refusal}"
+        )
+    return flag
+
+
+def _arguments(engine: Engine, spelling: str, flag: str, value: object) -> list[str]:
+    if value is None:
+        return []
+    if engine.flags is None:
+        return _open_arguments(engine, spelling, flag, value)
+    declared = next((known for known in engine.flags if known.name == flag), None)
+    if declared is None and engine.takes_others:
+        return _open_arguments(engine, spelling, flag, value)
+    if declared is None:
+        known = ", ".join(known.name for known in engine.flags)
+        raise _bad_parameter(
+            spelling, f"{engine.name} has no parameter {spelling!r}; known: {known}"
+        )
+    try:
+        return declared.render(value)
+    except ValueError as error:
+        raise _bad_parameter(spelling, f"expected {declared.expected}, got {value!r}") from error
+
+
+def _open_arguments(engine: Engine, spelling: str, flag: str, value: object) -> list[str]:
+    if isinstance(value, bool):
+        return _switch_arguments(engine, flag, is_on=value)
+    if isinstance(value, dict):
+        return [f"--{flag}", json.dumps(value, separators=(",", ":"))]
+    if isinstance(value, (list, tuple)):
+        return [f"--{flag}", *_several(spelling, value)] if value else []
+    text = str(value)
+    # In one element with its flag, so that a value which looks like a flag stays a value.
+    return [f"--{flag}={text}"] if text.startswith("-") else [f"--{flag}", text]
+
+
+def _switch_arguments(engine: Engine, flag: str, *, is_on: bool) -> list[str]:
+    if is_on:
+        return [f"--{flag}"]
+    if not engine.has_negative_switches:
+        return []
+    return [f"--{flag.removeprefix('no-')}" if flag.startswith("no-") else f"--no-{flag}"]
+
+
+def _several(spelling: str, values: Sequence[Any]) -> list[str]:
+    texts = [json.dumps(value) if isinstance(value, dict) else str(value) for value in values]
+    if any(text.startswith("-") for text in texts):
+        raise _bad_parameter(spelling, f"expected values that do not begin with '-', got {texts!r}")
+    return texts

@@ -1,0 +1,240 @@
+"""The engine table: what may run as an engine, as a process and in a container.
+
+Nothing else is ever started. To add an engine, add its row to `ENGINES` and, if it has an image,
+to `IMAGES`: executors offer it from then on, and tasks may name it.
+"""
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from schemas.errors import ErrorCode
+from services.executor.engines.engine import Engine, EngineCommand, command_of
+from services.executor.engines.image import EngineImage, in_container
+from services.executor.engines.ranks import RankFlags, meeting_ranks, vllm_ranks
+from services.executor.engines.servers import llamacpp, simulated
+from shared.errors import RefusedError
+
+SWITCHED_OFF: Final = "simulated engines are switched off on this node"
+SOURCE_ROOT: Final = Path(__file__).resolve().parents[3]
+
+
+def _vllm_missing() -> str | None:
+    if shutil.which("vllm") is None:
+        return "vLLM is not installed: no `vllm` on PATH; run: pip install vllm"
+    return None
+
+
+def _sglang_missing() -> str | None:
+    if importlib.util.find_spec("sglang") is None:
+        return f"SGLang is not installed for {sys.executable}; run: pip install 'sglang[all]'"
+    return None
+
+
+def _nothing_missing() -> str | None:
+    return None
+
+
+_OURS: Final = (sys.executable, "-m")
+_OUR_ENV: Final = (("PYTHONPATH", str(SOURCE_ROOT)),)
+_ADDRESS: Final = frozenset({"host", "port", "model", "alias"})
+_QUIET: Final = (("DO_NOT_TRACK", "1"),)
+
+ENGINES: Final[Mapping[str, Engine]] = {
+    engine.name: engine
+    for engine in (
+        Engine(
+            name="llamacpp",
+            program=(*_OURS, llamacpp.__name__),
+            name_flag="--alias",
+            missing=llamacpp.missing,
+            flags=llamacpp.FLAGS,
+            owned=_ADDRESS,
+            env=_OUR_ENV,
+            announces_address=True,
+        ),
+        Engine(
+            name="simulated",
+            task_flags={"tp": "tp-size"},
+            program=(*_OURS, simulated.__name__),
+            name_flag="--alias",
+            missing=_nothing_missing,
+            flags=simulated.FLAGS,
+            owned=_ADDRESS,
+            env=_OUR_ENV,
+            announces_address=True,
+            simulated=True,
+            rank_flags=meeting_ranks,
+        ),
+        Engine(
+            name="vllm",
+            program=("vllm", "serve"),
+            task_flags={
+                "tp": "tensor-parallel-size",
+                "pp": "pipeline-parallel-size",
+                "dp": "data-parallel-size",
+                "dcp": "decode-context-parallel-size",
+                "gemm_dtype": "quantization",
+                "kvcache_dtype": "kv-cache-dtype",
+            },
+            model_flag=None,
+            missing=_vllm_missing,
+            owned=frozenset(
+                {
+                    *{"host", "port", "model", "served-model-name", "uds", "config", "api-key"},
+                    *{"nnodes", "node-rank", "master-addr", "master-port", "headless"},
+                }
+            ),
+            loads_code=frozenset(
+                {
+                    "middleware",
+                    "tool-parser-plugin",
+                    "reasoning-parser-plugin",
+                    "worker-cls",
+                    "worker-extension-cls",
+                    "logits-processors",
+                    "trust-remote-code",
+                }
+            ),
+            env=(*_QUIET, ("VLLM_NO_USAGE_STATS", "1")),
+            rank_flags=vllm_ranks,
+        ),
+        Engine(
+            name="sglang",
+            program=(sys.executable, "-m", "sglang.launch_server"),
+            task_flags={
+                "tp": "tp-size",
+                "pp": "pp-size",
+                "dp": "dp-size",
+                "ep": "ep-size",
+                "gemm_dtype": "quantization",
+                "kvcache_dtype": "kv-cache-dtype",
+            },
+            model_flag="--model-path",
+            missing=_sglang_missing,
+            owned=frozenset(
+                {
+                    *{"host", "port", "model", "model-path", "served-model-name", "config"},
+                    *{"api-key", "nnodes", "node-rank", "dist-init-addr", "nccl-init-addr"},
+                }
+            ),
+            has_negative_switches=False,
+            loads_code=frozenset({"trust-remote-code", "custom-weight-loader"}),
+            env=_QUIET,
+            rank_flags=meeting_ranks,
+        ),
+    )
+}
+
+_LLAMA_OWNED: Final = ENGINES["llamacpp"].owned | {
+    "api-key",
+    "api-key-file",
+    "hf-file",
+    "hf-repo",
+    "model-url",
+    "path",
+    "slot-save-path",
+    "ssl-cert-file",
+    "ssl-key-file",
+}
+
+IMAGES: Final[Mapping[str, EngineImage]] = {
+    image.engine.name: image
+    for image in (
+        EngineImage(
+            # The entrypoint of its own has changed between versions, this has not.
+            engine=in_container(ENGINES["vllm"], program=()),
+            entrypoint=("vllm", "serve"),
+            repository="vllm/vllm-openai",
+            tag="v0.18.0",
+            port=8000,
+        ),
+        EngineImage(
+            engine=in_container(
+                ENGINES["sglang"], program=("python3", "-m", "sglang.launch_server")
+            ),
+            repository="lmsysorg/sglang",
+            tag="v0.5.19-cu129",
+            port=30000,
+        ),
+        EngineImage(
+            # llama-server itself, which knows more flags than the process of ours.
+            engine=in_container(
+                ENGINES["llamacpp"],
+                program=(),
+                hub_flag="--hf-repo",
+                takes_others=True,
+                owned=_LLAMA_OWNED,
+                env=(),
+            ),
+            repository="ghcr.io/ggml-org/llama.cpp",
+            tag="server-cuda-b9628",
+            port=8080,
+        ),
+        EngineImage(
+            engine=in_container(
+                ENGINES["simulated"],
+                program=("python3", "-m", simulated.__name__),
+                env=(),
+            ),
+            repository=None,
+            tag="latest",
+            port=8000,
+        ),
+    )
+}
+
+
+def engine_named(name: str) -> Engine:
+    """The engine of that name, case ignored. Raises RefusedError naming the known ones."""
+    engine = ENGINES.get(name.lower())
+    if engine is None:
+        known = ", ".join(ENGINES)
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED,
+            f"expected an engine of {known}, got {name!r}",
+            path="$.base_runtime",
+        )
+    return engine
+
+
+def missing(name: str) -> str | None:
+    """What to install before this host can run the engine, or None. Raises RefusedError."""
+    return engine_named(name).missing()
+
+
+def rank_flags(name: str) -> RankFlags:
+    """The flags that give the engine its rank. Raises RefusedError for one that has none."""
+    engine = ENGINES.get(name.lower())
+    if engine is None or engine.rank_flags is None:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED,
+            f"{name} serves on one node only: it knows no ranks",
+            path="$.base_runtime",
+        )
+    return engine.rank_flags
+
+
+def build_command(
+    engine_name: str,
+    model: str,
+    parameters: Mapping[str, Any],
+    *,
+    port: int,
+    host: str = "127.0.0.1",
+    served_model_name: str | None = None,
+    rank_parameters: Mapping[str, Any] | None = None,
+) -> EngineCommand:
+    """As `command_of`, for an engine of the table as a process of this host."""
+    return command_of(
+        engine_named(engine_name),
+        model,
+        parameters,
+        host=host,
+        port=port,
+        served_model_name=served_model_name,
+        rank_parameters=rank_parameters,
+    )

@@ -1,0 +1,313 @@
+"""A simulated OpenAI-compatible engine: no model, settable speed and settable faults.
+
+`python -m services.executor.engines.servers.simulated --ttft-seconds 0.05`. It calls itself
+simulated in `/v1/models` and in every `system_fingerprint`. Its prompt tokens are words.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from services.executor.engines.servers.flags import Flag, FlagKind, server_parser
+from services.executor.engines.servers.simulated_ranks import (
+    LOST_STATUS,
+    Leader,
+    Place,
+    RankLost,
+    follow,
+    say,
+)
+from shared.lifecycle import die_with_parent
+
+FINGERPRINT: Final = "simulated"
+NATURAL_LENGTH_TOKENS: Final = 64
+DEFAULT_MAX_TOKENS: Final = 128
+MAX_BODY_BYTES: Final = 64 * 2**20
+
+FLAGS: Final = (
+    Flag("ttft-seconds", FlagKind.NUMBER, "time to the first token", minimum=0, maximum=3600),
+    Flag("tpot-seconds", FlagKind.NUMBER, "time per further token", minimum=0, maximum=3600),
+    Flag("slots", FlagKind.INTEGER, "requests served at once; others wait", minimum=1),
+    Flag(
+        "tp-size",
+        FlagKind.INTEGER,
+        "devices the engine pretends to use; both times are divided by it",
+        minimum=1,
+    ),
+    Flag("error-rate", FlagKind.NUMBER, "share answered with 500", minimum=0, maximum=1),
+    Flag("cut-rate", FlagKind.NUMBER, "share of streams cut half-way", minimum=0, maximum=1),
+    Flag("hang-after-requests", FlagKind.INTEGER, "later requests get no answer", minimum=0),
+    Flag("die-after-requests", FlagKind.INTEGER, "the next request ends the process", minimum=0),
+    Flag("start-delay-seconds", FlagKind.NUMBER, "time until it is healthy", minimum=0),
+    Flag("ignore-sigterm", FlagKind.SWITCH, "end on SIGKILL only"),
+    Flag("usage", FlagKind.SWITCH, "report token counts when asked"),
+    Flag("seed", FlagKind.INTEGER, "seed of the faults"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """What the engine pretends. `None` for a count means never."""
+
+    model: str = "simulated"
+    ttft_seconds: float = 0.02
+    tpot_seconds: float = 0.002
+    slots: int = 8
+    tp_size: int = 1
+    error_rate: float = 0.0
+    cut_rate: float = 0.0
+    hang_after_requests: int | None = None
+    die_after_requests: int | None = None
+    start_delay_seconds: float = 0.0
+    ignore_sigterm: bool = False
+    usage: bool = True
+    seed: int = 0
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool = False
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    role: str
+    content: str
+
+
+class ChatRequest(msgspec.Struct, frozen=True):
+    """The part of a chat-completions body that changes a simulated answer."""
+
+    messages: list[ChatMessage]
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    stream: bool = False
+    ignore_eos: bool = False
+    stream_options: StreamOptions | None = None
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(len(message.content.split()) for message in self.messages)
+
+    @property
+    def completion_tokens(self) -> int:
+        wanted = max(1, self.max_tokens)
+        return wanted if self.ignore_eos else min(wanted, NATURAL_LENGTH_TOKENS)
+
+    @property
+    def finish_reason(self) -> str:
+        return "length" if self.completion_tokens == self.max_tokens else "stop"
+
+    @property
+    def usage(self) -> dict[str, int]:
+        prompt, completion = self.prompt_tokens, self.completion_tokens
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        }
+
+
+@dataclass(slots=True)
+class SimulatedEngine:
+    """The handlers of one engine. Constructed inside the event loop that serves it."""
+
+    behaviour: Behaviour
+    leader: Leader | None = None
+    _served: int = 0
+    _ready_at: float = field(init=False)
+    _slots: asyncio.Semaphore = field(init=False)
+    _random: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ready_at = asyncio.get_running_loop().time() + self.behaviour.start_delay_seconds
+        self._slots = asyncio.Semaphore(self.behaviour.slots)
+        self._random = random.Random(self.behaviour.seed)  # noqa: S311  # faults are to be repeatable
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_get("/health", self.health)
+        app.router.add_get("/v1/models", self.models)
+        app.router.add_post("/v1/chat/completions", self.complete)
+        return app
+
+    async def health(self, _: web.Request) -> web.Response:
+        """200 once the start delay is over and all ranks are there, 503 before."""
+        if self._is_starting:
+            return _error(503, "loading (simulated)", "unavailable_error")
+        return web.json_response({"status": "ok", "simulated": True})
+
+    async def models(self, _: web.Request) -> web.Response:
+        model = {
+            "id": self.behaviour.model,
+            "object": "model",
+            "owned_by": FINGERPRINT,
+            "simulated": True,
+        }
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        """A chat completion of the wanted length at the set speed, or the fault that is due."""
+        if self._is_starting:
+            return _error(503, "loading (simulated)", "unavailable_error")
+        try:
+            chat = msgspec.json.decode(await request.read(), type=ChatRequest)
+        except msgspec.DecodeError as error:
+            return _error(400, str(error), "invalid_request_error")
+        self._served += 1
+        if _is_beyond(self._served, self.behaviour.hang_after_requests):
+            await asyncio.Event().wait()
+        if self._random.random() < self.behaviour.error_rate:
+            return _error(500, "an error that was asked for (simulated)", "server_error")
+        is_cut = self._random.random() < self.behaviour.cut_rate
+        is_last = _is_beyond(self._served, self.behaviour.die_after_requests)
+        async with self._slots:
+            answer = self._stream if chat.stream else self._answer
+            return await answer(request, chat, is_cut=is_cut, is_last=is_last)
+
+    @property
+    def _is_starting(self) -> bool:
+        is_alone = self.leader is not None and not self.leader.complete.is_set()
+        return is_alone or asyncio.get_running_loop().time() < self._ready_at
+
+    async def _answer(
+        self, request: web.Request, chat: ChatRequest, *, is_cut: bool, is_last: bool
+    ) -> web.StreamResponse:
+        async for index in self._tokens(chat.completion_tokens):
+            if (is_cut or is_last) and index == chat.completion_tokens // 2:
+                _break_off(request, is_last=is_last)
+        message = {"role": "assistant", "content": " token" * chat.completion_tokens}
+        choice = {"index": 0, "message": message, "finish_reason": chat.finish_reason}
+        body = self._frame("chat.completion", [choice]) | {"usage": chat.usage}
+        return web.json_response(body)
+
+    async def _stream(
+        self, request: web.Request, chat: ChatRequest, *, is_cut: bool, is_last: bool
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        token = self._event([{"index": 0, "delta": {"content": " token"}, "finish_reason": None}])
+        async for index in self._tokens(chat.completion_tokens):
+            if (is_cut or is_last) and index == chat.completion_tokens // 2:
+                _break_off(request, is_last=is_last)
+                return response
+            await response.write(token)
+        end = self._event([{"index": 0, "delta": {}, "finish_reason": chat.finish_reason}])
+        if self.behaviour.usage and chat.stream_options and chat.stream_options.include_usage:
+            end += self._event([], usage=chat.usage)
+        await response.write(end + b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    async def _tokens(self, count: int) -> AsyncIterator[int]:
+        """Each token's index when its time has come; lateness does not add up."""
+        loop = asyncio.get_running_loop()
+        tpot_seconds = self.behaviour.tpot_seconds / self.behaviour.tp_size
+        due = loop.time() + self.behaviour.ttft_seconds / self.behaviour.tp_size
+        for index in range(count):
+            wait_seconds = due - loop.time()
+            if wait_seconds > 0:
+                await asyncio.sleep(wait_seconds)
+            yield index
+            due += tpot_seconds
+
+    def _event(self, choices: list[dict[str, Any]], **extra: object) -> bytes:
+        frame = self._frame("chat.completion.chunk", choices) | extra
+        return b"data: " + msgspec.json.encode(frame) + b"\n\n"
+
+    def _frame(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": f"simulated-{self._served}",
+            "object": kind,
+            "created": 0,
+            "model": self.behaviour.model,
+            "system_fingerprint": FINGERPRINT,
+            "choices": choices,
+        }
+
+
+def _is_beyond(count: int, limit: int | None) -> bool:
+    return limit is not None and count > limit
+
+
+def _break_off(request: web.Request, *, is_last: bool) -> None:
+    if is_last:
+        os._exit(1)
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _error(status: int, message: str, kind: str) -> web.Response:
+    body = {"error": {"code": status, "message": message, "type": kind}}
+    return web.json_response(body, status=status)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until a signal ends the process.
+
+    Prints `listening on http://HOST:PORT` when the socket is open.
+    """
+    parser = server_parser("simulated_server", "A simulated OpenAI-compatible engine.", FLAGS)
+    parser.add_argument(
+        "--model", default="simulated", help="name of the model that it pretends to serve"
+    )
+    parser.add_argument("--nnodes", type=int, default=1, help="how many ranks serve together")
+    parser.add_argument("--node-rank", type=int, default=0, help="which of them this is")
+    parser.add_argument("--dist-init-addr", default=None, help="HOST:PORT where they meet rank 0")
+    options = parser.parse_args(argv)
+    behaviour = _behaviour(options)
+    place = None
+    if options.nnodes > 1:
+        try:
+            place = Place.parse(options.node_rank, options.nnodes, options.dist_init_addr or "")
+        except ValueError as error:
+            parser.error(str(error))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN if behaviour.ignore_sigterm else signal.SIG_DFL)
+    die_with_parent()
+    try:
+        asyncio.run(_run(behaviour, options.host, options.port, place))
+    except RankLost as error:
+        say(str(error))
+        return LOST_STATUS
+    return 0
+
+
+def _behaviour(options: argparse.Namespace) -> Behaviour:
+    given = {
+        flag.name.replace("-", "_"): getattr(options, flag.name.replace("-", "_")) for flag in FLAGS
+    }
+    known = {name: value for name, value in given.items() if value is not None}
+    return Behaviour(model=options.alias or options.model, **known)
+
+
+async def _run(behaviour: Behaviour, host: str, port: int, place: Place | None) -> None:
+    if place is None:
+        await _serve(SimulatedEngine(behaviour), host, port)
+    elif place.rank:
+        await asyncio.sleep(behaviour.start_delay_seconds)
+        await follow(place)
+    else:
+        leader = Leader(place)
+        await asyncio.gather(leader.lead(), _serve(SimulatedEngine(behaviour, leader), host, port))
+
+
+async def _serve(engine: SimulatedEngine, host: str, port: int) -> None:
+    # A request whose client has gone must give its slot back.
+    runner = web.AppRunner(engine.app(), handler_cancellation=True, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    bound_host, bound_port = runner.addresses[0][:2]
+    say(f"listening on http://{bound_host}:{bound_port}")
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Attempts that run one engine over several nodes."""

@@ -1,0 +1,1 @@
+"""A process beside the executor that kills what a paused or killed one cannot."""

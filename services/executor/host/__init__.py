@@ -1,0 +1,1 @@
+"""This host's processes and addresses, and other executors on it."""

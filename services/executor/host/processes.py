@@ -1,0 +1,269 @@
+"""Finding and ending what an attempt started, by /proc alone.
+
+A workload is known by the two labels in its environment, which its descendants inherit. Process
+numbers are used only together with the start time and the boot they belong to.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from shared.labels import (
+    EPOCH_VARIABLE,
+    EXPERIMENT_VARIABLE,
+    INSTALLATION_VARIABLE,
+    NODE_VARIABLE,
+    RESERVATION_VARIABLE,
+    written_epoch,
+    written_id,
+)
+from shared.process_environment import variables_of
+
+POLL_SECONDS: Final = 0.05
+COMPLAIN_SECONDS: Final = 5.0
+PROC: Final = Path("/proc")
+
+log = structlog.get_logger()
+
+
+class ProcessMark(msgspec.Struct, frozen=True, kw_only=True):
+    """One process for certain. `started_ticks` counts clock ticks since boot."""
+
+    pid: int
+    started_ticks: int
+    kernel_boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """The part of /proc/PID/stat that shows whose a process is."""
+
+    pid: int
+    state: str
+    session: int
+    started_ticks: int
+
+    @property
+    def is_running(self) -> bool:
+        return self.state not in {"Z", "X"}
+
+
+class WorkloadLabel(msgspec.Struct, frozen=True, kw_only=True):
+    """What the environment of everything that runs under a reservation says.
+
+    Without a `node_id` of whichever node of this host.
+    """
+
+    reservation_id: UUID
+    installation_id: str
+    node_id: str | None = None
+
+    def is_on(self, pid: int) -> bool:
+        """Whether this process carries it. False where the environment cannot be read.
+
+        No two installations share a reservation's id, so a process that names none is ours too:
+        `gpusteward exec` knows of none on a host that only joined. The ranks of a gang whose nodes
+        share this host have the same reservation, and name their nodes.
+        """
+        found = variables_of(pid)
+        if os.fsencode(f"{RESERVATION_VARIABLE}={self.reservation_id}") not in found:
+            return False
+        wanted = {INSTALLATION_VARIABLE: self.installation_id}
+        if self.node_id is not None:
+            wanted[NODE_VARIABLE] = self.node_id
+        return all(_says(found, name, value) for name, value in wanted.items())
+
+
+def _says(environment: list[bytes], name: str, value: str) -> bool:
+    """Whether a variable has this value, or is not there."""
+    begin = os.fsencode(f"{name}=")
+    said = {variable for variable in environment if variable.startswith(begin)}
+    return said <= {begin + os.fsencode(value)}
+
+
+def kernel_boot_id() -> str:
+    """Changes with every boot of this host."""
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def stat_of(pid: int) -> ProcessStat | None:
+    """None if there is no such process."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    # The name in parentheses may itself hold spaces and parentheses.
+    fields = text[text.rindex(")") + 2 :].split()
+    return ProcessStat(
+        pid=pid, state=fields[0], session=int(fields[3]), started_ticks=int(fields[19])
+    )
+
+
+def mark_of(pid: int) -> ProcessMark | None:
+    """The mark of a process that exists now, be it a zombie."""
+    stat = stat_of(pid)
+    if stat is None:
+        return None
+    return ProcessMark(pid=pid, started_ticks=stat.started_ticks, kernel_boot_id=kernel_boot_id())
+
+
+def running_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) -> list[int]:
+    """Every process that carries the label, is marked, or is in the session of a marked process.
+
+    A marked process that ended says nothing about its number any more.
+    """
+    boot = kernel_boot_id()
+    marked = {mark.pid: mark.started_ticks for mark in marks if mark.kernel_boot_id == boot}
+    alive = {stat.pid: stat for stat in _every_process()}
+    known = {
+        pid for pid, ticks in marked.items() if pid in alive and alive[pid].started_ticks == ticks
+    }
+    return [
+        stat.pid
+        for stat in alive.values()
+        if stat.is_running
+        and stat.pid != os.getpid()
+        and (stat.pid in known or stat.session in known or label.is_on(stat.pid))
+    ]
+
+
+class LabelledWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes of one reservation. `names_installation`: this one, by its id."""
+
+    reservation_id: UUID
+    epoch: int | None
+    pids: tuple[int, ...] = ()
+    names_installation: bool
+    experiment_id: UUID | None = None
+    node_id: str | None = None
+
+
+def labelled_workloads(installation_id: str) -> list[LabelledWorkload]:
+    """Everything on this host that is labelled, by reservation and epoch.
+
+    Leaves out what names another installation.
+    """
+    found: dict[LabelledWorkload, list[int]] = {}  # by what they have in common
+    for stat in _every_process():
+        if not stat.is_running or stat.pid == os.getpid():
+            continue
+        label = _label_of(variables_of(stat.pid), installation_id)
+        if label is not None:
+            found.setdefault(label, []).append(stat.pid)
+    return [replace(common, pids=tuple(sorted(pids))) for common, pids in found.items()]
+
+
+def session_marks(leader: ProcessMark) -> tuple[ProcessMark, ...]:
+    """The marks of everything in the session that `leader` leads, while it is there."""
+    boot = kernel_boot_id()
+    found = stat_of(leader.pid)
+    if found is None or (found.started_ticks, boot) != (
+        leader.started_ticks,
+        leader.kernel_boot_id,
+    ):
+        return ()
+    return tuple(
+        ProcessMark(pid=stat.pid, started_ticks=stat.started_ticks, kernel_boot_id=boot)
+        for stat in _every_process()
+        if stat.session == leader.pid
+    )
+
+
+async def end_workload(
+    label: WorkloadLabel, marks: tuple[ProcessMark, ...] = (), *, grace_seconds: float = 0.0
+) -> None:
+    """Return once nothing of the workload runs: SIGTERM, `grace_seconds`, then SIGKILL, repeated.
+
+    Takes as long as the kernel needs; complains in the log meanwhile.
+    """
+    kill_at = time.monotonic() + grace_seconds
+    complain_at = kill_at + COMPLAIN_SECONDS
+    asked: set[int] = set()
+    is_ours = partial(_is_of, label=label, marks=marks)
+    while left := await asyncio.to_thread(running_workload, label, marks):
+        now = time.monotonic()
+        for pid in left:
+            if now >= kill_at:
+                signal_if(is_ours, pid, signal.SIGKILL)
+            elif pid not in asked:
+                asked.add(pid)
+                signal_if(is_ours, pid, signal.SIGTERM)
+        if now >= complain_at:
+            complain_at = now + COMPLAIN_SECONDS
+            log.error(
+                "workload_outlives_sigkill", reservation_id=str(label.reservation_id), pids=left
+            )
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def kill_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) -> list[int]:
+    """SIGKILL to all of it that runs at this moment; what that was."""
+    left = running_workload(label, marks)
+    for pid in left:
+        signal_if(partial(_is_of, label=label, marks=marks), pid, signal.SIGKILL)
+    return left
+
+
+def signal_if(is_meant: Callable[[int], bool], pid: int, sent: signal.Signals) -> None:
+    """Signal a process, checked again while a descriptor keeps its number from another's."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if is_meant(pid):
+            signal.pidfd_send_signal(descriptor, sent)
+    except (ProcessLookupError, PermissionError):
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _label_of(environment: list[bytes], installation_id: str) -> LabelledWorkload | None:
+    marked = os.fsencode(f"{RESERVATION_VARIABLE}=")
+    if not any(variable.startswith(marked) for variable in environment):
+        return None
+    named = dict(
+        os.fsdecode(variable).partition("=")[::2] for variable in environment if b"=" in variable
+    )
+    installation = named.get(INSTALLATION_VARIABLE)
+    if installation not in {None, installation_id}:
+        return None
+    reservation_id = written_id(named[RESERVATION_VARIABLE])
+    if reservation_id is None:
+        return None
+    return LabelledWorkload(
+        reservation_id=reservation_id,
+        epoch=written_epoch(named.get(EPOCH_VARIABLE)),
+        names_installation=installation is not None,
+        experiment_id=written_id(named.get(EXPERIMENT_VARIABLE)),
+        node_id=named.get(NODE_VARIABLE) or None,
+    )
+
+
+def _is_of(pid: int, label: WorkloadLabel, marks: tuple[ProcessMark, ...]) -> bool:
+    stat = stat_of(pid)
+    if stat is None:
+        return False
+    leaders = {mark.pid: mark for mark in marks}
+    for number in (pid, stat.session):
+        if number in leaders and mark_of(number) == leaders[number]:
+            return True
+    return label.is_on(pid)
+
+
+def _every_process() -> Iterator[ProcessStat]:
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (stat := stat_of(int(entry.name))) is not None:
+            yield stat

@@ -1,0 +1,1 @@
+"""What survives this process: commands, attempts, epochs and unsent events, in SQLite."""

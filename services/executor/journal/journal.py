@@ -1,0 +1,173 @@
+"""The executor's memory: an SQLite file whose every commit has reached the disk.
+
+Room is kept beside it, so that a disk that is full takes what ends an attempt all the same.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from services.executor.journal.disk_reserve import Reserve
+from shared.errors import StewardError
+from shared.paths import make_directory
+
+T = TypeVar("T")
+
+MIGRATIONS: Final[Sequence[str]] = (
+    """
+    CREATE TABLE command (
+        command_id BLOB PRIMARY KEY,
+        body_hash BLOB NOT NULL,
+        reply BLOB NOT NULL,
+        answered_at REAL NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE attempt (
+        attempt_id BLOB PRIMARY KEY,
+        experiment_id BLOB NOT NULL,
+        reservation_id BLOB NOT NULL,
+        command BLOB NOT NULL,
+        accepted_at TEXT NOT NULL,
+        started_at TEXT,
+        phase TEXT NOT NULL,
+        phase_started_at TEXT NOT NULL,
+        timings BLOB NOT NULL,
+        revision INTEGER NOT NULL DEFAULT 0,
+        process BLOB,
+        engine_port INTEGER,
+        cancel_reason TEXT,
+        outcome TEXT,
+        finished_at TEXT
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX attempt_unfinished ON attempt (accepted_at) WHERE outcome IS NULL;
+    CREATE INDEX attempt_reservation ON attempt (reservation_id);
+
+    CREATE TABLE device_epoch (
+        device_uuid TEXT PRIMARY KEY,
+        epoch INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE fenced_reservation (
+        reservation_id BLOB PRIMARY KEY,
+        fenced_at REAL NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE cancelled_attempt (
+        attempt_id BLOB PRIMARY KEY,
+        cancelled_at REAL NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE event (
+        event_no INTEGER PRIMARY KEY AUTOINCREMENT,
+        body BLOB NOT NULL,
+        staged_at REAL NOT NULL,
+        sent_at REAL
+    ) STRICT;
+    CREATE INDEX event_unsent ON event (event_no) WHERE sent_at IS NULL;
+
+    CREATE TABLE unsent_release (
+        reservation_id BLOB PRIMARY KEY,
+        body BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE node (
+        only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+        largest_epoch INTEGER NOT NULL DEFAULT 0,
+        reports INTEGER NOT NULL DEFAULT 0,
+        stream_created_at TEXT
+    ) STRICT;
+    INSERT INTO node (only_row) VALUES (1);
+    """,
+    # Why one rank of several ended, which no event of its own node reports.
+    "ALTER TABLE attempt ADD COLUMN failure BLOB;",
+)
+
+
+class JournalTooNew(StewardError):
+    """The journal was written by a newer release."""
+
+
+class Journal:
+    """One connection in one thread; every access is a transaction there, in the order of the calls.
+
+    A cancelled caller does not take back what it asked for: the transaction may still commit.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.reserve = Reserve(path.with_name("reserve"))
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
+        self._connection: sqlite3.Connection | None = None
+
+    async def open(self) -> Self:
+        """Make or migrate the file. Raises JournalTooNew and sqlite3.DatabaseError."""
+        await self._run(self._open)
+        return self
+
+    def close_nowait(self) -> None:
+        """Finish what was asked for and close the file, blocking the caller for that long."""
+        self._thread.submit(self._close)
+        self._thread.shutdown()
+
+    async def transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in a transaction, committed when it returns and rolled back when it raises.
+
+        It runs once more where the disk was full and the reserve gave room.
+        """
+        return await self._run(lambda: self._in_transaction_with_room(work))
+
+    async def take_reserve(self) -> None:
+        """Set room aside again, if it was given up and there is some."""
+        await self._run(self.reserve.take)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _open(self) -> None:
+        make_directory(self.path.parent, 0o700)
+        self.reserve.take()
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=10.0)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        self._connection = connection
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(MIGRATIONS):
+            raise JournalTooNew(
+                f"expected a journal of at most version {len(MIGRATIONS)}, "
+                f"found {version}, in {self.path}"
+            )
+        for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
+            connection.executescript(f"BEGIN; {migration} PRAGMA user_version = {number}; COMMIT;")
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _in_transaction_with_room(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return self._in_transaction(work)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.reserve.give_up():
+                raise
+        return self._in_transaction(work)
+
+    def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._connection is None:
+            raise RuntimeError("the journal is not open")
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            result = work(self._connection)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            # SQLite may have rolled back by itself, as it does when the disk is full.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        return result

@@ -1,0 +1,372 @@
+"""What is written to the journal and read from it; every function runs inside a transaction."""
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from schemas.errors import Reply
+from schemas.executor import (
+    AttemptFinished,
+    AttemptOutcome,
+    AttemptPhase,
+    AttemptPhaseChanged,
+    AttemptStarted,
+    CancelExperiment,
+    Failure,
+    FenceReservation,
+    PhaseTiming,
+    Runtime,
+    StartExperiment,
+)
+from schemas.executor_ranks import StartRank
+from schemas.gpu_request import DeviceGrant
+from schemas.scheduler import ReleaseReservation
+from services.executor.domain.admission import Remembered
+from services.executor.host.processes import ProcessMark
+from shared.messaging.codec import decode_reply
+
+AttemptFact = AttemptStarted | AttemptPhaseChanged | AttemptFinished
+NodeCommand = StartExperiment | CancelExperiment | FenceReservation | StartRank
+
+KEEP_EVENTS_SECONDS: Final = 24 * 3600.0
+KEEP_MEMORY_SECONDS: Final = 30 * 24 * 3600.0
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_canonical: Final = msgspec.msgpack.Encoder(order="deterministic")
+_events: Final = msgspec.msgpack.Decoder(AttemptFact)
+_starts: Final = msgspec.msgpack.Decoder(StartExperiment)
+_releases: Final = msgspec.msgpack.Decoder(ReleaseReservation)
+_marks: Final = msgspec.msgpack.Decoder(ProcessMark)
+_failures: Final = msgspec.msgpack.Decoder(Failure)
+_timings: Final = msgspec.msgpack.Decoder(tuple[PhaseTiming, ...])
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
+    command: StartExperiment
+    accepted_at: datetime
+    started_at: datetime | None
+    phase: AttemptPhase
+    phase_started_at: datetime
+    timings: tuple[PhaseTiming, ...]
+    revision: int
+    process: ProcessMark | None
+    cancel_reason: str | None
+    outcome: AttemptOutcome | None
+    failure: Failure | None
+
+    def timings_until(self, now: datetime) -> tuple[PhaseTiming, ...]:
+        """All phases, the current one ended at `now`."""
+        return (*self.timings, _timing(self.phase, self.phase_started_at, now))
+
+
+def body_hash(command: NodeCommand) -> bytes:
+    """Equal for equal bodies, whatever the order of their free-form parts."""
+    return hashlib.sha256(_canonical.encode(command)).digest()
+
+
+def stored_reply(connection: sqlite3.Connection, command_id: UUID) -> tuple[bytes, Reply] | None:
+    """The body hash and the reply of a command answered before."""
+    row = connection.execute(
+        "SELECT body_hash, reply FROM command WHERE command_id = ?", (command_id.bytes,)
+    ).fetchone()
+    return (row["body_hash"], decode_reply(row["reply"])) if row is not None else None
+
+
+def store_reply(connection: sqlite3.Connection, command: NodeCommand, reply: Reply) -> None:
+    connection.execute(
+        "INSERT INTO command (command_id, body_hash, reply, answered_at) VALUES (?, ?, ?, ?)",
+        (command.command_id.bytes, body_hash(command), _encoder.encode(reply), time.time()),
+    )
+
+
+def remembered(connection: sqlite3.Connection, command: StartExperiment) -> Remembered:
+    """What the journal has that decides about this start."""
+    uuids = [device.uuid for device in _own_devices(command)]
+    unfinished = unfinished_attempts(connection)
+    others = [
+        record.command.attempt_id
+        for record in unfinished
+        if record.command.experiment_id == command.experiment_id
+        or not {device.uuid for device in _own_devices(record.command)}.isdisjoint(uuids)
+    ]
+    earlier = connection.execute(
+        "SELECT attempt_id FROM attempt WHERE reservation_id = ?", (command.reservation_id.bytes,)
+    ).fetchone()
+    epochs = (
+        connection.execute(
+            "SELECT device_uuid, epoch FROM device_epoch WHERE device_uuid = ?", (uuid,)
+        ).fetchone()
+        for uuid in uuids
+    )
+    return Remembered(
+        is_fenced=_holds(
+            connection, "fenced_reservation", "reservation_id", command.reservation_id
+        ),
+        is_cancelled=_holds(connection, "cancelled_attempt", "attempt_id", command.attempt_id),
+        device_epochs={row["device_uuid"]: row["epoch"] for row in epochs if row is not None},
+        attempt_of_reservation=UUID(bytes=earlier["attempt_id"]) if earlier is not None else None,
+        blocking_attempts=tuple(others),
+        unfinished=len(unfinished),
+    )
+
+
+def _own_devices(command: StartExperiment) -> tuple[DeviceGrant, ...]:
+    """Those of this node; the other ranks' are their own executors' to guard."""
+    return tuple(device for device in command.devices if device.node_id == command.executor_id)
+
+
+def _holds(connection: sqlite3.Connection, table: str, column: str, value: UUID) -> bool:
+    query = f"SELECT 1 FROM {table} WHERE {column} = ?"  # both are ours
+    return connection.execute(query, (value.bytes,)).fetchone() is not None
+
+
+def insert_attempt(connection: sqlite3.Connection, command: StartExperiment, now: datetime) -> None:
+    """Record the attempt, and its epoch on its devices."""
+    connection.execute(
+        "INSERT INTO attempt (attempt_id, experiment_id, reservation_id, command, accepted_at,"
+        " phase, phase_started_at, timings) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            command.attempt_id.bytes,
+            command.experiment_id.bytes,
+            command.reservation_id.bytes,
+            _encoder.encode(command),
+            now.isoformat(),
+            AttemptPhase.STARTING.value,
+            now.isoformat(),
+            _encoder.encode(()),
+        ),
+    )
+    connection.executemany(
+        "INSERT INTO device_epoch (device_uuid, epoch) VALUES (?, ?)"
+        " ON CONFLICT (device_uuid) DO UPDATE SET epoch = max(epoch, excluded.epoch)",
+        [(device.uuid, command.epoch) for device in _own_devices(command)],
+    )
+    see_epoch(connection, command.epoch)
+
+
+def see_epoch(connection: sqlite3.Connection, epoch: int) -> None:
+    connection.execute("UPDATE node SET largest_epoch = max(largest_epoch, ?)", (epoch,))
+
+
+def attempt(connection: sqlite3.Connection, attempt_id: UUID) -> AttemptRecord | None:
+    row = connection.execute(
+        "SELECT * FROM attempt WHERE attempt_id = ?", (attempt_id.bytes,)
+    ).fetchone()
+    return _record(row) if row is not None else None
+
+
+def unfinished_attempts(connection: sqlite3.Connection) -> list[AttemptRecord]:
+    """Accepted and not finished, oldest first."""
+    rows = connection.execute("SELECT * FROM attempt WHERE outcome IS NULL ORDER BY accepted_at")
+    return [_record(row) for row in rows]
+
+
+def _record(row: sqlite3.Row) -> AttemptRecord:
+    return AttemptRecord(
+        command=_starts.decode(row["command"]),
+        accepted_at=datetime.fromisoformat(row["accepted_at"]),
+        started_at=datetime.fromisoformat(row["started_at"]) if row["started_at"] else None,
+        phase=AttemptPhase(row["phase"]),
+        phase_started_at=datetime.fromisoformat(row["phase_started_at"]),
+        timings=_timings.decode(row["timings"]),
+        revision=row["revision"],
+        process=_marks.decode(row["process"]) if row["process"] is not None else None,
+        cancel_reason=row["cancel_reason"],
+        outcome=AttemptOutcome(row["outcome"]) if row["outcome"] else None,
+        failure=_failures.decode(row["failure"]) if row["failure"] is not None else None,
+    )
+
+
+def _timing(phase: AttemptPhase, started_at: datetime, ended_at: datetime) -> PhaseTiming:
+    seconds = (ended_at - started_at).total_seconds()
+    return PhaseTiming(phase=phase, started_at=started_at, duration_seconds=max(0.0, seconds))
+
+
+def mark_started(connection: sqlite3.Connection, attempt_id: UUID, now: datetime) -> None:
+    connection.execute(
+        "UPDATE attempt SET started_at = ? WHERE attempt_id = ?",
+        (now.isoformat(), attempt_id.bytes),
+    )
+
+
+def record_process(connection: sqlite3.Connection, attempt_id: UUID, process: ProcessMark) -> None:
+    connection.execute(
+        "UPDATE attempt SET process = ? WHERE attempt_id = ?",
+        (_encoder.encode(process), attempt_id.bytes),
+    )
+
+
+def was_used(connection: sqlite3.Connection, runtime: Runtime, reservation_id: UUID | None) -> bool:
+    """Whether an attempt ran in this runtime here, or under that reservation."""
+    rows = connection.execute(
+        "SELECT command FROM attempt WHERE ?1 IS NULL OR reservation_id = ?1",
+        (reservation_id.bytes if reservation_id is not None else None,),
+    )
+    return any(_starts.decode(row["command"]).engine.runtime is runtime for row in rows)
+
+
+def process_marks(connection: sqlite3.Connection, reservation_id: UUID) -> tuple[ProcessMark, ...]:
+    """The processes that attempts under a reservation were started as."""
+    rows = connection.execute(
+        "SELECT process FROM attempt WHERE reservation_id = ? AND process IS NOT NULL",
+        (reservation_id.bytes,),
+    )
+    return tuple(_marks.decode(row["process"]) for row in rows)
+
+
+def change_phase(
+    connection: sqlite3.Connection, record: AttemptRecord, phase: AttemptPhase, now: datetime
+) -> None:
+    connection.execute(
+        "UPDATE attempt SET phase = ?, phase_started_at = ?, timings = ? WHERE attempt_id = ?",
+        (
+            phase.value,
+            now.isoformat(),
+            _encoder.encode(record.timings_until(now)),
+            record.command.attempt_id.bytes,
+        ),
+    )
+
+
+def request_cancel(connection: sqlite3.Connection, attempt_id: UUID, reason: str) -> None:
+    """Record the cancellation of an attempt, known or still to come."""
+    connection.execute(
+        "UPDATE attempt SET cancel_reason = ? WHERE attempt_id = ? AND outcome IS NULL",
+        (reason, attempt_id.bytes),
+    )
+    connection.execute(
+        "INSERT OR IGNORE INTO cancelled_attempt (attempt_id, cancelled_at) VALUES (?, ?)",
+        (attempt_id.bytes, time.time()),
+    )
+
+
+def fence(connection: sqlite3.Connection, reservation_id: UUID) -> None:
+    connection.execute(
+        "INSERT OR IGNORE INTO fenced_reservation (reservation_id, fenced_at) VALUES (?, ?)",
+        (reservation_id.bytes, time.time()),
+    )
+
+
+def is_fenced(connection: sqlite3.Connection, reservation_id: UUID) -> bool:
+    return _holds(connection, "fenced_reservation", "reservation_id", reservation_id)
+
+
+def next_revision(connection: sqlite3.Connection, attempt_id: UUID) -> int:
+    row = connection.execute(
+        "UPDATE attempt SET revision = revision + 1 WHERE attempt_id = ? RETURNING revision",
+        (attempt_id.bytes,),
+    ).fetchone()
+    return int(row["revision"])
+
+
+def mark_finished(
+    connection: sqlite3.Connection,
+    attempt_id: UUID,
+    outcome: AttemptOutcome,
+    now: datetime,
+    failure: Failure | None = None,
+) -> None:
+    connection.execute(
+        "UPDATE attempt SET outcome = ?, failure = ?, finished_at = ? WHERE attempt_id = ?",
+        (
+            outcome.value,
+            _encoder.encode(failure) if failure is not None else None,
+            now.isoformat(),
+            attempt_id.bytes,
+        ),
+    )
+
+
+def stage_event(connection: sqlite3.Connection, event: AttemptFact) -> None:
+    connection.execute(
+        "INSERT INTO event (body, staged_at) VALUES (?, ?)", (_encoder.encode(event), time.time())
+    )
+
+
+def unsent_events(connection: sqlite3.Connection, limit: int) -> list[tuple[int, AttemptFact]]:
+    """The oldest events that the bus has not acknowledged, in their order."""
+    rows = connection.execute(
+        "SELECT event_no, body FROM event WHERE sent_at IS NULL ORDER BY event_no LIMIT ?", (limit,)
+    )
+    return [(row["event_no"], _events.decode(row["body"])) for row in rows]
+
+
+def mark_sent(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
+    connection.executemany(
+        "UPDATE event SET sent_at = ? WHERE event_no = ?",
+        [(time.time(), number) for number in numbers],
+    )
+
+
+def publish_end_again(connection: sqlite3.Connection, attempt_id: UUID) -> None:
+    """Have the end of an attempt published once more; nothing if it has not ended."""
+    record = attempt(connection, attempt_id)
+    if record is None or record.outcome is None:
+        return
+    connection.execute(
+        "UPDATE event SET sent_at = NULL WHERE event_no ="
+        " (SELECT max(event_no) FROM event WHERE instr(body, ?) > 0)",
+        (str(attempt_id).encode(),),
+    )
+
+
+def is_new_stream(connection: sqlite3.Connection, created_at: str) -> bool:
+    """Whether the stream is another than last time; stored events then count as unsent."""
+    row = connection.execute("SELECT stream_created_at FROM node").fetchone()
+    if row["stream_created_at"] == created_at:
+        return False
+    connection.execute("UPDATE event SET sent_at = NULL")
+    connection.execute("UPDATE node SET stream_created_at = ?", (created_at,))
+    return True
+
+
+def stage_release(connection: sqlite3.Connection, release: ReleaseReservation) -> None:
+    connection.execute(
+        "INSERT OR IGNORE INTO unsent_release (reservation_id, body) VALUES (?, ?)",
+        (release.reservation_id.bytes, _encoder.encode(release)),
+    )
+
+
+def unsent_releases(connection: sqlite3.Connection) -> list[ReleaseReservation]:
+    rows = connection.execute("SELECT body FROM unsent_release")
+    return [_releases.decode(row["body"]) for row in rows]
+
+
+def forget_release(connection: sqlite3.Connection, reservation_id: UUID) -> None:
+    connection.execute(
+        "DELETE FROM unsent_release WHERE reservation_id = ?", (reservation_id.bytes,)
+    )
+
+
+def largest_epoch(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT largest_epoch FROM node").fetchone()[0])
+
+
+def count_report(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The revision of the next report about this executor, and the largest epoch."""
+    row = connection.execute(
+        "UPDATE node SET reports = reports + 1 RETURNING reports, largest_epoch"
+    ).fetchone()
+    return int(row["reports"]), int(row["largest_epoch"])
+
+
+def prune(connection: sqlite3.Connection) -> None:
+    """Delete what no message can refer to any more."""
+    now = time.time()
+    connection.execute(
+        "DELETE FROM event WHERE sent_at IS NOT NULL AND staged_at < ?",
+        (now - KEEP_EVENTS_SECONDS,),
+    )
+    before = (now - KEEP_MEMORY_SECONDS,)
+    connection.execute("DELETE FROM command WHERE answered_at < ?", before)
+    connection.execute("DELETE FROM fenced_reservation WHERE fenced_at < ?", before)
+    connection.execute("DELETE FROM cancelled_attempt WHERE cancelled_at < ?", before)
+    connection.execute(
+        "DELETE FROM attempt WHERE julianday(finished_at) < julianday('now', '-30 days')"
+    )

@@ -1,0 +1,1 @@
+"""What engines write: kept within a bound, readable while it grows."""

@@ -1,0 +1,73 @@
+"""What every route needs: the bus, the event log, the live state."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from schemas.base import Command, Query, View
+from schemas.errors import Accepted, ErrorCode, Refused
+from services.gateway.eventlog import EventLog
+from services.gateway.live_state import LiveState
+from shared.errors import RefusedError
+from shared.messaging.bus import Bus
+from shared.postgres.database import Database
+
+V = TypeVar("V", bound=View)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """Given to every route."""
+
+    bus: Bus
+    database: Database
+    log: EventLog
+    live: LiveState
+
+    async def send(self, command: Command) -> Accepted:
+        """Have an owner do something. Raises RefusedError, UnavailableError without an answer."""
+        reply = await self.bus.request(command)
+        if isinstance(reply, Refused):
+            raise RefusedError.from_refused(reply)
+        return reply
+
+    async def pages(
+        self, query: Query, view: type[V], by: str, *, timeout_seconds: float = 5.0
+    ) -> AsyncGenerator[V, None]:
+        """Every page of a list; `by` is the field that says where a page ends."""
+        while True:
+            page = await self.bus.query(query, view, timeout_seconds=timeout_seconds)
+            yield page
+            after = getattr(page, f"next_after_{by}")
+            if after is None:
+                return
+            query = replace(query, **{f"after_{by}": after})
+
+
+def require_encodable(value: object) -> None:
+    """Raises RefusedError if a message cannot carry this: a number beyond 64 bits."""
+    try:
+        msgspec.msgpack.encode(value)
+    except OverflowError as error:
+        path = _path_to_overflow(msgspec.to_builtins(value), "$")
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST, "expected a number of at most 64 bits", path=path
+        ) from error
+
+
+def _path_to_overflow(value: Any, path: str) -> str | None:
+    match value:
+        case bool():
+            return None
+        case int():
+            return None if -(2**63) <= value < 2**64 else path
+        case dict():
+            places = [(f"{path}.{key}", inner) for key, inner in value.items()]
+        case list() | tuple():
+            places = [(f"{path}[{index}]", inner) for index, inner in enumerate(value)]
+        case _:
+            return None
+    return next((found for at, inner in places if (found := _path_to_overflow(inner, at))), None)

@@ -1,0 +1,53 @@
+"""What an event is about, and which events a client wants."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.scheduler import EXPERIMENT_HOLDER
+
+
+class Subjects(Struct, frozen=True, kw_only=True):
+    """The ids that an event names; events of reservations name their experiment as the holder."""
+
+    task_id: str | None = None
+    experiment_id: str | None = None
+    reservation_id: str | None = None
+
+
+def subjects_of(body: Mapping[str, Any]) -> Subjects:
+    """Read from an event of any type, also from one that this release does not know."""
+    return Subjects(
+        task_id=_text(body.get("task_id")),
+        experiment_id=_text(body.get("experiment_id")) or _holding_experiment(body.get("holder")),
+        reservation_id=_text(body.get("reservation_id")),
+    )
+
+
+class EventFilter(Subjects, frozen=True, kw_only=True):
+    """Which events a client wants: those that fit every field given."""
+
+    types: tuple[str, ...] = ()
+
+    def matches(self, type_: str, about: Subjects) -> bool:
+        return (
+            (not self.types or type_ in self.types)
+            and self.task_id in {None, about.task_id}
+            and self.experiment_id in {None, about.experiment_id}
+            and self.reservation_id in {None, about.reservation_id}
+        )
+
+
+def _text(value: object) -> str | None:
+    return value.replace("\0", "") if isinstance(value, str) else None
+
+
+def _holding_experiment(holder: object) -> str | None:
+    if not isinstance(holder, str) or not holder.startswith(EXPERIMENT_HOLDER):
+        return None
+    try:
+        return str(UUID(holder.removeprefix(EXPERIMENT_HOLDER)))
+    except ValueError:
+        return None

@@ -1,0 +1,178 @@
+"""The newest of what passes on the bus: readings, inventories, progress, changes."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from schemas.base import tag_of
+from schemas.catalog import EVENTS
+from schemas.executor import AttemptProgressed, ExecutorReported
+from schemas.gateway import GpuMetrics, StoredEvent
+from schemas.scheduler import ReservationEvent
+from schemas.telemetry import GpuSampled, InventoryReported
+from services.gateway.domain.fleet import LatestSample, reading_views
+from services.gateway.eventlog import EventLog
+from shared.messaging.bus import Bus
+
+FORGET_SECONDS: Final = 600.0
+PROGRESS_BUFFERED: Final = 64
+RESERVATION_EVENTS: Final = tuple(e for e in EVENTS if issubclass(e, ReservationEvent))
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """One client of live data. What it has not taken yet is replaced by what is newer.
+
+    `ledger_changed` is set by every event of the scheduler, and cleared by the client's handler.
+    """
+
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    progressed: asyncio.Event = field(default_factory=asyncio.Event)
+    ledger_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    metrics: dict[str, GpuMetrics] = field(default_factory=dict)
+    progress: deque[AttemptProgressed] = field(
+        default_factory=lambda: deque[AttemptProgressed](maxlen=PROGRESS_BUFFERED)
+    )
+
+    def take(self) -> tuple[list[GpuMetrics], list[AttemptProgressed]]:
+        """Everything that came since the last time."""
+        taken = (list(self.metrics.values()), list(self.progress))
+        self.metrics.clear()
+        self.progress.clear()
+        self.wake.clear()
+        self.progressed.clear()
+        return taken
+
+
+@dataclass(slots=True)
+class LiveState:
+    """The newest sample and report of each node, and the watchers to wake."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    inventories: dict[str, InventoryReported] = field(default_factory=dict)
+    executors: dict[str, ExecutorReported] = field(default_factory=dict)
+    watchers: set[Watcher] = field(default_factory=set)
+    samples_received: int = 0
+    _samples: dict[str, tuple[GpuSampled, float]] = field(default_factory=dict)
+    _changes: dict[UUID, set[asyncio.Event]] = field(default_factory=dict)
+
+    async def subscribe(self, bus: Bus) -> None:
+        """Nothing that passed before is received."""
+        await bus.listen(GpuSampled, self.on_sample)
+        await bus.listen(AttemptProgressed, self.on_progress)
+        for event in RESERVATION_EVENTS:
+            await bus.listen(event, self.on_reservation)
+
+    async def restore(self, log: EventLog) -> None:
+        """Take what nodes reported before this process started, and follow the log from now on.
+
+        A report from just before the subscription is in the stream, so it comes through the log.
+        """
+        log.followers.append(self.on_logged)
+        for body in await log.last_of_each(tag_of(InventoryReported)):
+            await self.on_inventory(msgspec.convert(body, InventoryReported))
+        for body in await log.last_of_each(tag_of(ExecutorReported)):
+            await self.on_executor(msgspec.convert(body, ExecutorReported))
+
+    def latest(self) -> dict[str, LatestSample]:
+        """The newest sample of each node; a node silent for ten minutes is forgotten."""
+        now = self.monotonic()
+        for node_id, (_, at) in list(self._samples.items()):
+            if now - at > FORGET_SECONDS:
+                del self._samples[node_id]
+        return {
+            node_id: LatestSample(sample=sample, age_seconds=now - at)
+            for node_id, (sample, at) in self._samples.items()
+        }
+
+    async def on_sample(self, sample: GpuSampled) -> None:
+        before = self._samples.get(sample.node_id)
+        if before is not None and not _is_newer(sample, before[0]):
+            return
+        self._samples[sample.node_id] = (sample, self.monotonic())
+        self.samples_received += 1
+        if not self.watchers:
+            return
+        metrics = metrics_of(sample)
+        for watcher in self.watchers:
+            watcher.metrics[sample.node_id] = metrics
+            watcher.wake.set()
+
+    async def on_logged(self, event: StoredEvent) -> None:
+        """Take a report of a node, or a change of the ledger, from the event log."""
+        if event.type.startswith("scheduler."):
+            for watcher in self.watchers:
+                watcher.ledger_changed.set()
+                watcher.wake.set()
+        elif event.type == tag_of(InventoryReported):
+            await self.on_inventory(msgspec.convert(event.event, InventoryReported))
+        elif event.type == tag_of(ExecutorReported):
+            await self.on_executor(msgspec.convert(event.event, ExecutorReported))
+
+    async def on_inventory(self, inventory: InventoryReported) -> None:
+        before = self.inventories.get(inventory.node_id)
+        if before is None or before.occurred_at <= inventory.occurred_at:
+            self.inventories[inventory.node_id] = inventory
+
+    async def on_executor(self, report: ExecutorReported) -> None:
+        before = self.executors.get(report.executor_id)
+        if before is None or before.occurred_at <= report.occurred_at:
+            self.executors[report.executor_id] = report
+
+    async def on_progress(self, progress: AttemptProgressed) -> None:
+        for watcher in self.watchers:
+            watcher.progress.append(progress)
+            watcher.progressed.set()
+            watcher.wake.set()
+
+    async def on_reservation(self, event: ReservationEvent) -> None:
+        for changed in self._changes.get(event.reservation_id, ()):
+            changed.set()
+
+    @contextmanager
+    def watching(self) -> Iterator[Watcher]:
+        """A watcher that starts with the newest reading of every node."""
+        watcher = Watcher()
+        for node_id, (sample, _) in self._samples.items():
+            watcher.metrics[node_id] = metrics_of(sample)
+        watcher.wake.set()
+        self.watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self.watchers.discard(watcher)
+
+    @contextmanager
+    def changes_of(self, reservation_id: UUID) -> Iterator[asyncio.Event]:
+        """Set whenever something happens to a reservation."""
+        changed = asyncio.Event()
+        self._changes.setdefault(reservation_id, set()).add(changed)
+        try:
+            yield changed
+        finally:
+            waiting = self._changes[reservation_id]
+            waiting.discard(changed)
+            if not waiting:
+                del self._changes[reservation_id]
+
+
+def _is_newer(sample: GpuSampled, before: GpuSampled) -> bool:
+    return sample.boot_id != before.boot_id or sample.sequence > before.sequence
+
+
+def metrics_of(sample: GpuSampled) -> GpuMetrics:
+    """A sample as clients see it."""
+    return GpuMetrics(
+        node_id=sample.node_id,
+        sequence=sample.sequence,
+        observed_at=sample.observed_at,
+        simulated=sample.simulated,
+        gpus=reading_views(sample),
+    )

@@ -1,0 +1,94 @@
+"""What the present executors offer, and which of them can run a task."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.benchmark import BenchmarkTool
+from schemas.executor import Runtime, RuntimeOffer
+from schemas.task import DeploymentMode, TaskFile
+
+SHOWN_NODES: Final = 5
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """What one present executor can run."""
+
+    executor_id: str
+    runtimes: tuple[RuntimeOffer, ...]
+    benchmark_tools: tuple[str, ...] = ()
+
+    def serves(self, mode: DeploymentMode, engine: str) -> bool:
+        """Whether it starts this engine in this mode."""
+        return any(engine in runtime.engines for runtime in self.in_mode(mode))
+
+    def measures(self, tool: BenchmarkTool) -> bool:
+        """Whether it has this benchmark tool."""
+        return tool.value in self.benchmark_tools
+
+    def in_mode(self, mode: DeploymentMode) -> Iterator[RuntimeOffer]:
+        """Its runtimes of one mode."""
+        return (runtime for runtime in self.runtimes if runtime.runtime.value == mode.value)
+
+
+def known_engines(offers: Sequence[Offer]) -> tuple[str, ...]:
+    """Engines that executors know, those that they lack something for included."""
+    found = {
+        name
+        for offer in offers
+        for runtime in offer.runtimes
+        for name in (*runtime.engines, *runtime.missing, *runtime.engine_flags)
+    }
+    return tuple(sorted(found - {runtime.value for runtime in Runtime}))
+
+
+def engine_flags(engine: str, offers: Sequence[Offer]) -> Mapping[str, str]:
+    """The engine's flags for fields of a task's typed blocks, as the first executor has them."""
+    for offer in sorted(offers, key=lambda offer: offer.executor_id):
+        for runtime in offer.runtimes:
+            if engine in runtime.engine_flags:
+                return runtime.engine_flags[engine]
+    return {}
+
+
+def serving_offers(
+    task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer]
+) -> tuple[Offer, ...]:
+    """Those that start the engine in this mode on a node that the task allows, by node."""
+    allowed = set(task.gpus.nodes) if task.gpus else set()
+    return tuple(
+        offer
+        for offer in sorted(offers, key=lambda offer: offer.executor_id)
+        if offer.serves(mode, engine) and (not allowed or offer.executor_id in allowed)
+    )
+
+
+def eligible_nodes(
+    task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer], tool: BenchmarkTool
+) -> tuple[str, ...]:
+    """The executors that can run this engine in this mode and measure it with this tool, of those
+    that the task allows.
+    """
+    serving = serving_offers(task, mode, engine, offers)
+    return tuple(offer.executor_id for offer in serving if offer.measures(tool))
+
+
+def reasons_why_not(
+    names: set[str], mode: DeploymentMode, offers: Sequence[Offer]
+) -> Mapping[str, tuple[str, ...]]:
+    """What executors say that they lack for any of `names` in this mode, and who says so."""
+    found: dict[str, list[str]] = {}
+    for offer in offers:
+        for runtime in offer.in_mode(mode):
+            for name, reason in runtime.missing.items():
+                if name in names:
+                    found.setdefault(reason, []).append(offer.executor_id)
+    return {reason: tuple(nodes) for reason, nodes in found.items()}
+
+
+def named(nodes: Sequence[str]) -> str:
+    """Nodes by name, for people: some of them, if they are many."""
+    shown = ", ".join(nodes[:SHOWN_NODES])
+    hidden = len(nodes) - SHOWN_NODES
+    return f"{shown} and {hidden} more" if hidden > 0 else shown

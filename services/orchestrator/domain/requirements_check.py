@@ -1,0 +1,123 @@
+"""What an installation lacks for a task: the field that needs it, and how to get it."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from schemas.benchmark import BenchmarkTool
+from schemas.task import DeploymentMode, Strategy, TaskFile
+from services.orchestrator.domain.engines import engine_of
+from services.orchestrator.domain.executor_offers import (
+    Offer,
+    eligible_nodes,
+    known_engines,
+    named,
+    reasons_why_not,
+)
+from services.orchestrator.domain.tools import INSTALL
+
+
+class Missing(Struct, frozen=True, kw_only=True):
+    """Something that this installation lacks; `path` is the field of the task that needs it."""
+
+    path: str
+    sentence: str
+
+
+def missing_nodes(
+    task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer], tool: BenchmarkTool
+) -> Iterator[Missing]:
+    """Why fewer nodes can run the task than it asks for; nothing if enough can."""
+    nodes = eligible_nodes(task, mode, engine, offers, tool)
+    wanted = task.gpus.num_nodes if task.gpus else 1
+    if len(nodes) >= wanted:
+        return
+    if nodes:
+        yield Missing(
+            path="$.gpus.num_nodes",
+            sentence=f"each experiment asks for {wanted} nodes; those that run {engine!r} in mode "
+            f"'{mode.value}' are {len(nodes)}: {named(nodes)}",
+        )
+        return
+    yield _missing_runtime(task, mode, engine, offers, tool)
+
+
+def missing_strategy(task: TaskFile) -> Iterator[Missing]:
+    """A search that is not known here."""
+    strategy = task.optimization.strategy
+    if strategy is not Strategy.GRID_SEARCH:
+        yield Missing(
+            path="$.optimization.strategy",
+            sentence=f"this installation searches by 'grid_search', not by '{strategy.value}'",
+        )
+
+
+def missing_flag(engine: str, field: str) -> Missing:
+    """A field of a typed block that the engine has no flag for."""
+    if field.endswith(".preset"):
+        block = field.partition(".")[0]
+        return Missing(
+            path=f"$.{field}",
+            sentence=f"this installation does not know what the presets of {block} stand for",
+        )
+    return Missing(path=f"$.{field}", sentence=f"engine {engine!r} has no flag for {field}")
+
+
+def _missing_runtime(
+    task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer], tool: BenchmarkTool
+) -> Missing:
+    if not offers:
+        return Missing(
+            path="$.deployment_mode", sentence="no executor of this installation is present"
+        )
+    serving = [offer for offer in offers if offer.serves(mode, engine)]
+    if not serving:
+        return _missing_engine(task, mode, engine, offers)
+    if not any(offer.measures(tool) for offer in serving):
+        how = f" ({INSTALL})" if tool is BenchmarkTool.GENAI_BENCH else ""
+        return Missing(
+            path="$.benchmark.tool",
+            sentence=f"no executor that runs {engine} has the benchmark tool '{tool.value}'{how}",
+        )
+    able = named([offer.executor_id for offer in serving if offer.measures(tool)])
+    return Missing(
+        path="$.gpus.nodes",
+        sentence=f"none of the nodes asked for runs {engine} in mode '{mode.value}'; "
+        f"these do: {able}",
+    )
+
+
+def _missing_engine(
+    task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer]
+) -> Missing:
+    reasons = reasons_why_not({engine, mode.value}, mode, offers)
+    why = "; ".join(f"{named(nodes)}: {reason}" for reason, nodes in reasons.items())
+    why = f" ({why})" if why else ""
+    if task.deployment_mode is None and mode is DeploymentMode.OME:
+        known = known_engines(offers)
+        if engine_of(task.base_runtime, known) is None:
+            return Missing(
+                path="$.base_runtime",
+                sentence=f"{task.base_runtime!r} is no engine of {', '.join(known)} and so "
+                f"counts as a ClusterServingRuntime, but no executor runs mode 'ome'{why}",
+            )
+    elsewhere = _other_modes(mode, engine, offers)
+    if any(runtime.engines for offer in offers for runtime in offer.in_mode(mode)):
+        return Missing(
+            path="$.base_runtime",
+            sentence=f"no executor runs engine {engine!r} in mode '{mode.value}'{why}{elsewhere}",
+        )
+    return Missing(
+        path="$.deployment_mode", sentence=f"no executor runs mode '{mode.value}'{why}{elsewhere}"
+    )
+
+
+def _other_modes(mode: DeploymentMode, engine: str, offers: Sequence[Offer]) -> str:
+    if mode is DeploymentMode.OME:
+        return ""  # its models and volumes are the cluster's
+    found = ""
+    for other in DeploymentMode:
+        able = [offer.executor_id for offer in offers if offer.serves(other, engine)]
+        if other is not mode and able:
+            found += f"; in mode '{other.value}' it runs on {named(able)}"
+    return found

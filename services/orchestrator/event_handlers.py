@@ -1,0 +1,249 @@
+"""Events and answers of other services, applied to the experiment that they are about.
+
+Seen twice they change nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.base import Command
+from schemas.benchmark import BenchmarkMetrics
+from schemas.errors import Refused, Reply
+from schemas.executor import (
+    AttemptFinished,
+    AttemptPhaseChanged,
+    AttemptStarted,
+    ExecutorReported,
+    RunningAttempt,
+    StartExperiment,
+)
+from schemas.results import ExperimentSummarized
+from schemas.scheduler import (
+    RESERVATION_ENDS,
+    RequestReservation,
+    ReservationEnded,
+    ReservationGranted,
+    ReservationRejected,
+    ReservationTimedOut,
+)
+from services.orchestrator import store
+from services.orchestrator.domain import deadlines, running, waiting
+from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task
+from services.orchestrator.domain.waiting import Grant, ReservationEnd
+from services.orchestrator.task_progress import Progress
+from shared.clock import utcnow
+from shared.logging import log
+from shared.messaging.bus import Route, event_route
+from shared.postgres.database import Connection, Database
+
+Find = Callable[[Connection], Awaitable[Attempt | None]]
+Decide = Callable[[Task, Experiment, Attempt], Awaitable[Decision | None] | Decision | None]
+
+
+@dataclass(frozen=True, slots=True)
+class EventHandlers:
+    """`on_*` take an event; `apply_*` what an event or the answer to a query says.
+
+    Reservations and attempts of others than the orchestrator are ignored. `lease_wake` is set when
+    a grant has been stored whose lease the orchestrator has to renew.
+    """
+
+    database: Database
+    progress: Progress
+    lease_wake: asyncio.Event
+    first_report: asyncio.Event
+
+    async def on_granted(self, event: ReservationGranted) -> None:
+        """GPUs for a waiting experiment."""
+        grant = Grant(
+            revision=event.revision,
+            epoch=event.epoch,
+            node_id=event.node_id,
+            devices=event.devices,
+            lease_ttl_seconds=event.lease_ttl_seconds,
+        )
+        await self.apply_grant(event.reservation_id, grant)
+
+    async def on_ended(self, event: ReservationEnded) -> None:
+        """The end of a reservation."""
+        reasons = (
+            event.reasons if isinstance(event, ReservationRejected | ReservationTimedOut) else ()
+        )
+        end = ReservationEnd(
+            revision=event.revision,
+            state=event.state,
+            was_granted=event.epoch is not None,
+            reason=event.reason,
+            reasons=reasons,
+        )
+        await self.apply_end(event.reservation_id, end)
+
+    async def on_attempt(
+        self, event: AttemptStarted | AttemptPhaseChanged | AttemptFinished
+    ) -> None:
+        """The progress of an attempt on its executor."""
+        await self._apply(
+            _by_attempt(event.attempt_id),
+            lambda t, e, a: running.on_attempt_event(t, e, a, event, utcnow()),
+        )
+
+    async def on_summarized(self, event: ExperimentSummarized) -> None:
+        """The measurements are stored."""
+        await self.apply_summary(event.attempt_id, event.metrics)
+
+    async def on_reported(self, event: ExecutorReported) -> None:
+        """What an executor offers."""
+        async with self.database.transaction() as connection:
+            await store.save_offer(connection, event, utcnow())
+        self.first_report.set()
+
+    async def on_reply(self, connection: Connection, command: Command, reply: Reply) -> None:
+        """The answer to a durable command, in the transaction that forgets the command."""
+        match command, reply:
+            case RequestReservation(), Refused():
+                await self._decide(
+                    connection,
+                    _by_reservation(command.reservation_id),
+                    lambda _, e, a: waiting.on_request_refused(e, a, reply, utcnow()),
+                )
+            case StartExperiment(), _:
+                await self._decide(
+                    connection,
+                    _by_attempt(command.attempt_id),
+                    lambda t, e, a: running.on_start_answered(t, e, a, reply, utcnow()),
+                )
+            case _, Refused():
+                log.info(
+                    "command_refused",
+                    command=type(command).__name__,
+                    code=reply.code,
+                    message=reply.message,
+                )
+
+    async def retry_failed(self) -> None:
+        """The pause after some failed attempts may be over."""
+        async with self.database.transaction() as connection:
+            due = await self.progress.tasks_to_retry(connection)
+        for task_id in due:
+            async with self.database.transaction() as connection:
+                await self.progress.advance(connection, task_id)
+
+    async def apply_grant(self, reservation_id: UUID, grant: Grant) -> None:
+        await self._apply(
+            _by_reservation(reservation_id),
+            lambda t, e, a: waiting.on_grant(t, e, a, grant, utcnow()),
+        )
+        self.lease_wake.set()
+
+    async def apply_end(self, reservation_id: UUID, end: ReservationEnd) -> None:
+        async with self.database.transaction() as connection:
+
+            async def decide(_: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+                held = await store.did_task_hold_gpus(connection, attempt)
+                return waiting.on_reservation_end(
+                    experiment, attempt, end, utcnow(), task_held_gpus=held
+                )
+
+            await self._decide(connection, _by_reservation(reservation_id), decide)
+
+    async def apply_running(self, found: RunningAttempt) -> None:
+        """Its executor answers that this attempt is under way."""
+
+        def decide(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+            if attempt.closed_at is not None:
+                return None
+            phase = found.phase.value
+            return running.on_attempt_seen(task, experiment, attempt, phase, None, utcnow())
+
+        await self._apply(_by_attempt(found.attempt_id), decide)
+
+    async def apply_missing(self, attempt_id: UUID) -> None:
+        """Its executor answers that nothing of this attempt is under way."""
+        await self._apply(_by_attempt(attempt_id), running.on_attempt_missing)
+
+    async def apply_overdue(self, attempt_id: UUID, grace: timedelta) -> None:
+        """This attempt should have ended more than `grace` ago."""
+
+        def decide(_: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+            decision = deadlines.on_overdue(experiment, attempt, utcnow(), grace)
+            if decision is None or attempt.overdue_at is not None:
+                return decision
+            stop = running.stop(experiment, attempt, "it takes longer than the task allows")
+            return replace(decision, commands=stop.commands)
+
+        await self._apply(_by_attempt(attempt_id), decide)
+
+    async def apply_stop_confirmed(self, attempt_id: UUID, reason: str) -> None:
+        """Nothing of this attempt runs any more, and its executor does not answer how it ended."""
+        await self._apply(
+            _by_attempt(attempt_id),
+            lambda t, e, a: running.on_stop_confirmed(t, e, a, reason, utcnow()),
+        )
+
+    async def apply_summary(self, attempt_id: UUID, metrics: BenchmarkMetrics) -> None:
+        await self._apply(
+            _by_attempt(attempt_id), lambda t, e, a: running.on_summary(t, e, a, metrics, utcnow())
+        )
+
+    async def _apply(self, find: Find, decide: Decide) -> None:
+        async with self.database.transaction() as connection:
+            await self._decide(connection, find, decide)
+
+    async def _decide(self, connection: Connection, find: Find, decide: Decide) -> None:
+        found = await find(connection)
+        if found is None:
+            return
+        task = await store.lock_task(connection, found.task_id)
+        experiment = await store.experiment_by_id(connection, found.experiment_id)
+        # Read again: another event may have changed it before the lock was taken.
+        attempt = await store.attempt_by_id(connection, found.attempt_id)
+        if task is None or experiment is None or attempt is None:
+            return
+        decided = decide(task, experiment, attempt)
+        decision = await decided if isinstance(decided, Awaitable) else decided
+        if decision is None:
+            return
+        await self.progress.write(connection, [decision])
+        if decision.experiment.state is not experiment.state or _closes(attempt, decision):
+            await self.progress.advance(connection, task.task_id)
+
+
+def _closes(attempt: Attempt, decision: Decision) -> bool:
+    return (
+        attempt.closed_at is None
+        and decision.attempt is not None
+        and decision.attempt.closed_at is not None
+    )
+
+
+def _by_reservation(reservation_id: UUID) -> Find:
+    return partial(store.attempt_of_reservation, reservation_id=reservation_id)
+
+
+def _by_attempt(attempt_id: UUID) -> Find:
+    return partial(store.attempt_by_id, attempt_id=attempt_id)
+
+
+def event_routes(handlers: EventHandlers) -> list[Route]:
+    """The durable consumers."""
+    return [
+        event_route(handlers.on_granted, ReservationGranted, durable="orchestrator_on_granted"),
+        event_route(handlers.on_ended, *RESERVATION_ENDS, durable="orchestrator_on_ended"),
+        event_route(
+            handlers.on_attempt,
+            AttemptStarted,
+            AttemptPhaseChanged,
+            AttemptFinished,
+            durable="orchestrator_on_attempt",
+        ),
+        event_route(
+            handlers.on_summarized, ExperimentSummarized, durable="orchestrator_on_summarized"
+        ),
+        event_route(handlers.on_reported, ExecutorReported, durable="orchestrator_on_reported"),
+    ]

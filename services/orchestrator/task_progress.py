@@ -1,0 +1,147 @@
+"""Decisions made durable: rows, events and commands in one transaction, then the task goes on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.gpu_request import GpuRequest
+from schemas.orchestrator import ExperimentState
+from services.orchestrator import store
+from services.orchestrator.domain import tasks, waiting
+from services.orchestrator.domain.executor_offers import Offer, eligible_nodes, serving_offers
+from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
+from services.orchestrator.domain.retrying import nodes_to_request
+from services.orchestrator.domain.scoring import best
+from services.orchestrator.domain.tools import tool_of_old
+from services.orchestrator.node_names import with_node_ids
+from shared.clock import utcnow
+from shared.ids import new_id
+from shared.postgres.commands import send_later
+from shared.postgres.database import Connection
+from shared.postgres.outbox import stage
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`offer_ttl` is how long an executor counts as present after its last report.
+
+    A failed experiment is not retried before `retry_pause` has passed: what failed it, a container
+    engine that starts anew or a network, takes time to return.
+    """
+
+    offer_ttl: timedelta
+    retry_pause: timedelta
+
+    async def offers(self, connection: Connection) -> list[Offer]:
+        """What the present executors offer."""
+        return await store.offers(connection, utcnow() - self.offer_ttl)
+
+    async def write(self, connection: Connection, decisions: Sequence[Decision]) -> None:
+        """Store decisions about experiments of a locked task, with their events and commands."""
+        # A decision may follow from the one before it: the last one on an experiment counts.
+        newest = {d.experiment.experiment_id: d.experiment for d in decisions}
+        await store.save_experiments(connection, newest.values())
+        for decision in decisions:
+            if decision.attempt is not None:
+                await store.save_attempt(connection, decision.attempt)
+        await stage(connection, *(event for d in decisions for event in d.events))
+        for decision in decisions:
+            for command in decision.commands:
+                await send_later(connection, command)
+
+    async def write_task(self, connection: Connection, decision: TaskDecision | None) -> None:
+        """Store a decision about a task and publish its events; None changes nothing."""
+        if decision is not None:
+            await store.save_task(connection, decision.task)
+            await stage(connection, *decision.events)
+
+    async def advance(self, connection: Connection, task_id: UUID) -> Task:
+        """Request GPUs for what may start next, and end the task if nothing is left of it."""
+        task = await self._require(connection, task_id)
+        if task.may_start_experiments and task.benchmark_tool is None:
+            task = await self._with_tool(connection, task)
+        if task.may_start_experiments and await self._request_next(connection, task):
+            await self.write_task(connection, tasks.start(task, utcnow()))
+            task = await self._require(connection, task_id)
+        tally = (await store.tallies(connection, [task_id]))[task_id]
+        leader = await self._best(connection, task, tally.get(ExperimentState.SUCCEEDED, 0))
+        ending = tasks.finish(task, tally, leader, utcnow())
+        if ending is not None:
+            await self.write_task(connection, ending)
+            return ending.task
+        if leader != task.best_experiment_id:
+            task = replace(task, best_experiment_id=leader)
+            await store.save_task(connection, task)
+        return task
+
+    async def tasks_to_retry(self, connection: Connection) -> list[UUID]:
+        """Those with a failed experiment that has paused for long enough."""
+        return await store.tasks_to_retry(connection, utcnow() - self.retry_pause)
+
+    async def _request_next(self, connection: Connection, task: Task) -> bool:
+        free = task.file.optimization.max_parallel - await store.open_attempts(
+            connection, task.task_id
+        )
+        if free <= 0:
+            return False
+        pending = await store.pending_experiments(
+            connection, task.task_id, free, utcnow() - self.retry_pause
+        )
+        if not pending:
+            return False
+        offers = await self.offers(connection)
+        now = utcnow()
+        decisions = [
+            waiting.request_gpus(
+                experiment,
+                _request_now(task, experiment, offers),
+                now,
+                attempt_id=new_id(),
+                reservation_id=new_id(),
+            )
+            for experiment in pending
+        ]
+        await self.write(connection, decisions)
+        return True
+
+    async def _with_tool(self, connection: Connection, task: Task) -> Task:
+        """The task of an older release with the tool that it is measured with from now on."""
+        pending = await store.pending_experiments(connection, task.task_id, 1, utcnow())
+        if not pending:
+            return task
+        offers = serving_offers(
+            with_node_ids(task.file),
+            task.mode,
+            pending[0].engine.engine,
+            await self.offers(connection),
+        )
+        has_started = await store.was_started(connection, task.task_id)
+        choice = tool_of_old(task.file.benchmark.tool, offers, has_started=has_started)
+        notes = (*task.notes, choice.note) if choice.note else task.notes
+        chosen = replace(task, benchmark_tool=choice.tool, notes=notes)
+        await store.save_task(connection, chosen)
+        return chosen
+
+    async def _best(self, connection: Connection, task: Task, succeeded: int) -> UUID | None:
+        if not succeeded:
+            return None
+        scored = await store.succeeded_experiments(connection, task.task_id)
+        return best(task.file.optimization.objective, scored)
+
+    async def _require(self, connection: Connection, task_id: UUID) -> Task:
+        task = await store.lock_task(connection, task_id)
+        if task is None:
+            raise LookupError(f"task {task_id} has experiments but no row")
+        return task
+
+
+def _request_now(task: Task, experiment: Experiment, offers: Sequence[Offer]) -> GpuRequest:
+    """The experiment's request, for the executors that are present now if any is."""
+    tool = task.benchmark_tool or task.file.benchmark.tool
+    nodes = eligible_nodes(
+        with_node_ids(task.file), task.mode, experiment.engine.engine, offers, tool
+    )
+    return replace(experiment.request, node_ids=nodes_to_request(experiment, nodes))

@@ -1,0 +1,1 @@
+"""What a waiting request can know: reasons, expected start, what would help."""

@@ -1,0 +1,47 @@
+"""Evaluates a request at its queue position: its place, or why there is none and what helps."""
+
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.gpu_request import GpuRequest, Reason, Suggestion
+from services.scheduler.domain.advice.expected_start import expected_start
+from services.scheduler.domain.advice.suggestions import TRIALS, suggest
+from services.scheduler.domain.model.inputs import QueuedRequest
+from services.scheduler.domain.placement.placement import Placed
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
+
+MANY_NODES: Final = 8  # a trial of such a gang takes milliseconds
+
+
+class Evaluation(Struct, frozen=True, kw_only=True):
+    """Result of `evaluate`: `placed`, or every reason why not with what would help; never both."""
+
+    placed: Placed | None = None
+    reasons: tuple[Reason, ...] = ()
+    suggestion: Suggestion | None = None
+    expected_start_at: datetime | None = None
+
+
+def evaluate(
+    engine: DecisionEngine, entry: QueuedRequest, now: datetime, request: GpuRequest | None = None
+) -> Evaluation:
+    """Whether it would be granted now, in the place where it waits or, as a newcomer, would wait.
+
+    With a `request` as if it had asked for that instead. Nothing else may use the engine meanwhile.
+    """
+    asked = entry if request is None else replace(entry, request=request)
+    with engine.what_if(now) as what_if:
+        placed = what_if.place(asked)
+        if placed is not None:
+            return Evaluation(placed=placed)
+        reasons = what_if.reasons(asked)
+        suggestion = suggest(
+            asked.request,
+            lambda changed: what_if.can_place(replace(asked, request=changed)),
+            trials=TRIALS if asked.request.nodes <= MANY_NODES else TRIALS // 4,
+        )
+    start = expected_start(engine, asked, now)
+    return Evaluation(reasons=reasons, suggestion=suggestion, expected_start_at=start)

@@ -1,0 +1,1 @@
+"""Where reserved, running and physically used disagree."""

@@ -1,0 +1,279 @@
+"""Compares three ledgers of one moment: what is reserved, what runs, what is physically used."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import DeviceUuid, NodeId
+from schemas.scheduler import DriftAction, DriftKind
+from services.scheduler.domain.drift.lifecycle import Comparison, DriftKey, Finding, Limits
+
+NAME_LENGTH: Final = 15  # the kernel cuts command names
+
+_BY_READING: Final = (DriftKind.SQUATTER, DriftKind.UNDERUSE)
+
+HeldByNode = defaultdict[NodeId, dict[UUID, "Holding"]]
+
+
+class Holding(Struct, frozen=True, kw_only=True):
+    """A reserved device. `quarantined`: its holder is over, but not confirmed stopped."""
+
+    reservation_id: UUID
+    node_id: NodeId
+    device_uuid: DeviceUuid
+    epoch: int
+    lease_ttl_seconds: float
+    quarantined: bool = False
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """What runs under a reservation, by its executor. `is_ours`: started by this installation.
+
+    `node_id` is the node that its label names: several may share a host, and see each other's.
+    """
+
+    reservation_id: UUID
+    epoch: int | None = None
+    pids: tuple[int, ...] = ()
+    is_ours: bool = True
+    node_id: NodeId | None = None
+
+
+class Process(Struct, frozen=True, kw_only=True, gc=False):
+    """A process with memory on a device, by telemetry."""
+
+    pid: int
+    name: str | None = None
+    memory_used_mb: int | None = None
+    reservation_id: UUID | None = None
+
+
+class DeviceUse(Struct, frozen=True, kw_only=True):
+    """A device's physical use: `processes` now, the highest utilization since the last comparison.
+
+    Only readings count that may be decided on; what they lack is None.
+    """
+
+    uuid: DeviceUuid
+    name: str
+    is_read: bool = True
+    processes: tuple[Process, ...] | None = None
+    utilization_percent: float | None = None
+
+
+class NodeUse(Struct, frozen=True, kw_only=True):
+    """What a node reports. `workloads` None: its executor did not answer.
+
+    `silent_seconds`: since its agent's last message; None before that is known.
+    """
+
+    node_id: NodeId
+    silent_seconds: float | None = 0.0
+    workloads: tuple[Workload, ...] | None = None
+    devices: tuple[DeviceUse, ...] = ()
+
+
+def foreign_processes(
+    processes: Iterable[Process] | None, holder: UUID | None, system: frozenset[str]
+) -> tuple[Process, ...]:
+    """The processes on a device that its holder does not explain.
+
+    One without a label is its holder's, if there is one: not every environment can be read. A
+    source that cannot list processes shows none.
+    """
+    return tuple(
+        process
+        for process in processes or ()
+        if (holder is None or process.reservation_id not in {None, holder})
+        and (process.name or "")[:NAME_LENGTH] not in system
+    )
+
+
+def system_names(names: Iterable[str]) -> frozenset[str]:
+    """Process names, cut as the kernel cuts them."""
+    return frozenset(name.strip()[:NAME_LENGTH] for name in names if name.strip())
+
+
+def compare_ledgers(
+    holdings: Sequence[Holding],
+    nodes: Sequence[NodeUse],
+    known: frozenset[UUID],
+    limits: Limits,
+) -> Comparison:
+    """Every disagreement of this moment.
+
+    `known` are those reservations, of all that something is labelled with, that the ledger has or
+    had.
+    """
+    by_device = {(h.node_id, h.device_uuid): h for h in holdings}
+    by_node: HeldByNode = defaultdict(dict)
+    for holding in holdings:
+        by_node[holding.node_id][holding.reservation_id] = holding
+    found: list[Finding] = []
+    blind: set[DriftKey] = set()
+    for node in nodes:
+        if node.silent_seconds is None:
+            blind.add((DriftKind.STALE_AGENT, node.node_id, None, None))
+        elif node.silent_seconds > limits.stale_agent_seconds:
+            found.append(
+                Finding(
+                    kind=DriftKind.STALE_AGENT,
+                    node_id=node.node_id,
+                    action=DriftAction.STOP_GRANTING,
+                    detail="its telemetry agent is silent",
+                )
+            )
+        if node.workloads is None:
+            blind.add((DriftKind.ORPHAN_WORKLOAD, node.node_id, None, None))
+        left_behind = known - by_node[node.node_id].keys()
+        found += _orphans(node, by_node, known)
+        for device in node.devices:
+            if not device.is_read:
+                blind |= {(k, node.node_id, device.uuid, None) for k in _BY_READING}
+                continue
+            held = by_device.get((node.node_id, device.uuid))
+            if held is not None and device.utilization_percent is None:
+                blind.add((DriftKind.UNDERUSE, node.node_id, device.uuid, None))
+            found += _squatters(node, device, held, left_behind, limits)
+            found += _underuse(node, device, held, limits)
+    ghosts, unseen = _ghosts(holdings, {node.node_id: node for node in nodes}, limits)
+    return Comparison(found=(*found, *ghosts), blind=frozenset(blind | unseen))
+
+
+def _orphans(node: NodeUse, by_node: HeldByNode, known: frozenset[UUID]) -> Iterator[Finding]:
+    pids, epochs = _labelled(node, by_node, known)
+    for reservation_id in sorted(pids):
+        held = by_node[node.node_id].get(reservation_id)
+        epoch = epochs.get(reservation_id)
+        if held is None:
+            why = "runs here under a reservation that holds nothing on this node"
+        elif held.quarantined:
+            why = "still runs here though its reservation is over"
+        elif epoch is not None and epoch < held.epoch:
+            why = f"runs here under epoch {epoch}, its reservation has {held.epoch}"
+        else:
+            continue
+        yield Finding(
+            kind=DriftKind.ORPHAN_WORKLOAD,
+            node_id=node.node_id,
+            reservation_id=reservation_id,
+            action=DriftAction.FENCE,
+            detail=why,
+            pids=tuple(sorted(pids[reservation_id])),
+        )
+
+
+def _labelled(
+    node: NodeUse, by_node: HeldByNode, known: frozenset[UUID]
+) -> tuple[dict[UUID, set[int]], dict[UUID, int]]:
+    """What runs on a node under which reservation, by its executor and by telemetry; epochs.
+
+    Left out is what names another node on which its reservation holds something.
+    """
+    pids: defaultdict[UUID, set[int]] = defaultdict(set)
+    epochs: dict[UUID, int] = {}
+    for workload in node.workloads or ():
+        named = workload.node_id or node.node_id
+        if named != node.node_id and workload.reservation_id in by_node[named]:
+            continue
+        if workload.is_ours or workload.reservation_id in known:
+            pids[workload.reservation_id].update(workload.pids)
+            if workload.epoch is not None:
+                epochs[workload.reservation_id] = workload.epoch
+    read = (device.processes or () for device in node.devices if device.is_read)
+    for process in chain.from_iterable(read):
+        if process.reservation_id is not None and process.reservation_id in known:
+            pids[process.reservation_id].add(process.pid)
+    return pids, epochs
+
+
+def _squatters(
+    node: NodeUse,
+    device: DeviceUse,
+    held: Holding | None,
+    left_behind: frozenset[UUID],
+    limits: Limits,
+) -> Iterator[Finding]:
+    holder = held.reservation_id if held is not None else None
+    foreign = [
+        process
+        for process in foreign_processes(device.processes, holder, limits.system_processes)
+        if process.reservation_id not in left_behind  # reported as orphans
+    ]
+    if not foreign:
+        return
+    used = sum(process.memory_used_mb or 0 for process in foreign)
+    names = ", ".join(sorted({process.name for process in foreign if process.name}))
+    yield Finding(
+        kind=DriftKind.SQUATTER,
+        node_id=node.node_id,
+        device_uuid=device.uuid,
+        action=DriftAction.AVOID,
+        detail=f"{names or 'a process'} on {device.name} with {used} MB, under no reservation",
+        pids=tuple(sorted(process.pid for process in foreign)),
+    )
+
+
+def _underuse(
+    node: NodeUse, device: DeviceUse, held: Holding | None, limits: Limits
+) -> Iterator[Finding]:
+    used = device.utilization_percent
+    if held is None or held.quarantined or used is None or used >= limits.idle_percent:
+        return
+    yield Finding(
+        kind=DriftKind.UNDERUSE,
+        node_id=node.node_id,
+        device_uuid=device.uuid,
+        reservation_id=held.reservation_id,
+        action=DriftAction.NONE,
+        detail=f"{device.name} is held and stays below {limits.idle_percent:g} % utilization",
+    )
+
+
+def _ghosts(
+    holdings: Sequence[Holding], nodes: Mapping[NodeId, NodeUse], limits: Limits
+) -> tuple[list[Finding], set[DriftKey]]:
+    """Reservations under which nothing runs anywhere, and those for which that is unknown."""
+    parts: defaultdict[UUID, list[Holding]] = defaultdict(list)
+    for holding in holdings:
+        parts[holding.reservation_id].append(holding)
+    found: list[Finding] = []
+    blind: set[DriftKey] = set()
+    for reservation_id, held in parts.items():
+        if any(part.quarantined for part in held):
+            continue
+        in_use = [_is_in_use(part, nodes.get(part.node_id), limits) for part in held]
+        node_id = min(part.node_id for part in held)
+        if not any(in_use) and None in in_use:
+            blind.add((DriftKind.GHOST_RESERVATION, node_id, None, reservation_id))
+        elif not any(in_use):
+            found.append(
+                Finding(
+                    kind=DriftKind.GHOST_RESERVATION,
+                    node_id=node_id,
+                    reservation_id=reservation_id,
+                    action=DriftAction.RELEASE,
+                    detail=f"nothing runs under it on its {len(held)} GPUs",
+                )
+            )
+    return found, blind
+
+
+def _is_in_use(held: Holding, node: NodeUse | None, limits: Limits) -> bool | None:
+    """Whether anything of its holder runs on a device; None if unknown."""
+    if node is None or node.workloads is None:
+        return None
+    if any(workload.reservation_id == held.reservation_id for workload in node.workloads):
+        return True
+    device = next((each for each in node.devices if each.uuid == held.device_uuid), None)
+    if device is None or not device.is_read:
+        return None
+    if device.processes is not None:
+        names = limits.system_processes
+        return any((process.name or "")[:NAME_LENGTH] not in names for process in device.processes)
+    used = device.utilization_percent
+    return None if used is None else used >= limits.idle_percent

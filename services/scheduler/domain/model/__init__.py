@@ -1,0 +1,1 @@
+"""What decisions are made on: fleet, state and inputs."""

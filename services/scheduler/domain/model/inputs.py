@@ -1,0 +1,135 @@
+"""The decision engine's inputs: everything that it decides on comes in as one of these.
+
+A recorded list of them, applied to a new engine in the same order, decides the same.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct, field
+
+from schemas.base import NodeId
+from schemas.gpu_request import GpuRequest
+from services.scheduler.domain.model.fleet import Device, Node
+
+LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FAR: Final = datetime.max.replace(tzinfo=UTC)
+NO_RESERVATION: Final = UUID(int=0)
+LAST_ARRIVAL: Final = 1 << 62
+
+
+class QueuedRequest(Struct, frozen=True, kw_only=True):
+    """A request that waits. `arrival` grows with every request that was accepted.
+
+    `queued_at` is what it ages from; requests that leave it out age alike.
+    """
+
+    reservation_id: UUID
+    request: GpuRequest
+    arrival: int
+    wait_deadline_at: datetime
+    queued_at: datetime = LONG_AGO
+
+
+def arriving_request(request: GpuRequest, now: datetime) -> QueuedRequest:
+    """A request that comes now, behind all of its priority."""
+    return QueuedRequest(
+        reservation_id=NO_RESERVATION,
+        request=request,
+        arrival=LAST_ARRIVAL,
+        wait_deadline_at=FAR,
+        queued_at=now,
+    )
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """A reservation that holds devices, by their numbers.
+
+    `expected_end_at` None is unknown. With `preempting_until` it has to stop by then, for
+    `preempting_for`.
+    """
+
+    reservation_id: UUID
+    request: GpuRequest
+    numbers: tuple[int, ...]
+    granted_at: datetime
+    expected_end_at: datetime | None = None
+    preempting_until: datetime | None = None
+    preempting_for: UUID | None = None
+
+
+class NodeSeen(Struct, frozen=True, kw_only=True, tag="node_seen"):
+    """A node is new or has changed."""
+
+    node: Node
+
+
+class NodeGone(Struct, frozen=True, kw_only=True, tag="node_gone"):
+    """A node was removed, with all its devices."""
+
+    node_id: NodeId
+
+
+class DeviceSeen(Struct, frozen=True, kw_only=True, tag="device_seen"):
+    """A device is new or has changed: its reading, its health, its cordon.
+
+    A device that a lease names stays held whatever `holder` says.
+    """
+
+    device: Device
+
+
+class DeviceGone(Struct, frozen=True, kw_only=True, tag="device_gone"):
+    """A device was removed from its node's inventory."""
+
+    number: int
+
+
+class RequestQueued(Struct, frozen=True, kw_only=True, tag="request_queued"):
+    """A request waits from now on, or one that waits is replaced."""
+
+    entry: QueuedRequest
+
+
+class RequestEnded(Struct, frozen=True, kw_only=True, tag="request_ended"):
+    """A request waits no longer: cancelled, or ended by another process."""
+
+    reservation_id: UUID
+
+
+class LeaseHeld(Struct, frozen=True, kw_only=True, tag="lease_held"):
+    """A reservation holds devices, or its lease has changed."""
+
+    lease: Lease
+
+
+class LeaseEnded(Struct, frozen=True, kw_only=True, tag="lease_ended"):
+    """A reservation holds nothing any more, neither devices nor host resources.
+
+    Devices that are quarantined stay closed.
+    """
+
+    reservation_id: UUID
+
+
+class FleetComplete(Struct, frozen=True, kw_only=True, tag="settled"):
+    """Whether every known node has reported its inventory, so that what cannot fit never will.
+
+    Recorded as `settled`, as in every decision log so far.
+    """
+
+    complete: bool = field(name="settled")
+
+
+Input = (
+    NodeSeen
+    | NodeGone
+    | DeviceSeen
+    | DeviceGone
+    | RequestQueued
+    | RequestEnded
+    | LeaseHeld
+    | LeaseEnded
+    | FleetComplete
+)

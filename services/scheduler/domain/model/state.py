@@ -1,0 +1,296 @@
+"""What the decision engine knows: fleet, leases and queue, by applying one input after another."""
+
+import heapq
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, assert_never
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.base import NodeId
+from services.scheduler.domain.model.fleet import (
+    Device,
+    Fleet,
+    Host,
+    HostResources,
+    Node,
+    by_index,
+)
+from services.scheduler.domain.model.inputs import (
+    DeviceGone,
+    DeviceSeen,
+    FleetComplete,
+    Input,
+    Lease,
+    LeaseEnded,
+    LeaseHeld,
+    NodeGone,
+    NodeSeen,
+    QueuedRequest,
+    RequestEnded,
+    RequestQueued,
+)
+
+SPARE_ENDS: Final = 64  # outdated ones that there may be beside as many as are current
+
+
+class State:
+    """Fleet, leases and queue.
+
+    `touched` are the nodes that changed since it was last cleared: the one signal by which every
+    index learns what is outdated, so whatever changes a node, its devices or the leases on it goes
+    through `_touch`. A device that a lease names is held by that lease, whatever its own `holder`
+    says, also if the device is reported after the lease.
+    """
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.nodes: dict[NodeId, Node] = {}
+        self.devices: dict[int, Device] = {}
+        self.leases: dict[UUID, Lease] = {}
+        self.queue: dict[UUID, QueuedRequest] = {}
+        self.preemptible: dict[int, dict[UUID, None]] = {}  # by priority: may be preempted
+        self.preempting: set[UUID] = set()  # leases that are being
+        self.touched: set[NodeId] = set()
+        self.undo: list[Input] | None = None  # in a what-if: the last inverse takes back first
+        self._ends: list[tuple[datetime, UUID]] = []
+        self._overdue: set[UUID] = set()
+        self._numbers: dict[NodeId, set[int]] = {}
+        self._held: dict[int, UUID] = {}
+        self._devices_on: dict[NodeId, tuple[Device, ...]] = {}
+        self._hosts: dict[NodeId, Host] = {}
+        self._leases_on: dict[NodeId, list[Lease]] = {}
+
+    def apply(self, change: Input) -> None:
+        """Apply one change; in a what-if its inverse is recorded first."""
+        self._record_inverse(change)
+        match change:
+            case NodeSeen(node=node):
+                self.nodes[node.node_id] = node
+                self._touch(node.node_id)
+            case NodeGone(node_id=node_id):
+                self._remove_node(node_id)
+            case DeviceSeen(device=device):
+                self._put_device(device)
+            case DeviceGone(number=number):
+                self._remove(number)
+            case RequestQueued(entry=entry):
+                self.queue[entry.reservation_id] = entry
+            case RequestEnded(reservation_id=reservation_id):
+                self.queue.pop(reservation_id, None)
+            case LeaseHeld(lease=lease):
+                self._hold(lease)
+            case LeaseEnded(reservation_id=reservation_id):
+                self._end(reservation_id)
+            case FleetComplete(complete=complete):
+                self.complete = complete
+            case _:
+                assert_never(change)
+
+    def _record_inverse(self, change: Input) -> None:
+        if self.undo is None:
+            return
+        match change:
+            case (
+                RequestQueued(entry=QueuedRequest(reservation_id=reservation_id))
+                | LeaseHeld(lease=Lease(reservation_id=reservation_id))
+                | RequestEnded(reservation_id=reservation_id)
+            ):
+                pass
+            case _:
+                raise RuntimeError(f"expected a decision in a what-if, found {change}")
+        entry, lease = self.queue.get(reservation_id), self.leases.get(reservation_id)
+        self.undo.append(
+            RequestQueued(entry=entry)
+            if entry is not None
+            else RequestEnded(reservation_id=reservation_id)
+        )
+        if isinstance(change, LeaseHeld):
+            self.undo.append(
+                LeaseHeld(lease=lease)
+                if lease is not None
+                else LeaseEnded(reservation_id=reservation_id)
+            )
+
+    def inputs(self) -> Iterator[Input]:
+        """The inputs from which an empty state becomes this one."""
+        yield FleetComplete(complete=self.complete)
+        for node_id in sorted(self.nodes):
+            yield NodeSeen(node=self.nodes[node_id])
+        for number in sorted(self.devices):
+            yield DeviceSeen(device=self.devices[number])
+        for reservation_id in sorted(self.leases):
+            yield LeaseHeld(lease=self.leases[reservation_id])
+        for entry in sorted(self.queue.values(), key=lambda entry: entry.arrival):
+            yield RequestQueued(entry=entry)
+
+    def devices_on(self, node_id: NodeId) -> tuple[Device, ...]:
+        """A node's devices, in order of their index."""
+        found = self._devices_on.get(node_id)
+        if found is None:
+            devices = (self.devices[number] for number in self._numbers.get(node_id, ()))
+            found = self._devices_on[node_id] = by_index(devices)
+        return found
+
+    def host(self, node_id: NodeId) -> Host:
+        """A node and what leases hold of it beside GPUs."""
+        found = self._hosts.get(node_id)
+        if found is None:
+            node = self.nodes.get(node_id) or Node(node_id=node_id)
+            held = HostResources.sum(HostResources.of(o.request) for o in self.leases_on(node_id))
+            found = self._hosts[node_id] = Host(node=node, held=held)
+        return found
+
+    def fleet(self) -> Fleet:
+        """All of it as it is now."""
+        return Fleet(
+            nodes={node_id: self.devices_on(node_id) for node_id in sorted(self._numbers)},
+            complete=self.complete,
+            hosts={node_id: self.host(node_id) for node_id in self._numbers.keys() | self.nodes},
+        )
+
+    def lease_of(self, number: int) -> Lease | None:
+        holder = self._held.get(number)
+        return self.leases[holder] if holder is not None else None
+
+    def leases_on(self, node_id: NodeId) -> list[Lease]:
+        """Leases that hold devices of a node, in order of their ids."""
+        found = self._leases_on.get(node_id)
+        if found is None:
+            held = self._held
+            ids = {held[number] for number in self._numbers.get(node_id, ()) if number in held}
+            found = self._leases_on[node_id] = [
+                self.leases[each] for each in sorted(ids, key=lambda each: each.int)
+            ]
+        return found
+
+    def nodes_of(self, lease: Lease) -> set[NodeId]:
+        """Nodes of a lease's devices, as far as they are known."""
+        return {self.devices[n].node_id for n in lease.numbers if n in self.devices}
+
+    def end_of(self, lease: Lease) -> datetime | None:
+        """When a lease is expected to end; None if unknown.
+
+        One that has outlived its expectation may end any time or never, and so may one that is
+        being preempted.
+        """
+        if lease.preempting_until is not None or lease.reservation_id in self._overdue:
+            return None
+        return lease.expected_end_at
+
+    def pass_time(self, now: datetime) -> None:
+        """Leases that should have ended by now promise no end any more; their nodes are touched."""
+        while self._ends and self._ends[0][0] <= now:
+            at, reservation_id = heapq.heappop(self._ends)
+            lease = self.leases.get(reservation_id)
+            if lease is not None and lease.expected_end_at == at:
+                self._overdue.add(reservation_id)
+                for node_id in self.nodes_of(lease):
+                    self._touch(node_id)
+
+    def next_end(self, now: datetime) -> datetime | None:
+        """The next moment at which a lease is to end, by itself or by preemption."""
+        ends = [self.leases[each].preempting_until for each in self.preempting]
+        while self._ends and not self._is_current(*self._ends[0]):
+            heapq.heappop(self._ends)
+        ends += [end for end, _ in self._ends[:1]]
+        return min((end for end in ends if end is not None and end > now), default=None)
+
+    def _trim_ends(self) -> None:
+        """Each update of a lease pushes its end again; bounded, as outdated ends are skipped."""
+        if len(self._ends) > 2 * len(self.leases) + SPARE_ENDS:
+            self._ends = [
+                (lease.expected_end_at, lease.reservation_id)
+                for lease in self.leases.values()
+                if lease.expected_end_at is not None and lease.reservation_id not in self._overdue
+            ]
+            heapq.heapify(self._ends)
+
+    def _is_current(self, at: datetime, reservation_id: UUID) -> bool:
+        lease = self.leases.get(reservation_id)
+        return lease is not None and lease.expected_end_at == at
+
+    def _touch(self, node_id: NodeId) -> None:
+        self.touched.add(node_id)
+        self._devices_on.pop(node_id, None)
+        self._hosts.pop(node_id, None)
+        self._leases_on.pop(node_id, None)
+
+    def _put_device(self, device: Device) -> None:
+        before = self.devices.get(device.number)
+        if before is not None and before.node_id != device.node_id:
+            self._remove(device.number)
+        holder = self._held.get(device.number)
+        if holder is not None and device.holder != holder:
+            device = replace(device, holder=holder)
+        self.devices[device.number] = device
+        self._numbers.setdefault(device.node_id, set()).add(device.number)
+        self._touch(device.node_id)
+
+    def _remove(self, number: int) -> None:
+        device = self.devices.pop(number, None)
+        if device is None:
+            return
+        numbers = self._numbers[device.node_id]
+        numbers.discard(number)
+        if not numbers:
+            del self._numbers[device.node_id]
+        self._touch(device.node_id)
+
+    def _remove_node(self, node_id: NodeId) -> None:
+        for number in tuple(self._numbers.get(node_id, ())):
+            self._remove(number)
+        self.nodes.pop(node_id, None)
+        self._touch(node_id)
+
+    def _hold(self, lease: Lease) -> None:
+        before = self.leases.get(lease.reservation_id)
+        if before is not None and before.numbers != lease.numbers:
+            self._end(lease.reservation_id)
+        self.leases[lease.reservation_id] = lease
+        self._overdue.discard(lease.reservation_id)
+        if lease.expected_end_at is not None:
+            heapq.heappush(self._ends, (lease.expected_end_at, lease.reservation_id))
+            self._trim_ends()
+        self._drop_preemptible(before or lease)
+        if lease.request.preemptible and lease.preempting_until is None:
+            alike = self.preemptible.setdefault(lease.request.priority, {})
+            alike[lease.reservation_id] = None
+        if lease.preempting_until is not None:
+            self.preempting.add(lease.reservation_id)
+        else:
+            self.preempting.discard(lease.reservation_id)
+        self.queue.pop(lease.reservation_id, None)
+        for number in lease.numbers:
+            self._held[number] = lease.reservation_id
+            self._set_holder(number, lease.reservation_id)
+
+    def _end(self, reservation_id: UUID) -> None:
+        lease = self.leases.pop(reservation_id, None)
+        if lease is None:
+            return
+        self._overdue.discard(reservation_id)
+        self._drop_preemptible(lease)
+        self.preempting.discard(reservation_id)
+        for number in lease.numbers:
+            if self._held.get(number) != reservation_id:
+                continue
+            del self._held[number]
+            device = self.devices.get(number)
+            if device is not None:
+                self._set_holder(number, device.holder if device.quarantined else None)
+
+    def _drop_preemptible(self, lease: Lease) -> None:
+        alike = self.preemptible.get(lease.request.priority, {})
+        alike.pop(lease.reservation_id, None)
+        if not alike:
+            self.preemptible.pop(lease.request.priority, None)
+
+    def _set_holder(self, number: int, holder: UUID | None) -> None:
+        device = self.devices.get(number)
+        if device is None:
+            return
+        if device.holder != holder:
+            self.devices[number] = replace(device, holder=holder)
+        self._touch(device.node_id)

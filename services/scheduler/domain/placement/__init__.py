@@ -1,0 +1,1 @@
+"""Which devices fit a request, which of them are best, and why others do not fit."""

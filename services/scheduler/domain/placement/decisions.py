@@ -1,0 +1,41 @@
+"""What the decision engine can decide; only changes."""
+
+from datetime import datetime
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.gpu_request import Reason
+from services.scheduler.domain.placement.placement import Placed
+
+
+class Grant(Struct, frozen=True, kw_only=True, tag="grant"):
+    """Devices for a request, all that it asked for."""
+
+    reservation_id: UUID
+    placed: Placed
+
+
+class Rejection(Struct, frozen=True, kw_only=True, tag="rejection"):
+    """This fleet can never serve the request."""
+
+    reservation_id: UUID
+    reasons: tuple[Reason, ...]
+
+
+class TimeOut(Struct, frozen=True, kw_only=True, tag="time_out"):
+    """The request has waited as long as it wanted to; `reasons` are those of this moment."""
+
+    reservation_id: UUID
+    reasons: tuple[Reason, ...]
+
+
+class Preempt(Struct, frozen=True, kw_only=True, tag="preempt"):
+    """A reservation has to stop by `until_at`, for another that waits."""
+
+    reservation_id: UUID
+    for_reservation_id: UUID
+    until_at: datetime
+
+
+Decision = Grant | Rejection | TimeOut | Preempt

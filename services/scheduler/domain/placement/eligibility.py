@@ -1,0 +1,208 @@
+"""Which devices may serve a request now, which never can, and why not."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.telemetry import HealthState
+from services.scheduler.domain.model.fleet import (
+    NO_HOST_RESOURCES,
+    Device,
+    Host,
+    HostResources,
+    Node,
+    ReadingState,
+)
+from services.scheduler.domain.placement.selectors import describe, matches_model, mismatch
+from shared.gpu.free_memory import needed_free_mb
+
+NEVER: Final = frozenset(
+    {
+        ReasonCode.NODE_MISMATCH,
+        ReasonCode.UUID_MISMATCH,
+        ReasonCode.MODEL_MISMATCH,
+        ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
+        ReasonCode.COMPUTE_CAPABILITY_MISMATCH,
+        ReasonCode.CUDA_DRIVER_MISMATCH,
+        ReasonCode.NUMA_MISMATCH,
+        ReasonCode.LABEL_MISMATCH,
+        ReasonCode.SELECTOR_UNKNOWN,
+        ReasonCode.MIG_ENABLED,
+    }
+)
+
+_READING_REASONS: Final = {
+    ReadingState.ABSENT: ReasonCode.NO_READING,
+    ReadingState.STALE: ReasonCode.STALE_READING,
+    ReadingState.AWAITING: ReasonCode.AWAITING_SNAPSHOT,
+}
+_PLAIN: Final = {
+    ReasonCode.CORDONED: "is cordoned",
+    ReasonCode.NO_READING: "has no reading: its agent has not told one yet, or has stopped",
+    ReasonCode.STALE_READING: "has no recent reading; its agent is silent",
+    ReasonCode.AWAITING_SNAPSHOT: "was just released; its first reading since is under way",
+    ReasonCode.UTILIZATION_UNKNOWN: "does not tell its utilization",
+    ReasonCode.MIG_ENABLED: "is divided into MIG instances, which are granted instead of it",
+    ReasonCode.NODE_LOST: "is on a node that is lost",
+}
+
+
+def can_ever_serve(device: Device, request: GpuRequest, node: Node) -> bool:
+    """Whether the device matches what does not change: its identity, model, total memory, node."""
+    return next(_mismatches(device, request, node), None) is None
+
+
+def is_eligible(device: Device, request: GpuRequest, node: Node) -> bool:
+    """Whether the device may be granted to this request now, apart from the queue."""
+    return next(blocks(device, request, node), None) is None
+
+
+def blocks(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
+    """Every reason why this device does not serve this request now; each code once.
+
+    A held device's reading shows its holder's use, so only that of a free one counts.
+    """
+    yield from dict.fromkeys(_mismatches(device, request, node))
+    if node.lost:
+        yield ReasonCode.NODE_LOST
+    if device.foreign_pids:
+        yield ReasonCode.FOREIGN_PROCESS
+    if device.health is not HealthState.OK:
+        yield ReasonCode.UNHEALTHY
+    if device.cordoned:
+        yield ReasonCode.CORDONED
+    if device.quarantined:
+        yield ReasonCode.QUARANTINED
+    elif device.holder is not None:
+        yield ReasonCode.HELD
+    else:
+        yield from _foreign_use(device, request)
+
+
+def host_blocks(
+    host: Host, request: GpuRequest, host_reserved: HostResources
+) -> Iterator[ReasonCode]:
+    """Why the node's CPUs and memory do not suffice beside what is held and reserved.
+
+    An unknown capacity suffices for no request that asks for any.
+    """
+    node, held = host.node, host.held.plus(host_reserved)
+    if request.cpu_count and (
+        node.cpu_count is None or node.cpu_count - held.cpu_count < request.cpu_count
+    ):
+        yield ReasonCode.INSUFFICIENT_CPU
+    if request.host_memory_mb:
+        total = node.memory_total_mb
+        if total is None or total - held.memory_mb < request.host_memory_mb:
+            yield ReasonCode.INSUFFICIENT_HOST_MEMORY
+
+
+def is_large_enough(node: Node, request: GpuRequest) -> bool:
+    """Whether the node would have the CPUs and memory if nothing of it were held."""
+    return next(host_blocks(Host(node=node), request, NO_HOST_RESOURCES), None) is None
+
+
+def reason_for(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> Reason:
+    """A device's reason with a sentence of what was expected and what is."""
+    predicate = _predicate(code, device, request, node)
+    return Reason(
+        code=code,
+        message=f"GPU {device.index} on {device.node_id} {predicate}",
+        node_id=device.node_id,
+        device_uuid=device.uuid,
+    )
+
+
+def host_reason(
+    code: ReasonCode,
+    host: Host,
+    request: GpuRequest,
+    host_reserved: HostResources = NO_HOST_RESOURCES,
+) -> Reason:
+    """A node's reason for a code of `host_blocks`."""
+    node, held = host.node, host.held.plus(host_reserved)
+    if code is ReasonCode.INSUFFICIENT_CPU:
+        what, asked = "CPUs", f"{request.cpu_count or 0:g}"
+        free = f"{node.cpu_count - held.cpu_count:g}" if node.cpu_count is not None else None
+    else:
+        what, asked = "MB of host memory", str(request.host_memory_mb or 0)
+        total = node.memory_total_mb
+        free = str(total - held.memory_mb) if total is not None else None
+    has = f"has {free} {what} free" if free is not None else f"does not tell its {what}"
+    return Reason(
+        code=code, message=f"{node.node_id} {has}, {asked} are needed", node_id=node.node_id
+    )
+
+
+def _mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
+    if device.mig_enabled and device.parent_uuid is None:
+        yield ReasonCode.MIG_ENABLED
+    if request.node_ids and device.node_id not in request.node_ids:
+        yield ReasonCode.NODE_MISMATCH
+    if request.device_uuids and device.uuid not in request.device_uuids:
+        yield ReasonCode.UUID_MISMATCH
+    if not matches_model(device.name, request.gpu_models):
+        yield ReasonCode.MODEL_MISMATCH
+    total = device.total_mb
+    if request.min_memory_mb is not None and total is not None and total < request.min_memory_mb:
+        yield ReasonCode.INSUFFICIENT_TOTAL_MEMORY
+    for selector in request.require:
+        if (code := mismatch(selector, device, node)) is not None:
+            yield code
+
+
+def _foreign_use(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
+    if device.reading_state is not ReadingState.FRESH:
+        yield _READING_REASONS[device.reading_state]
+        return
+    reading = device.reading
+    if reading is None or reading.utilization_percent is None:
+        yield ReasonCode.UTILIZATION_UNKNOWN
+    elif reading.utilization_percent > request.max_utilization_percent:
+        yield ReasonCode.UTILIZATION_ABOVE_LIMIT
+    needed = needed_free_mb(request.min_memory_mb, device.total_mb)
+    if reading is None or reading.memory_free_mb is None or device.total_mb is None:
+        yield ReasonCode.MEMORY_UNKNOWN
+    elif needed is not None and reading.memory_free_mb < needed:
+        yield ReasonCode.INSUFFICIENT_FREE_MEMORY
+
+
+def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
+    """What the device is or lacks, as the rest of a sentence that names it."""
+    if code in _PLAIN:
+        why = device.cordon_reason if code is ReasonCode.CORDONED else ""
+        return f"{_PLAIN[code]}: {why}" if why else _PLAIN[code]
+    if code in NEVER:
+        return _mismatch_predicate(code, device, request, node)
+    if code is ReasonCode.FOREIGN_PROCESS:
+        pids = ", ".join(str(pid) for pid in device.foreign_pids)
+        return f"runs processes that no reservation explains ({pids})"
+    reading = device.reading
+    if code is ReasonCode.UTILIZATION_ABOVE_LIMIT and reading is not None:
+        limit = request.max_utilization_percent
+        return (
+            f"is {reading.utilization_percent:.0f} % utilized by others, {limit:.0f} % is the limit"
+        )
+    if code is ReasonCode.INSUFFICIENT_FREE_MEMORY and reading is not None:
+        needed = needed_free_mb(request.min_memory_mb, device.total_mb) or 0
+        return f"has {reading.memory_free_mb} MB free, {needed:.0f} MB are needed"
+    if code is ReasonCode.HELD:
+        return f"is held by reservation {device.holder}"
+    if code is ReasonCode.QUARANTINED:
+        return f"is quarantined until reservation {device.holder} is confirmed stopped"
+    detail = f" ({device.health_detail})" if device.health_detail else ""
+    return f"is {device.health.value}{detail}"
+
+
+def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
+    if code is ReasonCode.INSUFFICIENT_TOTAL_MEMORY:
+        return f"has {device.total_mb} MB in all, {request.min_memory_mb} MB are needed"
+    failed = [s for s in request.require if mismatch(s, device, node) is code]
+    if failed:
+        verb = "does not tell" if code is ReasonCode.SELECTOR_UNKNOWN else "does not match"
+        return f"{verb} {'; '.join(describe(selector) for selector in failed)}"
+    if code is ReasonCode.NODE_MISMATCH:
+        return f"is not on any of the nodes asked for ({', '.join(request.node_ids)})"
+    if code is ReasonCode.UUID_MISMATCH:
+        return f"({device.uuid}) is none of the devices asked for"
+    return f"is a {device.name}, not any of {', '.join(request.gpu_models)}"

@@ -1,0 +1,95 @@
+"""Which devices one filter lets through: ever, by what does not change, and now, by an index."""
+
+from typing import Final
+
+from schemas.gpu_request import GpuRequest, SelectorKey
+from services.scheduler.domain.placement.eligibility import can_ever_serve
+from services.scheduler.domain.placement.node_index import Chosen, IndexEntry, NodeIndex
+from services.scheduler.domain.placement.node_views import NodeView, NodeViews
+from services.scheduler.domain.placement.request_shape import Filter
+
+SPECIFIC: Final = frozenset({SelectorKey.NODE, SelectorKey.GPU_UUID, SelectorKey.LABEL})
+
+Positions = tuple[int, ...]
+
+
+class FilterIndex:
+    """The devices of a fleet that a filter lets through.
+
+    What is usable some day is cached by what it depends on: by kind for most filters, which cannot
+    tell nodes of one kind apart; by identity for one that names nodes, uuids or labels and
+    `is_specific`. A node whose traits change has another key, so nothing is ever invalidated.
+    What is ready now is in a `NodeIndex`, which catches up with the nodes changed since `_synced`,
+    and is built anew when the change log does not reach back that far.
+    """
+
+    __slots__ = ("_index", "_request", "_serial", "_synced", "_usable", "filter", "is_specific")
+
+    def __init__(self, filter_: Filter, request: GpuRequest) -> None:
+        self.filter = filter_
+        self.is_specific = bool(
+            filter_.node_ids
+            or filter_.device_uuids
+            or any(selector.key in SPECIFIC for selector in filter_.require)
+        )
+        self._request = request
+        self._usable: dict[object, Positions] = {}
+        self._index: NodeIndex | None = None
+        self._synced = 0
+        self._serial = 0
+
+    def usable(self, view: NodeView) -> Positions:
+        """Positions of the node's devices that could serve some day."""
+        key: object = view.identity if self.is_specific else view.kind
+        found = self._usable.get(key)
+        if found is None:
+            found = self._usable[key] = tuple(
+                position
+                for position, device in enumerate(view.devices)
+                if can_ever_serve(device, self._request, view.node)
+            )
+        return found
+
+    def node_index(self, views: NodeViews) -> NodeIndex:
+        """The nodes with devices that it lets through now; catches up with changes first."""
+        index = self._index
+        changed = views.since(self._synced) if index is not None else None
+        if index is None or changed is None:
+            index = self._index = NodeIndex()
+            for view in views.candidates(self.filter):
+                self._put(index, view)
+        else:
+            for node_id in changed:
+                if node_id in views.nodes:
+                    self._put(index, views.nodes[node_id])
+                else:
+                    index.put(node_id, None)
+        self._synced = views.log_end
+        return index
+
+    def forget_index(self) -> None:
+        """Release its memory; it is built anew when needed."""
+        self._index = None
+
+    def _put(self, index: NodeIndex, view: NodeView) -> None:
+        ready = self.ready(view)
+        if ready:
+            self._serial += 1
+            index.put(view.node_id, IndexEntry(view, ready, len(self.usable(view)), self._serial))
+        elif view.node_id in index.entries:
+            index.put(view.node_id, None)
+
+    def ready(self, view: NodeView) -> Chosen:
+        """The node's devices that it lets through now, best first."""
+        usable = self.usable(view)
+        if not usable:
+            return ()
+        limit, needed = self.filter.max_utilization_percent, self.filter.min_memory_mb
+        every = len(usable) == len(view.devices)
+        return tuple(
+            found.scored
+            for found in view.open
+            if found.used_percent <= limit
+            and found.free_mb >= (needed if needed is not None else found.half_mb)
+            and (every or found.position in usable)
+        )

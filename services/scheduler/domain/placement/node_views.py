@@ -1,0 +1,205 @@
+"""A node as searches see it: what is the same for every request is computed once per state."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from schemas.base import DeviceUuid, NodeId
+from schemas.gpu_request import SelectorKey, SelectorOperator
+from schemas.telemetry import HealthState
+from services.scheduler.domain.model.fleet import Device, HostResources, Node, ReadingState
+from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.placement import (
+    Scored,
+    Weights,
+    fill_of,
+    quality,
+    score,
+)
+from services.scheduler.domain.placement.request_shape import Filter
+from shared.gpu.free_memory import DEFAULT_FREE_SHARE
+
+Traits = tuple[object, ...]
+LEAST_LOG: Final = 1024
+
+
+class AvailableDevice(NamedTuple):
+    """A free device in service with a fresh reading; whether it suits depends on the request."""
+
+    position: int
+    scored: Scored
+    used_percent: float
+    free_mb: int
+    half_mb: float
+
+
+class NodeView:
+    """One state of a node, immutable: a change makes a new one.
+
+    `traits` are equal for nodes that no request can tell apart except by name, uuid or label, and
+    `kind` numbers them. `fill` sorts fuller nodes first. A capacity that is None is unknown.
+    """
+
+    def __init__(self, state: State, node_id: NodeId, weights: Weights) -> None:
+        self.kind = 0
+        host, devices = state.host(node_id), state.devices_on(node_id)
+        node = host.node
+        self.node_id = node_id
+        self.node = node
+        self.devices = devices
+        self.traits: Traits = (node.cuda_driver_version, *map(_traits, devices))
+        self.fill = fill_of(devices)
+        self.open = _open(devices, node, weights)
+        cpus, memory = node.cpu_count, node.memory_total_mb
+        self.cpu_free = cpus - host.held.cpu_count if cpus is not None else None
+        self.memory_free_mb = memory - host.held.memory_mb if memory is not None else None
+
+    @property
+    def identity(self) -> Traits:
+        """Equal only for the same node with the same devices and labels."""
+        uuids = tuple(device.uuid for device in self.devices)
+        return self.node_id, self.traits, uuids, tuple(sorted(self.node.labels.items()))
+
+    def has_host_resources(self, asked: HostResources, host_reserved: HostResources) -> bool:
+        """Whether CPUs and memory suffice beside what is reserved."""
+        return _suffices(self.cpu_free, host_reserved.cpu_count, asked.cpu_count) and _suffices(
+            self.memory_free_mb, host_reserved.memory_mb, asked.memory_mb
+        )
+
+
+class NodeViews:
+    """All nodes that have devices, and the log of changes by which indexes catch up.
+
+    `refresh` is the only place that renews views, from `State.touched`. `log` holds the ids of
+    changed nodes from number `log_start` on; it is cut now and then, and an index that is further
+    behind gets None from `since` and is built anew. `remade` are nodes whose identity changed, not
+    only their use: `WaitingGroups.refresh_filters` consumes it.
+    """
+
+    def __init__(self, state: State, weights: Weights) -> None:
+        self.nodes: dict[NodeId, NodeView] = {}
+        self.kinds: dict[int, NodeView] = {}  # one node of each kind that there ever was
+        self.log: list[NodeId] = []
+        self.log_start = 0
+        self.remade: set[NodeId] = set()
+        self._state = state
+        self._weights = weights
+        self._numbers: dict[Traits, int] = {}
+        self._places: dict[DeviceUuid, set[NodeId]] = {}  # where a device is or once was
+
+    @property
+    def log_end(self) -> int:
+        """Number of the next change."""
+        return self.log_start + len(self.log)
+
+    def refresh(self) -> tuple[NodeId, ...]:
+        """Renew the views of touched nodes; which nodes they were."""
+        touched = self._state.touched
+        if not touched:
+            return ()
+        changed = tuple(sorted(touched))
+        touched.clear()
+        for node_id in changed:
+            self._renew(node_id)
+        self.log += changed
+        if len(self.log) > 4 * len(self.nodes) + LEAST_LOG:
+            self.log_start = self.log_end
+            self.log.clear()
+        return changed
+
+    def since(self, number: int) -> set[NodeId] | None:
+        """Nodes that changed from this number on; None if the log does not reach back that far."""
+        if number < self.log_start:
+            return None
+        return set(self.log[number - self.log_start :])
+
+    def candidates(self, filter_: Filter) -> Iterable[NodeView]:
+        """Nodes that the filter may let through, by the nodes and uuids that it names."""
+        names = _named(filter_, SelectorKey.NODE, filter_.node_ids)
+        uuids = _named(filter_, SelectorKey.GPU_UUID, filter_.device_uuids)
+        if uuids is not None:
+            places = {place for uuid in uuids for place in self._places.get(uuid, ())}
+            names = places if names is None else names & places
+        if names is None:
+            return self.nodes.values()
+        return [self.nodes[name] for name in sorted(names) if name in self.nodes]
+
+    def _renew(self, node_id: NodeId) -> None:
+        if not self._state.devices_on(node_id):
+            self.nodes.pop(node_id, None)
+            self.remade.add(node_id)
+            return
+        before = self.nodes.get(node_id)
+        view = self.nodes[node_id] = NodeView(self._state, node_id, self._weights)
+        kind = self._numbers.get(view.traits)
+        if kind is None:
+            kind = self._numbers[view.traits] = len(self._numbers)
+            self.kinds[kind] = view
+        view.kind = kind
+        if before is None or not _is_same_node(before, view):
+            self.remade.add(node_id)
+            for device in view.devices:
+                self._places.setdefault(device.uuid, set()).add(node_id)
+
+
+def is_in_service(device: Device, node: Node) -> bool:
+    """Whether nothing but a holder or its use keeps the device from being granted."""
+    return not (
+        node.lost
+        or device.foreign_pids
+        or device.health is not HealthState.OK
+        or device.cordoned
+        or device.quarantined
+    )
+
+
+def _named(filter_: Filter, key: SelectorKey, names: tuple[str, ...]) -> set[str] | None:
+    """The only values that the filter accepts for a key; None if it accepts any."""
+    accepted = [names] if names else []
+    accepted += [
+        selector.values
+        for selector in filter_.require
+        if selector.key is key and selector.operator is SelectorOperator.IN
+    ]
+    return set.intersection(*map(set, accepted)) if accepted else None
+
+
+def _is_same_node(one: NodeView, other: NodeView) -> bool:
+    return (
+        one.kind == other.kind
+        and (one.node is other.node or one.node == other.node)
+        and all(a.uuid == b.uuid for a, b in zip(one.devices, other.devices, strict=True))
+    )
+
+
+def _suffices(free: float | None, host_reserved: float, asked: float) -> bool:
+    return not asked or (free is not None and free - host_reserved >= asked)
+
+
+def _traits(device: Device) -> Traits:
+    return (
+        device.name,
+        device.total_mb,
+        device.compute_capability,
+        device.numa_node,
+        device.mig_enabled,
+        device.parent_uuid is None,
+    )
+
+
+def _open(devices: tuple[Device, ...], node: Node, weights: Weights) -> tuple[AvailableDevice, ...]:
+    found = []
+    for position, device in enumerate(devices):
+        reading, total = device.reading, device.total_mb
+        if (
+            device.holder is None
+            and device.reading_state is ReadingState.FRESH
+            and reading is not None
+            and (used := reading.utilization_percent) is not None
+            and (free := reading.memory_free_mb) is not None
+            and total is not None
+            and is_in_service(device, node)
+        ):
+            scored = Scored(device, score(device, weights))
+            half = total * DEFAULT_FREE_SHARE
+            found.append(AvailableDevice(position, scored, used, free, half))
+    return tuple(sorted(found, key=lambda available: quality(available.scored)))

@@ -1,0 +1,285 @@
+"""The placement rule: nodes by placement policy, within each the devices that score best.
+
+This is the whole rule as a scan over everything, which explanations use. Grants find the same by
+indexes (queue/placement_search.py); tests/unit/scheduler/test_search.py holds the two equal.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, Self
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import NodeId
+from schemas.gpu_request import GpuRequest, Placement
+from services.scheduler.domain.model.fleet import (
+    NO_HOST_RESOURCES,
+    Device,
+    Fleet,
+    HostResources,
+    Node,
+)
+from services.scheduler.domain.placement.eligibility import host_blocks, is_eligible
+from services.scheduler.domain.placement.selectors import mismatch
+from shared.gpu.scoring import MEMORY_WEIGHT, UTILIZATION_WEIGHT, availability_score
+
+BALANCED_SHARE: Final = 0.8
+
+
+class Weights(Struct, frozen=True, kw_only=True):
+    """Shares of free memory and of idle time in a device's score."""
+
+    memory: float = MEMORY_WEIGHT
+    utilization: float = UTILIZATION_WEIGHT
+
+
+class PlacementContext(Struct, frozen=True, kw_only=True):
+    """All that decides the placement of one request in the queue.
+
+    `fleet` includes what earlier requests were granted. Reserved for earlier requests, with their
+    ids: `optimistic` devices, on which one may start any time, and `promised` ones, on which one
+    will start before this request would end. `host_reserved` are the host resources for them.
+    """
+
+    fleet: Fleet
+    optimistic: Mapping[int, UUID] = {}
+    promised: Mapping[int, UUID] = {}
+    host_reserved: Mapping[NodeId, HostResources] = {}
+    weights: Weights = Weights()
+
+
+class Scored(Struct, frozen=True):
+    """A device with its score, 0 to 1 with the weights' default sum."""
+
+    device: Device
+    score: float
+    preferred: int = 0  # sum of the weights of matching preferences
+
+
+Fill = tuple[float, int]
+Nodes = Mapping[NodeId, Sequence[Device]]
+Candidates = Mapping[NodeId, tuple[Scored, ...]]
+
+
+class PlacedNode(Struct, frozen=True, kw_only=True):
+    """A node's part of a grant, best device first."""
+
+    node_id: NodeId
+    devices: tuple[Scored, ...]
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """The devices for a request, node by node."""
+
+    nodes: tuple[PlacedNode, ...]
+
+    @classmethod
+    def on(cls, nodes: Iterable[tuple[NodeId, tuple[Scored, ...]]]) -> Self:
+        return cls(nodes=tuple(PlacedNode(node_id=n, devices=chosen) for n, chosen in nodes))
+
+    @property
+    def has_balanced_memory(self) -> bool:
+        free = [free_mb(scored) for scored in self.devices]
+        return is_balanced(min(free), max(free))
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.nodes[0].node_id
+
+    @property
+    def node_ids(self) -> tuple[NodeId, ...]:
+        """All nodes; more than one is a gang."""
+        return tuple(node.node_id for node in self.nodes)
+
+    @property
+    def devices(self) -> tuple[Scored, ...]:
+        return tuple(chain.from_iterable(node.devices for node in self.nodes))
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The devices' numbers in the ledger."""
+        return frozenset(scored.device.number for scored in self.devices)
+
+
+def score(device: Device, weights: Weights) -> float:
+    """The availability score; what is not known well enough to have one scores 0."""
+    reading = device.reading
+    if reading is None:
+        return 0.0
+    found = availability_score(
+        reading.utilization_percent,
+        reading.memory_free_mb,
+        device.total_mb,
+        memory_weight=weights.memory,
+        utilization_weight=weights.utilization,
+    )
+    return found if found is not None else 0.0
+
+
+def preference_weight(device: Device, request: GpuRequest, node: Node) -> int:
+    """The sum of the weights of the request's preferences that the device matches."""
+    return sum(
+        preference.weight
+        for preference in request.prefer
+        if mismatch(preference.selector, device, node) is None
+    )
+
+
+def place(context: PlacementContext, request: GpuRequest) -> Placed | None:
+    """The devices to grant now, or None if there is no place for all of them."""
+    candidates = {
+        node_id: found
+        for node_id, devices in context.fleet.nodes.items()
+        if len(found := eligible(context, devices, request)) >= request.gpus
+        and has_host_resources(context, node_id, request)
+    }
+    return place_among(context.fleet.nodes, candidates, request)
+
+
+def place_among(nodes: Nodes, candidates: Candidates, request: GpuRequest) -> Placed | None:
+    """The best place if these are the devices that may be taken, best first on each node."""
+    placed = _place(nodes, candidates, request)
+    if placed is None or not request.balanced_memory or request.nodes == 1:
+        return placed
+    if placed.has_balanced_memory:
+        return placed
+    return _place_balanced_gang(nodes, candidates, request)
+
+
+def has_host_resources(context: PlacementContext, node_id: NodeId, request: GpuRequest) -> bool:
+    """Whether the node has the CPUs and memory that are asked for beside GPUs."""
+    host_reserved = context.host_reserved.get(node_id, NO_HOST_RESOURCES)
+    return next(host_blocks(context.fleet.host(node_id), request, host_reserved), None) is None
+
+
+def eligible(
+    context: PlacementContext, devices: Sequence[Device], request: GpuRequest
+) -> tuple[Scored, ...]:
+    """The devices of one node that this request may take now, best first."""
+    if not devices:
+        return ()
+    node = context.fleet.node(devices[0].node_id)
+    found = (
+        Scored(device, score(device, context.weights), preference_weight(device, request, node))
+        for device in devices
+        if device.number not in context.optimistic
+        and device.number not in context.promised
+        and is_eligible(device, request, node)
+    )
+    return best_first(found)
+
+
+def best_first(found: Iterable[Scored]) -> tuple[Scored, ...]:
+    """Preferred ones first, then by score."""
+    return tuple(sorted(found, key=quality))
+
+
+def quality(scored: Scored) -> tuple[int, float, int, int]:
+    """Smallest first."""
+    return -scored.preferred, -scored.score, scored.device.index, scored.device.number
+
+
+def choose(candidates: tuple[Scored, ...], request: GpuRequest) -> tuple[Scored, ...] | None:
+    """As many of a node's eligible devices as asked for, or None. `candidates` are best first."""
+    if len(candidates) < request.gpus:
+        return None
+    if not request.balanced_memory:
+        return candidates[: request.gpus]
+    sets = [
+        found
+        for largest in candidates
+        if (found := _balanced_below(largest, candidates, request.gpus)) is not None
+    ]
+    return max(sets, key=worth, default=None)
+
+
+def fill_of(devices: Sequence[Device]) -> Fill:
+    """Sorts fuller nodes first."""
+    held = sum(1 for device in devices if device.holder is not None)
+    return -held / len(devices), len(devices) - held
+
+
+def preference(
+    fill: Fill, chosen: Sequence[Scored], placement: Placement
+) -> tuple[int, float, int, float]:
+    """Smallest first: preferred devices, the fuller node for `pack`, the emptier for `spread`,
+    then the scores.
+    """
+    preferred, total = worth(chosen)
+    sign = 1 if placement is Placement.PACK else -1
+    return -preferred, sign * fill[0], sign * fill[1], -total
+
+
+def _place(nodes: Nodes, candidates: Candidates, request: GpuRequest) -> Placed | None:
+    chosen = {
+        node_id: devices
+        for node_id, found in candidates.items()
+        if (devices := choose(found, request)) is not None
+    }
+    if len(chosen) < request.nodes:
+        return None
+
+    def order(node_id: NodeId) -> tuple[int, float, int, float, NodeId]:
+        fill = fill_of(nodes[node_id])
+        return *preference(fill, chosen[node_id], request.placement), node_id
+
+    return Placed.on((n, chosen[n]) for n in sorted(chosen, key=order)[: request.nodes])
+
+
+def _place_balanced_gang(
+    nodes: Nodes, candidates: Candidates, request: GpuRequest
+) -> Placed | None:
+    """The best place over several nodes in which no device has much less memory free."""
+    found = (
+        placed
+        for below in _windows(candidates)
+        if (placed := _place(nodes, below, request)) is not None
+    )
+    return max(found, key=lambda placed: worth(placed.devices), default=None)
+
+
+def _windows(candidates: Candidates) -> Iterator[dict[NodeId, tuple[Scored, ...]]]:
+    """The candidates within the balanced share below each amount of free memory, largest first."""
+    ceilings = {free_mb(scored) for found in candidates.values() for scored in found}
+    for ceiling in sorted(ceilings, reverse=True):
+        yield {
+            node_id: tuple(s for s in found if is_balanced(free_mb(s), ceiling))
+            for node_id, found in candidates.items()
+        }
+
+
+def is_balanced(free_mb: int, largest_mb: int) -> bool:
+    """Whether a device is balanced with one that has `largest_mb` free."""
+    return BALANCED_SHARE * largest_mb <= free_mb <= largest_mb
+
+
+def _balanced_below(
+    largest: Scored, candidates: tuple[Scored, ...], gpus: int
+) -> tuple[Scored, ...] | None:
+    """The best set in which no device has more memory free than `largest`, none much less."""
+    ceiling = free_mb(largest)
+    others = [s for s in candidates if s is not largest and is_balanced(free_mb(s), ceiling)]
+    if len(others) < gpus - 1:
+        return None
+    return best_first((largest, *others[: gpus - 1]))
+
+
+def worth(chosen: Iterable[Scored]) -> tuple[int, float]:
+    """How much is liked of a group, and its scores; larger is better."""
+    group = tuple(chosen)
+    return sum(s.preferred for s in group), total_score(group)
+
+
+def total_score(chosen: Iterable[Scored]) -> float:
+    """Added one by one, as `accumulate` does; `sum` rounds otherwise from Python 3.12 on."""
+    total = 0.0
+    for scored in chosen:
+        total += scored.score
+    return total
+
+
+def free_mb(scored: Scored) -> int:
+    """Free memory; 0 if unknown."""
+    reading = scored.device.reading
+    return reading.memory_free_mb or 0 if reading is not None else 0

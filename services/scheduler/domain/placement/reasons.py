@@ -1,0 +1,257 @@
+"""Why a request waits or can never be granted, in codes for programs and sentences for people."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.base import NodeId
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.scheduler import ReservationState
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, Fleet, Host
+from services.scheduler.domain.placement.eligibility import (
+    NEVER,
+    blocks,
+    can_ever_serve,
+    host_blocks,
+    host_reason,
+    is_large_enough,
+    reason_for,
+)
+from services.scheduler.domain.placement.placement import (
+    BALANCED_SHARE,
+    PlacementContext,
+    choose,
+    eligible,
+    place,
+)
+
+MAX_REASONS: Final = 500
+REASONS_PER_CODE: Final = 10
+LONGEST_MESSAGE: Final = 400
+
+NO_GPUS = Reason(
+    code=ReasonCode.NO_GPUS,
+    message="no node of this installation reports a GPU; `--simulate` makes up a fleet to try on",
+)
+
+
+class AbridgedReasons(Struct, frozen=True):
+    """The reasons that are shown, and how many of each code are not."""
+
+    reasons: tuple[Reason, ...]
+    left_out: dict[ReasonCode, int]
+
+
+def impossible_reasons(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
+    """Why this fleet can never serve the request; empty if it may some day.
+
+    An incomplete fleet rules nothing out.
+    """
+    if not fleet.complete:
+        return ()
+    if fleet.is_empty:
+        return (NO_GPUS,)
+    usable = {node_id: _usable(fleet, node_id, request) for node_id in fleet.nodes}
+    able = [node_id for node_id, count in usable.items() if count >= request.gpus]
+    large = sum(is_large_enough(fleet.node(node_id), request) for node_id in able)
+    if large >= request.nodes:
+        return ()
+    return tuple(_impossible(fleet, request, usable, large))
+
+
+def blocking_reasons(context: PlacementContext, request: GpuRequest) -> tuple[Reason, ...]:
+    """Every reason, device by device and node by node; empty exactly if `place` finds devices.
+
+    Scans the fleet: each device has its own reason, while an index knows only those that suit.
+    """
+    if place(context, request) is not None:
+        return ()
+    if context.fleet.is_empty:
+        return (NO_GPUS,)
+    reasons: list[Reason] = []
+    able = 0
+    for node_id, devices in context.fleet.nodes.items():
+        if not devices:
+            continue
+        reasons += _device_reasons(context, node_id, devices, request)
+        of_node = list(_node_reasons(context, node_id, devices, request))
+        able += not of_node
+        reasons += of_node
+    if request.nodes > 1:
+        reasons.append(_gang_reason(request, able))
+    return tuple(reasons)
+
+
+def abridge(reasons: Sequence[Reason], limit: int = MAX_REASONS) -> AbridgedReasons:
+    """As many reasons as fit into an answer, in their order, some of every code among them."""
+    if len(reasons) <= limit:
+        return AbridgedReasons(tuple(map(_shortened, reasons)), {})
+    seen: Counter[ReasonCode] = Counter()
+    chosen: set[int] = set()
+    for n, reason in enumerate(reasons):
+        seen[reason.code] += 1
+        if seen[reason.code] <= REASONS_PER_CODE:
+            chosen.add(n)
+    others = (n for n in range(len(reasons)) if n not in chosen)
+    chosen.update(next(others) for _ in range(limit - len(chosen)))
+    shown = [reasons[n] for n in sorted(chosen)]
+    left = seen - Counter(reason.code for reason in shown)
+    return AbridgedReasons(tuple(map(_shortened, shown)), dict(left))
+
+
+def availability_sentence(
+    request: GpuRequest, reasons: Sequence[Reason], node_ids: Sequence[NodeId]
+) -> str:
+    """The answer to "could it be granted now?"; `node_ids` is where, if `reasons` is empty."""
+    if not reasons:
+        return f"{asked(request)} available on {_listed(node_ids)}"
+    return f"{asked(request)} not available: {_digest(reasons)}"
+
+
+def summary_sentence(
+    state: ReservationState,
+    request: GpuRequest,
+    reasons: Sequence[Reason],
+    position: int | None,
+    length: int,
+) -> str:
+    """A reservation's situation in one sentence."""
+    if state is not ReservationState.QUEUED or position is None:
+        return f"{state.value}: {_digest(reasons)}" if reasons else state.value
+    return f"queued at {position} of {length} for {asked(request)}: {_digest(reasons)}"
+
+
+def asked(request: GpuRequest) -> str:
+    """What is wanted, in words."""
+    gpus = many(request.gpus, "GPU")
+    return gpus if request.nodes == 1 else f"{gpus} on each of {request.nodes} nodes"
+
+
+def many(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
+
+
+def _usable(fleet: Fleet, node_id: NodeId, request: GpuRequest) -> int:
+    node = fleet.node(node_id)
+    return sum(can_ever_serve(device, request, node) for device in fleet.nodes[node_id])
+
+
+def _impossible(
+    fleet: Fleet, request: GpuRequest, usable: Mapping[NodeId, int], large: int
+) -> Iterator[Reason]:
+    largest = max(usable, key=lambda node_id: usable[node_id])
+    if usable[largest] < request.gpus:
+        yield Reason(
+            code=ReasonCode.EXCEEDS_LARGEST_NODE,
+            message=(
+                f"{many(request.gpus, 'GPU')} of one node asked for, no node has"
+                f" {f'more than {usable[largest]}' if usable[largest] else 'any'} that match"
+            ),
+            node_id=largest if usable[largest] else None,
+        )
+    elif request.nodes > 1:
+        yield Reason(
+            code=ReasonCode.TOO_FEW_NODES,
+            message=f"{asked(request)} asked for, no more than {large} will ever have that",
+        )
+    for node_id, devices in fleet.nodes.items():
+        host = Host(node=fleet.node(node_id))
+        for device in devices:
+            for code in blocks(device, request, host.node):
+                if code in NEVER:
+                    yield reason_for(code, device, request, host.node)
+        if devices:
+            for code in host_blocks(host, request, NO_HOST_RESOURCES):
+                yield host_reason(code, host, request)
+
+
+def _device_reasons(
+    context: PlacementContext, node_id: NodeId, devices: Iterable[Device], request: GpuRequest
+) -> Iterator[Reason]:
+    node = context.fleet.node(node_id)
+    for device in devices:
+        for code in blocks(device, request, node):
+            yield reason_for(code, device, request, node)
+        number = device.number
+        if (number in context.optimistic or number in context.promised) and can_ever_serve(
+            device, request, node
+        ):
+            yield _reserved_reason(context, device)
+
+
+def _reserved_reason(context: PlacementContext, device: Device) -> Reason:
+    """A device reserved for an earlier request, to start any time or before this one would end."""
+    ahead = context.optimistic.get(device.number)
+    code = ReasonCode.BEHIND_IN_QUEUE if ahead is not None else ReasonCode.KEPT_FOR_EARLIER
+    whose = ahead if ahead is not None else context.promised[device.number]
+    soon = "" if ahead is not None else " and will start on it before this one would be over"
+    return Reason(
+        code=code,
+        message=(
+            f"GPU {device.index} on {device.node_id} is kept for reservation {whose}, which is"
+            f" ahead in the queue{soon}"
+        ),
+        node_id=device.node_id,
+        device_uuid=device.uuid,
+    )
+
+
+def _node_reasons(
+    context: PlacementContext, node_id: NodeId, devices: Sequence[Device], request: GpuRequest
+) -> Iterator[Reason]:
+    free = eligible(context, devices, request)
+    if len(free) < request.gpus:
+        yield Reason(
+            code=ReasonCode.TOO_FEW_DEVICES,
+            message=f"{node_id} has {len(free)} of {many(request.gpus, 'GPU')} asked for",
+            node_id=node_id,
+        )
+    elif choose(free, request) is None:
+        yield Reason(
+            code=ReasonCode.MEMORY_UNBALANCED,
+            message=f"{node_id} has no {many(request.gpus, 'GPU')} {_UNBALANCED}",
+            node_id=node_id,
+        )
+    host = context.fleet.host(node_id)
+    host_reserved = context.host_reserved.get(node_id, NO_HOST_RESOURCES)
+    for code in host_blocks(host, request, host_reserved):
+        yield host_reason(code, host, request, host_reserved)
+
+
+def _gang_reason(request: GpuRequest, able: int) -> Reason:
+    if able < request.nodes:
+        return Reason(
+            code=ReasonCode.TOO_FEW_NODES,
+            message=f"{many(able, 'node')} of {request.nodes} asked for can be had together now",
+        )
+    gpus = many(request.gpus, "GPU")
+    return Reason(
+        code=ReasonCode.MEMORY_UNBALANCED,
+        message=f"no {many(request.nodes, 'node')} have {gpus} each {_UNBALANCED}",
+    )
+
+
+def _shortened(reason: Reason) -> Reason:
+    if len(reason.message) <= LONGEST_MESSAGE:
+        return reason
+    return replace(reason, message=f"{reason.message[: LONGEST_MESSAGE - 1]}…")
+
+
+def _digest(reasons: Sequence[Reason]) -> str:
+    if len(reasons) == 1:
+        return _shortened(reasons[0]).message
+    codes = Counter(reason.code for reason in reasons)
+    return ", ".join(f"{code.value} x{count}" for code, count in codes.most_common())
+
+
+def _listed(node_ids: Sequence[NodeId]) -> str:
+    shown = ", ".join(node_ids[:8])
+    return shown if len(node_ids) <= 8 else f"{shown} and {len(node_ids) - 8} more nodes"
+
+
+_UNBALANCED: Final = (
+    f"of which the smallest free memory is at least {BALANCED_SHARE:.0%} of the largest"
+)

@@ -1,0 +1,58 @@
+"""What of a request decides where it fits; requests that share it form one waiting group."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from schemas.gpu_request import GpuRequest, Selector
+from services.scheduler.domain.model.fleet import HostResources
+
+Rank = tuple[int, int, int]  # order of the queue: aged priority, arrival, id; smallest first
+
+
+class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):
+    """What is asked of each device by itself."""
+
+    min_memory_mb: int | None
+    max_utilization_percent: float
+    node_ids: tuple[str, ...]
+    device_uuids: tuple[str, ...]
+    gpu_models: tuple[str, ...]
+    require: tuple[Selector, ...]
+
+
+class Shape(Struct, frozen=True, kw_only=True, cache_hash=True):
+    """All that decides where a request fits, but its rank and its duration."""
+
+    filter: Filter
+    gpus: int
+    nodes: int
+    balanced: bool
+    host_resources: HostResources
+
+
+class RankedRequest(Struct, frozen=True, kw_only=True):
+    """A request with its rank. `ends_at` is when it would end if it began now; None if unknown."""
+
+    request: GpuRequest
+    shape: Shape
+    rank: Rank
+    ends_at: datetime | None
+
+
+def shape_of(request: GpuRequest) -> Shape:
+    """What of the request decides where it fits."""
+    return Shape(
+        filter=Filter(
+            min_memory_mb=request.min_memory_mb,
+            max_utilization_percent=request.max_utilization_percent,
+            node_ids=request.node_ids,
+            device_uuids=request.device_uuids,
+            gpu_models=request.gpu_models,
+            require=request.require,
+        ),
+        gpus=request.gpus,
+        nodes=request.nodes,
+        balanced=request.balanced_memory,
+        host_resources=HostResources.of(request),
+    )

@@ -1,0 +1,114 @@
+"""Whether a device and its node match what a selector asks for; what is unknown matches nothing."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from schemas.gpu_request import ReasonCode, Selector, SelectorKey, SelectorOperator
+from services.scheduler.domain.model.fleet import Device, Node
+
+_SEPARATORS: Final = re.compile(r"[\s_-]+")
+_VERSION: Final = re.compile(r"\d{1,18}(?:\.\d{1,18}){0,15}")
+_MISMATCHES: Final = {
+    SelectorKey.NODE: ReasonCode.NODE_MISMATCH,
+    SelectorKey.GPU_MODEL: ReasonCode.MODEL_MISMATCH,
+    SelectorKey.GPU_UUID: ReasonCode.UUID_MISMATCH,
+    SelectorKey.COMPUTE_CAPABILITY: ReasonCode.COMPUTE_CAPABILITY_MISMATCH,
+    SelectorKey.CUDA_DRIVER_VERSION: ReasonCode.CUDA_DRIVER_MISMATCH,
+    SelectorKey.NUMA_NODE: ReasonCode.NUMA_MISMATCH,
+    SelectorKey.LABEL: ReasonCode.LABEL_MISMATCH,
+}
+_VERSIONS: Final = frozenset({SelectorKey.COMPUTE_CAPABILITY, SelectorKey.CUDA_DRIVER_VERSION})
+
+Version = tuple[int, ...]
+
+
+def mismatch(selector: Selector, device: Device, node: Node) -> ReasonCode | None:
+    """Why the selector does not match, None if it does.
+
+    A node that lacks a label is not in any values of it: `not_in` matches it, as in Kubernetes. A
+    property that is not known is `selector_unknown`, whatever is asked of it.
+    """
+    value = _value(selector, device, node)
+    if value is None:
+        if selector.key is not SelectorKey.LABEL:
+            return ReasonCode.SELECTOR_UNKNOWN
+        return None if selector.operator is SelectorOperator.NOT_IN else ReasonCode.LABEL_MISMATCH
+    matches = _matches(selector, value)
+    if matches is None:
+        return ReasonCode.SELECTOR_UNKNOWN
+    return None if matches else _MISMATCHES[selector.key]
+
+
+def matches_model(name: str, models: Sequence[str]) -> bool:
+    """Whether a device's name contains one of the models; case and separators do not matter."""
+    flat = _flat(name)
+    return not models or any(_flat(model) in flat for model in models)
+
+
+def version(text: str) -> Version | None:
+    """`12.4.0` as (12, 4): trailing zeros say nothing.
+
+    None if it is no version; a part of more than 18 digits, which could block the process, is
+    none.
+    """
+    if not _VERSION.fullmatch(text.strip()):
+        return None
+    numbers = [int(part) for part in text.strip().split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def describe(selector: Selector) -> str:
+    """The selector as people write it."""
+    key = f"label {selector.label}" if selector.key is SelectorKey.LABEL else selector.key.value
+    words = selector.operator.value.replace("_", " ")
+    return f"{key} {words} {', '.join(selector.values)}".rstrip()
+
+
+def _matches(selector: Selector, value: str) -> bool | None:
+    """None if versions are to be compared and one of them is none."""
+    match selector.operator:
+        case SelectorOperator.EXISTS:
+            return True
+        case SelectorOperator.IN:
+            return _is_in(selector, value)
+        case SelectorOperator.NOT_IN:
+            return not _is_in(selector, value)
+        case SelectorOperator.AT_LEAST | SelectorOperator.AT_MOST:
+            found, limit = version(value), version(selector.values[0]) if selector.values else None
+            if found is None or limit is None:
+                return None
+            at_least = selector.operator is SelectorOperator.AT_LEAST
+            return found >= limit if at_least else found <= limit
+
+
+def _value(selector: Selector, device: Device, node: Node) -> str | None:
+    match selector.key:
+        case SelectorKey.NODE:
+            return device.node_id
+        case SelectorKey.GPU_MODEL:
+            return device.name
+        case SelectorKey.GPU_UUID:
+            return device.uuid
+        case SelectorKey.COMPUTE_CAPABILITY:
+            return device.compute_capability
+        case SelectorKey.CUDA_DRIVER_VERSION:
+            return node.cuda_driver_version
+        case SelectorKey.NUMA_NODE:
+            return str(device.numa_node) if device.numa_node is not None else None
+        case SelectorKey.LABEL:
+            return node.labels.get(selector.label or "")
+
+
+def _is_in(selector: Selector, value: str) -> bool:
+    if selector.key is SelectorKey.GPU_MODEL:
+        return bool(selector.values) and matches_model(value, selector.values)
+    if selector.key in _VERSIONS and (found := version(value)) is not None:
+        return any(version(wanted) == found for wanted in selector.values)
+    return value in selector.values
+
+
+def _flat(text: str) -> str:
+    return _SEPARATORS.sub("", text).casefold()

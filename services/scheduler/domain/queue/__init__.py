@@ -1,0 +1,1 @@
+"""In which order requests are granted, incrementally."""

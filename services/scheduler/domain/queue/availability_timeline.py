@@ -1,0 +1,153 @@
+"""When devices that one filter lets through are free, node by node, soonest first."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from schemas.base import NodeId
+from services.scheduler.domain.model.fleet import Device, HostResources
+from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.filter_index import FilterIndex
+from services.scheduler.domain.placement.node_views import NodeView, NodeViews, is_in_service
+from services.scheduler.domain.placement.placement import Scored
+
+FREE_ALREADY: Final = datetime.min.replace(tzinfo=UTC)
+SPARE_ENTRIES: Final = 64  # outdated ones that a heap may carry beside as many as are current
+
+Soonest = tuple[datetime, NodeId, int]
+
+
+class Availability(NamedTuple):
+    """A device of a node, and when it is free."""
+
+    at: datetime
+    scored: Scored
+
+
+class NodeTimeline(NamedTuple):
+    """A node's usable devices, soonest first; replaced as a whole when the node changes (`serial`).
+
+    `promised` are free or held by leases with a known end. `optimistic` are all, as if leases
+    without one ended now. `releases` are the host resources that leases free, and when.
+    """
+
+    view: NodeView
+    promised: Sequence[Availability]
+    optimistic: Sequence[Availability]
+    releases: Sequence[tuple[datetime, HostResources]]
+    serial: int
+
+    def begin(self, gpus: int, *, promised: bool) -> datetime | None:
+        """When it has so many devices; None if it does not."""
+        available = self.promised if promised else self.optimistic
+        return available[gpus - 1].at if len(available) >= gpus else None
+
+
+class AvailabilityTimeline:
+    """The timeline of every node with devices that the filter could ever let through.
+
+    `sync` catches up with changed nodes before each use, by the log of `NodeViews`; a lease that
+    changes or passes its end touches its nodes, so it is in that log. The heaps order nodes by when
+    they have a number of devices; entries of replaced node timelines stay and are skipped by
+    `serial`.
+    """
+
+    def __init__(self, state: State, filter_index: FilterIndex) -> None:
+        self.nodes: dict[NodeId, NodeTimeline] = {}
+        self._state = state
+        self._filter_index = filter_index
+        self._synced: int | None = None
+        self._serial = 0
+        self._heaps: dict[tuple[int, bool], list[Soonest]] = {}  # by GPUs and whether promised
+
+    def sync(self, views: NodeViews) -> None:
+        changed = views.since(self._synced) if self._synced is not None else None
+        if changed is None:
+            self.nodes.clear()
+            self._heaps.clear()
+            changed = {view.node_id for view in views.candidates(self._filter_index.filter)}
+        for node_id in changed:
+            self._put(node_id, views.nodes.get(node_id))
+        self._synced = views.log_end
+
+    @contextmanager
+    def soonest(self, gpus: int, *, promised: bool) -> Iterator[Iterator[Soonest]]:
+        """Nodes by when they have so many devices free: by known ends of leases, or at best.
+
+        Reads a heap as far as needed, and puts back what is current.
+        """
+        heap = self._heap(gpus, promised=promised)
+        seen: list[Soonest] = []
+
+        def read() -> Iterator[Soonest]:
+            while heap:
+                soonest = heapq.heappop(heap)
+                timeline = self.nodes.get(soonest[1])
+                if timeline is not None and timeline.serial == soonest[2]:
+                    seen.append(soonest)
+                    yield soonest
+
+        yield read()
+        for soonest in seen:
+            heapq.heappush(heap, soonest)
+
+    def _heap(self, gpus: int, *, promised: bool) -> list[Soonest]:
+        heap = self._heaps.get((gpus, promised))
+        if heap is None or len(heap) > 2 * len(self.nodes) + SPARE_ENTRIES:
+            heap = self._heaps[gpus, promised] = [
+                (at, node_id, timeline.serial)
+                for node_id, timeline in self.nodes.items()
+                if (at := timeline.begin(gpus, promised=promised)) is not None
+            ]
+            heapq.heapify(heap)
+        return heap
+
+    def _put(self, node_id: NodeId, view: NodeView | None) -> None:
+        if view is None or not self._filter_index.usable(view):
+            self.nodes.pop(node_id, None)
+            return
+        timeline = self.nodes[node_id] = self._timeline(view)
+        for (gpus, promised), heap in self._heaps.items():
+            at = timeline.begin(gpus, promised=promised)
+            if at is not None:
+                heapq.heappush(heap, (at, node_id, timeline.serial))
+
+    def _timeline(self, view: NodeView) -> NodeTimeline:
+        promised = [Availability(FREE_ALREADY, s) for s in self._filter_index.ready(view)]
+        optimistic = promised.copy()
+        for device in held_usable(view, self._filter_index):
+            lease = self._state.lease_of(device.number)
+            end = self._state.end_of(lease) if lease is not None else None
+            scored = Scored(device, 0.0)
+            if end is not None:
+                promised.append(Availability(end, scored))
+            optimistic.append(Availability(end or FREE_ALREADY, scored))
+        promised.sort(key=_soonest)
+        optimistic.sort(key=_soonest)
+        releases = [
+            (end, HostResources.of(lease.request))
+            for lease in self._state.leases_on(view.node_id)
+            if (end := self._state.end_of(lease)) is not None
+        ]
+        releases.sort(key=itemgetter(0))
+        self._serial += 1
+        return NodeTimeline(view, promised, optimistic, releases, self._serial)
+
+
+def held_usable(view: NodeView, filter_index: FilterIndex) -> Iterator[Device]:
+    """The node's held devices that will suit once their leases have ended."""
+    asked = filter_index.filter.min_memory_mb
+    for position in filter_index.usable(view):
+        device = view.devices[position]
+        total = device.total_mb
+        if device.holder is None or total is None or not is_in_service(device, view.node):
+            continue
+        if asked is None or asked <= total:  # half of it is free once it is idle
+            yield device
+
+
+def _soonest(available: Availability) -> tuple[datetime, int, int]:
+    return available.at, available.scored.device.index, available.scored.device.number

@@ -1,0 +1,227 @@
+"""Backfill: reserves what a waiting request will start on, and lets later requests use the rest.
+
+A later one may also run on reserved devices if it ends before they are needed.
+"""
+
+import heapq
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+from typing import Final
+
+from msgspec.structs import replace
+
+from schemas.base import NodeId
+from schemas.gpu_request import GpuRequest
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, HostResources
+from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.filter_index import FilterIndex
+from services.scheduler.domain.placement.node_views import NodeView, NodeViews
+from services.scheduler.domain.placement.placement import Scored, Weights, choose, score
+from services.scheduler.domain.placement.request_shape import Shape
+from services.scheduler.domain.queue.availability_timeline import (
+    FREE_ALREADY,
+    Availability,
+    AvailabilityTimeline,
+    NodeTimeline,
+)
+from services.scheduler.domain.queue.waiting_groups import (
+    BackfillReservation,
+    NodeReservation,
+    WaitingGroup,
+)
+
+MAX_OPTIMISTIC_NODES: Final = 64  # with more of them everything is reserved
+MAX_TIMELINES: Final = 64
+
+Promise = tuple[datetime, NodeId, NodeReservation]
+
+
+class BackfillForecast:
+    """Computes reservations from the promised ends of leases; nothing else is counted on."""
+
+    def __init__(self, state: State, views: NodeViews, weights: Weights) -> None:
+        self._state = state
+        self._views = views
+        self._weights = weights
+        self._timelines: dict[FilterIndex, AvailabilityTimeline] = {}
+
+    def reservation_for(self, group: WaitingGroup) -> BackfillReservation:
+        """What to reserve for the first request of a group that has to wait.
+
+        The devices on which it starts by promised ends, until then; and on nodes where it could
+        start earlier if leases without a known end ended, everything that it could use. All that it
+        could ever use if too little is promised, and for gangs with balanced memory, as free memory
+        cannot be foreseen.
+        """
+        shape, filter_index = group.shape, group.filter_index
+        if shape.balanced and shape.nodes > 1:
+            return BackfillReservation()
+        timeline = self._timeline_of(filter_index)
+        promises = self._promises(timeline, group)
+        if len(promises) < shape.nodes:
+            return BackfillReservation()
+        shadow_time = promises[-1][0]
+        optimistic = _optimistic_nodes(timeline, shape, shadow_time)
+        if len(optimistic) > MAX_OPTIMISTIC_NODES:
+            return BackfillReservation(too_many_nodes=True)
+        by_node: dict[NodeId, tuple[NodeReservation, ...]] = {
+            node_id: (replace(reservation, until=_reserved_until(at, shadow_time)),)
+            for at, node_id, reservation in promises
+        }
+        for at, node_id in optimistic:
+            view = timeline.nodes[node_id].view
+            numbers = frozenset(view.devices[p].number for p in filter_index.usable(view))
+            reservation = NodeReservation(
+                numbers=numbers, host_resources=shape.host_resources, until=at, optimistic=True
+            )
+            by_node[node_id] = (*by_node.get(node_id, ()), reservation)
+        return BackfillReservation(shadow_time=shadow_time, by_node=by_node)
+
+    def may_change(self, group: WaitingGroup, view: NodeView) -> bool:
+        """Whether this node's new state may change what is reserved for the group.
+
+        It does not if nothing is reserved on the node and it could not serve the group before the
+        shadow time, not even at best: then it is neither among the soonest promised nodes nor among
+        the optimistic ones. At the shadow time itself only a promise could win, by its node id;
+        without one (too little promised) only a further promise matters. When in doubt: True, which
+        costs an evaluation; a wrong False would leave an outdated reservation.
+        """
+        backfill, gpus = group.backfill, group.shape.gpus
+        if (
+            backfill is None
+            or backfill.too_many_nodes
+            or group.shape.nodes > 1
+            or view.node_id in backfill.by_node
+        ):
+            return True
+        timeline = self._timeline_of(group.filter_index).nodes.get(view.node_id)
+        at = timeline.begin(gpus, promised=False) if timeline is not None else None
+        if timeline is None or at is None:
+            return False
+        if backfill.shadow_time is None or at == backfill.shadow_time:
+            return self._promise(timeline, group) is not None
+        return at < backfill.shadow_time
+
+    def as_idle(self, device: Device) -> Scored:
+        """The device as it will be when its lease has ended."""
+        idle = device.when_idle()
+        return Scored(idle, score(idle, self._weights))
+
+    def _timeline_of(self, filter_index: FilterIndex) -> AvailabilityTimeline:
+        timeline = self._timelines.pop(filter_index, None) or AvailabilityTimeline(
+            self._state, filter_index
+        )
+        self._timelines[filter_index] = timeline
+        if len(self._timelines) > MAX_TIMELINES:
+            del self._timelines[next(iter(self._timelines))]
+        timeline.sync(self._views)
+        return timeline
+
+    def _promises(self, timeline: AvailabilityTimeline, group: WaitingGroup) -> list[Promise]:
+        """The nodes that can serve the request soonest by promised ends; fewer if there are no
+        more.
+
+        Nodes come by when enough devices are free, a lower bound of when host resources and balance
+        suffice too; `exact` holds those found until no other can be sooner.
+        """
+        shape = group.shape
+        with timeline.soonest(shape.gpus, promised=True) as nodes:
+            if not shape.balanced and shape.host_resources == NO_HOST_RESOURCES:
+                return [
+                    (
+                        at,
+                        node_id,
+                        _node_reservation(
+                            timeline.nodes[node_id].promised[: shape.gpus], NO_HOST_RESOURCES, at
+                        ),
+                    )
+                    for at, node_id, _ in islice(nodes, shape.nodes)
+                ]
+            exact: list[Promise] = []
+            found: list[Promise] = []
+            for at, node_id, _ in nodes:
+                while exact and exact[0][:2] < (at, node_id):
+                    found.append(heapq.heappop(exact))
+                    if len(found) == shape.nodes:
+                        return found
+                promise = self._promise(timeline.nodes[node_id], group)
+                if promise is not None:
+                    heapq.heappush(exact, promise)
+        return found + heapq.nsmallest(shape.nodes - len(found), exact, key=lambda p: p[:2])
+
+    def _promise(self, timeline: NodeTimeline, group: WaitingGroup) -> Promise | None:
+        """When the node can serve its part of the request, with host resources and balance."""
+        shape, view = group.shape, timeline.view
+        first = timeline.begin(shape.gpus, promised=True)
+        if first is None:
+            return None
+        for at in (first, *(end for end, _ in timeline.releases if end > first)):
+            released = HostResources.sum(freed for end, freed in timeline.releases if end <= at)
+            reserved = NO_HOST_RESOURCES.minus(released)
+            if not view.has_host_resources(shape.host_resources, reserved):
+                continue
+            there = [available for available in timeline.promised if available.at <= at]
+            chosen = self._choose(there, group.request)
+            if chosen is not None:
+                return (
+                    at,
+                    view.node_id,
+                    _node_reservation(chosen, _beyond(shape.host_resources, released), at),
+                )
+        return None
+
+    def _choose(
+        self, there: Sequence[Availability], request: GpuRequest
+    ) -> Sequence[Availability] | None:
+        if not request.balanced_memory:
+            return there[: request.gpus]
+        idle = tuple(
+            self.as_idle(available.scored.device)
+            if available.at != FREE_ALREADY
+            else available.scored
+            for available in there
+        )
+        chosen = choose(idle, request)
+        if chosen is None:
+            return None
+        numbers = {scored.device.number for scored in chosen}
+        return [available for available in there if available.scored.device.number in numbers]
+
+
+def _optimistic_nodes(
+    timeline: AvailabilityTimeline, shape: Shape, shadow_time: datetime
+) -> list[tuple[datetime, NodeId]]:
+    """Nodes on which it could start before that if leases without a known end ended; bounded."""
+    with timeline.soonest(shape.gpus, promised=False) as nodes:
+        earlier = takewhile(lambda soonest: soonest[0] < shadow_time, nodes)
+        optimistic = [
+            (at, node_id) for at, node_id, _ in islice(earlier, MAX_OPTIMISTIC_NODES + shape.nodes)
+        ]
+    if len(optimistic) < shape.nodes:
+        return []
+    together = optimistic[shape.nodes - 1][0]
+    return [(max(at, together), node_id) for at, node_id in optimistic]
+
+
+def _reserved_until(at: datetime, shadow_time: datetime) -> datetime:
+    """A gang's node that is free before the last ones has to stay before them: if it came at the
+    shadow time too, another might be chosen instead, and reservations would change with each grant.
+    """
+    return shadow_time - timedelta.resolution if at < shadow_time else shadow_time
+
+
+def _node_reservation(
+    chosen: Sequence[Availability], host_resources: HostResources, until: datetime
+) -> NodeReservation:
+    return NodeReservation(
+        numbers=frozenset(available.scored.device.number for available in chosen),
+        host_resources=host_resources,
+        until=until,
+    )
+
+
+def _beyond(host_resources: HostResources, released: HostResources) -> HostResources:
+    """What of it the released resources do not cover."""
+    rest = host_resources.minus(released)
+    return HostResources(cpu_count=max(0.0, rest.cpu_count), memory_mb=max(0, rest.memory_mb))

@@ -1,0 +1,169 @@
+"""Where a GPU is chosen: finds by indexes the place that `placement.place` finds by scanning.
+
+Grants use this, explanations the scan: a reason is due for every device, an index skips most.
+tests/unit/scheduler/test_search.py holds the two equal.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from schemas.base import NodeId
+from schemas.gpu_request import GpuRequest
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
+from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.eligibility import is_large_enough
+from services.scheduler.domain.placement.filter_index import FilterIndex
+from services.scheduler.domain.placement.node_index import Choose, Chosen, IndexEntry, NodeIndex
+from services.scheduler.domain.placement.node_views import NodeView, NodeViews
+from services.scheduler.domain.placement.placement import (
+    Placed,
+    PlacementContext,
+    choose,
+    place_among,
+)
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.placement.request_shape import Filter, RankedRequest, Shape
+from services.scheduler.domain.queue.waiting_groups import WaitingGroups
+
+MAX_NODE_INDEXES: Final = 64
+MAX_FILTER_INDEXES: Final = 256
+
+
+class PlacementSearch:
+    """Searches the devices that a request may take now, through the index of its filter.
+
+    Filter indexes live as long as a request with the filter waits, and a bounded number beyond;
+    node indexes are a bounded number of the latest used. Each catches up with changed nodes when it
+    is used (`NodeViews.since`), so an unused one costs nothing.
+    """
+
+    def __init__(
+        self, state: State, views: NodeViews, waiting: WaitingGroups, policy: Policy
+    ) -> None:
+        self._state = state
+        self._views = views
+        self._waiting = waiting
+        self._policy = policy
+        self._filter_indexes: dict[Filter, FilterIndex] = {}
+        self._indexed: dict[FilterIndex, None] = {}
+
+    def filter_index(self, filter_: Filter, request: GpuRequest) -> FilterIndex:
+        """The index of the filter; the same object as long as a request with it waits."""
+        found = self._filter_indexes.get(filter_)
+        if found is None:
+            if len(self._filter_indexes) >= MAX_FILTER_INDEXES + 2 * len(self._waiting.by_filter):
+                self._forget()
+            found = self._filter_indexes[filter_] = FilterIndex(filter_, request)
+        return found
+
+    def place(self, ranked: RankedRequest) -> Placed | None:
+        """The devices to grant now, or None if there is no place for all of them."""
+        request, shape = ranked.request, ranked.shape
+        filter_index = self.filter_index(shape.filter, request)
+        reserved_size = self._waiting.reserved_size(ranked, filter_index)
+        if reserved_size <= shape.gpus:
+            return None
+        index = self._index(filter_index)
+        found = index.find(request, self._chooser(ranked, reserved_size), reserved_size)
+        if len(found) < shape.nodes:
+            return None
+        placed = Placed.on(found)
+        if shape.balanced and shape.nodes > 1 and not placed.has_balanced_memory:
+            return self._place_balanced(ranked, index)
+        return placed
+
+    def can_ever_fit(self, shape: Shape, request: GpuRequest) -> bool:
+        """Whether the fleet could serve the request if nothing of it were held or out of order."""
+        filter_index, nodes = self.filter_index(shape.filter, request), 0
+        for view in self._views.candidates(shape.filter):
+            if len(filter_index.usable(view)) < shape.gpus:
+                continue
+            if is_large_enough(view.node, request):
+                nodes += 1
+                if nodes == shape.nodes:
+                    return True
+        return False
+
+    def context(self, ranked: RankedRequest) -> PlacementContext:
+        """The same reservations as plain data, for `placement.place` and explanations."""
+        optimistic: dict[int, UUID] = {}
+        reserved: dict[int, UUID] = {}
+        host_reserved: dict[NodeId, HostResources] = {}
+        for node_id, view in self._views.nodes.items():
+            held_back = self._waiting.reserved_on(view, ranked.rank, ranked.ends_at)
+            for each in sorted(held_back, key=lambda reserved: reserved.group.backfill_rank):
+                whose = each.group.head.reservation_id
+                for number in each.numbers:
+                    (optimistic if each.optimistic else reserved).setdefault(number, whose)
+            host_reserved[node_id] = self._host_reserved(view, ranked)
+        return PlacementContext(
+            fleet=self._state.fleet(),
+            optimistic=optimistic,
+            promised=reserved,
+            host_reserved=host_reserved,
+            weights=self._policy.weights,
+        )
+
+    def _chooser(self, ranked: RankedRequest, reserved_size: int) -> Choose:
+        waiting, shape, request = self._waiting, ranked.shape, ranked.request
+        gpus, host_resources = shape.gpus, shape.host_resources
+        asks_room = host_resources != NO_HOST_RESOURCES
+
+        def choose_on(entry: IndexEntry, ready: Chosen) -> Chosen | None:
+            view = entry.view
+            if entry.usable >= reserved_size or (
+                asks_room and not view.has_host_resources(host_resources, NO_HOST_RESOURCES)
+            ):
+                return None
+            if waiting.has_reserved_on(view):
+                ready = self._unreserved(ready, view, ranked)
+                if len(ready) < gpus:
+                    return None
+                if asks_room and not view.has_host_resources(
+                    host_resources, self._host_reserved(view, ranked)
+                ):
+                    return None
+            if shape.balanced:
+                return choose(ready, request)
+            return ready[:gpus] if len(ready) >= gpus else None
+
+        return choose_on
+
+    def _unreserved(self, ready: Chosen, view: NodeView, ranked: RankedRequest) -> Chosen:
+        taken = self._waiting.reserved_numbers(view, ranked.rank, ranked.ends_at)
+        return tuple(s for s in ready if s.device.number not in taken) if taken else ready
+
+    def _host_reserved(self, view: NodeView, ranked: RankedRequest) -> HostResources:
+        if not self._waiting.has_reserved_on(view):
+            return NO_HOST_RESOURCES
+        return self._waiting.host_reserved(view, ranked.rank, ranked.ends_at)
+
+    def _place_balanced(self, ranked: RankedRequest, index: NodeIndex) -> Placed | None:
+        """Scans all: an index cannot say which nodes have similar free memory."""
+        candidates: dict[NodeId, Chosen] = {}
+        for node_id, entry in index.entries.items():
+            view = entry.view
+            free = self._unreserved(entry.ready, view, ranked)
+            if len(free) >= ranked.shape.gpus and view.has_host_resources(
+                ranked.shape.host_resources, self._host_reserved(view, ranked)
+            ):
+                candidates[node_id] = free
+        devices = {node_id: self._views.nodes[node_id].devices for node_id in candidates}
+        return place_among(devices, candidates, ranked.request)
+
+    def _index(self, filter_index: FilterIndex) -> NodeIndex:
+        self._indexed.pop(filter_index, None)
+        self._indexed[filter_index] = None
+        if len(self._indexed) > MAX_NODE_INDEXES:
+            oldest = next(iter(self._indexed))
+            del self._indexed[oldest]
+            oldest.forget_index()
+        return filter_index.node_index(self._views)
+
+    def _forget(self) -> None:
+        """Drop filters that no waiting request has; they are built again when needed."""
+        used = self._waiting.by_filter
+        self._filter_indexes = {
+            f: index for f, index in self._filter_indexes.items() if index in used
+        }
+        self._indexed = {index: None for index in self._indexed if index in used}

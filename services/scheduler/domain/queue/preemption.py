@@ -1,0 +1,154 @@
+"""Preemption: which leases have to end for a request of higher priority.
+
+The fewest that suffice, and of as many the youngest.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from itertools import combinations
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.base import NodeId
+from services.scheduler.domain.model.fleet import HostResources
+from services.scheduler.domain.model.inputs import LONG_AGO, Lease
+from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.filter_index import FilterIndex
+from services.scheduler.domain.placement.node_views import NodeView, NodeViews
+from services.scheduler.domain.placement.placement import Scored, best_first, choose
+from services.scheduler.domain.placement.request_shape import RankedRequest
+from services.scheduler.domain.queue.availability_timeline import held_usable
+from services.scheduler.domain.queue.backfill import BackfillForecast
+from services.scheduler.domain.queue.waiting_groups import WaitingGroup, WaitingGroups
+
+TRIED_IN_ALL_COMBINATIONS: Final = 8  # leases of one node; of more, the largest give way first
+
+
+class PreemptionOption(Struct, frozen=True):
+    """The leases that would have to end for one node to serve its part of a request."""
+
+    node_id: NodeId
+    victims: tuple[Lease, ...]
+
+    @property
+    def cost(self) -> tuple[int, list[timedelta], NodeId]:
+        """Smaller is better."""
+        return len(self.victims), sorted(map(_age, self.victims)), self.node_id
+
+
+class Preemption:
+    """Finds the leases to preempt for a waiting request."""
+
+    def __init__(
+        self, state: State, views: NodeViews, waiting: WaitingGroups, forecast: BackfillForecast
+    ) -> None:
+        self._state = state
+        self._views = views
+        self._waiting = waiting
+        self._forecast = forecast
+
+    def victims(self, ranked: RankedRequest, filter_index: FilterIndex) -> tuple[Lease, ...]:
+        """The leases that have to end so that the request can start; empty if that would not help.
+
+        None for gangs with balanced memory: what will be free on each node is not known beforehand.
+        """
+        request = ranked.request
+        if request.balanced_memory and request.nodes > 1:
+            return ()
+        preemptible = self._preemptible(request.priority)
+        if not preemptible:
+            return ()
+        views = self._views.nodes
+        if request.nodes == 1:
+            held = {n for lease in preemptible.values() for n in self._state.nodes_of(lease)}
+            among = [views[node_id] for node_id in sorted(held) if node_id in views]
+        else:
+            among = list(self._views.candidates(filter_index.filter))
+        options = [
+            option
+            for view in among
+            if (option := self._option(view, ranked, filter_index, preemptible)) is not None
+        ]
+        if len(options) < request.nodes:
+            return ()
+        chosen = sorted(options, key=lambda option: option.cost)[: request.nodes]
+        victims = {lease.reservation_id: lease for option in chosen for lease in option.victims}
+        return tuple(victims[reservation_id] for reservation_id in sorted(victims))
+
+    def may_find(self, group: WaitingGroup, view: NodeView) -> bool:
+        """Whether a lease on the node could be preempted for the group's first request."""
+        priority = group.head.request.priority
+        return any(
+            lease.request.preemptible
+            and lease.preempting_until is None
+            and lease.request.priority < priority
+            for lease in self._state.leases_on(view.node_id)
+        )
+
+    def _preemptible(self, priority: int) -> dict[object, Lease]:
+        leases, preemptible = self._state.leases, self._state.preemptible
+        return {
+            reservation_id: leases[reservation_id]
+            for their_priority in sorted(preemptible)
+            if their_priority < priority
+            for reservation_id in preemptible[their_priority]
+        }
+
+    def _option(
+        self,
+        view: NodeView,
+        ranked: RankedRequest,
+        filter_index: FilterIndex,
+        preemptible: dict[object, Lease],
+    ) -> PreemptionOption | None:
+        freed: dict[object, list[Scored]] = {}
+        taken = self._waiting.reserved_numbers(view, ranked.rank, None)
+        free = [s for s in filter_index.ready(view) if s.device.number not in taken]
+        for device in held_usable(view, filter_index):
+            if device.holder in preemptible and device.number not in taken:
+                idle = self._forecast.as_idle(device)
+                freed.setdefault(device.holder, []).append(idle)
+        leases = sorted(
+            (
+                lease
+                for lease in self._state.leases_on(view.node_id)
+                if lease.reservation_id in preemptible
+            ),
+            key=lambda lease: (_age(lease), lease.reservation_id),
+        )
+        before = self._waiting.host_reserved(view, ranked.rank, None)
+
+        def suffices(victims: Sequence[Lease]) -> bool:
+            devices = list(free)
+            for lease in victims:
+                devices += freed.get(lease.reservation_id, [])
+            released = HostResources.sum(HostResources.of(lease.request) for lease in victims)
+            return (
+                len(devices) >= ranked.shape.gpus
+                and view.has_host_resources(ranked.shape.host_resources, before.minus(released))
+                and choose(best_first(devices), ranked.request) is not None
+            )
+
+        for victims in _choices(leases, freed):
+            if suffices(victims):
+                return PreemptionOption(view.node_id, tuple(victims))
+        return None
+
+
+def _choices(
+    leases: Sequence[Lease], freed: dict[object, list[Scored]]
+) -> Iterator[Sequence[Lease]]:
+    """Fewer first, of as many the youngest first. `leases` are youngest first."""
+    if len(leases) <= TRIED_IN_ALL_COMBINATIONS:
+        for count in range(len(leases) + 1):
+            yield from combinations(leases, count)
+        return
+    largest = sorted(leases, key=lambda lease: -len(freed.get(lease.reservation_id, ())))
+    for count in range(len(leases) + 1):
+        yield largest[:count]
+
+
+def _age(lease: Lease) -> timedelta:
+    """Smaller for a younger lease; from a fixed moment, as no other one is needed."""
+    return LONG_AGO - lease.granted_at

@@ -1,0 +1,371 @@
+"""The scheduling cycle: re-evaluates only the waiting groups that a change can concern.
+
+`decide` in steps:
+1. Pass time: a lease past its expected end promises no end any more, so its nodes count as changed.
+2. Renew the views of changed nodes, and put each group that one of them may concern on the
+   worklist.
+3. Take the first group in rank from the worklist; reject its requests if the fleet can never serve
+   them.
+4. Search a place for its request. Granted: step 2 for the nodes of the grant, then the group's next
+   request that may still be worth a search.
+5. No place, and it is the group's first request: renew its backfill reservation. If that changed,
+   the groups behind it on the same nodes go on the worklist. Preempt if that starts it sooner.
+6. Worklist empty: time out requests past their deadline. What they had reserved may serve others,
+   so step 3 again until no request is overdue.
+
+A group off the worklist would be decided as before: whether its first request has a place depends
+on the nodes its filter uses, on what earlier groups reserve there and on the leases it could
+preempt. The first and the last change with a view (step 2), the second in `_reserve` (step 5). What
+a group could ever use changes with the nodes themselves (`NodeViews.remade`). Time alone changes
+only promised ends (step 1) and deadlines (step 6): `next_at` names the next of both. Requests
+behind a group's first have a place only if they are shorter, see `Worklist`.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from math import inf
+from typing import Final
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.gpu_request import GpuRequest, Reason
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES
+from services.scheduler.domain.model.inputs import (
+    LONG_AGO,
+    FleetComplete,
+    Input,
+    Lease,
+    LeaseEnded,
+    LeaseHeld,
+    QueuedRequest,
+    RequestEnded,
+    RequestQueued,
+)
+from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.decisions import (
+    Decision,
+    Grant,
+    Preempt,
+    Rejection,
+    TimeOut,
+)
+from services.scheduler.domain.placement.node_views import NodeView, NodeViews
+from services.scheduler.domain.placement.placement import Placed
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.placement.reasons import blocking_reasons, impossible_reasons
+from services.scheduler.domain.placement.request_shape import Rank, RankedRequest, shape_of
+from services.scheduler.domain.queue.backfill import BackfillForecast
+from services.scheduler.domain.queue.placement_search import PlacementSearch
+from services.scheduler.domain.queue.preemption import Preemption
+from services.scheduler.domain.queue.waiting_groups import (
+    BackfillReservation,
+    WaitingGroup,
+    WaitingGroups,
+)
+from services.scheduler.domain.queue.worklist import WorkItem, Worklist
+
+LAST: Final[Rank] = (1 << 80, 0, 0)
+SPARE_DEADLINES: Final = 64  # outdated ones that there may be beside as many as are current
+
+
+class SchedulingCycle:
+    """State changes go in by `apply`, which also puts the groups they concern on the worklist."""
+
+    def __init__(self, state: State, policy: Policy) -> None:
+        self._state = state
+        self._policy = policy
+        self._views = NodeViews(state, policy.weights)
+        self.waiting = WaitingGroups(self._views)
+        self.search = PlacementSearch(state, self._views, self.waiting, policy)
+        self._forecast = BackfillForecast(state, self._views, policy.weights)
+        self._preemption = Preemption(state, self._views, self.waiting, self._forecast)
+        self._worklist = Worklist()
+        self._deadlines: list[tuple[datetime, UUID]] = []
+        self._fleet_generation = 0  # grows when what can ever fit may have changed
+
+    def apply(self, change: Input) -> None:
+        """Apply one change."""
+        match change:
+            case RequestQueued(entry=entry):
+                self._dequeue(entry.reservation_id)
+                self._state.apply(change)
+                self._enqueue(entry)
+                return
+            case RequestEnded(reservation_id=reservation_id):
+                self._dequeue(reservation_id)
+            case LeaseHeld(lease=lease):
+                self._dequeue(lease.reservation_id)
+                self._add_beneficiary(lease.reservation_id)
+            case LeaseEnded(reservation_id=reservation_id):
+                self._add_beneficiary(reservation_id)
+            case FleetComplete():
+                self._fleet_generation += 1
+                self._worklist.add(*self.waiting.groups.values())
+            case _:
+                pass
+        self._state.apply(change)
+
+    def decide(self, now: datetime) -> Iterator[Decision]:
+        """All decisions, each applied before the next; afterwards nothing is left to decide."""
+        while True:
+            yield from self.decide_before(LAST, now)
+            overdue = self._take_overdue(now)
+            if not overdue:
+                return
+            yield from self._time_out(overdue, now)
+
+    def decide_before(self, rank: Rank, now: datetime) -> Iterator[Decision]:
+        """What is decided about requests before this rank, time-outs aside."""
+        self._state.pass_time(now)
+        self._refresh()
+        while (item := self._worklist.pop(rank)) is not None:
+            yield from self._evaluate(item, now)
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Whether a request has waited past its deadline."""
+        self._drop_outdated_deadlines()
+        return bool(self._deadlines) and self._deadlines[0][0] <= now
+
+    def ranked(self, entry: QueuedRequest, now: datetime) -> RankedRequest:
+        """A request at the rank that it has or would have."""
+        return _ranked(entry.request, self.rank(entry), now)
+
+    def next_at(self, now: datetime) -> datetime | None:
+        """When time alone may change a decision."""
+        if not len(self.waiting):
+            return None
+        self._drop_outdated_deadlines()
+        moments = (*(at for at, _ in self._deadlines[:1]), self._state.next_end(now))
+        return min((at for at in moments if at is not None), default=None)
+
+    def rank(self, entry: QueuedRequest) -> Rank:
+        """Its order in the queue: all requests age alike, so that it never changes with time."""
+        priority, number = entry.request.priority, entry.reservation_id.int
+        microsecond = timedelta.resolution
+        point = timedelta(seconds=self._policy.aging_seconds) // microsecond
+        if not point:
+            return -priority, entry.arrival, number
+        return (entry.queued_at - LONG_AGO) // microsecond - priority * point, entry.arrival, number
+
+    def _enqueue(self, entry: QueuedRequest) -> None:
+        rank, shape = self.rank(entry), shape_of(entry.request)
+        group = self.waiting.groups.get(shape)
+        if group is not None and rank < group.rank:
+            self._reserve(group, None)
+        filter_index = self.search.filter_index(shape.filter, entry.request)
+        group = self.waiting.add(rank, entry, shape, filter_index)
+        if group.backfill is None:
+            self._worklist.add(group)
+        elif _is_shorter(entry, group.head):
+            self._worklist.add_from(group, rank)
+        heapq.heappush(self._deadlines, (entry.wait_deadline_at, entry.reservation_id))
+        if len(self._deadlines) > 2 * len(self.waiting) + SPARE_DEADLINES:
+            queue = self._state.queue.values()
+            self._deadlines = [(each.wait_deadline_at, each.reservation_id) for each in queue]
+            heapq.heapify(self._deadlines)
+
+    def _dequeue(self, reservation_id: UUID) -> None:
+        found = self.waiting.places.get(reservation_id)
+        if found is None:
+            return
+        rank, group = found
+        if rank == group.rank:
+            self._reserve(group, None)
+        self.waiting.remove(reservation_id)
+        if group.backfill is None:
+            self._worklist.add(group)
+
+    def _add_beneficiary(self, reservation_id: UUID) -> None:
+        """A preempted lease changed: the request that preempts it may need another one to stop."""
+        lease = self._state.leases.get(reservation_id)
+        if lease is not None and lease.preempting_for is not None:
+            found = self.waiting.places.get(lease.preempting_for)
+            if found is not None:
+                self._worklist.add(found[1])
+
+    def _drop_outdated_deadlines(self) -> None:
+        queue = self._state.queue
+        while self._deadlines:
+            at, reservation_id = self._deadlines[0]
+            if reservation_id in queue and queue[reservation_id].wait_deadline_at == at:
+                return
+            heapq.heappop(self._deadlines)
+
+    def _reserve(self, group: WaitingGroup, backfill: BackfillReservation | None) -> None:
+        """Replace what is reserved for the group's first request.
+
+        The groups behind it on the nodes of the old and of the new reservation are re-evaluated:
+        what they may take there has changed. Those before it are not bound by it.
+        """
+        before, rank = group.backfill, group.backfill_rank
+        if backfill == before:
+            return
+        self._worklist.add(*self.waiting.groups_behind(before, group, rank))
+        self.waiting.set_backfill(group, backfill)
+        self._worklist.add(*self.waiting.groups_behind(backfill, group, group.backfill_rank))
+
+    def _refresh(self) -> None:
+        """Step 2: views of changed nodes, and the groups that these may concern."""
+        changed = self._views.refresh()
+        if not changed:
+            return
+        if self._views.remade:
+            self._fleet_generation += 1
+            self.waiting.refresh_filters()
+            self._worklist.add(*(g for g in self.waiting.groups.values() if self._is_unsure(g)))
+        if len(self.waiting):
+            for node_id in changed:
+                view = self._views.nodes.get(node_id)
+                self._worklist.add(*self.waiting.losing_node(node_id, view))
+                if view is not None:
+                    concerned = (g for g in self.waiting.groups_on(view) if self._concerns(view, g))
+                    self._worklist.add(*concerned)
+
+    def _is_unsure(self, group: WaitingGroup) -> bool:
+        """Whether a node's new identity may concern it, though it did not use the node before."""
+        return not self._fits(group) or (
+            group.backfill is not None and group.backfill.too_many_nodes
+        )
+
+    def _concerns(self, view: NodeView, group: WaitingGroup) -> bool:
+        """Whether a node's new state may give a waiting group a place, a backfill or a victim."""
+        shape = group.shape
+        return (
+            shape.nodes > 1
+            or self._forecast.may_change(group, view)
+            or (
+                len(group.filter_index.ready(view)) >= shape.gpus
+                and view.has_host_resources(shape.host_resources, NO_HOST_RESOURCES)
+            )
+            or self._preemption.may_find(group, view)
+        )
+
+    def _evaluate(self, item: WorkItem, now: datetime) -> Iterator[Decision]:
+        """Steps 3 to 5 for one request of a group."""
+        group, rank, shorter_than = item.group, item.rank, item.shorter_than
+        if not self._fits(group):
+            yield from self._reject(group)
+            return
+        entry = group.at(rank)
+        if entry is None:
+            self._worklist.add_next(group, rank, shorter_than)
+            return
+        ranked = _ranked(entry.request, rank, now)
+        placed = self.search.place(ranked)
+        if placed is not None:
+            yield self._grant(entry, ranked, placed, now)
+            self._worklist.add_next(group, rank, shorter_than)
+            return
+        if rank == group.rank:
+            backfill = self._forecast.reservation_for(group)
+            self._reserve(group, backfill)
+            if self._policy.preemption and self._state.preemptible:
+                yield from self._preempt(group, ranked, backfill, now)
+        seconds = entry.request.expected_duration_seconds
+        self._worklist.add_next(
+            group, rank, min(shorter_than, seconds if seconds is not None else inf)
+        )
+
+    def _grant(
+        self, entry: QueuedRequest, ranked: RankedRequest, placed: Placed, now: datetime
+    ) -> Grant:
+        lease = Lease(
+            reservation_id=entry.reservation_id,
+            request=entry.request,
+            numbers=tuple(sorted(placed.numbers)),
+            granted_at=now,
+            expected_end_at=ranked.ends_at,
+        )
+        self.apply(LeaseHeld(lease=lease))
+        self._refresh()
+        return Grant(reservation_id=entry.reservation_id, placed=placed)
+
+    def _preempt(
+        self,
+        group: WaitingGroup,
+        ranked: RankedRequest,
+        backfill: BackfillReservation,
+        now: datetime,
+    ) -> Iterator[Preempt]:
+        """No lease is preempted for a request that could start as soon without it, or that already
+        waits for preempted ones.
+        """
+        waits_for = group.head.reservation_id
+        until = _later(now, self._policy.preemption_grace_seconds)
+        if backfill.shadow_time is not None and backfill.shadow_time <= until:
+            return
+        leases = self._state.leases
+        if any(leases[each].preempting_for == waits_for for each in self._state.preempting):
+            return
+        for lease in self._preemption.victims(ranked, group.filter_index):
+            preempted = replace(lease, preempting_until=until, preempting_for=waits_for)
+            self._state.apply(LeaseHeld(lease=preempted))
+            yield Preempt(
+                reservation_id=lease.reservation_id, for_reservation_id=waits_for, until_at=until
+            )
+        self._refresh()
+
+    def _reject(self, group: WaitingGroup) -> Iterator[Rejection]:
+        reasons = impossible_reasons(self._state.fleet(), group.request)
+        for _, entry in tuple(group.entries):
+            self.apply(RequestEnded(reservation_id=entry.reservation_id))
+            yield Rejection(reservation_id=entry.reservation_id, reasons=reasons)
+
+    def _take_overdue(self, now: datetime) -> list[tuple[Rank, UUID]]:
+        overdue = set()
+        while self.is_overdue(now):
+            _, reservation_id = heapq.heappop(self._deadlines)
+            overdue.add((self.rank(self._state.queue[reservation_id]), reservation_id))
+        return sorted(overdue)
+
+    def _time_out(self, overdue: Iterable[tuple[Rank, UUID]], now: datetime) -> Iterator[TimeOut]:
+        """Requests that are alike share the reasons worked out for the first of them."""
+        reasons: dict[tuple[WaitingGroup, float | None], tuple[Reason, ...]] = {}
+        waited = []
+        for rank, reservation_id in overdue:
+            found = self.waiting.places.get(reservation_id)
+            if found is None:
+                continue
+            request = self._state.queue[reservation_id].request
+            alike = (found[1], request.expected_duration_seconds)
+            if alike not in reasons:
+                context = self.search.context(_ranked(request, rank, now))
+                reasons[alike] = blocking_reasons(context, request)
+            waited.append((reservation_id, reasons[alike]))
+        for reservation_id, why in waited:
+            self.apply(RequestEnded(reservation_id=reservation_id))
+            yield TimeOut(reservation_id=reservation_id, reasons=why)
+
+    def _fits(self, group: WaitingGroup) -> bool:
+        """Whether the fleet may serve it some day; asked once for each generation of the fleet."""
+        if not self._state.complete or group.fits_in_generation == self._fleet_generation:
+            return True
+        if not self.search.can_ever_fit(group.shape, group.request):
+            return False
+        group.fits_in_generation = self._fleet_generation
+        return True
+
+
+def _ranked(request: GpuRequest, rank: Rank, now: datetime) -> RankedRequest:
+    seconds = request.expected_duration_seconds
+    return RankedRequest(
+        request=request,
+        shape=shape_of(request),
+        rank=rank,
+        ends_at=_later(now, seconds) if seconds is not None else None,
+    )
+
+
+def _later(now: datetime, seconds: float) -> datetime:
+    """At most the end of the calendar."""
+    end = datetime.max.replace(tzinfo=now.tzinfo)
+    return now + timedelta(seconds=seconds) if seconds < (end - now).total_seconds() else end
+
+
+def _is_shorter(entry: QueuedRequest, other: QueuedRequest) -> bool:
+    """Whether it is expected to take less time."""
+    mine = entry.request.expected_duration_seconds
+    theirs = other.request.expected_duration_seconds
+    return mine is not None and (theirs is None or mine < theirs)

@@ -1,0 +1,360 @@
+"""Waiting requests in groups of one shape, and what is reserved for each group's first request.
+
+A reservation binds the requests behind its group, not those before it.
+"""
+
+import heapq
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from operator import itemgetter
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import NodeId
+from schemas.gpu_request import GpuRequest
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
+from services.scheduler.domain.model.inputs import QueuedRequest
+from services.scheduler.domain.placement.filter_index import FilterIndex
+from services.scheduler.domain.placement.node_views import NodeView, NodeViews
+from services.scheduler.domain.placement.request_shape import Rank, RankedRequest, Shape
+
+MORE_THAN_ANY: Final = 1 << 30
+
+
+class NodeReservation(Struct, frozen=True, kw_only=True):
+    """Reserved on one node for a group's first request, against all that would not end by `until`.
+
+    Device numbers, and host resources of what is free now. `optimistic`: because the request may
+    start there before its shadow time.
+    """
+
+    numbers: frozenset[int]
+    until: datetime
+    host_resources: HostResources = NO_HOST_RESOURCES
+    optimistic: bool = False
+
+
+class BackfillReservation(Struct, frozen=True):
+    """What a group's first request keeps later ones from.
+
+    Until its `shadow_time`, at which it starts by the promised ends of leases: `by_node`. Without
+    one every device that it could ever use, as nothing says on which it will start;
+    `too_many_nodes` if that is only because it may start early on too many.
+    """
+
+    shadow_time: datetime | None = None
+    too_many_nodes: bool = False
+    by_node: Mapping[NodeId, tuple[NodeReservation, ...]] = {}
+
+
+class WaitingGroup:
+    """Requests of one shape, first in rank first; only the first has a reservation."""
+
+    def __init__(self, shape: Shape, filter_index: FilterIndex, request: GpuRequest) -> None:
+        self.shape = shape
+        self.filter_index = filter_index
+        self.request = request
+        self.entries: list[tuple[Rank, QueuedRequest]] = []
+        self.fits_in_generation = -1  # the fleet's latest in which it was known to fit some day
+        self.backfill: BackfillReservation | None = None
+        self.backfill_rank: Rank = (0, 0, 0)  # of the first request when `backfill` was made
+
+    @property
+    def rank(self) -> Rank:
+        """The first request's."""
+        return self.entries[0][0]
+
+    @property
+    def head(self) -> QueuedRequest:
+        """The first request."""
+        return self.entries[0][1]
+
+    def at(self, rank: Rank) -> QueuedRequest | None:
+        """The request of that rank as it is now."""
+        place = bisect_left(self.entries, rank, key=itemgetter(0))
+        if place == len(self.entries) or self.entries[place][0] != rank:
+            return None
+        return self.entries[place][1]
+
+    def next_shorter(self, after: Rank, seconds: float) -> Rank | None:
+        """The first request behind that rank that is expected to take less than that."""
+        begin = bisect_right(self.entries, after, key=itemgetter(0))
+        for rank, entry in islice(self.entries, begin, None):
+            expected = entry.request.expected_duration_seconds
+            if expected is not None and expected < seconds:
+                return rank
+        return None
+
+
+class Reserved(NamedTuple):
+    """Devices of a node reserved for a group's first request; `optimistic`: to start any time."""
+
+    group: WaitingGroup
+    numbers: Iterable[int]
+    optimistic: bool
+
+
+class WaitingGroups:
+    """All groups, found by shape, by filter and by the nodes that their filters use.
+
+    A filter that names no node sees nodes of one kind alike, so it is listed once by kind
+    (`_by_kind`), a specific one by node (`_by_node`). Both stay correct because kinds only grow
+    (new ones are checked in `refresh_filters`), and because a node whose identity changed is in
+    `NodeViews.remade` and checked against every specific filter. A filter is listed from its first
+    group to its last, in `by_filter`. Reservations are listed where a search meets them: those with
+    a shadow time by node (`_timed`), those without by filter and size (`_untimed`), as they cover
+    every node that the filter uses. `set_backfill` is the only place that changes either.
+    """
+
+    def __init__(self, views: NodeViews) -> None:
+        self.groups: dict[Shape, WaitingGroup] = {}
+        self._views = views
+        self._ranks: list[Rank] = []
+        self.places: dict[UUID, tuple[Rank, WaitingGroup]] = {}
+        self.by_filter: dict[FilterIndex, dict[int, dict[Shape, WaitingGroup]]] = {}
+        self._by_kind: dict[int, dict[FilterIndex, None]] = {}
+        self._by_node: dict[NodeId, dict[FilterIndex, None]] = {}
+        self._timed: dict[NodeId, dict[WaitingGroup, tuple[NodeReservation, ...]]] = {}
+        self._untimed: dict[FilterIndex, dict[int, list[tuple[Rank, WaitingGroup]]]] = {}
+        self._kinds_seen = 0
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def in_order(self) -> Iterator[QueuedRequest]:
+        """All requests, first in rank first."""
+        merged = heapq.merge(*(group.entries for group in self.groups.values()), key=itemgetter(0))
+        return (entry for _, entry in merged)
+
+    def position(self, reservation_id: UUID) -> int | None:
+        """Place in the queue, counted from 1; None for what does not wait."""
+        found = self.places.get(reservation_id)
+        return bisect_left(self._ranks, found[0]) + 1 if found is not None else None
+
+    def add(
+        self, rank: Rank, entry: QueuedRequest, shape: Shape, filter_index: FilterIndex
+    ) -> WaitingGroup:
+        """Add a request; its group, without a reservation if the request is its first."""
+        group = self.groups.get(shape)
+        if group is None:
+            group = self.groups[shape] = WaitingGroup(shape, filter_index, entry.request)
+            self._register(group)
+        elif rank < group.rank:
+            self.set_backfill(group, None)
+        insort(group.entries, (rank, entry), key=itemgetter(0))
+        insort(self._ranks, rank)
+        self.places[entry.reservation_id] = (rank, group)
+        return group
+
+    def remove(self, reservation_id: UUID) -> WaitingGroup | None:
+        """Remove a request; its group, without a reservation if it was the first, maybe empty."""
+        found = self.places.pop(reservation_id, None)
+        if found is None:
+            return None
+        rank, group = found
+        del self._ranks[bisect_left(self._ranks, rank)]
+        place = bisect_left(group.entries, rank, key=itemgetter(0))
+        del group.entries[place]
+        if place == 0:
+            self.set_backfill(group, None)
+        if not group.entries:
+            del self.groups[group.shape]
+            self._unregister(group)
+        return group
+
+    def set_backfill(self, group: WaitingGroup, backfill: BackfillReservation | None) -> None:
+        """Reserve this for the group, in place of what was."""
+        before, shape = group.backfill, group.shape
+        if before is not None and before.shadow_time is None:
+            by_gpus = self._untimed[group.filter_index]
+            untimed = by_gpus[shape.gpus]
+            del untimed[bisect_left(untimed, group.backfill_rank, key=itemgetter(0))]
+            if not untimed:
+                del by_gpus[shape.gpus]
+            if not by_gpus:
+                del self._untimed[group.filter_index]
+        elif before is not None:
+            for node_id in before.by_node:
+                by_node = self._timed[node_id]
+                del by_node[group]
+                if not by_node:
+                    del self._timed[node_id]
+        group.backfill = backfill
+        if backfill is None:
+            return
+        group.backfill_rank = group.rank
+        if backfill.shadow_time is None:
+            untimed = self._untimed.setdefault(group.filter_index, {}).setdefault(shape.gpus, [])
+            insort(untimed, (group.backfill_rank, group), key=itemgetter(0))
+            return
+        for node_id, parts_there in backfill.by_node.items():
+            self._timed.setdefault(node_id, {})[group] = parts_there
+
+    def refresh_filters(self) -> None:
+        """Update which filters use new kinds and nodes that have changed their identity."""
+        for kind in range(self._kinds_seen, len(self._views.kinds)):
+            for filter_index in self.by_filter:
+                if not filter_index.is_specific and filter_index.usable(self._views.kinds[kind]):
+                    self._by_kind.setdefault(kind, {})[filter_index] = None
+        self._kinds_seen = len(self._views.kinds)
+        specific = [filter_index for filter_index in self.by_filter if filter_index.is_specific]
+        for node_id in self._views.remade:
+            view = self._views.nodes.get(node_id)
+            for filter_index in specific:
+                if view is not None and filter_index.usable(view):
+                    self._by_node.setdefault(node_id, {})[filter_index] = None
+                elif node_id in self._by_node:
+                    self._by_node[node_id].pop(filter_index, None)
+        self._views.remade.clear()
+
+    def filters_on(self, view: NodeView) -> Iterator[FilterIndex]:
+        """Filters of waiting requests that let some of the node's devices through."""
+        yield from self._by_kind.get(view.kind, ())
+        yield from self._by_node.get(view.node_id, ())
+
+    def groups_on(self, view: NodeView) -> Iterator[WaitingGroup]:
+        """Groups that could start on the node some day."""
+        for filter_index in self.filters_on(view):
+            usable = len(filter_index.usable(view))
+            for gpus, groups in self.by_filter[filter_index].items():
+                if gpus <= usable:
+                    yield from groups.values()
+
+    def losing_node(self, node_id: NodeId, view: NodeView | None) -> list[WaitingGroup]:
+        """Groups that have a reservation on a node that is gone or too small for them now."""
+        return [
+            group
+            for group in self._timed.get(node_id, ())
+            if view is None or len(group.filter_index.usable(view)) < group.shape.gpus
+        ]
+
+    def reserved_on(
+        self, view: NodeView, rank: Rank, ends_at: datetime | None
+    ) -> Iterator[Reserved]:
+        """What groups before this rank reserve of the node against a request ending then."""
+        for group, reservation in self._timed_before(view, rank, ends_at):
+            yield Reserved(group, reservation.numbers, reservation.optimistic)
+        for filter_index in self.filters_on(view):
+            untimed = self._untimed.get(filter_index)
+            if not untimed:
+                continue
+            usable = filter_index.usable(view)
+            firsts = [groups[0] for gpus, groups in untimed.items() if gpus <= len(usable)]
+            first = min(firsts, key=itemgetter(0), default=None)
+            if first is not None and first[0] < rank:
+                numbers = [view.devices[position].number for position in usable]
+                yield Reserved(first[1], numbers, optimistic=True)
+
+    def reserved_numbers(self, view: NodeView, rank: Rank, ends_at: datetime | None) -> set[int]:
+        """The devices of `reserved_on`."""
+        reserved = self.reserved_on(view, rank, ends_at)
+        return {number for each in reserved for number in each.numbers}
+
+    def reserved_size(self, ranked: RankedRequest, filter_index: FilterIndex) -> int:
+        """From how many usable devices on a node is reserved whole by earlier groups of the filter.
+
+        They are those without a shadow time; the search skips such nodes without inspecting them.
+        """
+        untimed = self._untimed.get(filter_index, {})
+        firsts = (gpus for gpus, groups in untimed.items() if groups[0][0] < ranked.rank)
+        return min(firsts, default=MORE_THAN_ANY)
+
+    def groups_behind(
+        self, backfill: BackfillReservation | None, group: WaitingGroup, rank: Rank
+    ) -> Iterator[WaitingGroup]:
+        """Groups with requests after this rank that use the reservation's nodes."""
+        if backfill is None or not self._ranks or self._ranks[-1] <= rank:
+            return
+        nodes = self._views.nodes
+        if backfill.shadow_time is not None:
+            filter_indexes = {
+                r for n in backfill.by_node if n in nodes for r in self.filters_on(nodes[n])
+            }
+        else:
+            filter_indexes = self._sharing(group.filter_index)
+        for filter_index in filter_indexes:
+            for groups in self.by_filter[filter_index].values():
+                yield from (other for other in groups.values() if other.entries[-1][0] > rank)
+
+    def has_reserved_on(self, view: NodeView) -> bool:
+        """Whether anything may be reserved on the node."""
+        return bool(self._untimed) or view.node_id in self._timed
+
+    def host_reserved(self, view: NodeView, rank: Rank, ends_at: datetime | None) -> HostResources:
+        """The most that one group before this rank reserves of the node's free host resources."""
+        reserved = [
+            reservation.host_resources for _, reservation in self._timed_before(view, rank, ends_at)
+        ]
+        reserved += [
+            group.shape.host_resources
+            for filter_index in self.filters_on(view)
+            if filter_index in self._untimed
+            for gpus, groups in self._untimed[filter_index].items()
+            if gpus <= len(filter_index.usable(view))
+            for group_rank, group in groups
+            if group_rank < rank
+        ]
+        return HostResources(
+            cpu_count=max((host_resources.cpu_count for host_resources in reserved), default=0.0),
+            memory_mb=max((host_resources.memory_mb for host_resources in reserved), default=0),
+        )
+
+    def _sharing(self, filter_index: FilterIndex) -> set[FilterIndex]:
+        """Filters that use a node which this one uses too."""
+        found: set[FilterIndex] = set()
+        for node_id, filter_indexes in self._by_node.items():
+            view = self._views.nodes.get(node_id)
+            if filter_indexes and view is not None and filter_index.usable(view):
+                found.update(self.filters_on(view))
+        if not filter_index.is_specific:
+            for kind, filter_indexes in self._by_kind.items():
+                if filter_index.usable(self._views.kinds[kind]):
+                    found.update(filter_indexes)
+        return found
+
+    def _timed_before(
+        self, view: NodeView, rank: Rank, ends_at: datetime | None
+    ) -> Iterator[tuple[WaitingGroup, NodeReservation]]:
+        for group, by_node in self._timed.get(view.node_id, _NONE).items():
+            if group.backfill_rank < rank:
+                for reservation in by_node:
+                    if ends_at is None or ends_at > reservation.until:
+                        yield group, reservation
+
+    def _register(self, group: WaitingGroup) -> None:
+        filter_index = group.filter_index
+        by_gpus = self.by_filter.get(filter_index)
+        if by_gpus is None:
+            by_gpus = self.by_filter[filter_index] = {}
+            self._use(filter_index)
+        by_gpus.setdefault(group.shape.gpus, {})[group.shape] = group
+
+    def _use(self, filter_index: FilterIndex) -> None:
+        if filter_index.is_specific:
+            for view in self._views.candidates(filter_index.filter):
+                if filter_index.usable(view):
+                    self._by_node.setdefault(view.node_id, {})[filter_index] = None
+            return
+        for kind in range(self._kinds_seen):
+            if filter_index.usable(self._views.kinds[kind]):
+                self._by_kind.setdefault(kind, {})[filter_index] = None
+
+    def _unregister(self, group: WaitingGroup) -> None:
+        filter_index, gpus = group.filter_index, group.shape.gpus
+        by_gpus = self.by_filter[filter_index]
+        del by_gpus[gpus][group.shape]
+        if not by_gpus[gpus]:
+            del by_gpus[gpus]
+        if by_gpus:
+            return
+        del self.by_filter[filter_index]
+        places = self._by_node if filter_index.is_specific else self._by_kind
+        for filter_indexes in places.values():
+            filter_indexes.pop(filter_index, None)
+
+
+_NONE: Final[dict[WaitingGroup, tuple[NodeReservation, ...]]] = {}

@@ -1,0 +1,99 @@
+"""What a request would get now: decides everything before it on the live engine, then undoes it."""
+
+from collections import deque
+from datetime import datetime
+from uuid import UUID
+
+from schemas.gpu_request import Reason
+from services.scheduler.domain.model.inputs import QueuedRequest, RequestEnded, RequestQueued
+from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.decisions import Grant
+from services.scheduler.domain.placement.placement import Placed, PlacementContext
+from services.scheduler.domain.placement.reasons import blocking_reasons, impossible_reasons
+from services.scheduler.domain.placement.request_shape import Rank, RankedRequest
+from services.scheduler.domain.queue.scheduling_cycle import SchedulingCycle
+
+
+class WhatIfSimulation:
+    """Evaluates requests at their queue position; made by `DecisionEngine.what_if` alone.
+
+    What would be decided before a request is decided first, and stays decided for the next
+    question: a suggestion asks hundreds. While it is open the state records the inverse of every
+    change *before* it is applied, so `close` restores it from wherever the simulation stopped.
+    """
+
+    def __init__(self, cycle: SchedulingCycle, state: State, now: datetime) -> None:
+        self._cycle = cycle
+        self._state = state
+        self._now = now
+        self._queue = dict(state.queue)  # as it is, whatever is granted here
+        self._reached: Rank | None = None
+        self._without: UUID | None = None
+        state.undo = []
+
+    def queued(self, reservation_id: UUID) -> QueuedRequest | None:
+        """A request that waits, whatever the simulation decided about it."""
+        return self._queue.get(reservation_id)
+
+    def place(self, entry: QueuedRequest) -> Placed | None:
+        """Where it would be placed; one that waits as if this were what it asks for."""
+        placed = self._cycle.search.place(self._reach(entry))
+        if placed is None and self._cycle.is_overdue(self._now):
+            return self._place_by_deciding(entry)
+        return placed
+
+    def can_place(self, entry: QueuedRequest) -> bool:
+        """Whether `place` finds a place, without what time-outs of others would free: for trials.
+
+        Never where `place` finds none.
+        """
+        return self._cycle.search.place(self._reach(entry)) is not None
+
+    def context(self, entry: QueuedRequest) -> PlacementContext:
+        """What `can_place` judges by."""
+        return self._cycle.search.context(self._reach(entry))
+
+    def reasons(self, entry: QueuedRequest) -> tuple[Reason, ...]:
+        """Every reason why `place` finds none; empty if it finds one."""
+        impossible = impossible_reasons(self._state.fleet(), entry.request)
+        if impossible or self.place(entry) is not None:
+            return impossible
+        return blocking_reasons(self.context(entry), entry.request)
+
+    def close(self) -> None:
+        """Restore the state and every index."""
+        self._rewind()
+        self._state.undo = None
+
+    def _rewind(self) -> None:
+        undo, self._state.undo = self._state.undo or [], None
+        for change in reversed(undo):
+            self._cycle.apply(change)
+        self._state.undo = []
+
+    def _reach(self, entry: QueuedRequest) -> RankedRequest:
+        """Decide what comes before this request.
+
+        One that waits before its new rank is taken out, or it would be decided as it is. Decisions
+        already made are reused unless they went beyond this rank or left out another request.
+        """
+        rank, waiting = self._cycle.rank(entry), self.queued(entry.reservation_id)
+        is_before = waiting is not None and self._cycle.rank(waiting) < rank
+        without = entry.reservation_id if is_before else None
+        if without != self._without or (self._reached is not None and rank < self._reached):
+            self._rewind()
+        if without is not None:
+            self._cycle.apply(RequestEnded(reservation_id=without))
+        self._reached, self._without = rank, without
+        deque(self._cycle.decide_before(rank, self._now), maxlen=0)
+        return self._cycle.ranked(entry, self._now)
+
+    def _place_by_deciding(self, entry: QueuedRequest) -> Placed | None:
+        """A whole cycle with the request in the queue: time-outs may free what it needs."""
+        self._rewind()
+        self._reached = self._without = None
+        self._cycle.apply(RequestQueued(entry=entry))
+        decisions = tuple(self._cycle.decide(self._now))
+        self._rewind()
+        mine = (each for each in decisions if each.reservation_id == entry.reservation_id)
+        return next((each.placed for each in mine if isinstance(each, Grant)), None)

@@ -1,0 +1,1 @@
+"""Commands, node reports and queries that the scheduler receives."""

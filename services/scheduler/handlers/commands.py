@@ -1,0 +1,129 @@
+"""Commands that are applied one by one: checked, applied once, answered after the commit."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from schemas.base import Command
+from schemas.errors import Accepted, Reply
+from schemas.executor import FenceReservation
+from schemas.scheduler import (
+    CancelReservation,
+    Cordon,
+    Drain,
+    ReservationState,
+    Uncordon,
+)
+from services.scheduler.intake import validation
+from services.scheduler.ledger import (
+    holding_rows,
+    node_rows,
+    out_of_service,
+    reservation_rows,
+    transitions,
+)
+from services.scheduler.ledger.leader_election import pause_decisions
+from shared.logging import log
+from shared.postgres.commands import once
+from shared.postgres.database import Connection, Database
+
+C = TypeVar("C", bound=Command)
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Handlers of what is not batched, and of the replies to the scheduler's own commands."""
+
+    database: Database
+
+    async def cancel(self, command: CancelReservation) -> Reply:
+        """End a reservation in whatever state it is."""
+        return await self._once(command, _cancel)
+
+    async def cordon(self, command: Cordon) -> Reply:
+        """Grant nothing new there."""
+        return await self._once(command, _cordon)
+
+    async def uncordon(self, command: Uncordon) -> Reply:
+        """Grant there again; an administrator may also vouch that quarantined holders stopped."""
+        return await self._once(command, _cordon)
+
+    async def drain(self, command: Drain) -> Reply:
+        """Cordon a node and cancel what is granted there."""
+        return await self._once(command, _drain)
+
+    async def fenced(self, connection: Connection, command: Command, reply: Reply) -> None:
+        """A node's reply to a fence: acceptance confirms the stop that its devices wait for."""
+        if not isinstance(command, FenceReservation):
+            return
+        if not isinstance(reply, Accepted):
+            log.error(
+                "fence_refused",
+                reservation_id=str(command.reservation_id),
+                node_id=command.executor_id,
+                code=reply.code.value,
+                message=reply.message,
+            )
+            return
+        stored = await reservation_rows.lock_one(connection, command.reservation_id)
+        if stored is not None and stored.quarantined:
+            now = await reservation_rows.database_now(connection)
+            await transitions.free(
+                connection,
+                stored,
+                now,
+                "the node confirmed the stop",
+                only_node=command.executor_id,
+            )
+
+    async def _once(
+        self, command: C, apply: Callable[[Connection, C], Awaitable[Accepted]]
+    ) -> Reply:
+        async def apply_checked(connection: Connection) -> Accepted:
+            for name in ("reason", "device_uuid"):
+                validation.check_text(getattr(command, name, None) or "", f"$.{name}")
+            return await apply(connection, command)
+
+        return await once(self.database, command, apply_checked)
+
+
+async def _cancel(connection: Connection, command: CancelReservation) -> Accepted:
+    found = await reservation_rows.lock_one(connection, command.reservation_id)
+    stored = validation.known(found, command.reservation_id)
+    now = await reservation_rows.database_now(connection)
+    ended = await transitions.cancel(connection, stored, now, command.reason)
+    return Accepted(command_id=command.command_id, revision=ended.revision, epoch=ended.epoch)
+
+
+async def _cordon(connection: Connection, command: Cordon | Uncordon) -> Accepted:
+    node_id, device_uuid, reason = command.node_id, command.device_uuid, command.reason
+    await pause_decisions(connection)
+    await node_rows.check_known(connection, node_id, device_uuid)
+    if isinstance(command, Uncordon):
+        if command.confirm_stopped:
+            await _confirm_stopped(connection, command)
+        revision = await out_of_service.uncordon(connection, node_id, device_uuid, reason)
+    else:
+        revision = await out_of_service.cordon(connection, node_id, device_uuid, reason)
+    return Accepted(command_id=command.command_id, revision=revision)
+
+
+async def _confirm_stopped(connection: Connection, command: Uncordon) -> None:
+    held = await holding_rows.held_on(connection, command.node_id, command.device_uuid)
+    numbers = {h.device_no for h in held if h.quarantined}
+    now = await reservation_rows.database_now(connection)
+    found = await reservation_rows.lock(connection, {h.held_by for h in held if h.quarantined})
+    for stored in found.values():
+        await transitions.free(
+            connection, stored, now, command.reason or "confirmed by hand", only=numbers
+        )
+
+
+async def _drain(connection: Connection, command: Drain) -> Accepted:
+    await pause_decisions(connection)
+    await node_rows.check_known(connection, command.node_id)
+    reason = command.reason or "the node is drained"
+    _, revision = await out_of_service.take_out(
+        connection, command.node_id, None, ReservationState.CANCELLED, reason
+    )
+    return Accepted(command_id=command.command_id, revision=revision)

@@ -1,0 +1,80 @@
+"""What nodes report, written to the ledger: devices, health, the epochs they have seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from schemas.base import NodeId
+from schemas.executor import ExecutorReported
+from schemas.telemetry import HealthChanged, HealthKind, HealthState, InventoryReported
+from services.scheduler.domain.faults import Fault, fault_of_event, faults_of_inventory
+from services.scheduler.ledger import node_rows, reservation_rows
+from services.scheduler.ledger.out_of_service import handle_faults
+from services.scheduler.observations.latest_readings import LatestReadings
+from shared.errors import PermanentError
+from shared.postgres.database import Database
+
+LARGEST_EPOCH: Final = 2**62  # leaves room for more grants than there will be
+
+_HEALTH: Final = {
+    HealthKind.GPU_LOST: HealthState.LOST,
+    HealthKind.GPU_RECOVERED: HealthState.OK,
+    HealthKind.PROBE_HUNG: HealthState.HUNG,
+    HealthKind.PROBE_RECOVERED: HealthState.OK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReports:
+    """Consumers of what nodes report; received twice or late, a report changes nothing."""
+
+    database: Database
+    readings: LatestReadings
+
+    async def record_inventory(self, event: InventoryReported) -> None:
+        """Store the node's devices as reported; one that is missing is lost, its holdings stay.
+
+        The faults that it repeats are acted on if their events were missed.
+        """
+        async with self.database.transaction() as connection:
+            await node_rows.write_inventory(connection, event)
+        # Also of an inventory that came before: the process may have ended between the two.
+        await self._act_on(event.node_id, event.boot_id, faults_of_inventory(event))
+
+    async def record_health(self, event: HealthChanged) -> None:
+        """Take a device out of the choice at once; the inventory that follows has the details.
+
+        A fault that demands a drain or a reset cordons, and what lives there is lost.
+        """
+        is_stopped = event.change is HealthKind.AGENT_STOPPED
+        async with self.database.transaction() as connection:
+            newer = await node_rows.write_health_revision(
+                connection, event.node_id, event.boot_id, event.revision, stopped=is_stopped
+            )
+            if newer and event.change in _HEALTH:
+                health = _HEALTH[event.change]
+                await node_rows.write_health(
+                    connection, event.node_id, event.device_uuid, health, event.detail
+                )
+            if newer and is_stopped:
+                # Before the commit, which wakes the decision loop.
+                self.readings.forget(event.node_id)
+        fault = fault_of_event(event)
+        await self._act_on(event.node_id, event.boot_id, (fault,) if fault is not None else ())
+
+    async def record_executor(self, event: ExecutorReported) -> None:
+        """Draw epochs above every one that a node has seen, whatever backup this ledger is from.
+
+        Raises PermanentError for one behind which there is no other.
+        """
+        if event.largest_epoch > LARGEST_EPOCH:
+            raise PermanentError(f"expected an epoch up to {LARGEST_EPOCH}, got a larger one")
+        async with self.database.transaction() as connection:
+            await node_rows.write_executor_seen(connection, event.executor_id)
+            await reservation_rows.raise_epoch(connection, event.largest_epoch)
+
+    async def _act_on(self, node_id: NodeId, boot_id: UUID, faults: Sequence[Fault]) -> None:
+        if faults:
+            async with self.database.transaction() as connection:
+                await handle_faults(connection, node_id, boot_id, faults)

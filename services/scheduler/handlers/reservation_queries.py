@@ -1,0 +1,247 @@
+"""Queries about reservations and what a request would get; nothing is changed here."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Final
+from uuid import UUID
+
+from schemas.errors import ErrorCode
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.scheduler import ReservationState
+from schemas.scheduler_views import (
+    AvailabilityView,
+    EstimateRequirements,
+    EstimateView,
+    ExplainReservation,
+    Explanation,
+    GetAvailability,
+    GetReservation,
+    ListReservations,
+    ReservationList,
+    ReservationView,
+    WhatIf,
+)
+from services.scheduler.domain.advice.evaluation import Evaluation, evaluate
+from services.scheduler.domain.estimate import estimate
+from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
+from services.scheduler.domain.placement.reasons import (
+    abridge,
+    availability_sentence,
+    summary_sentence,
+)
+from services.scheduler.intake.validation import check_wanted, known
+from services.scheduler.leader.query_engine import Moment, QueryEngine
+from services.scheduler.ledger import reservation_rows
+from services.scheduler.ledger.reservation_rows import Reservation
+from services.scheduler.ledger.transitions import HELD_ON_LEASE, device_grants
+from shared.errors import RefusedError
+from shared.messaging.paging import fitting
+from shared.postgres.database import Database
+
+REASONS_IN_A_VIEW: Final = 100
+REASONS_IN_A_LIST: Final = 10
+EXPLAINED_IN_A_LIST: Final = 20
+UNSERVED: Final = frozenset({ReservationState.REJECTED, ReservationState.TIMED_OUT})
+
+_NEXT: Final = Reason(
+    code=ReasonCode.BEHIND_IN_QUEUE, message="its turn has come; the decision is under way"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """A request in the queue as the leader would see it now."""
+
+    position: int | None = None
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationQueries:
+    """Handlers of every query about requests."""
+
+    database: Database
+    query_engine: QueryEngine
+
+    async def get_reservation(self, query: GetReservation) -> ReservationView:
+        """One reservation as the ledger has it; `explain` has every reason why it waits."""
+        stored = await self._known(query.reservation_id)
+        return _view(stored, await self._places([stored], REASONS_IN_A_VIEW))
+
+    async def list_reservations(self, query: ListReservations) -> ReservationList:
+        """Reservations that match, newest first, as many as fit; the first with a few reasons."""
+        async with self.database.transaction() as connection:
+            found = await reservation_rows.find_all(connection, query)
+        queued = await self._places(found, REASONS_IN_A_LIST)
+        views = (_view(stored, queued) for stored in found)
+        return ReservationList(reservations=tuple(fitting(views)))
+
+    async def explain(self, query: ExplainReservation) -> Explanation:
+        """Every reason why a reservation waits, or why it ended without being served."""
+        async with self.query_engine.moment() as moment:
+            stored = await self._known(query.reservation_id)
+            entries = moment.engine.waiting
+            entry = next((e for e in entries if e.reservation_id == stored.reservation_id), None)
+            evaluation = await _evaluation_of(stored, entry, moment)
+        waits = stored.state is ReservationState.QUEUED and entry is not None
+        position = entries.index(entry) + 1 if waits and entry is not None else None
+        shown = abridge(evaluation.reasons)
+        return Explanation(
+            reservation_id=stored.reservation_id,
+            state=stored.state,
+            queue_position=position,
+            queue_length=len(entries),
+            reasons=shown.reasons,
+            reasons_left_out=shown.left_out,
+            summary=_notice(stored)
+            or summary_sentence(
+                stored.state, stored.request, evaluation.reasons, position, len(entries)
+            ),
+            expected_start_at=evaluation.expected_start_at,
+            suggestion=evaluation.suggestion,
+        )
+
+    async def availability(self, query: GetAvailability) -> AvailabilityView:
+        """Whether a request would be granted if it came now, behind all of its priority."""
+        check_wanted(query.request)
+        async with self.query_engine.moment() as moment:
+            entry = arriving_request(query.request, moment.now)
+            evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
+        return _availability(query.request, evaluation)
+
+    async def what_if(self, query: WhatIf) -> AvailabilityView:
+        """Whether a waiting reservation would be granted now if it had asked for something else."""
+        check_wanted(query.request)
+        async with self.query_engine.moment() as moment:
+            stored = await self._known(query.reservation_id)
+            entries = {entry.reservation_id: entry for entry in moment.engine.waiting}
+            entry = entries.get(stored.reservation_id)
+            if stored.state is not ReservationState.QUEUED or entry is None:
+                raise RefusedError(
+                    ErrorCode.CONFLICT,
+                    f"reservation {stored.reservation_id} does not wait: it is"
+                    f" {stored.state.value}",
+                    path="$.reservation_id",
+                )
+            evaluation = await asyncio.to_thread(
+                evaluate, moment.engine, entry, moment.now, query.request
+            )
+        return _availability(query.request, evaluation)
+
+    async def estimate(self, query: EstimateRequirements) -> EstimateView:
+        """How many GPUs a task configuration would need."""
+        return estimate(query.task_config)
+
+    async def _places(
+        self, found: Sequence[Reservation], reasons_shown: int
+    ) -> Mapping[UUID, QueuePlace]:
+        """Places of those of these that are queued, and why the first of them wait."""
+        ids = [r.reservation_id for r in found if r.state is ReservationState.QUEUED]
+        if not ids:
+            return {}
+        async with self.query_engine.moment() as moment:
+            engine = moment.engine
+            order = {e.reservation_id: n for n, e in enumerate(engine.waiting, start=1)}
+            with engine.what_if(moment.now) as what_if:
+                explained = {
+                    each: abridge(what_if.reasons(entry), reasons_shown).reasons
+                    for each in ids[:EXPLAINED_IN_A_LIST]
+                    if (entry := what_if.queued(each)) is not None
+                }
+        return {
+            each: QueuePlace(order[each], explained.get(each, ())) for each in ids if each in order
+        }
+
+    async def _known(self, reservation_id: UUID) -> Reservation:
+        async with self.database.transaction() as connection:
+            return known(await reservation_rows.find(connection, reservation_id), reservation_id)
+
+
+async def _evaluation_of(
+    stored: Reservation, entry: QueuedRequest | None, moment: Moment
+) -> Evaluation:
+    """Result of evaluating a reservation in its present state; no reasons only if it is served."""
+    if stored.state in HELD_ON_LEASE:
+        return Evaluation()
+    if stored.state is not ReservationState.QUEUED:
+        evaluation = Evaluation()
+        if stored.state in UNSERVED:
+            asked = arriving_request(stored.request, moment.now)
+            evaluation = await asyncio.to_thread(evaluate, moment.engine, asked, moment.now)
+        reasons = stored.reasons or _end_reasons(stored)
+        return Evaluation(reasons=reasons, suggestion=evaluation.suggestion)
+    if entry is None:
+        return Evaluation(reasons=(_NEXT,))
+    evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
+    if evaluation.placed is not None:
+        return Evaluation(reasons=(_NEXT,), expected_start_at=moment.now)
+    return evaluation
+
+
+def _availability(request: GpuRequest, evaluation: Evaluation) -> AvailabilityView:
+    placed, shown = evaluation.placed, abridge(evaluation.reasons)
+    return AvailabilityView(
+        available=placed is not None,
+        message=availability_sentence(
+            request, evaluation.reasons, placed.node_ids if placed is not None else ()
+        ),
+        devices=device_grants(placed) if placed is not None else (),
+        reasons=shown.reasons,
+        reasons_left_out=shown.left_out,
+        expected_start_at=evaluation.expected_start_at,
+        suggestion=evaluation.suggestion,
+    )
+
+
+def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> ReservationView:
+    waits = stored.state is ReservationState.QUEUED
+    place = queued.get(stored.reservation_id, QueuePlace())
+    return ReservationView(
+        reservation_id=stored.reservation_id,
+        namespace=stored.namespace,
+        holder=stored.holder,
+        state=stored.state,
+        request=stored.request,
+        revision=stored.revision,
+        requested_at=stored.requested_at,
+        wait_deadline_at=stored.wait_deadline_at if waits else None,
+        queue_position=place.position,
+        granted_at=stored.granted_at,
+        ended_at=stored.ended_at,
+        epoch=stored.epoch,
+        node_id=stored.node_id,
+        node_ids=stored.node_ids,
+        devices=stored.devices,
+        lease_expires_at=stored.lease_expires_at,
+        quarantined=stored.quarantined,
+        reasons=place.reasons or (_NEXT,) if waits else abridge(stored.reasons).reasons,
+        reason=_notice(stored) or stored.reason,
+    )
+
+
+def _notice(stored: Reservation) -> str:
+    """That a reservation has to give way, while it still may run."""
+    if stored.state not in HELD_ON_LEASE or stored.preempting_until is None:
+        return ""
+    until = stored.preempting_until.astimezone(UTC)
+    return (
+        f"{stored.state.value}, but it has to stop by {until:%H:%M:%S} UTC for reservation"
+        f" {stored.preempted_for}, which has a higher priority"
+    )
+
+
+def _end_reasons(stored: Reservation) -> tuple[Reason, ...]:
+    """Why a reservation is over, or what its devices wait for."""
+    if not stored.quarantined:
+        return (Reason(code=ReasonCode.ENDED, message=stored.reason or "the reservation is over"),)
+    return tuple(
+        Reason(
+            code=ReasonCode.QUARANTINED,
+            message=f"GPU {device.index} on {device.node_id} waits for the confirmed stop",
+            node_id=device.node_id,
+            device_uuid=device.uuid,
+        )
+        for device in stored.devices
+    )

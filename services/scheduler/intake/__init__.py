@@ -1,0 +1,1 @@
+"""How a command gets into the ledger: validated, batched, answered once committed."""

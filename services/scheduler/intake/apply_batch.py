@@ -1,0 +1,193 @@
+"""Requests, renewals and releases, any number of them in a few statements of one transaction.
+
+Rows are locked in one order: reservations by id, devices by number.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.base import Event
+from schemas.errors import Accepted, Reply
+from schemas.scheduler import (
+    ReleaseReservation,
+    RenewReservation,
+    RequestReservation,
+    ReservationState,
+)
+from services.scheduler.intake import validation
+from services.scheduler.ledger import events, holding_rows, reservation_rows, transitions
+from services.scheduler.ledger.holding_rows import ReleasedDevice
+from services.scheduler.ledger.reservation_rows import Ending, Reservation
+from services.scheduler.ledger.transitions import HELD_ON_LEASE
+from shared.errors import RefusedError
+from shared.postgres.database import Connection
+from shared.postgres.outbox import stage
+
+Command = RequestReservation | RenewReservation | ReleaseReservation
+C = TypeVar("C", bound=Command)
+T = TypeVar("T")
+
+
+class Applied(Struct, frozen=True, kw_only=True):
+    """Replies by command, and the devices that were given back."""
+
+    replies: dict[UUID, Reply]
+    released: Sequence[ReleasedDevice] = ()
+
+
+async def apply(connection: Connection, commands: Sequence[Command]) -> Applied:
+    """Apply commands, each on a reservation of its own; a refused one changes nothing."""
+    replies: dict[UUID, Reply] = {}
+    released: Sequence[ReleasedDevice] = ()
+    requests = [command for command in commands if isinstance(command, RequestReservation)]
+    others = [command for command in commands if not isinstance(command, RequestReservation)]
+    if requests:
+        replies |= await _request(connection, requests)
+    if others:
+        stored = await reservation_rows.lock(
+            connection, [command.reservation_id for command in others]
+        )
+        now = await reservation_rows.database_now(connection)
+        replies |= await _renew(
+            connection, [c for c in others if isinstance(c, RenewReservation)], stored, now
+        )
+        answers, released = await _release(
+            connection, [c for c in others if isinstance(c, ReleaseReservation)], stored, now
+        )
+        replies |= answers
+    return Applied(replies=replies, released=released)
+
+
+async def _request(
+    connection: Connection, commands: Sequence[RequestReservation]
+) -> dict[UUID, Reply]:
+    replies: dict[UUID, Reply] = {}
+    sound = [command for command, _ in _checked(commands, validation.check_request, replies)]
+    if not sound:
+        return replies
+    queued = await reservation_rows.queued_by_priority(connection)
+    inserted = await reservation_rows.insert(connection, sound)
+    staged: list[Event] = []
+    for command in sound:
+        times = inserted.get(command.reservation_id)
+        if times is not None:
+            position = _next_position(queued, command.request.priority)
+            staged.append(events.queued(command, times, position))
+            replies[command.command_id] = Accepted(command_id=command.command_id, revision=1)
+    await stage(connection, *staged)
+    known = [command for command in sound if command.reservation_id not in inserted]
+    return replies | await _repeated(connection, known)
+
+
+def _next_position(queued: dict[int, int], priority: int) -> int:
+    """Last of its priority; the next of this batch comes behind it."""
+    queued[priority] = queued.get(priority, 0) + 1
+    return sum(count for other, count in queued.items() if other >= priority)
+
+
+async def _repeated(
+    connection: Connection, commands: Sequence[RequestReservation]
+) -> dict[UUID, Reply]:
+    """Requests for reservations that exist: the same again is accepted, anything else is not."""
+    if not commands:
+        return {}
+    stored = await reservation_rows.lock(
+        connection, [command.reservation_id for command in commands]
+    )
+    replies: dict[UUID, Reply] = {}
+    for command, before in _checked(commands, lambda c: validation.same(stored, c), replies):
+        replies[command.command_id] = Accepted(
+            command_id=command.command_id, revision=before.revision
+        )
+    return replies
+
+
+async def _renew(
+    connection: Connection,
+    commands: Sequence[RenewReservation],
+    stored: Mapping[UUID, Reservation],
+    now: datetime,
+) -> dict[UUID, Reply]:
+    replies: dict[UUID, Reply] = {}
+    renewed: list[Reservation] = []
+    staged: list[Event] = []
+    for command, before in _checked(
+        commands, lambda c: validation.renewable(stored, c, now), replies
+    ):
+        after = before
+        if command.activate and before.state is ReservationState.GRANTED:
+            after = replace(before, state=ReservationState.ACTIVE, revision=before.revision + 1)
+            staged.append(events.activated(after, now, command.epoch))
+        renewed.append(after)
+        replies[command.command_id] = Accepted(
+            command_id=command.command_id,
+            revision=after.revision,
+            lease_ttl_seconds=after.lease_ttl_seconds,
+            epoch=after.epoch,
+        )
+    if renewed:
+        await reservation_rows.write_renewed(connection, renewed)
+        await stage(connection, *staged)
+    return replies
+
+
+async def _release(
+    connection: Connection,
+    commands: Sequence[ReleaseReservation],
+    stored: Mapping[UUID, Reservation],
+    now: datetime,
+) -> tuple[dict[UUID, Reply], Sequence[ReleasedDevice]]:
+    replies: dict[UUID, Reply] = {}
+    given_back: list[ReleaseReservation] = []
+    endings: list[Ending] = []
+    for command, before in _checked(commands, lambda c: validation.releasable(stored, c), replies):
+        # Of a gang each node confirms its own part.
+        if before.state in HELD_ON_LEASE and command.stopped and len(before.node_ids) == 1:
+            given_back.append(command)
+            state = transitions.end_of_release(before)
+            endings.append(Ending(stored=before, state=state, reason=command.reason))
+        else:
+            after = await _release_slowly(connection, command, before, now)
+            replies[command.command_id] = _released(command, after)
+    if not given_back:
+        return replies, ()
+    ended = await transitions.end_all(connection, endings, now)
+    released = await holding_rows.release(connection, [one.reservation_id for one in ended])
+    if hosts := [one.reservation_id for one in ended if one.holds_host]:
+        await holding_rows.release_hosts(connection, hosts)
+    for command, after in zip(given_back, ended, strict=True):
+        replies[command.command_id] = _released(command, after)
+    return replies, released
+
+
+async def _release_slowly(
+    connection: Connection, command: ReleaseReservation, before: Reservation, now: datetime
+) -> Reservation:
+    """What is not simply given back: not confirmed stopped yet, or quarantined already."""
+    if before.state in HELD_ON_LEASE:
+        return await transitions.begin_release(connection, before, command.reason)
+    if command.stopped and before.quarantined and len(before.node_ids) == 1:
+        return await transitions.free(connection, before, now, "its holder confirmed the stop")
+    return before
+
+
+def _released(command: ReleaseReservation, after: Reservation) -> Accepted:
+    return Accepted(command_id=command.command_id, revision=after.revision, epoch=after.epoch)
+
+
+def _checked(
+    commands: Iterable[C], check: Callable[[C], T], replies: dict[UUID, Reply]
+) -> list[tuple[C, T]]:
+    """The commands that pass, each with what the check returned; the others are refused."""
+    passed = []
+    for command in commands:
+        try:
+            passed.append((command, check(command)))
+        except RefusedError as error:
+            replies[command.command_id] = error.refused(command.command_id)
+    return passed

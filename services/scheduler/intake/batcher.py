@@ -1,0 +1,122 @@
+"""Commands that come together are committed together, each answered after the commit.
+
+While one transaction is under way the next commands gather; a few statements serve all of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from schemas.errors import Reply
+from services.scheduler.intake import apply_batch
+from services.scheduler.intake.apply_batch import Command
+from services.scheduler.ledger import command_replies
+from services.scheduler.ledger.command_replies import AppliedElsewhereError
+from services.scheduler.ledger.holding_rows import ReleasedDevice
+from shared.errors import UnavailableError
+from shared.logging import log
+from shared.messaging.idempotency import body_hash
+from shared.postgres.database import Database
+
+CONCURRENT_BATCHES: Final = 2  # transactions
+LARGEST_BATCH: Final = 64  # commands in one
+TRIES: Final = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pending:
+    """A command, and where its reply goes."""
+
+    command: Command
+    reply: "asyncio.Future[Reply]"
+
+
+@dataclass(slots=True)
+class CommandBatcher:
+    """Applies each command at most once and stores its reply in the same transaction.
+
+    The same id with the same body gets the stored reply, with another body a refusal.
+    `on_released` is called with devices that were given back, after the commit.
+    """
+
+    database: Database
+    on_released: Callable[[Sequence[ReleasedDevice]], None]
+    _pending: list[_Pending] = field(default_factory=list)
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_BATCHES))
+
+    async def submit(self, command: Command) -> Reply:
+        """The command's reply, after its commit. Raises UnavailableError without Postgres."""
+        mine = _Pending(command, asyncio.get_running_loop().create_future())
+        self._pending.append(mine)
+        try:
+            # Each caller that gets a turn applies all that is pending; the others, when theirs
+            # comes, find their reply under way.
+            async with self._turns:
+                while mine in self._pending:
+                    await self._apply(self._next_batch())
+            return await mine.reply
+        finally:
+            if mine in self._pending:
+                self._pending.remove(mine)
+
+    def _next_batch(self) -> list[_Pending]:
+        """What is pending; of one reservation or one id only the earliest."""
+        batch: list[_Pending] = []
+        ids: set[UUID] = set()
+        for one in list(self._pending):
+            own = {one.command.command_id, one.command.reservation_id}
+            if ids.isdisjoint(own) and len(batch) < LARGEST_BATCH:
+                batch.append(one)
+                self._pending.remove(one)
+            ids |= own
+        return batch
+
+    async def _apply(self, batch: list[_Pending]) -> None:
+        try:
+            try:
+                await self._commit(batch)
+            except UnavailableError:
+                raise
+            except Exception as error:
+                if len(batch) == 1 and not isinstance(error, AppliedElsewhereError):
+                    raise
+                log.info("batch_split", commands=len(batch))
+                for one in batch:
+                    await self._apply_alone(one)
+        except BaseException as error:
+            stopping = UnavailableError("the scheduler is stopping")
+            for one in batch:
+                if not one.reply.done():
+                    one.reply.set_exception(error if isinstance(error, Exception) else stopping)
+            if not isinstance(error, Exception):
+                raise
+
+    async def _apply_alone(self, one: _Pending) -> None:
+        for left in reversed(range(TRIES)):
+            try:
+                await self._commit([one])
+                return
+            except AppliedElsewhereError:
+                if not left:
+                    raise
+            except UnavailableError:
+                raise
+            except Exception as error:  # noqa: BLE001  # one's error is not the others'
+                one.reply.set_exception(error)
+                return
+
+    async def _commit(self, batch: list[_Pending]) -> None:
+        commands = [one.command for one in batch]
+        async with self.database.transaction() as connection:
+            hashes = {command.command_id: body_hash(command) for command in commands}
+            replies = await command_replies.find(connection, hashes)
+            new = [command for command in commands if command.command_id not in replies]
+            applied = await apply_batch.apply(connection, new)
+            await command_replies.insert(connection, applied.replies, hashes)
+        self.on_released(applied.released)
+        replies |= applied.replies
+        for one in batch:
+            if not one.reply.done():
+                one.reply.set_result(replies[one.command.command_id])

@@ -1,0 +1,182 @@
+"""Whether a command may be applied to what is stored; each check raises RefusedError if not."""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from schemas.errors import ErrorCode
+from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.scheduler import (
+    ReleaseReservation,
+    RenewReservation,
+    RequestReservation,
+    ReservationState,
+)
+from services.scheduler.domain.placement.selectors import version
+from services.scheduler.ledger.reservation_rows import Reservation
+from services.scheduler.ledger.transitions import HELD_ON_LEASE
+from shared.errors import RefusedError
+
+LONGEST_SECONDS: Final = 366 * 24 * 3600.0
+
+_DURATIONS: Final = ("wait_timeout_seconds", "expected_duration_seconds")
+_NUMBERS: Final = (
+    "max_utilization_percent",
+    "wait_timeout_seconds",
+    "lease_ttl_seconds",
+    "expected_duration_seconds",
+    "cpu_count",
+)
+_TEXTS: Final = ("device_uuids", "gpu_models")
+_NAMES: Final = frozenset({SelectorKey.NODE, SelectorKey.GPU_MODEL, SelectorKey.GPU_UUID})
+_NUMBERED: Final = frozenset(
+    {SelectorKey.COMPUTE_CAPABILITY, SelectorKey.CUDA_DRIVER_VERSION, SelectorKey.NUMA_NODE}
+)
+_COMPARES: Final = frozenset({SelectorOperator.AT_LEAST, SelectorOperator.AT_MOST})
+_ANY_OF: Final = frozenset({SelectorOperator.IN, SelectorOperator.NOT_IN})
+_VALUES: Final = {
+    SelectorOperator.IN: "one value or more",
+    SelectorOperator.NOT_IN: "one value or more",
+    SelectorOperator.AT_LEAST: "one value",
+    SelectorOperator.AT_MOST: "one value",
+    SelectorOperator.EXISTS: "no value",
+}
+
+Stored = Mapping[UUID, Reservation]
+
+
+def check_request(command: RequestReservation) -> None:
+    """That a request can be stored and queued."""
+    check_text(command.holder, "$.holder")
+    check_wanted(command.request)
+
+
+def check_wanted(request: GpuRequest) -> None:
+    """That a request means something, whether it is to be reserved or only asked about."""
+    for name in _NUMBERS:
+        value = getattr(request, name)
+        if value is not None and not math.isfinite(value):
+            raise _bad(f"expected a finite number, got {value}", f"$.request.{name}")
+    for name in _DURATIONS:
+        seconds = getattr(request, name) or 0
+        if seconds > LONGEST_SECONDS:
+            raise _bad(
+                f"expected at most {LONGEST_SECONDS:.0f} s, got {seconds:g}", f"$.request.{name}"
+            )
+    for name in _TEXTS:
+        _check_texts(getattr(request, name), f"$.request.{name}")
+    for place, selector in enumerate(request.require):
+        _check_selector(selector, f"$.request.require[{place}]")
+    for place, preference in enumerate(request.prefer):
+        _check_selector(preference.selector, f"$.request.prefer[{place}].selector")
+
+
+def _check_selector(selector: Selector, path: str) -> None:
+    """That it can match anything at all."""
+    if (selector.key is SelectorKey.LABEL) != bool(selector.label):
+        raise _bad("expected the name of a label with key 'label', and with no other", path)
+    check_text(selector.label or "", f"{path}.label")
+    operator, count = selector.operator, len(selector.values)
+    if operator in _COMPARES and selector.key in _NAMES:
+        raise _bad(f"expected 'in' or 'not_in' for {selector.key}, got {operator.value!r}", path)
+    if not (count > 0 if operator in _ANY_OF else count == (operator in _COMPARES)):
+        raise _bad(
+            f"expected {_VALUES[operator]} for {operator.value!r}, got {count}", f"{path}.values"
+        )
+    for place, value in enumerate(selector.values):
+        _check_value(selector, value, f"{path}.values[{place}]")
+
+
+def _check_value(selector: Selector, value: str, path: str) -> None:
+    check_text(value, path)
+    if selector.key is not SelectorKey.LABEL:  # whose value may be empty
+        _check_something(value, path)
+    is_number = selector.operator in _COMPARES or selector.key in _NUMBERED
+    if is_number and version(value) is None:
+        raise _bad(f"expected a number or a version such as 9.0, got {value!r}", path)
+
+
+def same(stored: Stored, command: RequestReservation) -> Reservation:
+    """The reservation that is asked for again, as before."""
+    found = stored[command.reservation_id]
+    before = (found.namespace, found.holder, found.request)
+    if before != (command.namespace, command.holder, command.request):
+        raise RefusedError(
+            ErrorCode.CONFLICT,
+            f"reservation {found.reservation_id} was requested before with another body",
+            path="$.reservation_id",
+        )
+    return found
+
+
+def renewable(stored: Stored, command: RenewReservation, now: datetime) -> Reservation:
+    """The reservation whose lease may be extended."""
+    found = known(stored.get(command.reservation_id), command.reservation_id)
+    if found.state is ReservationState.QUEUED:
+        raise RefusedError(
+            ErrorCode.CONFLICT, f"reservation {found.reservation_id} is not granted yet"
+        )
+    expired = found.lease_expires_at is None or found.lease_expires_at <= now
+    if found.state not in HELD_ON_LEASE or expired:
+        over = "out of lease" if found.state in HELD_ON_LEASE else found.state.value
+        raise RefusedError(
+            ErrorCode.LEASE_LOST,
+            f"reservation {found.reservation_id} is {over}; stop what runs on its GPUs",
+        )
+    check_epoch(found, command.epoch)
+    return found
+
+
+def releasable(stored: Stored, command: ReleaseReservation) -> Reservation:
+    """The reservation that may be given back."""
+    check_text(command.reason, "$.reason")
+    found = known(stored.get(command.reservation_id), command.reservation_id)
+    check_epoch(found, command.epoch)
+    return found
+
+
+def known(stored: Reservation | None, reservation_id: UUID) -> Reservation:
+    """The reservation under an id. Raises RefusedError if there is none."""
+    if stored is None:
+        raise RefusedError(
+            ErrorCode.NOT_FOUND, f"no reservation {reservation_id}", path="$.reservation_id"
+        )
+    return stored
+
+
+def check_epoch(stored: Reservation, epoch: int) -> None:
+    """That the command is about the newest grant."""
+    if stored.epoch is None:
+        raise RefusedError(
+            ErrorCode.CONFLICT,
+            f"reservation {stored.reservation_id} is {stored.state.value} and was never granted",
+        )
+    if epoch != stored.epoch:
+        raise RefusedError(
+            ErrorCode.STALE_EPOCH,
+            f"expected epoch {stored.epoch} of reservation {stored.reservation_id}, got {epoch}",
+            path="$.epoch",
+        )
+
+
+def check_text(text: str, path: str) -> None:
+    """Postgres stores every character but this one."""
+    if "\x00" in text:
+        raise _bad("expected text without NUL", path)
+
+
+def _check_texts(values: Iterable[str], path: str) -> None:
+    for place, value in enumerate(values):
+        check_text(value, f"{path}[{place}]")
+        _check_something(value, f"{path}[{place}]")
+
+
+def _check_something(value: str, path: str) -> None:
+    if not value.strip():
+        raise _bad(f"expected something to match, got {value!r}", path)
+
+
+def _bad(message: str, path: str) -> RefusedError:
+    return RefusedError(ErrorCode.BAD_REQUEST, message, path=path)

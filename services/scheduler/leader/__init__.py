@@ -1,0 +1,1 @@
+"""The decisions of the one scheduler that leads: the engine, what feeds it, the loop."""

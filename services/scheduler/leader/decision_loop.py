@@ -1,0 +1,171 @@
+"""The leader's loop: catch up with the ledger, decide, commit, sleep until something can change."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import asyncpg
+
+from services.scheduler.domain.placement.decisions import Decision
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.leader.fleet_reader import FleetReader
+from services.scheduler.leader.live_engine import LiveEngine
+from services.scheduler.ledger import apply_decisions, decision_log, reservation_rows, transitions
+from services.scheduler.ledger.change_feed import Changes
+from services.scheduler.ledger.holding_rows import ReleasedDevice
+from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
+from services.scheduler.ledger.transitions import LedgerChanged
+from services.scheduler.observations.latest_readings import DeviceKey
+from shared.errors import UnavailableError
+from shared.logging import log
+from shared.postgres.database import Database, to_json
+from shared.waiting import wait_for
+
+POLL_SECONDS: Final = 1.0  # the longest pause: a wake-up may be lost
+SHORTEST_SECONDS: Final = 0.005  # a moment that has just come is not polled for again and again
+DROPS_IN_A_ROW: Final = 5
+
+
+@dataclass(slots=True)
+class DecisionLoop:
+    """Decides while this process leads.
+
+    A change of the ledger wakes it, and a reading of a free device while a request is queued.
+    """
+
+    database: Database
+    leadership: Leadership
+    reader: FleetReader
+    policy: Policy
+    _live: LiveEngine = field(init=False)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: set[DeviceKey] = field(default_factory=set)
+    _term: int | None = None
+    _records: int = 0
+    _hold_at_seconds: float = 0.0
+    _drops: int = 0
+
+    def __post_init__(self) -> None:
+        self._live = LiveEngine(self.database, self.reader, self.policy)
+        self.reader.readings.subscribe(self._on_readings)
+
+    def wake(self) -> None:
+        """Begin the next cycle now."""
+        self._woken.set()
+
+    def request_snapshots(self, released: Sequence[ReleasedDevice]) -> None:
+        """Have devices read at once that were just given back, before the next cycle finds them."""
+        if self._live.is_loaded:
+            self.reader.snapshots.request(released)
+
+    async def run(self) -> None:
+        """Decide until cancelled. Raises UnavailableError while Postgres is away."""
+        try:
+            while True:
+                self._woken.clear()
+                pause = await self._cycle()
+                if pause > 0:
+                    renewal = self._hold_at_seconds - asyncio.get_running_loop().time()
+                    await wait_for(self._woken, max(SHORTEST_SECONDS, min(pause, renewal)))
+        finally:
+            self._live.discard()
+
+    async def _cycle(self) -> float:
+        """One cycle; how long to sleep if nothing happens."""
+        try:
+            # 1. Lead, or leave it to the process that does.
+            if not await self._leads():
+                self._live.discard()
+                return POLL_SECONDS
+            return await self._decide()
+        except LeadershipLost:
+            log.warning("leadership_lost")
+            self._live.discard()
+            return POLL_SECONDS
+        except (LedgerChanged, asyncpg.IntegrityConstraintViolationError) as error:
+            log.info("decision_dropped", error=str(error))
+            self._live.discard()
+            self._drops += 1
+            return 0.0 if self._drops < DROPS_IN_A_ROW else POLL_SECONDS
+        except asyncpg.IdleInTransactionSessionTimeoutError as error:
+            raise UnavailableError(f"postgres: {error!r}") from error
+
+    async def _leads(self) -> bool:
+        """Renews the leadership when that is due; a standby tries to get it in every cycle."""
+        now = asyncio.get_running_loop().time()
+        if self.leadership.term is None or now >= self._hold_at_seconds:
+            await self.leadership.hold()
+            self._hold_at_seconds = now + self.leadership.ttl_seconds / 3
+        return self.leadership.term is not None
+
+    async def _decide(self) -> float:
+        live = self._live
+        # 2. Catch up with the ledger; in a new term, load all of it.
+        if self._term != self.leadership.term:
+            self._term = self.leadership.term
+            live.discard()
+        changes = await live.catch_up()
+        # 3. End what time has ended. The next cycle finds it as a change of the ledger.
+        if changes.expired or changes.preempted:
+            await self._end_overdue(changes)
+            return 0.0
+        if live.engine.queue_length:
+            # 4. Apply the newest readings: nothing else needs them.
+            changed, self._changed = self._changed, set()
+            live.apply_readings(changed)
+            # 5. Decide, in memory.
+            if decided := live.engine.decide(changes.now):
+                # 6. Commit all of it or nothing. Only then the engine may keep what it decided;
+                # after any error it is discarded.
+                await self._commit(decided, changes.now)
+        self._drops = 0
+        # 7. Sleep until time alone may change something.
+        return _pause(live, changes)
+
+    async def _end_overdue(self, changes: Changes) -> None:
+        """End what was not renewed in time, and what was to stop by now."""
+        async with self.database.transaction() as connection:
+            await self.leadership.check(connection)
+            stored = await reservation_rows.lock(connection, {*changes.expired, *changes.preempted})
+            for reservation_id in changes.expired:
+                await transitions.expire(connection, stored[reservation_id], changes.now)
+            for reservation_id in set(changes.preempted) - set(changes.expired):
+                await transitions.finish_preemption(connection, stored[reservation_id], changes.now)
+        for what, ids in (("leases_expired", changes.expired), ("preempted", changes.preempted)):
+            if ids:
+                log.warning(what, reservation_ids=[str(one) for one in ids])
+
+    async def _commit(self, decided: Sequence[Decision], now: datetime) -> None:
+        live = self._live
+        async with self.database.transaction() as connection:
+            xid = await self.leadership.check(connection, is_decision=True)
+            await apply_decisions.apply(connection, decided, now)
+            await decision_log.record(
+                connection,
+                term=self._term or 0,
+                decided_at=now,
+                keyframe=live.journal.is_keyframe,
+                inputs=live.journal.encoded(),
+                outcomes=to_json(decided),
+                reservation_ids=[decision.reservation_id for decision in decided],
+                policy=to_json(live.engine.policy) if live.journal.is_keyframe else None,
+            )
+        live.committed(decided, xid)
+        self._records += 1
+        is_keyframe_due = self._records % decision_log.KEYFRAME_EVERY == 0
+        live.journal.restart(live.engine.state() if is_keyframe_due else ())
+
+    def _on_readings(self, changed: frozenset[DeviceKey]) -> None:
+        """Wake if a request is queued and one of these devices is free."""
+        self._changed |= changed
+        live = self._live
+        if live.is_loaded and live.engine.queue_length and live.feed.has_free(changed):
+            self._woken.set()
+
+
+def _pause(live: LiveEngine, changes: Changes) -> float:
+    ends = (live.engine.next_decision_at(changes.now), changes.next_end_at)
+    left = [(at - changes.now).total_seconds() for at in ends if at is not None]
+    return max(SHORTEST_SECONDS, min([POLL_SECONDS, *left]))

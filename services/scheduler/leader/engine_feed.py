@@ -1,0 +1,176 @@
+"""Diffs ledger rows and readings against what the engine was last given, and yields engine inputs.
+
+Why the engine stays a correct copy of the ledger:
+- It starts from one snapshot of the database. Triggers record every later change of what decisions
+  depend on, and each poll yields those that were not visible in the snapshot of the one before.
+- Rows are read after the poll, so they may be newer than it; they then come again with the next
+  poll, and applying a row twice changes nothing.
+- Its own decisions are applied when their transaction has committed, and polls leave that
+  transaction out. If the commit fails, or may have, the engine is discarded and loaded anew.
+- It is also discarded after a gap in polling that is long enough for recorded changes to have been
+  deleted.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.base import NodeId
+from schemas.scheduler import ReservationState
+from services.scheduler.domain.model.fleet import Device, Node
+from services.scheduler.domain.model.inputs import (
+    DeviceSeen,
+    FleetComplete,
+    Input,
+    Lease,
+    LeaseEnded,
+    LeaseHeld,
+    NodeSeen,
+    QueuedRequest,
+    RequestEnded,
+    RequestQueued,
+)
+from services.scheduler.domain.placement.decisions import Decision, Grant, Preempt
+from services.scheduler.leader.fleet_reader import FleetReader
+from services.scheduler.ledger.change_feed import DeviceRow, NodeRow, ReservationRow, Rows
+from services.scheduler.ledger.transitions import HELD_ON_LEASE
+from services.scheduler.observations.latest_readings import DeviceKey
+
+
+@dataclass(slots=True)
+class EngineFeed:
+    """What the engine was given of the ledger and of the readings.
+
+    A held device's reading is its holder's use; the engine gets none before the device is free.
+    """
+
+    reader: FleetReader
+    _devices: dict[int, DeviceRow] = field(default_factory=dict)
+    _numbers: dict[DeviceKey, int] = field(default_factory=dict)
+    _by_node: defaultdict[NodeId, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _given: dict[int, Device] = field(default_factory=dict)
+    _complete_at: dict[NodeId, float] = field(default_factory=dict)
+    _is_fresh: dict[NodeId, bool] = field(default_factory=dict)
+    _queued: set[UUID] = field(default_factory=set)
+    _leased: set[UUID] = field(default_factory=set)
+    _is_complete: bool | None = None
+
+    def apply_rows(self, rows: Rows) -> Iterator[Input]:
+        """What is new in rows of the ledger. Leases come before the devices that they free."""
+        for node in rows.nodes:
+            self._complete_at[node.node_id] = self.reader.complete_at(node)
+            yield NodeSeen(node=node_from(node))
+        for reservation in rows.reservations:
+            yield from self._reservation(reservation)
+        for device in rows.devices:
+            self._devices[device.device_no] = device
+            self._numbers[device.node_id, device.uuid] = device.device_no
+            self._by_node[device.node_id].add(device.device_no)
+        self.reader.snapshots.request(rows.devices)
+        for device in rows.devices:
+            yield from self._device(device.device_no)
+
+    def apply_readings(self, changed: Iterable[DeviceKey]) -> Iterator[Input]:
+        """What is new in these devices' readings, and by the silence of nodes."""
+        numbers = {self._numbers[key] for key in changed if key in self._numbers}
+        for node_id, devices in self._by_node.items():
+            is_fresh = self.reader.readings.is_fresh(node_id)
+            if self._is_fresh.get(node_id) is not is_fresh:
+                self._is_fresh[node_id] = is_fresh
+                numbers |= devices
+        for number in sorted(numbers):
+            if self._devices[number].reservation_id is None:
+                yield from self._device(number)
+        is_complete = self.reader.is_complete(
+            self._complete_at.values(), has_devices=bool(self._devices)
+        )
+        if is_complete is not self._is_complete:
+            self._is_complete = is_complete
+            yield FleetComplete(complete=is_complete)
+
+    def apply_decisions(self, decisions: Iterable[Decision]) -> None:
+        """Record what the engine has decided and applied itself, once it is committed."""
+        for decision in decisions:
+            if not isinstance(decision, Preempt):
+                self._queued.discard(decision.reservation_id)
+            if isinstance(decision, Grant):
+                self._leased.add(decision.reservation_id)
+                for number in decision.placed.numbers:
+                    self._devices[number] = replace(
+                        self._devices[number], reservation_id=decision.reservation_id
+                    )
+                    self._given.pop(number, None)
+
+    def has_free(self, keys: Iterable[DeviceKey]) -> bool:
+        """Whether one of these devices is held by no reservation."""
+        numbers = (self._numbers[key] for key in keys if key in self._numbers)
+        return any(self._devices[number].reservation_id is None for number in numbers)
+
+    def _device(self, number: int) -> Iterator[Input]:
+        device = self.reader.device(self._devices[number])
+        if self._given.get(number) != device:
+            self._given[number] = device
+            yield DeviceSeen(device=device)
+
+    def _reservation(self, row: ReservationRow) -> Iterator[Input]:
+        reservation_id = row.reservation_id
+        if row.state is ReservationState.QUEUED:
+            self._queued.add(reservation_id)
+            yield RequestQueued(entry=queued_from(row))
+            return
+        if reservation_id in self._queued:
+            self._queued.discard(reservation_id)
+            yield RequestEnded(reservation_id=reservation_id)
+        if row.numbers:
+            self._leased.add(reservation_id)
+            yield LeaseHeld(lease=lease_from(row))
+        elif reservation_id in self._leased:
+            self._leased.discard(reservation_id)
+            yield LeaseEnded(reservation_id=reservation_id)
+
+
+def node_from(row: NodeRow) -> Node:
+    """A node from its row."""
+    host = row.host
+    return Node(
+        node_id=row.node_id,
+        labels=row.labels,
+        cpu_count=float(host.cpu_count) if host and host.cpu_count is not None else None,
+        memory_total_mb=host.memory_total_mb if host else None,
+        cuda_driver_version=host.cuda_driver_version if host else None,
+        lost=row.lost,
+    )
+
+
+def queued_from(row: ReservationRow) -> QueuedRequest:
+    """A queued request from its row."""
+    return QueuedRequest(
+        reservation_id=row.reservation_id,
+        request=row.request,
+        arrival=row.arrival,
+        wait_deadline_at=row.wait_deadline_at,
+        queued_at=row.requested_at,
+    )
+
+
+def lease_from(row: ReservationRow) -> Lease:
+    """What a reservation holds, from its row.
+
+    One that is over and waits for its confirmed stop cannot be preempted and ends at no known time.
+    """
+    is_live = row.state in HELD_ON_LEASE
+    seconds = row.request.expected_duration_seconds if is_live else None
+    granted_at = row.granted_at or row.requested_at
+    return Lease(
+        reservation_id=row.reservation_id,
+        request=row.request if is_live else replace(row.request, preemptible=False),
+        numbers=row.numbers,
+        granted_at=granted_at,
+        expected_end_at=granted_at + timedelta(seconds=seconds) if seconds else None,
+        preempting_until=row.preempting_until if is_live else None,
+        preempting_for=row.preempted_for if is_live else None,
+    )

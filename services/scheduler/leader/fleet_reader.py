@@ -1,0 +1,83 @@
+"""Joins the ledger's devices to their readings: the fleet as the next decision sees it."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from services.scheduler.domain.drift.detection import foreign_processes
+from services.scheduler.domain.model.fleet import Device, Fleet, ReadingState
+from services.scheduler.ledger import change_feed
+from services.scheduler.ledger.change_feed import DeviceRow, NodeRow
+from services.scheduler.observations.latest_readings import LatestReadings
+from services.scheduler.observations.release_snapshots import ReleaseSnapshots
+from shared.postgres.database import Connection
+
+
+@dataclass(slots=True)
+class FleetReader:
+    """Reads the fleet, and requests readings of devices that were released since their last one.
+
+    The fleet is complete when nothing that is still to be reported could serve a request: an empty
+    fleet `grace_seconds` after the start, a node without an inventory as long after it was first
+    seen.
+    """
+
+    readings: LatestReadings
+    snapshots: ReleaseSnapshots
+    grace_seconds: float
+    system_processes: frozenset[str] = frozenset()
+    clock: Callable[[], float] = time.monotonic
+    _started_at_seconds: float = field(default_factory=time.monotonic)
+
+    async def read(self, connection: Connection) -> Fleet:
+        """The fleet now."""
+        rows = await change_feed.read_devices(connection)
+        nodes = await change_feed.read_nodes(connection)
+        self.snapshots.request(rows)
+        return Fleet.of(
+            map(self.device, rows),
+            complete=self.is_complete(map(self.complete_at, nodes), has_devices=bool(rows)),
+        )
+
+    def complete_at(self, node: NodeRow) -> float:
+        """When a node's inventory is waited for no longer; monotonic."""
+        if node.inventoried:
+            return -math.inf
+        return self.clock() + self.grace_seconds - node.known_seconds
+
+    def is_complete(self, complete_at: Iterable[float], *, has_devices: bool) -> bool:
+        """Whether what cannot fit on these nodes now never will."""
+        now = self.clock()
+        if not has_devices and now - self._started_at_seconds < self.grace_seconds:
+            return False
+        return all(at <= now for at in complete_at)
+
+    def device(self, row: DeviceRow) -> Device:
+        """A device from its row, with its reading."""
+        state, reading = self.readings.find(row.node_id, row.uuid, row.releases)
+        is_fresh = state is ReadingState.FRESH  # or it may show what the last holder has ended
+        processes = self.readings.processes(row.node_id, row.uuid) if is_fresh else None
+        foreign = foreign_processes(processes, row.reservation_id, self.system_processes)
+        return Device(
+            number=row.device_no,
+            node_id=row.node_id,
+            uuid=row.uuid,
+            index=row.index,
+            name=row.name,
+            memory_total_mb=row.memory_total_mb,
+            simulated=row.simulated,
+            health=row.health,
+            health_detail=row.health_detail,
+            cordoned=row.cordoned,
+            cordon_reason=row.cordon_reason if row.cordoned else "",
+            holder=row.reservation_id,
+            quarantined=row.quarantined,
+            reading_state=state,
+            reading=reading,
+            compute_capability=row.compute_capability,
+            numa_node=row.numa_node,
+            mig_enabled=row.mig_enabled,
+            parent_uuid=row.parent_uuid,
+            foreign_pids=tuple(process.pid for process in foreign),
+        )

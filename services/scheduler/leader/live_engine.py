@@ -1,0 +1,176 @@
+"""An engine that follows the ledger and the readings; the leader decides by one."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from schemas.base import NodeId
+from services.scheduler.domain.model.fleet import Device, Node
+from services.scheduler.domain.model.inputs import (
+    DeviceGone,
+    DeviceSeen,
+    FleetComplete,
+    Input,
+    Lease,
+    LeaseEnded,
+    LeaseHeld,
+    NodeGone,
+    NodeSeen,
+    QueuedRequest,
+    RequestEnded,
+    RequestQueued,
+)
+from services.scheduler.domain.placement.decisions import Decision
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
+from services.scheduler.leader.engine_feed import EngineFeed
+from services.scheduler.leader.fleet_reader import FleetReader
+from services.scheduler.ledger import change_feed
+from services.scheduler.ledger.change_feed import CHANGES_SECONDS, Changes, Rows
+from services.scheduler.observations.latest_readings import DeviceKey
+from shared.logging import log
+from shared.postgres.database import Database, to_json
+
+LONGEST_GAP_SECONDS: Final = CHANGES_SECONDS / 3
+
+Key = tuple[type[Input], UUID | NodeId | int | None]
+
+
+@dataclass(slots=True)
+class InputJournal:
+    """Inputs since the last record of the decision log; of one thing only the last.
+
+    `is_keyframe`: it holds the whole state, not only what is new.
+    """
+
+    is_keyframe: bool = True
+    _inputs: dict[Any, Input] = field(default_factory=dict)
+
+    def record(self, inputs: Iterable[Input]) -> None:
+        """Add inputs that the engine was given."""
+        for one in inputs:
+            key = _key(one)
+            before = self._inputs.pop(key, None)
+            # Came and went between two records: as if it had never been.
+            if not (isinstance(one, RequestEnded) and before is not None):
+                self._inputs[key] = one
+
+    def encoded(self) -> str:
+        """The inputs in order, as JSON."""
+        return to_json(list(self._inputs.values()))
+
+    def restart(self, state: Iterable[Input] = ()) -> None:
+        """Begin the next record; with a whole state it becomes a keyframe."""
+        self._inputs.clear()
+        self.record(state)
+        self.is_keyframe = bool(self._inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """Up to where the ledger was read: the snapshot, and when by both clocks."""
+
+    snapshot: str
+    now: datetime
+    at_seconds: float
+
+
+@dataclass(slots=True)
+class LiveEngine:
+    """Loaded from the ledger, from then on given what changes; discarded when in doubt."""
+
+    database: Database
+    reader: FleetReader
+    policy: Policy
+    clock: Callable[[], float] = time.monotonic
+    engine: DecisionEngine = field(init=False)
+    feed: EngineFeed = field(init=False)
+    journal: InputJournal = field(init=False)
+    _position: _Position | None = None
+    _own: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._reset()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the engine is a copy of the ledger."""
+        return self._position is not None
+
+    def discard(self) -> None:
+        """Forget everything; the next `catch_up` loads from the ledger."""
+        self._position = None
+
+    async def catch_up(self) -> Changes:
+        """Apply what has changed in the ledger, or load all of it.
+
+        All of it is loaded the first time, after `discard`, and when the last call is so long ago,
+        by this process's clock or by the database's, that recorded changes may have been deleted.
+        Raises UnavailableError while Postgres is away.
+        """
+        position = self._position or await self._load()
+        changes, rows = await self._read_changes(position)
+        if self._is_gap(position, changes):
+            log.info("engine_reloading", last_poll_at=position.now)
+            changes, rows = await self._read_changes(await self._load())
+        self._own.clear()
+        self._apply(self.feed.apply_rows(rows))
+        self._position = _Position(changes.snapshot, changes.now, self.clock())
+        return changes
+
+    def apply_readings(self, changed: Iterable[DeviceKey]) -> None:
+        """Apply newer readings of these devices, and the silence of nodes."""
+        self._apply(self.feed.apply_readings(changed))
+
+    def committed(self, decisions: Sequence[Decision], xid: str) -> None:
+        """The engine's decisions are in the ledger, by this transaction."""
+        self.feed.apply_decisions(decisions)
+        self._own.append(xid)
+
+    def _reset(self) -> None:
+        self.engine = DecisionEngine(self.policy)
+        self.feed = EngineFeed(self.reader)
+        self.journal = InputJournal()
+        self._own.clear()
+
+    async def _load(self) -> _Position:
+        self.discard()
+        async with self.database.transaction() as connection:
+            snapshot, now, rows = await change_feed.read_all(connection)
+        self._reset()
+        self._apply(self.feed.apply_rows(rows))
+        return _Position(snapshot, now, self.clock())
+
+    async def _read_changes(self, since: _Position) -> tuple[Changes, Rows]:
+        async with self.database.statements() as connection:
+            changes = await change_feed.poll(connection, since.snapshot, self._own)
+            return changes, await change_feed.read(connection, changes)
+
+    def _is_gap(self, since: _Position, changes: Changes) -> bool:
+        seconds = abs((changes.now - since.now).total_seconds())
+        return max(seconds, self.clock() - since.at_seconds) > LONGEST_GAP_SECONDS
+
+    def _apply(self, inputs: Iterable[Input]) -> None:
+        given = tuple(inputs)
+        self.engine.apply(*given)
+        self.journal.record(given)
+
+
+def _key(one: Input) -> Key:
+    match one:
+        case NodeSeen(node=Node(node_id=node_id)) | NodeGone(node_id=node_id):
+            return NodeSeen, node_id
+        case DeviceSeen(device=Device(number=number)) | DeviceGone(number=number):
+            return DeviceSeen, number
+        case (
+            RequestQueued(entry=QueuedRequest(reservation_id=queued))
+            | RequestEnded(reservation_id=queued)
+        ):
+            return RequestQueued, queued
+        case LeaseHeld(lease=Lease(reservation_id=leased)) | LeaseEnded(reservation_id=leased):
+            return LeaseHeld, leased
+        case FleetComplete():
+            return FleetComplete, None

@@ -1,0 +1,1 @@
+"""Reservations, devices and decisions in Postgres. Every SQL statement of this service is here."""

@@ -1,0 +1,202 @@
+"""Applies what the engine has decided, all of it in one transaction: a few statements for any
+number of decisions.
+
+Rows are locked in one order: leader, reservations by id, devices by number, hosts.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import count
+from typing import Final
+from uuid import UUID
+
+from schemas.base import Event, NodeId
+from schemas.scheduler import ReservationState
+from services.scheduler.domain.placement.decisions import (
+    Decision,
+    Grant,
+    Preempt,
+    Rejection,
+    TimeOut,
+)
+from services.scheduler.ledger import events, reservation_rows
+from services.scheduler.ledger.reservation_rows import Ending, Reservation
+from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
+from shared.postgres.database import Connection, to_json
+from shared.postgres.outbox import stage
+
+CELLS_PER_DEVICE: Final = 10_000
+CPU_PARTS: Final = 1_000
+
+Stored = Mapping[UUID, Reservation]
+
+# Epochs are drawn after the devices are locked, and only if all of them are in service: no row
+# says that one is not.
+_LOCK_DEVICES: Final = """
+WITH locked AS MATERIALIZED (
+    SELECT cordoned OR health <> 'ok' AS blocked FROM device WHERE device_no = ANY($1)
+    ORDER BY device_no FOR UPDATE)
+UPDATE epoch SET value = value + $2
+WHERE (SELECT count(*) FROM locked WHERE NOT blocked) = cardinality($1::bigint[]) RETURNING value
+"""
+# Opens the holdings, each on the cells that the exclusion constraint guards, and starts the leases.
+_GRANT: Final = """
+WITH held AS (
+    INSERT INTO holding (reservation_id, device_no, epoch, cells)
+    SELECT reservation_id, device_no, epoch, int8multirange(int8range(
+        device_no * $4::bigint, (device_no + 1) * $4::bigint))
+    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS new (reservation_id, device_no, epoch))
+UPDATE reservation r SET state = 'granted', revision = r.revision + 1, granted_at = $9,
+    epoch = new.epoch, node_id = new.node_id, devices = new.devices::jsonb, reasons = '[]',
+    lease_expires_at = clock_timestamp() + r.lease_ttl_seconds * interval '1 second'
+FROM unnest($5::uuid[], $6::bigint[], $7::text[], $8::text[])
+    AS new (reservation_id, epoch, node_id, devices)
+WHERE r.reservation_id = new.reservation_id
+"""
+_HOLD_HOST: Final = """
+INSERT INTO host_holding (reservation_id, node_id, cpu_milli, memory_mb)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[])
+"""
+# Adds what is asked of each node to its counters, nodes in order; the table's checks refuse more
+# than there is. A limit moves only with what is asked of it: a host that has shrunk blocks nothing
+# else.
+_USE_HOSTS: Final = """
+INSERT INTO node_use AS held (node_id, cpu_milli, cpu_limit_milli, memory_mb, memory_limit_mb)
+SELECT n.node_id, sum(new.cpu_milli),
+    coalesce(((n.host->>'cpu_count')::float8 * 1000)::bigint, 0), sum(new.memory_mb),
+    coalesce((n.host->>'memory_total_mb')::bigint, 0)
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS new (node_id, cpu_milli, memory_mb)
+JOIN node n USING (node_id) GROUP BY n.node_id, n.host ORDER BY n.node_id
+ON CONFLICT (node_id) DO UPDATE SET cpu_milli = held.cpu_milli + excluded.cpu_milli,
+    memory_mb = held.memory_mb + excluded.memory_mb,
+    cpu_limit_milli = CASE WHEN excluded.cpu_milli > 0 THEN excluded.cpu_limit_milli
+        ELSE held.cpu_limit_milli END,
+    memory_limit_mb = CASE WHEN excluded.memory_mb > 0 THEN excluded.memory_limit_mb
+        ELSE held.memory_limit_mb END
+"""
+_PREEMPT: Final = """
+UPDATE reservation r SET revision = r.revision + 1, preempting_until = new.until_at,
+    preempted_for = new.preempted_for
+FROM unnest($1::uuid[], $2::timestamptz[], $3::uuid[])
+    AS new (reservation_id, until_at, preempted_for)
+WHERE r.reservation_id = new.reservation_id
+"""
+
+
+async def apply(connection: Connection, decisions: Sequence[Decision], now: datetime) -> None:
+    """Write all of it with its events; the caller holds the leader row and commits.
+
+    Raises LedgerChanged if what was decided on is no longer so, and asyncpg's violations of
+    integrity if devices or hosts are held already.
+    """
+    stored = await reservation_rows.lock(
+        connection, [decision.reservation_id for decision in decisions]
+    )
+    if len(stored) < len(decisions):
+        raise LedgerChanged("a reservation is gone")
+    await _end(
+        connection, [d for d in decisions if isinstance(d, Rejection | TimeOut)], stored, now
+    )
+    await _preempt(connection, [d for d in decisions if isinstance(d, Preempt)], stored, now)
+    await _grant(connection, [d for d in decisions if isinstance(d, Grant)], stored, now)
+
+
+async def _grant(
+    connection: Connection, grants: Sequence[Grant], stored: Stored, now: datetime
+) -> None:
+    if not grants:
+        return
+    for grant in grants:
+        _check(stored[grant.reservation_id], ReservationState.QUEUED)
+    held = [(g.reservation_id, number) for g in grants for number in sorted(g.placed.numbers)]
+    last = await connection.fetchval(
+        _LOCK_DEVICES, sorted(number for _, number in held), len(grants)
+    )
+    if last is None:
+        raise LedgerChanged("a device is not in service any more")
+    numbers = count(last - len(grants) + 1)
+    epochs = {grant.reservation_id: next(numbers) for grant in grants}
+    devices = {grant.reservation_id: device_grants(grant.placed) for grant in grants}
+    await connection.execute(
+        _GRANT,
+        [reservation_id for reservation_id, _ in held],
+        [number for _, number in held],
+        [epochs[reservation_id] for reservation_id, _ in held],
+        CELLS_PER_DEVICE,
+        list(epochs),
+        list(epochs.values()),
+        [grant.placed.node_id for grant in grants],
+        [to_json(devices[grant.reservation_id]) for grant in grants],
+        now,
+    )
+    await _hold_hosts(connection, grants, stored)
+    await stage(
+        connection,
+        *(
+            events.granted(
+                stored[g.reservation_id], now, epochs[g.reservation_id], devices[g.reservation_id]
+            )
+            for g in grants
+        ),
+    )
+
+
+async def _hold_hosts(connection: Connection, grants: Sequence[Grant], stored: Stored) -> None:
+    rows: list[tuple[UUID, NodeId, int, int]] = []
+    for grant in grants:
+        request = stored[grant.reservation_id].request
+        cpu = round((request.cpu_count or 0) * CPU_PARTS)
+        memory = request.host_memory_mb or 0
+        if cpu or memory:
+            rows += [
+                (grant.reservation_id, node_id, cpu, memory) for node_id in grant.placed.node_ids
+            ]
+    if rows:
+        ids, nodes, cpus, memories = (list(column) for column in zip(*rows, strict=True))
+        await connection.execute(_USE_HOSTS, nodes, cpus, memories)
+        await connection.execute(_HOLD_HOST, ids, nodes, cpus, memories)
+
+
+async def _end(
+    connection: Connection, ends: Sequence[Rejection | TimeOut], stored: Stored, now: datetime
+) -> None:
+    endings = []
+    for decision in ends:
+        before = stored[decision.reservation_id]
+        _check(before, ReservationState.QUEUED)
+        timed_out = isinstance(decision, TimeOut)
+        endings.append(
+            Ending(
+                stored=before,
+                state=ReservationState.TIMED_OUT if timed_out else ReservationState.REJECTED,
+                reason="waited as long as asked" if timed_out else "can never fit on this fleet",
+                reasons=decision.reasons,
+            )
+        )
+    await end_all(connection, endings, now)
+
+
+async def _preempt(
+    connection: Connection, preempts: Sequence[Preempt], stored: Stored, now: datetime
+) -> None:
+    if not preempts:
+        return
+    staged: list[Event] = []
+    for decision in preempts:
+        before = stored[decision.reservation_id]
+        _check(before, ReservationState.GRANTED, ReservationState.ACTIVE)
+        if before.epoch is None or before.node_id is None:
+            raise LedgerChanged(f"reservation {before.reservation_id} holds nothing")
+        staged.append(events.preempting(before, now, before.epoch, decision.until_at))
+    await connection.execute(
+        _PREEMPT,
+        [decision.reservation_id for decision in preempts],
+        [decision.until_at for decision in preempts],
+        [decision.for_reservation_id for decision in preempts],
+    )
+    await stage(connection, *staged)
+
+
+def _check(stored: Reservation, *states: ReservationState) -> None:
+    if stored.state not in states:
+        raise LedgerChanged(f"reservation {stored.reservation_id} is {stored.state.value}")

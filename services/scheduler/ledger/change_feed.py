@@ -1,0 +1,235 @@
+"""What an engine in memory needs of the ledger: everything once, then what has changed since.
+
+Every poll returns the database's snapshot that it was made in. Whatever a later poll finds that was
+not visible in that snapshot is new, in whatever order transactions have committed.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, Self
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import DeviceUuid, NodeId
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler import ReservationState
+from schemas.telemetry import HealthState, HostFacts
+from shared.postgres.database import Connection, Row, from_json
+
+# Triggers write a row into `change` for whatever decisions depend on. `new` are those rows that
+# were not visible in the snapshot $1, but for the transactions $2, whose changes the caller made
+# itself. The rest is what time alone has brought, by the database's clock.
+_POLL: Final = """
+WITH new AS MATERIALIZED (
+    SELECT reservation_id, device_no, node_id FROM change
+    WHERE xid >= pg_snapshot_xmin($1::text::pg_snapshot)
+        AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot)
+        AND xid <> ALL($2::text[]::xid8[]))
+SELECT pg_current_snapshot()::text AS snapshot, statement_timestamp() AS now,
+    ARRAY(SELECT DISTINCT reservation_id FROM new WHERE reservation_id IS NOT NULL)
+        AS reservation_ids,
+    ARRAY(SELECT DISTINCT device_no FROM new WHERE device_no IS NOT NULL) AS device_nos,
+    ARRAY(SELECT DISTINCT node_id FROM new WHERE node_id IS NOT NULL) AS node_ids,
+    ARRAY(SELECT reservation_id FROM reservation
+        WHERE lease_expires_at <= statement_timestamp()) AS expired,
+    ARRAY(SELECT reservation_id FROM reservation
+        WHERE preempting_until <= statement_timestamp()) AS preempted,
+    least((SELECT min(lease_expires_at) FROM reservation WHERE lease_expires_at IS NOT NULL),
+        (SELECT min(preempting_until) FROM reservation WHERE preempting_until IS NOT NULL))
+        AS next_end_at
+"""
+_READ_ONE_SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_SNAPSHOT: Final = """
+SELECT pg_current_snapshot()::text AS snapshot, statement_timestamp() AS now
+"""
+_RESERVATIONS: Final = """
+SELECT r.reservation_id, r.state, r.request::text AS request, r.arrival, r.requested_at,
+    r.wait_deadline_at, r.granted_at, r.preempting_until, r.preempted_for,
+    ARRAY(SELECT h.device_no FROM holding h WHERE h.reservation_id = r.reservation_id
+        AND h.released_at IS NULL ORDER BY h.device_no) AS numbers
+FROM reservation r
+"""
+_CHANGED_RESERVATIONS: Final = f"{_RESERVATIONS} WHERE r.reservation_id = ANY($1)"
+_OPEN_RESERVATIONS: Final = f"""
+{_RESERVATIONS} WHERE r.state = 'queued'
+    OR r.reservation_id IN (SELECT h.reservation_id FROM holding h WHERE h.released_at IS NULL)
+"""
+_DEVICES: Final = """
+SELECT d.*, h.reservation_id, h.quarantined_at IS NOT NULL AS quarantined
+FROM device d LEFT JOIN holding h ON h.device_no = d.device_no AND h.released_at IS NULL
+"""
+_CHANGED_DEVICES: Final = f"{_DEVICES} WHERE d.device_no = ANY($1)"
+_NODES: Final = """
+SELECT n.node_id, n.labels, n.host, n.inventory_at IS NOT NULL AS inventoried,
+    extract(epoch FROM clock_timestamp() - n.first_seen_at)::float8 AS known_seconds, n.lost
+FROM node n
+"""
+_CHANGED_NODES: Final = f"{_NODES} WHERE n.node_id = ANY($1)"
+_ALL_NODES: Final = f"{_NODES} ORDER BY n.node_id"
+_DELETE: Final = """
+WITH gone AS (
+    DELETE FROM change WHERE change_id IN (
+        SELECT change_id FROM change WHERE changed_at < now() - $1 * interval '1 second'
+        ORDER BY change_id LIMIT $2)
+    RETURNING 1)
+SELECT count(*) FROM gone
+"""
+
+# An engine that has not polled for longer than CHANGES_SECONDS may have missed some.
+CHANGES_SECONDS: Final = 180.0
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """What is new, and what time alone has brought; `now` is the database's."""
+
+    snapshot: str
+    now: datetime
+    reservation_ids: list[UUID]
+    device_nos: list[int]
+    node_ids: list[NodeId]
+    expired: list[UUID]
+    preempted: list[UUID]
+    next_end_at: datetime | None
+
+
+class ReservationRow(Struct, frozen=True, kw_only=True):
+    """A reservation as decisions need it. `numbers` are the devices that it holds."""
+
+    reservation_id: UUID
+    state: ReservationState
+    request: GpuRequest
+    arrival: int
+    requested_at: datetime
+    wait_deadline_at: datetime
+    granted_at: datetime | None
+    preempting_until: datetime | None
+    preempted_for: UUID | None
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """From `_RESERVATIONS`."""
+        return cls(
+            **dict(row)
+            | {
+                "state": ReservationState(row["state"]),
+                "request": from_json(row["request"], GpuRequest),
+                "numbers": tuple(row["numbers"]),
+            }
+        )
+
+
+class DeviceRow(Struct, frozen=True, kw_only=True):
+    """A device with its open holding, if there is one.
+
+    `releases` counts its confirmed releases, of which `released_by` was the last.
+    """
+
+    device_no: int
+    node_id: NodeId
+    uuid: DeviceUuid
+    index: int
+    name: str
+    memory_total_mb: int | None
+    simulated: bool
+    health: HealthState
+    health_detail: str | None
+    cordoned: bool
+    cordon_reason: str
+    compute_capability: str | None
+    numa_node: int | None
+    mig_enabled: bool | None
+    parent_uuid: str | None
+    releases: int
+    released_by: UUID | None
+    reservation_id: UUID | None
+    quarantined: bool
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """From `_DEVICES`."""
+        return cls(**dict(row) | {"health": HealthState(row["health"])})
+
+
+class NodeRow(Struct, frozen=True, kw_only=True):
+    """A node, first seen `known_seconds` ago. `inventoried`: it has reported its devices."""
+
+    node_id: NodeId
+    labels: dict[str, str]
+    host: HostFacts | None
+    inventoried: bool
+    known_seconds: float
+    lost: bool
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """From `_NODES`."""
+        host = row["host"]
+        return cls(
+            **dict(row)
+            | {
+                "labels": from_json(row["labels"], dict[str, str]),
+                "host": from_json(host, HostFacts) if host is not None else None,
+            }
+        )
+
+
+class Rows(Struct, frozen=True, kw_only=True):
+    """Rows as they are now."""
+
+    reservations: Sequence[ReservationRow] = ()
+    devices: Sequence[DeviceRow] = ()
+    nodes: Sequence[NodeRow] = ()
+
+
+async def poll(connection: Connection, snapshot: str, own: Sequence[str] = ()) -> Changes:
+    """What transactions other than `own` have changed since the snapshot of an earlier poll."""
+    [row] = await connection.fetch(_POLL, snapshot, list(own))
+    return Changes(**dict(row))
+
+
+async def read(connection: Connection, changes: Changes) -> Rows:
+    """The rows that have changed, as they are now: newer changes may show, and show again."""
+
+    async def fetch(statement: str, ids: Sequence[object]) -> Sequence[Row]:
+        return await connection.fetch(statement, ids) if ids else ()
+
+    reservations = await fetch(_CHANGED_RESERVATIONS, changes.reservation_ids)
+    devices = await fetch(_CHANGED_DEVICES, changes.device_nos)
+    nodes = await fetch(_CHANGED_NODES, changes.node_ids)
+    return Rows(
+        reservations=[ReservationRow.from_row(row) for row in reservations],
+        devices=[DeviceRow.from_row(row) for row in devices],
+        nodes=[NodeRow.from_row(row) for row in nodes],
+    )
+
+
+async def read_all(connection: Connection) -> tuple[str, datetime, Rows]:
+    """Everything that decisions depend on, and the snapshot and time from which changes go on.
+
+    To be called first in its transaction.
+    """
+    await connection.execute(_READ_ONE_SNAPSHOT)
+    [position] = await connection.fetch(_SNAPSHOT)
+    reservations = await connection.fetch(_OPEN_RESERVATIONS)
+    rows = Rows(
+        reservations=[ReservationRow.from_row(row) for row in reservations],
+        devices=await read_devices(connection),
+        nodes=await read_nodes(connection),
+    )
+    return position["snapshot"], position["now"], rows
+
+
+async def read_devices(connection: Connection) -> list[DeviceRow]:
+    return [DeviceRow.from_row(row) for row in await connection.fetch(_DEVICES)]
+
+
+async def read_nodes(connection: Connection) -> list[NodeRow]:
+    """Every node, in order."""
+    return [NodeRow.from_row(row) for row in await connection.fetch(_ALL_NODES)]
+
+
+async def delete(connection: Connection, older_than_seconds: float, limit: int) -> int:
+    """Delete changes that every engine has polled; how many."""
+    return int(await connection.fetchval(_DELETE, older_than_seconds, limit))

@@ -1,0 +1,46 @@
+"""Replies to commands: stored with what the command changed, given again when it is repeated."""
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from schemas.errors import Reply
+from shared.errors import StewardError
+from shared.messaging.codec import decode_reply, encode
+from shared.messaging.idempotency import is_final, replay_or_refuse
+from shared.postgres.database import Connection
+
+_FIND: Final = "SELECT command_id, body_hash, reply FROM command WHERE command_id = ANY($1)"
+_INSERT: Final = """
+INSERT INTO command (command_id, body_hash, reply)
+SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) ON CONFLICT DO NOTHING
+RETURNING command_id
+"""
+
+
+class AppliedElsewhereError(StewardError):
+    """Another transaction applied the same command at the same time; this one changes nothing."""
+
+
+async def find(connection: Connection, hashes: Mapping[UUID, bytes]) -> dict[UUID, Reply]:
+    """Replies to those of these commands that came before; a refusal if it had another body."""
+    return {
+        (i := row["command_id"]): replay_or_refuse(
+            i, hashes[i], row["body_hash"], decode_reply(row["reply"])
+        )
+        for row in await connection.fetch(_FIND, list(hashes))
+    }
+
+
+async def insert(
+    connection: Connection, replies: Mapping[UUID, Reply], hashes: Mapping[UUID, bytes]
+) -> None:
+    """Store final replies; a retryable refusal is not one. Raises AppliedElsewhereError."""
+    final = {i: reply for i, reply in replies.items() if is_final(reply)}
+    if not final:
+        return
+    stored = await connection.fetch(
+        _INSERT, list(final), [hashes[i] for i in final], [encode(r) for r in final.values()]
+    )
+    if len(stored) < len(final):
+        raise AppliedElsewhereError(f"{len(final) - len(stored)} commands were applied elsewhere")

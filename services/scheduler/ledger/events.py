@@ -1,0 +1,125 @@
+"""The events of the ledger, built where every field is checked by its type."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypedDict
+from uuid import UUID, uuid5
+
+from msgspec.structs import replace
+
+from schemas.gpu_request import DeviceGrant
+from schemas.scheduler import (
+    RESERVATION_ENDS,
+    DriftEvent,
+    RequestReservation,
+    ReservationActivated,
+    ReservationEnded,
+    ReservationGranted,
+    ReservationPreempting,
+    ReservationQueued,
+    ReservationRejected,
+    ReservationTimedOut,
+)
+from services.scheduler.domain.drift.lifecycle import Drift
+from services.scheduler.ledger.reservation_rows import QueuedTimes, Reservation
+from shared.ids import new_id
+
+_END_EVENTS = {event.state: event for event in RESERVATION_ENDS}
+
+
+class _Common(TypedDict):
+    message_id: UUID
+    occurred_at: datetime
+    revision: int
+    reservation_id: UUID
+    namespace: str
+    holder: str
+
+
+def _common(of: Reservation | RequestReservation, revision: int, now: datetime) -> _Common:
+    return {
+        "message_id": new_id(),
+        "occurred_at": now,
+        "revision": revision,
+        "reservation_id": of.reservation_id,
+        "namespace": of.namespace,
+        "holder": of.holder,
+    }
+
+
+def queued(command: RequestReservation, times: QueuedTimes, position: int) -> ReservationQueued:
+    """A request was stored, at this place of the queue."""
+    return ReservationQueued(
+        **_common(command, 1, times.requested_at),
+        request=command.request,
+        position=position,
+        wait_deadline_at=times.wait_deadline_at,
+    )
+
+
+def granted(
+    before: Reservation, now: datetime, epoch: int, devices: Sequence[DeviceGrant]
+) -> ReservationGranted:
+    """A queued reservation holds these devices from now on."""
+    node_ids = tuple(dict.fromkeys(device.node_id for device in devices))
+    return ReservationGranted(
+        **_common(before, before.revision + 1, now),
+        epoch=epoch,
+        node_id=node_ids[0],
+        node_ids=node_ids,
+        devices=tuple(devices),
+        lease_ttl_seconds=before.lease_ttl_seconds,
+        waited_seconds=max(0.0, (now - before.requested_at).total_seconds()),
+    )
+
+
+def activated(after: Reservation, now: datetime, epoch: int) -> ReservationActivated:
+    """The holder has confirmed its start."""
+    return ReservationActivated(
+        **_common(after, after.revision, now), epoch=epoch, node_id=after.node_id or ""
+    )
+
+
+def preempting(
+    before: Reservation, now: datetime, epoch: int, until_at: datetime
+) -> ReservationPreempting:
+    """The holder has to stop by `until_at`."""
+    return ReservationPreempting(
+        **_common(before, before.revision + 1, now),
+        epoch=epoch,
+        node_id=before.node_id or "",
+        grace_seconds=max(0.0, (until_at - now).total_seconds()),
+    )
+
+
+def ended(after: Reservation, now: datetime) -> ReservationEnded:
+    """The end that its state says."""
+    event = _END_EVENTS[after.state](
+        **_common(after, after.revision, now),
+        epoch=after.epoch,
+        node_id=after.node_id,
+        devices=after.devices,
+        reason=after.reason,
+    )
+    if isinstance(event, ReservationRejected | ReservationTimedOut):
+        return replace(event, reasons=after.reasons)
+    return event
+
+
+def drift(event: type[DriftEvent], of: Drift, revision: int, now: datetime) -> DriftEvent:
+    """A drift has begun or ended. Made again, it is the same message."""
+    found = of.finding
+    return event(
+        message_id=uuid5(of.drift_id, event.__name__),
+        occurred_at=now,
+        revision=revision,
+        node_id=found.node_id,
+        drift=found.kind,
+        device_uuid=found.device_uuid,
+        reservation_id=found.reservation_id,
+        detail=found.detail,
+        drift_id=of.drift_id,
+        since_at=of.since_at,
+        action=found.action,
+        pids=found.pids,
+    )

@@ -1,0 +1,138 @@
+"""Which scheduler decides: one row, held for a few seconds by the database's clock.
+
+The row alone counts. A lock of a session is beside it so that a standby need not wait for the row
+to run out when the leader is gone: Postgres frees it with the dead process's connection.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from services.scheduler.ledger.session import session
+from shared.errors import StewardError
+from shared.ids import new_id
+from shared.logging import log
+from shared.postgres.database import Connection, Database
+
+SUCCESSION_LOCK: Final = 0x67707574
+WATCH_SECONDS: Final = 1.0
+
+# Takes or renews the row: $1 holds it already, or it has run out, or its holder is known to be gone
+# ($3). Every change of holder, and every gap in a holder's own time, is a new term.
+_HOLD: Final = """
+WITH mine AS (
+    SELECT 1 FROM leader
+    WHERE holder = $1 OR $3 OR expires_at <= clock_timestamp() FOR UPDATE {skip})
+UPDATE leader SET expires_at = clock_timestamp() + $2 * interval '1 second',
+    term = term + CASE WHEN holder = $1 AND expires_at > clock_timestamp() THEN 0 ELSE 1 END,
+    holder = $1
+WHERE EXISTS (SELECT 1 FROM mine) RETURNING term
+"""
+_HOLD_WAITING: Final = _HOLD.format(skip="")
+_HOLD_OR_SKIP: Final = _HOLD.format(skip="SKIP LOCKED")
+_GIVE_UP: Final = "UPDATE leader SET expires_at = '-infinity' WHERE holder = $1"
+_CHECK: Final = """
+SELECT pg_current_xact_id()::text FROM leader,
+    set_config('idle_in_transaction_session_timeout', $3, true) AS idle,
+    set_config('gpusteward.is_decision', $4, true) AS decision
+WHERE holder = $1 AND term = $2 AND expires_at > clock_timestamp() FOR UPDATE OF leader
+"""
+_PAUSE: Final = "SELECT 1 FROM leader FOR UPDATE"
+_QUEUE: Final = f"SELECT pg_advisory_lock({SUCCESSION_LOCK})"
+_ALIVE: Final = "SELECT 1"
+
+
+class LeadershipLost(StewardError):
+    """Another scheduler decides now, or this one was silent too long; nothing was committed."""
+
+
+@dataclass(slots=True)
+class Leadership:
+    """This process's claim to the leader row. `term` is None while another holds it."""
+
+    database: Database
+    ttl_seconds: float
+    holder: UUID = field(default_factory=new_id)
+    term: int | None = None
+    _is_retired: bool = False
+    _holding: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def hold(self, *, succeeds: bool = False) -> bool:
+        """Take the row if it is free, or renew it; whether this process leads now.
+
+        `succeeds`: its holder is known to be gone, so that the row need not have run out.
+        """
+        async with self._holding:
+            return not self._is_retired and await self._take(succeeds=succeeds)
+
+    async def _take(self, *, succeeds: bool) -> bool:
+        # The leader waits for a transaction that has locked the row; a standby tries again later.
+        statement = _HOLD_OR_SKIP if self.term is None and not succeeds else _HOLD_WAITING
+        async with self.database.transaction() as connection:
+            term = await connection.fetchval(statement, self.holder, self.ttl_seconds, succeeds)
+        if term != self.term:
+            log.info("leadership_changed", term=term, leads=term is not None)
+            self.term = term
+        return term is not None
+
+    async def give_up(self) -> None:
+        """Let another scheduler take over at once; this one leads no more."""
+        self._is_retired = True
+        self.term = None
+        async with self.database.transaction() as connection:
+            await connection.execute(_GIVE_UP, self.holder)
+
+    async def check(self, connection: Connection, *, is_decision: bool = False) -> str:
+        """Lock the row until this transaction ends; the transaction's id.
+
+        With `is_decision` its changes wake no decision loop. Raises LeadershipLost if the row is
+        not ours now. A process paused before this commits nothing; one paused after it is
+        cut off by Postgres before it can keep others waiting for long.
+        """
+        xid = await connection.fetchval(
+            _CHECK,
+            self.holder,
+            self.term,
+            f"{self.ttl_seconds * 1000:.0f}ms",
+            "on" if is_decision else "off",
+        )
+        if xid is None:
+            self.term = None
+            raise LeadershipLost("the leader row is not ours any more")
+        return str(xid)
+
+
+@dataclass(slots=True)
+class Succession:
+    """Takes over the moment the leader's process is gone."""
+
+    leadership: Leadership
+    on_succeeded: Callable[[], None]
+
+    async def run(self) -> None:
+        """Queue for the lock until cancelled, and hold it while this process leads.
+
+        Raises UnavailableError while Postgres is away.
+        """
+        while True:
+            async with session(self.leadership.database.dsn, "succession") as connection:
+                await self._queue(connection)
+
+    async def _queue(self, connection: Any) -> None:
+        await connection.execute(_QUEUE, timeout=None)
+        if not await self.leadership.hold(succeeds=True):
+            return
+        self.on_succeeded()
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            # Paused and overtaken meanwhile: the lock belongs to the process that leads now.
+            if self.leadership.term is None:
+                return
+            await connection.execute(_ALIVE)
+
+
+async def pause_decisions(connection: Connection) -> None:
+    """No leader decides before this transaction ends."""
+    await connection.execute(_PAUSE)

@@ -1,0 +1,241 @@
+"""The ledger's tables. A text is a version: texts are only ever appended."""
+
+from typing import Final
+
+MIGRATIONS: Final = (
+    """
+CREATE TABLE leader (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    term bigint NOT NULL,
+    holder uuid,
+    expires_at timestamptz NOT NULL);
+INSERT INTO leader (term, expires_at) VALUES (0, '-infinity');
+
+CREATE TABLE epoch (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    value bigint NOT NULL);
+INSERT INTO epoch (value) VALUES (0);
+
+CREATE TABLE node (
+    node_id text PRIMARY KEY,
+    source text NOT NULL DEFAULT 'none',
+    boot_id uuid,
+    past_boot_ids uuid[] NOT NULL DEFAULT '{}',
+    inventory_revision bigint NOT NULL DEFAULT -1,
+    health_revision bigint NOT NULL DEFAULT -1,
+    inventory_at timestamptz,
+    labels jsonb NOT NULL DEFAULT '{}',
+    host jsonb,
+    cordoned boolean NOT NULL DEFAULT false,
+    executor_seen_at timestamptz,
+    first_seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    event_revision bigint NOT NULL DEFAULT 0);
+
+CREATE TABLE device (
+    device_no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node_id text NOT NULL REFERENCES node,
+    uuid text NOT NULL,
+    index int NOT NULL,
+    name text NOT NULL,
+    memory_total_mb bigint,
+    simulated boolean NOT NULL,
+    health text NOT NULL,
+    health_detail text,
+    cordoned boolean NOT NULL DEFAULT false,
+    -- Confirmed releases so far and whose the last was: readings from before it do not count.
+    releases bigint NOT NULL DEFAULT 0,
+    released_by uuid,
+    UNIQUE (node_id, uuid));
+
+CREATE TABLE reservation (
+    reservation_id uuid PRIMARY KEY,
+    arrival bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    namespace text NOT NULL,
+    holder text NOT NULL,
+    request jsonb NOT NULL,
+    state text NOT NULL,
+    revision bigint NOT NULL,
+    requested_at timestamptz NOT NULL,
+    wait_deadline_at timestamptz NOT NULL,
+    granted_at timestamptz,
+    ended_at timestamptz,
+    epoch bigint UNIQUE,
+    node_id text REFERENCES node,
+    devices jsonb NOT NULL DEFAULT '[]',
+    lease_ttl_seconds float8 NOT NULL,
+    lease_expires_at timestamptz,
+    reasons jsonb NOT NULL DEFAULT '[]',
+    reason text NOT NULL DEFAULT '');
+CREATE INDEX reservation_queued ON reservation (arrival) WHERE state = 'queued';
+CREATE INDEX reservation_leased ON reservation (lease_expires_at)
+    WHERE lease_expires_at IS NOT NULL;
+
+-- A holding is open while released_at is null. Time is no part of the exclusion: a clock that jumps
+-- frees nothing.
+CREATE TABLE holding (
+    reservation_id uuid NOT NULL REFERENCES reservation,
+    device_no bigint NOT NULL REFERENCES device,
+    epoch bigint NOT NULL,
+    cells int8multirange NOT NULL,
+    granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    quarantined_at timestamptz,
+    released_at timestamptz,
+    PRIMARY KEY (reservation_id, device_no),
+    CHECK (NOT isempty(cells)
+        AND cells <@ int8multirange(int8range(device_no * 10000, (device_no + 1) * 10000))),
+    EXCLUDE USING gist (cells WITH &&) WHERE (released_at IS NULL));
+CREATE INDEX holding_open ON holding (device_no) WHERE released_at IS NULL;
+""",
+    """
+ALTER TABLE device ADD COLUMN compute_capability text, ADD COLUMN numa_node int,
+    ADD COLUMN mig_enabled boolean, ADD COLUMN parent_uuid text,
+    ADD COLUMN cordon_reason text NOT NULL DEFAULT '';
+-- stopped: the agent said that it stops. lost: not heard for so long that its reservations ended;
+-- true until it is heard again, so that one silence is acted on once.
+ALTER TABLE node ADD COLUMN stopped boolean NOT NULL DEFAULT false,
+    ADD COLUMN lost boolean NOT NULL DEFAULT false;
+
+-- Faults that were acted on: told again they change nothing, also after an uncordon.
+CREATE TABLE fault (
+    node_id text NOT NULL REFERENCES node,
+    event_id uuid NOT NULL,
+    boot_id uuid NOT NULL,
+    device_uuid text,
+    reason text NOT NULL,
+    handled_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (node_id, event_id));
+
+CREATE TABLE drift (
+    drift_id uuid PRIMARY KEY,
+    kind text NOT NULL,
+    node_id text NOT NULL REFERENCES node,
+    device_uuid text,
+    reservation_id uuid,
+    since_at timestamptz NOT NULL,
+    ended_at timestamptz,
+    action text NOT NULL,
+    detail text NOT NULL,
+    pids bigint[] NOT NULL DEFAULT '{}');
+-- One open drift of a kind about one thing, whoever tells it and however often.
+CREATE UNIQUE INDEX drift_open ON drift (kind, node_id, coalesce(device_uuid, ''),
+    coalesce(reservation_id, '00000000-0000-0000-0000-000000000000')) WHERE ended_at IS NULL;
+CREATE INDEX drift_ended ON drift (ended_at) WHERE ended_at IS NOT NULL;
+""",
+    """
+ALTER TABLE reservation ADD COLUMN priority int NOT NULL DEFAULT 0,
+    ADD COLUMN preempting_until timestamptz, ADD COLUMN preempted_for uuid;
+UPDATE reservation SET priority = coalesce((request->>'priority')::int, 0);
+CREATE INDEX reservation_waiting ON reservation (priority DESC, arrival) WHERE state = 'queued';
+CREATE INDEX reservation_preempting ON reservation (preempting_until)
+    WHERE preempting_until IS NOT NULL;
+CREATE INDEX reservation_ended ON reservation (ended_at) WHERE ended_at IS NOT NULL;
+
+-- CPU and memory of a node that are held beside its devices, in thousandths of a CPU and MiB.
+-- The limits are what the node told when the last of it was granted.
+CREATE TABLE node_use (
+    node_id text PRIMARY KEY REFERENCES node,
+    cpu_milli bigint NOT NULL DEFAULT 0,
+    cpu_limit_milli bigint NOT NULL DEFAULT 0,
+    memory_mb bigint NOT NULL DEFAULT 0,
+    memory_limit_mb bigint NOT NULL DEFAULT 0,
+    CHECK (cpu_milli BETWEEN 0 AND cpu_limit_milli),
+    CHECK (memory_mb BETWEEN 0 AND memory_limit_mb));
+CREATE TABLE host_holding (
+    reservation_id uuid NOT NULL REFERENCES reservation,
+    node_id text NOT NULL REFERENCES node,
+    cpu_milli bigint NOT NULL,
+    memory_mb bigint NOT NULL,
+    released_at timestamptz,
+    PRIMARY KEY (reservation_id, node_id));
+
+-- What was decided, on what. `inputs` and `outcomes` are JSON, kept as text: nobody searches in
+-- them, and a leader writes one with every decision.
+CREATE TABLE decision (
+    decision_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    term bigint NOT NULL,
+    decided_at timestamptz NOT NULL,
+    keyframe boolean NOT NULL,
+    inputs text NOT NULL,
+    outcomes text NOT NULL,
+    reservation_ids uuid[] NOT NULL);
+CREATE INDEX decision_keyframe ON decision (decision_id) WHERE keyframe;
+
+-- What changed, for whoever keeps an engine in memory: what is not visible in the snapshot of its
+-- last look is new to it.
+CREATE TABLE change (
+    change_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    reservation_id uuid,
+    device_no bigint,
+    node_id text);
+CREATE INDEX change_xid ON change (xid);
+
+CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    CASE TG_TABLE_NAME
+        WHEN 'reservation' THEN
+            INSERT INTO scheduler.change (reservation_id) VALUES (NEW.reservation_id);
+        WHEN 'holding' THEN
+            INSERT INTO scheduler.change (reservation_id, device_no)
+            VALUES (NEW.reservation_id, NEW.device_no);
+        WHEN 'device' THEN
+            INSERT INTO scheduler.change (device_no) VALUES (NEW.device_no);
+        ELSE
+            INSERT INTO scheduler.change (node_id) VALUES (NEW.node_id);
+    END CASE;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER reservation_inserted AFTER INSERT ON reservation
+    FOR EACH ROW EXECUTE FUNCTION note_change();
+CREATE TRIGGER reservation_changed AFTER UPDATE ON reservation FOR EACH ROW
+    WHEN (OLD.state IS DISTINCT FROM NEW.state
+        OR OLD.preempting_until IS DISTINCT FROM NEW.preempting_until)
+    EXECUTE FUNCTION note_change();
+CREATE TRIGGER holding_changed AFTER UPDATE ON holding FOR EACH ROW
+    WHEN (OLD.quarantined_at IS DISTINCT FROM NEW.quarantined_at
+        OR OLD.released_at IS DISTINCT FROM NEW.released_at)
+    EXECUTE FUNCTION note_change();
+CREATE TRIGGER device_inserted AFTER INSERT ON device
+    FOR EACH ROW EXECUTE FUNCTION note_change();
+-- A release is noted with its holding.
+CREATE TRIGGER device_changed AFTER UPDATE ON device FOR EACH ROW
+    WHEN (OLD.releases = NEW.releases AND OLD IS DISTINCT FROM NEW)
+    EXECUTE FUNCTION note_change();
+CREATE TRIGGER node_inserted AFTER INSERT ON node
+    FOR EACH ROW EXECUTE FUNCTION note_change();
+-- Not what every report moves.
+CREATE TRIGGER node_changed AFTER UPDATE ON node FOR EACH ROW
+    WHEN ((OLD.inventory_at IS NULL) <> (NEW.inventory_at IS NULL)
+        OR to_jsonb(OLD) - ARRAY['inventory_at', 'inventory_revision', 'health_revision',
+            'executor_seen_at', 'event_revision']
+        IS DISTINCT FROM to_jsonb(NEW) - ARRAY['inventory_at', 'inventory_revision',
+            'health_revision', 'executor_seen_at', 'event_revision'])
+    EXECUTE FUNCTION note_change();
+""",
+    """
+-- The policy that was in force, with a keyframe: it changes only with a start, which writes one.
+ALTER TABLE decision ADD COLUMN policy text;
+""",
+    """
+-- Wakes the leader with the commit. Not by its own decisions: it knows them already.
+CREATE OR REPLACE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    CASE TG_TABLE_NAME
+        WHEN 'reservation' THEN
+            INSERT INTO scheduler.change (reservation_id) VALUES (NEW.reservation_id);
+        WHEN 'holding' THEN
+            INSERT INTO scheduler.change (reservation_id, device_no)
+            VALUES (NEW.reservation_id, NEW.device_no);
+        WHEN 'device' THEN
+            INSERT INTO scheduler.change (device_no) VALUES (NEW.device_no);
+        ELSE
+            INSERT INTO scheduler.change (node_id) VALUES (NEW.node_id);
+    END CASE;
+    IF coalesce(current_setting('gpusteward.is_decision', true), '') <> 'on' THEN
+        PERFORM pg_notify('gpusteward_ledger', '');
+    END IF;
+    RETURN NULL;
+END $$;
+""",
+)

@@ -1,0 +1,106 @@
+"""Devices and nodes taken out of service: cordoned with the reason, what lives on them ends.
+
+The caller, or the function itself, has paused decisions: nothing is granted there in between.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from schemas.base import DeviceUuid, NodeId
+from schemas.scheduler import DeviceCordoned, DeviceUncordoned, ReservationState
+from services.scheduler.domain.faults import Fault
+from services.scheduler.ledger import holding_rows, node_rows, reservation_rows, transitions
+from services.scheduler.ledger.leader_election import pause_decisions
+from shared.logging import log
+from shared.postgres.database import Connection
+
+
+async def handle_faults(
+    connection: Connection, node_id: NodeId, boot_id: UUID, faults: Sequence[Fault]
+) -> None:
+    """Act on each fault that was never acted on.
+
+    A device that is not known yet is left to its inventory, which repeats the fault.
+    """
+    if not await _unhandled(connection, node_id, faults):
+        return
+    await pause_decisions(connection)
+    for fault in await _unhandled(connection, node_id, faults):
+        await _lose(connection, node_id, fault.device_uuid, fault.reason)
+        await node_rows.add_fault(connection, node_id, boot_id, fault)
+
+
+async def lose_node(connection: Connection, node_id: NodeId, reason: str) -> None:
+    """Act on a node's silence, once until it reports again."""
+    await pause_decisions(connection)
+    if not await node_rows.is_lost(connection, node_id):
+        await _lose(connection, node_id, None, reason)
+        await node_rows.write_lost(connection, node_id)
+
+
+async def take_out(
+    connection: Connection,
+    node_id: NodeId,
+    device_uuid: DeviceUuid | None,
+    end: ReservationState,
+    reason: str,
+) -> tuple[list[UUID], int]:
+    """Cordon a device, or a whole node, and end what lives on it; its devices wait for the stop.
+
+    Returns the reservations that ended, and the revision of the last device event.
+    """
+    held = await holding_rows.held_on(connection, node_id, device_uuid)
+    found = await reservation_rows.lock(connection, {h.held_by for h in held if not h.quarantined})
+    now = await reservation_rows.database_now(connection)
+    live = [stored for stored in found.values() if stored.state in transitions.HELD_ON_LEASE]
+    for stored in live:
+        ended = await transitions.end(connection, stored, end, now, reason=reason)
+        await transitions.quarantine(connection, ended, reason)
+    revision = await cordon(connection, node_id, device_uuid, reason)
+    return [stored.reservation_id for stored in live], revision
+
+
+async def cordon(
+    connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None, reason: str
+) -> int:
+    """Grant nothing new on a device, or on a whole node; the revision of the last device event."""
+    changed = await node_rows.write_cordon(
+        connection, node_id, device_uuid, cordoned=True, reason=reason
+    )
+    return await transitions.stage_device_events(connection, DeviceCordoned, changed, None, reason)
+
+
+async def uncordon(
+    connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None, reason: str
+) -> int:
+    """Grant there again; the revision of the last device event."""
+    changed = await node_rows.write_cordon(connection, node_id, device_uuid, cordoned=False)
+    return await transitions.stage_device_events(
+        connection, DeviceUncordoned, changed, None, reason
+    )
+
+
+async def _lose(
+    connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None, reason: str
+) -> None:
+    lost, _ = await take_out(connection, node_id, device_uuid, ReservationState.LOST, reason)
+    log.error(
+        "taken_out_of_service",
+        node_id=node_id,
+        device_uuid=device_uuid,
+        reason=reason,
+        reservations_lost=[str(reservation_id) for reservation_id in lost],
+    )
+
+
+async def _unhandled(
+    connection: Connection, node_id: NodeId, faults: Sequence[Fault]
+) -> list[Fault]:
+    handled = await node_rows.handled_faults(connection, node_id, [f.event_id for f in faults])
+    known = await node_rows.device_uuids(connection, node_id)
+    return [
+        fault
+        for fault in faults
+        if fault.event_id not in handled
+        and (fault.device_uuid in known if fault.device_uuid is not None else known)
+    ]

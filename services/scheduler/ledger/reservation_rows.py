@@ -1,0 +1,276 @@
+"""Rows of reservations: functions on a connection, inside the caller's transaction."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple, Self
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import NodeId
+from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
+from schemas.scheduler import RequestReservation, ReservationState
+from schemas.scheduler_views import ListReservations
+from shared.postgres.database import Connection, Row, from_json, to_json
+
+_NOW: Final = "SELECT clock_timestamp()"
+_RESERVATION: Final = """
+SELECT r.*, EXISTS (
+    SELECT 1 FROM holding h WHERE h.reservation_id = r.reservation_id
+    AND h.released_at IS NULL AND h.quarantined_at IS NOT NULL) AS quarantined
+FROM reservation r
+"""
+_FIND: Final = f"{_RESERVATION} WHERE r.reservation_id = $1"
+_FIND_ALL: Final = f"""
+{_RESERVATION} WHERE (cardinality($1::text[]) = 0 OR r.state = ANY($1))
+    AND ($2::text IS NULL OR r.namespace = $2) AND ($3::text IS NULL OR r.node_id = $3
+        OR r.devices @> jsonb_build_array(jsonb_build_object('node_id', $3)))
+ORDER BY r.arrival DESC LIMIT $4
+"""
+_LOCK: Final = """
+SELECT * FROM reservation WHERE reservation_id = ANY($1) ORDER BY reservation_id FOR UPDATE
+"""
+_QUARANTINED: Final = """
+SELECT DISTINCT reservation_id FROM holding
+WHERE reservation_id = ANY($1) AND released_at IS NULL AND quarantined_at IS NOT NULL
+"""
+# Identity numbers are given in the order of the commands.
+_INSERT: Final = """
+INSERT INTO reservation (reservation_id, namespace, holder, request, state, revision, requested_at,
+    wait_deadline_at, lease_ttl_seconds, priority)
+SELECT new.reservation_id, new.namespace, new.holder, new.request::jsonb, 'queued', 1,
+    clock.now, clock.now + new.wait_seconds * interval '1 second', new.lease_ttl_seconds,
+    new.priority
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::float8[], $7::int[])
+    WITH ORDINALITY AS new (reservation_id, namespace, holder, request, wait_seconds,
+        lease_ttl_seconds, priority, place), (SELECT clock_timestamp() AS now) AS clock
+ORDER BY new.place
+ON CONFLICT DO NOTHING RETURNING reservation_id, requested_at, wait_deadline_at
+"""
+_RENEW: Final = """
+UPDATE reservation r SET state = new.state, revision = new.revision,
+    lease_expires_at = clock_timestamp() + r.lease_ttl_seconds * interval '1 second'
+FROM unnest($1::uuid[], $2::text[], $3::bigint[]) AS new (reservation_id, state, revision)
+WHERE r.reservation_id = new.reservation_id
+"""
+_BEGIN_RELEASE: Final = """
+UPDATE reservation SET state = 'releasing', reason = $2, lease_expires_at = NULL
+WHERE reservation_id = $1
+"""
+_END: Final = """
+UPDATE reservation r SET state = new.state, revision = new.revision, ended_at = new.ended_at,
+    reason = new.reason, reasons = new.reasons::jsonb, lease_expires_at = NULL,
+    preempting_until = NULL
+FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::timestamptz[], $5::text[], $6::text[])
+    AS new (reservation_id, state, revision, ended_at, reason, reasons)
+WHERE r.reservation_id = new.reservation_id
+"""
+_QUEUED_BY_PRIORITY: Final = """
+SELECT priority, count(*) AS queued FROM reservation WHERE state = 'queued' GROUP BY priority
+"""
+_OWNERS: Final = """
+SELECT reservation_id, namespace, holder FROM reservation WHERE reservation_id = ANY($1)
+"""
+_EPOCHS: Final = "SELECT reservation_id, epoch FROM reservation WHERE reservation_id = ANY($1)"
+_RAISE_EPOCH: Final = "UPDATE epoch SET value = $1 WHERE value < $1"
+_ENDED_LONG_AGO: Final = """
+SELECT reservation_id FROM reservation r
+WHERE ended_at < clock_timestamp() - $1 * interval '1 day'
+    AND NOT EXISTS (SELECT 1 FROM holding h
+        WHERE h.reservation_id = r.reservation_id AND h.released_at IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM drift d
+        WHERE d.reservation_id = r.reservation_id AND d.ended_at IS NULL)
+ORDER BY reservation_id LIMIT $2 FOR UPDATE SKIP LOCKED
+"""
+_DELETE: Final = (
+    "DELETE FROM holding WHERE reservation_id = ANY($1)",
+    "DELETE FROM host_holding WHERE reservation_id = ANY($1)",
+    "DELETE FROM reservation WHERE reservation_id = ANY($1)",
+)
+
+
+class Reservation(Struct, frozen=True, kw_only=True):
+    """A reservation as stored. `quarantined`: it has open holdings whose stop is not confirmed."""
+
+    reservation_id: UUID
+    namespace: str
+    holder: str
+    request: GpuRequest
+    state: ReservationState
+    revision: int
+    requested_at: datetime
+    wait_deadline_at: datetime
+    granted_at: datetime | None
+    ended_at: datetime | None
+    epoch: int | None
+    node_id: NodeId | None
+    devices: tuple[DeviceGrant, ...]
+    lease_ttl_seconds: float
+    lease_expires_at: datetime | None
+    preempting_until: datetime | None
+    preempted_for: UUID | None
+    reasons: tuple[Reason, ...]
+    reason: str
+    quarantined: bool
+
+    @property
+    def holds_host(self) -> bool:
+        """Whether it holds CPUs or memory of nodes beside devices."""
+        return bool(self.request.cpu_count or self.request.host_memory_mb)
+
+    @property
+    def node_ids(self) -> tuple[NodeId, ...]:
+        """The nodes of its devices, the first one first."""
+        return tuple(dict.fromkeys(device.node_id for device in self.devices))
+
+    @classmethod
+    def from_row(cls, row: Row, *, quarantined: bool) -> Self:
+        """From `SELECT r.*`."""
+        plain = {name: row[name] for name in cls.__struct_fields__ if name != "quarantined"}
+        return cls(
+            **plain
+            | {
+                "request": from_json(row["request"], GpuRequest),
+                "state": ReservationState(row["state"]),
+                "devices": from_json(row["devices"], tuple[DeviceGrant, ...]),
+                "reasons": from_json(row["reasons"], tuple[Reason, ...]),
+                "quarantined": quarantined,
+            }
+        )
+
+
+class QueuedTimes(NamedTuple):
+    """When a request was stored, and until when it waits."""
+
+    requested_at: datetime
+    wait_deadline_at: datetime
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """How a reservation is to end."""
+
+    stored: Reservation
+    state: ReservationState
+    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
+
+
+async def database_now(connection: Connection) -> datetime:
+    """The one clock of leases, deadlines and leadership."""
+    now: datetime = await connection.fetchval(_NOW)
+    return now
+
+
+async def find(connection: Connection, reservation_id: UUID) -> Reservation | None:
+    """A reservation as it is; the next moment it may be another."""
+    row = await connection.fetchrow(_FIND, reservation_id)
+    return Reservation.from_row(row, quarantined=row["quarantined"]) if row is not None else None
+
+
+async def find_all(connection: Connection, query: ListReservations) -> list[Reservation]:
+    """Reservations that match, newest first."""
+    rows = await connection.fetch(
+        _FIND_ALL,
+        [state.value for state in query.states],
+        query.namespace,
+        query.node_id,
+        query.limit,
+    )
+    return [Reservation.from_row(row, quarantined=row["quarantined"]) for row in rows]
+
+
+async def lock(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Reservation]:
+    """Reservations, unchanged by other transactions until this one ends; unknown ones left out."""
+    rows = await connection.fetch(_LOCK, list(ids))
+    locked = [row["reservation_id"] for row in rows]
+    # A second statement: the first one's snapshot is from before it waited for the locks.
+    quarantined = {row["reservation_id"] for row in await connection.fetch(_QUARANTINED, locked)}
+    return {
+        row["reservation_id"]: Reservation.from_row(
+            row, quarantined=row["reservation_id"] in quarantined
+        )
+        for row in rows
+    }
+
+
+async def lock_one(connection: Connection, reservation_id: UUID) -> Reservation | None:
+    return (await lock(connection, [reservation_id])).get(reservation_id)
+
+
+async def insert(
+    connection: Connection, commands: Sequence[RequestReservation]
+) -> dict[UUID, QueuedTimes]:
+    """Store requests in their order; those whose reservation is known already are left out."""
+    rows = await connection.fetch(
+        _INSERT,
+        [command.reservation_id for command in commands],
+        [command.namespace for command in commands],
+        [command.holder for command in commands],
+        [to_json(command.request) for command in commands],
+        [command.request.wait_timeout_seconds for command in commands],
+        [command.request.lease_ttl_seconds for command in commands],
+        [command.request.priority for command in commands],
+    )
+    return {
+        row["reservation_id"]: QueuedTimes(row["requested_at"], row["wait_deadline_at"])
+        for row in rows
+    }
+
+
+async def write_renewed(connection: Connection, renewed: Sequence[Reservation]) -> None:
+    """Store state and revision of reservations, and begin their leases anew."""
+    await connection.execute(
+        _RENEW,
+        [one.reservation_id for one in renewed],
+        [one.state.value for one in renewed],
+        [one.revision for one in renewed],
+    )
+
+
+async def write_releasing(connection: Connection, reservation_id: UUID, reason: str) -> None:
+    """Store that a reservation is being released; it has no lease any more."""
+    await connection.execute(_BEGIN_RELEASE, reservation_id, reason)
+
+
+async def write_ended(connection: Connection, ended: Sequence[Reservation]) -> None:
+    """Store how reservations have ended."""
+    await connection.execute(
+        _END,
+        [one.reservation_id for one in ended],
+        [one.state.value for one in ended],
+        [one.revision for one in ended],
+        [one.ended_at for one in ended],
+        [one.reason for one in ended],
+        [to_json(one.reasons) for one in ended],
+    )
+
+
+async def queued_by_priority(connection: Connection) -> dict[int, int]:
+    """How many requests are queued, by priority."""
+    rows = await connection.fetch(_QUEUED_BY_PRIORITY)
+    return {row["priority"]: row["queued"] for row in rows}
+
+
+async def owners(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tuple[str, str]]:
+    rows = await connection.fetch(_OWNERS, list(ids))
+    return {row["reservation_id"]: (row["namespace"], row["holder"]) for row in rows}
+
+
+async def epochs(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, int]:
+    """Epochs of those of these reservations that are known; 1 of one that was never granted."""
+    rows = await connection.fetch(_EPOCHS, list(ids))
+    return {row["reservation_id"]: row["epoch"] or 1 for row in rows}
+
+
+async def raise_epoch(connection: Connection, largest: int) -> None:
+    """Never again draw an epoch that an executor has already seen."""
+    await connection.execute(_RAISE_EPOCH, largest)
+
+
+async def delete_ended(connection: Connection, days: float, limit: int) -> int:
+    """Delete reservations that ended long ago and hold nothing any more; how many."""
+    rows = await connection.fetch(_ENDED_LONG_AGO, days, limit)
+    ids = [row["reservation_id"] for row in rows]
+    for statement in _DELETE:
+        await connection.execute(statement, ids)
+    return len(ids)

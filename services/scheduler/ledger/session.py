@@ -1,0 +1,30 @@
+"""Connections beside the pool, for locks and notifications that belong to a session."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import asyncpg
+
+from shared.errors import UnavailableError
+from shared.postgres.database import OUTSIDE_DOWN
+
+CONNECT_SECONDS: Final = 10.0
+
+
+@contextlib.asynccontextmanager
+async def session(dsn: str, name: str) -> AsyncIterator[Any]:
+    """A connection of its own. Raises UnavailableError if Postgres is away, also from the block."""
+    try:
+        connection = await asyncpg.connect(
+            dsn,
+            timeout=CONNECT_SECONDS,
+            server_settings={"application_name": f"gpusteward-{name}"},
+        )
+        try:
+            yield connection
+        finally:
+            with contextlib.suppress(*OUTSIDE_DOWN):
+                await connection.close(timeout=1)
+    except OUTSIDE_DOWN as error:
+        raise UnavailableError(f"postgres: {error!r}") from error

@@ -1,0 +1,210 @@
+"""What happens to a reservation and its devices: each change with its events, in one transaction.
+
+Rows are locked in one order: leader, reservations by id, node, devices by number.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from schemas.base import Event, NodeId
+from schemas.executor import FenceReservation
+from schemas.gpu_request import DeviceGrant, Reason
+from schemas.scheduler import (
+    LIVE_STATES,
+    DeviceEvent,
+    DeviceFreed,
+    DeviceQuarantined,
+    ReservationState,
+)
+from services.scheduler.domain.placement.placement import Placed
+from services.scheduler.ledger import events, holding_rows, node_rows, reservation_rows
+from services.scheduler.ledger.holding_rows import OpenHolding
+from services.scheduler.ledger.reservation_rows import Ending, Reservation
+from shared.errors import StewardError
+from shared.ids import new_id
+from shared.postgres.commands import send_later
+from shared.postgres.database import Connection
+from shared.postgres.outbox import stage
+
+LARGEST_REASONS: Final = 1_000  # of the largest fleets, so that an event stays below 1 MiB
+HELD_ON_LEASE: Final = frozenset({ReservationState.GRANTED, ReservationState.ACTIVE})
+
+
+class LedgerChanged(StewardError):
+    """What was decided on has changed meanwhile; decide again on what is there now."""
+
+
+async def end(
+    connection: Connection,
+    stored: Reservation,
+    state: ReservationState,
+    now: datetime,
+    *,
+    reason: str = "",
+    reasons: Sequence[Reason] = (),
+) -> Reservation:
+    """End a reservation, with its event; what it holds is the caller's to free or to quarantine."""
+    ending = Ending(stored=stored, state=state, reason=reason, reasons=tuple(reasons))
+    return (await end_all(connection, [ending], now))[0]
+
+
+async def end_all(
+    connection: Connection, endings: Sequence[Ending], now: datetime
+) -> list[Reservation]:
+    """End several reservations as `end` does one."""
+    if not endings:
+        return []
+    ended = [
+        replace(
+            ending.stored,
+            state=ending.state,
+            revision=ending.stored.revision + 1,
+            ended_at=now,
+            reason=ending.reason,
+            reasons=ending.reasons[:LARGEST_REASONS],
+        )
+        for ending in endings
+    ]
+    await reservation_rows.write_ended(connection, ended)
+    await stage(connection, *(events.ended(one, now) for one in ended))
+    return ended
+
+
+def end_of_release(stored: Reservation) -> ReservationState:
+    """What a reservation that is given back becomes: preempted if it had to give way."""
+    preempted = stored.preempting_until is not None
+    return ReservationState.PREEMPTED if preempted else ReservationState.RELEASED
+
+
+async def begin_release(connection: Connection, stored: Reservation, reason: str) -> Reservation:
+    """Given up, but something may still run: its devices wait for the confirmed stop."""
+    releasing = replace(stored, state=ReservationState.RELEASING)
+    await reservation_rows.write_releasing(connection, stored.reservation_id, reason)
+    await quarantine(connection, releasing, reason)
+    return releasing
+
+
+async def quarantine(connection: Connection, stored: Reservation, reason: str) -> None:
+    """Grant the devices to no other, and have their nodes stop whatever runs on them."""
+    held = await holding_rows.quarantine(connection, stored.reservation_id)
+    await stage_device_events(connection, DeviceQuarantined, held, stored, reason)
+    for node_id in sorted({one.node_id for one in held}):
+        if stored.epoch is not None:
+            await send_later(
+                connection,
+                FenceReservation(
+                    command_id=new_id(),
+                    executor_id=node_id,
+                    reservation_id=stored.reservation_id,
+                    epoch=stored.epoch,
+                ),
+            )
+
+
+async def free(
+    connection: Connection,
+    stored: Reservation,
+    now: datetime,
+    reason: str = "",
+    *,
+    only: Collection[int] | None = None,
+    only_node: NodeId | None = None,
+) -> Reservation:
+    """Give devices back whose stop is confirmed; `only` these numbers, or one node's; None: all.
+
+    A reservation in its release is released with its last device.
+    """
+    held = await holding_rows.held_by(connection, stored.reservation_id)
+    freed = [
+        h for h in held if (only is None or h.device_no in only) and only_node in (None, h.node_id)
+    ]
+    quarantined = [h for h in freed if h.quarantined]
+    await stage_device_events(connection, DeviceFreed, quarantined, stored, reason)
+    await holding_rows.release(connection, [stored.reservation_id], [h.device_no for h in freed])
+    if stored.holds_host:
+        await holding_rows.release_hosts(connection, [stored.reservation_id])
+    if stored.state is ReservationState.RELEASING and len(freed) == len(held):
+        state = end_of_release(stored)
+        return await end(connection, stored, state, now, reason=stored.reason or reason)
+    return stored
+
+
+async def cancel(
+    connection: Connection, stored: Reservation, now: datetime, reason: str
+) -> Reservation:
+    """End what waits or lives; what has ended or is being released stays as it is."""
+    if stored.state is ReservationState.RELEASING:
+        return stored
+    if stored.state is not ReservationState.QUEUED and stored.state not in LIVE_STATES:
+        return stored
+    ended = await end(connection, stored, ReservationState.CANCELLED, now, reason=reason)
+    await quarantine(connection, ended, reason or "cancelled")
+    return ended
+
+
+async def expire(connection: Connection, stored: Reservation, now: datetime) -> None:
+    """End a reservation whose lease ran out. Raises LedgerChanged if it was renewed meanwhile."""
+    if stored.lease_expires_at is None or stored.lease_expires_at > now:
+        raise LedgerChanged(f"reservation {stored.reservation_id} was renewed or has ended")
+    reason = f"not renewed for {stored.lease_ttl_seconds:g} s"
+    ended = await end(connection, stored, ReservationState.EXPIRED, now, reason=reason)
+    await quarantine(connection, ended, reason)
+
+
+async def finish_preemption(connection: Connection, stored: Reservation, now: datetime) -> None:
+    """End a reservation whose notice has run out. Raises LedgerChanged if it ended meanwhile."""
+    if stored.preempting_until is None or stored.preempting_until > now:
+        raise LedgerChanged(f"reservation {stored.reservation_id} has ended")
+    reason = f"preempted for reservation {stored.preempted_for}"
+    ended = await end(connection, stored, ReservationState.PREEMPTED, now, reason=reason)
+    await quarantine(connection, ended, reason)
+
+
+async def stage_device_events(
+    connection: Connection,
+    event: type[DeviceEvent],
+    held: Sequence[OpenHolding],
+    stored: Reservation | None,
+    reason: str,
+) -> int:
+    """One event for each of several devices; the last revision, 0 without any device."""
+    if not held:
+        return 0
+    now = await reservation_rows.database_now(connection)
+    staged: list[Event] = []
+    revision = 0
+    for one in held:
+        revision = await node_rows.next_revision(connection, one.node_id)
+        staged.append(
+            event(
+                message_id=new_id(),
+                occurred_at=now,
+                revision=revision,
+                node_id=one.node_id,
+                device_uuid=one.uuid,
+                reservation_id=stored.reservation_id if stored is not None else None,
+                reason=reason,
+            )
+        )
+    await stage(connection, *staged)
+    return revision
+
+
+def device_grants(placed: Placed) -> tuple[DeviceGrant, ...]:
+    """Placed devices as their holder sees them, best first."""
+    return tuple(
+        DeviceGrant(
+            node_id=device.node_id,
+            uuid=device.uuid,
+            index=device.index,
+            name=device.name,
+            memory_total_mb=device.total_mb,
+            simulated=device.simulated,
+            score=round(scored.score, 6),
+        )
+        for scored in placed.devices
+        for device in (scored.device,)
+    )

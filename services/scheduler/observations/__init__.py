@@ -1,0 +1,1 @@
+"""What nodes report between two changes of the ledger, in memory alone."""

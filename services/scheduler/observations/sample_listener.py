@@ -1,0 +1,34 @@
+"""Receives what nodes publish between two changes of the ledger."""
+
+from dataclasses import dataclass
+
+from schemas.executor import ExecutorReported
+from schemas.telemetry import GpuSampled, InventoryReported
+from services.scheduler.observations.latest_readings import LatestReadings
+from services.scheduler.observations.node_liveness import NodeLiveness
+from shared.messaging.bus import Bus
+
+
+@dataclass(frozen=True, slots=True)
+class SampleListener:
+    """Every scheduler receives all of it, without replay; only the leader's decisions use it."""
+
+    bus: Bus
+    readings: LatestReadings
+    liveness: NodeLiveness
+
+    async def subscribe(self) -> None:
+        """Begin to receive; the connection is open."""
+        await self.bus.listen(GpuSampled, self._on_sample)
+        await self.bus.listen(InventoryReported, self._on_inventory)
+        await self.bus.listen(ExecutorReported, self._on_executor)
+
+    async def _on_sample(self, sample: GpuSampled) -> None:
+        self.liveness.record_agent(sample.node_id)
+        self.readings.observe(sample)
+
+    async def _on_inventory(self, event: InventoryReported) -> None:
+        self.liveness.record_agent(event.node_id)
+
+    async def _on_executor(self, event: ExecutorReported) -> None:
+        self.liveness.record_executor(event.executor_id)

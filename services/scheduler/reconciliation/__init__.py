@@ -1,0 +1,1 @@
+"""Compares what is reserved with what runs and with what uses the GPUs."""

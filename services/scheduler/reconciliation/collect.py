@@ -1,0 +1,159 @@
+"""Collects what is reserved, what runs and what uses the GPUs, to be compared."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import NodeId
+from schemas.executor import ListRunning, RunningAttempts
+from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
+from services.scheduler.domain.drift.lifecycle import Limits
+from services.scheduler.domain.model.fleet import ReadingState
+from services.scheduler.ledger import holding_rows, node_rows, reservation_rows
+from services.scheduler.ledger.node_rows import KnownDevice, NodeStatus
+from services.scheduler.observations.latest_readings import FRESH_INTERVALS, LatestReadings
+from services.scheduler.observations.node_liveness import NodeLiveness
+from shared.errors import RefusedError, UnavailableError
+from shared.messaging.bus import Bus
+from shared.postgres.database import Connection
+
+QUERY_SECONDS: Final = 2.0
+CONCURRENT_QUERIES: Final = 32
+
+
+class Collected(Struct, frozen=True, kw_only=True):
+    """Holdings, nodes with devices, and the reservations of labels that the ledger knows.
+
+    `stopped` and `lost` nodes are among them; `epochs` are those of the known reservations.
+    """
+
+    holdings: tuple[Holding, ...]
+    nodes: tuple[NodeUse, ...]
+    epochs: Mapping[UUID, int]
+    stopped: frozenset[NodeId]
+    lost: frozenset[NodeId]
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Queries executors, then reads Postgres and the readings; in this order, so that what ends in
+    between is at worst found once too often.
+    """
+
+    bus: Bus
+    readings: LatestReadings
+    liveness: NodeLiveness
+    limits: Limits
+
+    async def query_executors(self, node_ids: Iterable[NodeId]) -> dict[NodeId, RunningAttempts]:
+        """What runs, by the executors that answer."""
+        limit = asyncio.Semaphore(CONCURRENT_QUERIES)
+
+        async def query(node_id: NodeId) -> RunningAttempts | None:
+            async with limit:
+                try:
+                    answer = await self.bus.query(
+                        ListRunning(executor_id=node_id),
+                        RunningAttempts,
+                        timeout_seconds=QUERY_SECONDS,
+                    )
+                except (UnavailableError, RefusedError):
+                    return None
+            self.liveness.record_executor(node_id)
+            return answer
+
+        queried = list(node_ids)
+        answers = await asyncio.gather(*map(query, queried))
+        return {
+            node_id: answer
+            for node_id, answer in zip(queried, answers, strict=True)
+            if answer is not None
+        }
+
+    async def read(
+        self, connection: Connection, running: Mapping[NodeId, RunningAttempts]
+    ) -> Collected:
+        """All of it, with what the executors have answered."""
+        nodes = await node_rows.statuses(connection)
+        devices: defaultdict[NodeId, list[KnownDevice]] = defaultdict(list)
+        for device in await node_rows.devices(connection):
+            devices[device.node_id].append(device)
+        uses = tuple(
+            self._use(node, devices[node.node_id], running.get(node.node_id))
+            for node in nodes
+            if devices[node.node_id] or node.node_id in running
+        )
+        return Collected(
+            holdings=await holding_rows.all_open(connection),
+            nodes=uses,
+            epochs=await reservation_rows.epochs(connection, _labels(uses)),
+            stopped=frozenset(node.node_id for node in nodes if node.stopped),
+            lost=frozenset(node.node_id for node in nodes if node.lost),
+        )
+
+    def _use(
+        self, node: NodeStatus, devices: list[KnownDevice], running: RunningAttempts | None
+    ) -> NodeUse:
+        return NodeUse(
+            node_id=node.node_id,
+            silent_seconds=0.0 if node.stopped or not devices else self._silence(node.node_id),
+            workloads=_workloads(running),
+            # A GPU in MIG mode shows the processes of its instances, which are devices themselves.
+            devices=tuple(self._device(device) for device in devices if not device.mig_enabled),
+        )
+
+    def _silence(self, node_id: NodeId) -> float | None:
+        seconds, has_sent = self.liveness.agent_silence(node_id)
+        if seconds <= FRESH_INTERVALS * self.readings.interval_seconds(node_id):
+            return 0.0 if has_sent else None
+        is_long = seconds > self.limits.stale_agent_seconds
+        return seconds if has_sent or is_long else None
+
+    def _device(self, device: KnownDevice) -> DeviceUse:
+        node_id, uuid = device.node_id, device.uuid
+        state, _ = self.readings.find(node_id, uuid, device.releases)
+        return DeviceUse(
+            uuid=uuid,
+            name=device.name,
+            is_read=state is ReadingState.FRESH,
+            processes=self.readings.processes(node_id, uuid),
+            utilization_percent=self.readings.take_peak(node_id, uuid),
+        )
+
+
+def _workloads(running: RunningAttempts | None) -> tuple[Workload, ...] | None:
+    """None if the executor does not say what is labelled: its own attempts are not everything."""
+    if running is None or running.workloads is None:
+        return None
+    labelled = (
+        Workload(
+            reservation_id=each.reservation_id,
+            epoch=each.epoch,
+            pids=each.pids,
+            is_ours=each.ours,
+            node_id=each.node_id,
+        )
+        for each in running.workloads
+    )
+    journaled = (
+        Workload(reservation_id=each.reservation_id, epoch=each.epoch, pids=each.pids)
+        for each in running.attempts
+    )
+    return (*labelled, *journaled)
+
+
+def _labels(nodes: Iterable[NodeUse]) -> set[UUID]:
+    """Every reservation that a workload or a process names."""
+    labels = {w.reservation_id for node in nodes for w in node.workloads or ()}
+    return labels | {
+        process.reservation_id
+        for node in nodes
+        for device in node.devices
+        for process in device.processes or ()
+        if process.reservation_id is not None
+    }

@@ -1,0 +1,171 @@
+"""The leader's second loop: compares what is reserved, runs and is used, and acts on drifts."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID, uuid5
+
+from schemas.base import Event
+from schemas.executor import FenceReservation
+from schemas.scheduler import DriftAction, DriftDetected, DriftEvent, DriftResolved
+from services.scheduler.domain.drift.detection import compare_ledgers
+from services.scheduler.domain.drift.lifecycle import (
+    Drift,
+    DriftKey,
+    DriftUpdate,
+    Limits,
+    Suspicion,
+    update_drifts,
+)
+from services.scheduler.domain.faults import NodeSilence, lost_nodes
+from services.scheduler.ledger import (
+    drift_rows,
+    events,
+    node_rows,
+    out_of_service,
+    reservation_rows,
+    transitions,
+)
+from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
+from services.scheduler.reconciliation.collect import Collected, Collector
+from shared.logging import log
+from shared.postgres.commands import send_later
+from shared.postgres.database import Connection, Database
+from shared.postgres.outbox import stage
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Compares every interval while this process leads."""
+
+    database: Database
+    leadership: Leadership
+    collector: Collector
+    interval_seconds: float
+    node_lost_seconds: float
+    _suspicions: Mapping[DriftKey, Suspicion] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Compare until cancelled. Raises UnavailableError while Postgres is away."""
+        while True:
+            await asyncio.sleep(self.interval_seconds)
+            await self.reconcile()
+
+    async def reconcile(self) -> None:
+        """Compare once, report what is new, act on it."""
+        is_connected = self.collector.bus.is_connected
+        elapsed_seconds = self.collector.liveness.check(is_connected=is_connected)
+        if self.leadership.term is None:
+            self._suspicions = {}
+        if self.leadership.term is None or not is_connected:
+            return
+        async with self.database.transaction() as connection:
+            nodes = await node_rows.statuses(connection)
+        running = await self.collector.query_executors(n.node_id for n in nodes if n.has_executor)
+        async with self.database.transaction() as connection:
+            collected = await self.collector.read(connection, running)
+            known = await drift_rows.find(connection)
+            now = await reservation_rows.database_now(connection)
+        try:
+            await self._lose_silent(collected)
+            update = self._update(collected, known, now, elapsed_seconds)
+            await self._apply(collected, update, now)
+        except LeadershipLost:
+            log.warning("leadership_lost")
+
+    def _update(
+        self, collected: Collected, known: tuple[Drift, ...], now: datetime, elapsed_seconds: float
+    ) -> DriftUpdate:
+        limits: Limits = self.collector.limits
+        update = update_drifts(
+            known,
+            self._suspicions,
+            compare_ledgers(
+                collected.holdings, collected.nodes, frozenset(collected.epochs), limits
+            ),
+            now=now,
+            elapsed_seconds=elapsed_seconds,
+            limits=limits,
+            leases={held.reservation_id: held.lease_ttl_seconds for held in collected.holdings},
+        )
+        self._suspicions = update.suspicions
+        return update
+
+    async def _lose_silent(self, collected: Collected) -> None:
+        holding = {held.node_id for held in collected.holdings if not held.quarantined}
+        silences = [
+            NodeSilence(
+                node_id=node.node_id,
+                seconds=self.collector.liveness.silence(node.node_id),
+                was_stopped=node.node_id in collected.stopped,
+                holds=node.node_id in holding,
+            )
+            for node in collected.nodes
+            if node.devices and node.node_id not in collected.lost
+        ]
+        for node_id in lost_nodes(
+            silences,
+            limit_seconds=self.node_lost_seconds,
+            outage_seconds=self.collector.limits.stale_agent_seconds,
+        ):
+            async with self.database.transaction() as connection:
+                await self.leadership.check(connection)
+                reason = f"node lost: not heard for {self.node_lost_seconds:g} s"
+                await out_of_service.lose_node(connection, node_id, reason)
+
+    async def _apply(self, collected: Collected, update: DriftUpdate, now: datetime) -> None:
+        acting = [
+            drift
+            for drift in (*update.began, *update.lasting)
+            if drift.finding.action in {DriftAction.RELEASE, DriftAction.FENCE}
+        ]
+        if not (update.began or update.changed or update.ended or acting):
+            return
+        async with self.database.transaction() as connection:
+            await self.leadership.check(connection)
+            for drift in acting:
+                await _act_on(connection, drift, collected.epochs)
+            began = [drift for drift in update.began if await drift_rows.insert(connection, drift)]
+            for drift in update.changed:
+                await drift_rows.update(connection, drift)
+            ended = [
+                drift for drift in update.ended if await drift_rows.end(connection, drift, now)
+            ]
+            await _stage(connection, DriftDetected, began, now)
+            await _stage(connection, DriftResolved, ended, now)
+            await drift_rows.delete_ended(connection)
+        for drift in began:
+            log.warning("drift_detected", kind=drift.finding.kind, detail=drift.finding.detail)
+
+
+async def _act_on(connection: Connection, drift: Drift, epochs: Mapping[UUID, int]) -> None:
+    """Release a ghost, fence an orphan; done again it changes nothing."""
+    found = drift.finding
+    if found.reservation_id is None:
+        return
+    if found.action is DriftAction.FENCE:
+        await send_later(
+            connection,
+            FenceReservation(
+                command_id=uuid5(drift.drift_id, "fence"),
+                executor_id=found.node_id,
+                reservation_id=found.reservation_id,
+                epoch=epochs.get(found.reservation_id, 1),
+            ),
+        )
+        return
+    stored = await reservation_rows.lock_one(connection, found.reservation_id)
+    if stored is not None and stored.state in transitions.HELD_ON_LEASE:
+        # Fenced before its devices are free: what was to start there may still be on its way.
+        await transitions.begin_release(connection, stored, f"released as a ghost: {found.detail}")
+
+
+async def _stage(
+    connection: Connection, event: type[DriftEvent], drifts: Iterable[Drift], now: datetime
+) -> None:
+    staged: list[Event] = []
+    for drift in sorted(drifts, key=lambda each: each.finding.node_id):
+        revision = await node_rows.next_revision(connection, drift.finding.node_id)
+        staged.append(events.drift(event, drift, revision, now))
+    await stage(connection, *staged)

@@ -1,0 +1,240 @@
+"""The devices of a node: opens and reads their source, and reports their inventory and health."""
+
+import asyncio
+import dataclasses
+import time
+from typing import Final
+
+from schemas.errors import ErrorCode
+from schemas.telemetry import DeviceFacts, HealthChanged, HealthKind, Source
+from services.telemetry.counters import Counters
+from services.telemetry.domain.faults import CounterWatch, failing
+from services.telemetry.domain.health import Change, NodeHealth, changes_between, with_health
+from services.telemetry.domain.mig_changes import mig_changes, removed_instances
+from services.telemetry.domain.recent_faults import RecentFaults
+from services.telemetry.event_publisher import EventPublisher
+from services.telemetry.sources.selection import SourceSelection
+from services.telemetry.sources.source import (
+    GpuSource,
+    Inventory,
+    ProbeHungError,
+    Reading,
+    SourceFailedError,
+)
+from shared.errors import RefusedError
+from shared.logging import log
+
+MAX_REOPEN_SECONDS: Final = 10.0
+
+
+class DeviceMonitor:
+    """Owns the source. The caller makes one call at a time.
+
+    A source that fails is closed, and another one is opened after a growing pause.
+    """
+
+    def __init__(
+        self,
+        selection: SourceSelection,
+        publisher: EventPublisher,
+        counters: Counters,
+        *,
+        interval_seconds: float,
+        inventory_seconds: float,
+    ) -> None:
+        self._selection = selection
+        self._publisher = publisher
+        self._counters = counters
+        self._interval_seconds = interval_seconds
+        self._inventory_seconds = inventory_seconds
+        self._source: GpuSource | None = None
+        self._health = NodeHealth()
+        self._counter_watch = CounterWatch()
+        self._recent = RecentFaults()
+        self._known: dict[str, DeviceFacts] = {}
+        self._inventory = Inventory()
+        self._inventory_due_at = 0.0
+        self._reopen_at = 0.0
+        self._reopen_pause = 0.0
+        self._closed = False
+
+    @property
+    def facts(self) -> tuple[DeviceFacts, ...]:
+        """Every device that was there in this boot, with its health and faults, by index."""
+        found = sorted(self._known.values(), key=lambda facts: facts.index)
+        return tuple(self._recent.added_to(with_health(facts, self._health)) for facts in found)
+
+    @property
+    def source(self) -> Source:
+        """The source that is read; while none works the one that failed."""
+        return self._selection.source
+
+    @property
+    def is_open(self) -> bool:
+        return self._source is not None
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing can be read at present; None if something can."""
+        if self._source is not None and self._health.is_readable:
+            return None
+        return self._health.hung or self._health.failed or "it is being opened"
+
+    @property
+    def driver_version(self) -> str | None:
+        """As of the last inventory."""
+        return self._inventory.driver_version
+
+    async def read(self) -> Reading | None:
+        """One fresh reading; None if the source does not answer."""
+        if not await self._ensure_open():
+            return None
+        try:
+            if asyncio.get_running_loop().time() >= self._inventory_due_at:
+                await self._take_inventory()
+            began = time.perf_counter()
+            reading = await self._opened.read()
+            self._counters.count_read(time.perf_counter() - began)
+            if self._is_unexpected(reading) and self._may_repeat_inventory():
+                await self._take_inventory()
+        except SourceFailedError as error:
+            await self._fail(error)
+            return None
+        self._report_faults(reading)
+        self._report_health(self._health_of(reading))
+        return reading
+
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:
+        """As GpuSource has it. Raises RefusedError, unavailable while there is no source."""
+        if self._source is None:
+            raise RefusedError(ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {self.failure}")
+        try:
+            return await self._source.set_power_limit(uuid, watts)
+        except SourceFailedError as error:
+            await self._fail(error)
+            raise RefusedError(ErrorCode.UNAVAILABLE, f"the driver failed: {error}") from error
+
+    async def close(self) -> None:
+        """Close the source for good."""
+        self._closed = True
+        await self._close_source()
+
+    async def repeat_inventory(self) -> None:
+        """Report the inventory to a bus that has lost its stream."""
+        self._report_inventory()
+
+    def _report_inventory(self) -> None:
+        self._inventory_due_at = asyncio.get_running_loop().time() + self._inventory_seconds
+        self._publisher.queue_inventory(
+            self._selection.source,
+            self.facts,
+            links=self._inventory.links,
+            driver_version=self._inventory.driver_version,
+            cuda_driver_version=self._inventory.cuda_driver_version,
+        )
+
+    async def _ensure_open(self) -> bool:
+        if self._source is not None:
+            return True
+        if self._closed or asyncio.get_running_loop().time() < self._reopen_at:
+            return False
+        try:
+            self._source = await self._selection.open()
+            self._counters.source_opens += 1
+            await self._take_inventory()
+        except SourceFailedError as error:
+            await self._fail(error)
+            return False
+        return True
+
+    @property
+    def _opened(self) -> GpuSource:
+        if self._source is None:
+            raise SourceFailedError("the source is closed")
+        return self._source
+
+    async def _take_inventory(self) -> None:
+        self._inventory = await self._opened.inventory()
+        found = {facts.uuid: facts for facts in self._inventory.devices}
+        for change in mig_changes(self._known, found):
+            self._report(change)
+        for uuid in removed_instances(self._known, found):
+            del self._known[uuid]
+        self._known.update(found)
+        self._report_inventory()
+
+    async def _fail(self, error: SourceFailedError) -> None:
+        """Close the source, and leave it closed for longer with every failure in a row."""
+        await self._close_source()
+        if self._closed:
+            return
+        self._counters.failed_reads += 1
+        self._reopen_at = asyncio.get_running_loop().time() + self._reopen_pause
+        self._reopen_pause = min(
+            max(self._reopen_pause * 2, self._interval_seconds), MAX_REOPEN_SECONDS
+        )
+        hung, failed = self._health.hung, self._health.failed
+        if isinstance(error, ProbeHungError):
+            hung = str(error)
+        else:
+            failed = str(error)
+        self._report_health(dataclasses.replace(self._health, hung=hung, failed=failed))
+
+    async def _close_source(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            await source.close()
+
+    def _may_repeat_inventory(self) -> bool:
+        """Once per configured interval: an inventory costs more than a reading."""
+        taken_at = self._inventory_due_at - self._inventory_seconds
+        return asyncio.get_running_loop().time() - taken_at >= self._interval_seconds
+
+    def _is_unexpected(self, reading: Reading) -> bool:
+        """Whether a device is new, or an instance gone whose GPU is there."""
+        present = {gpu.uuid for gpu in reading.gpus}
+        return not present <= self._known.keys() or any(
+            facts.parent_uuid in present
+            for uuid, facts in self._known.items()
+            if uuid not in present and uuid not in reading.lost and uuid not in reading.hung
+        )
+
+    def _health_of(self, reading: Reading) -> NodeHealth:
+        present = {gpu.uuid for gpu in reading.gpus}
+        return NodeHealth(
+            lost={
+                uuid: reading.lost.get(uuid, "the driver no longer reports it")
+                for uuid in self._known
+                if uuid not in present and uuid not in reading.hung
+            },
+            stuck=reading.hung,
+            failing=failing(reading.gpus),
+        )
+
+    def _report_health(self, health: NodeHealth) -> None:
+        """Replace the present health, and report what changed."""
+        changes = changes_between(self._health, health)
+        is_changed = bool(changes) or health.failing.keys() != self._health.failing.keys()
+        self._health = health
+        if health.is_readable:
+            self._reopen_pause = 0.0
+        for change in changes:
+            self._report(change)
+        if is_changed:
+            self._report_inventory()
+
+    def _report_faults(self, reading: Reading) -> None:
+        """As events, and again in every inventory that follows."""
+        now = asyncio.get_running_loop().time()
+        faults = [*reading.faults, *self._counter_watch.faults(reading.gpus, now)]
+        for fault in faults:
+            event = self._report(Change.of_fault(fault))
+            self._recent.add(fault, event.message_id, event.occurred_at)
+            if fault.change is HealthKind.XID and fault.xid is not None:
+                self._counters.count_xid(fault.device_uuid, fault.xid)
+        if faults:
+            self._report_inventory()
+
+    def _report(self, change: Change) -> HealthChanged:
+        log.info("health_changed", change=change.kind, device=change.device_uuid, xid=change.xid)
+        return self._publisher.queue_change(change)

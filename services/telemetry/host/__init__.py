@@ -1,0 +1,1 @@
+"""What the node's operating system and containers know of a process."""

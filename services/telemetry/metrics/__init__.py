@@ -1,0 +1,1 @@
+"""The node's Prometheus page, under dcgm-exporter's names."""

@@ -1,0 +1,81 @@
+"""Answers a scrape: `GET /metrics`, one answer per connection.
+
+prometheus_client's own server sets clients no bounds: 500 half requests hold 500 threads for good.
+Here at most 32 connections last 5 s each. For TLS or authentication put a proxy in front.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from shared.logging import log
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+LARGEST_REQUEST_BYTES: Final = 16 * 1024
+REQUEST_SECONDS: Final = 5.0
+MOST_CONNECTIONS: Final = 32
+
+
+class MetricsServer:
+    """Never ends its process: an agent without metrics is better than none."""
+
+    def __init__(self, host: str, port: int, text: Callable[[], bytes]) -> None:
+        self._host, self._port, self._text = host, port, text
+        self._connections = 0
+        self.bound_port: int | None = None
+
+    async def run(self) -> None:
+        """Serve until cancelled; return at once where that is not possible."""
+        try:
+            server = await asyncio.start_server(
+                self._answer, self._host, self._port, limit=LARGEST_REQUEST_BYTES
+            )
+        except OSError as error:
+            log.warning(
+                "metrics_unavailable",
+                host=self._host,
+                port=self._port,
+                error=str(error),
+                hint="dcgm-exporter has the same port by default: stop it, set"
+                " GPUSTEWARD_TELEMETRY_METRICS_PORT to another, or"
+                " GPUSTEWARD_TELEMETRY_METRICS to false",
+            )
+            return
+        async with server:
+            self.bound_port = server.sockets[0].getsockname()[1]
+            log.info("metrics_served", host=self._host, port=self.bound_port)
+            await server.serve_forever()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            if self._connections <= MOST_CONNECTIONS:
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(self._response(head))
+                    await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return
+        finally:
+            self._connections -= 1
+            with contextlib.suppress(OSError):
+                writer.close()
+
+    def _response(self, head: bytes) -> bytes:
+        method, _, rest = head.split(b"\r\n", 1)[0].partition(b" ")
+        path = rest.split(b" ", 1)[0].split(b"?", 1)[0]
+        if path != b"/metrics":
+            return _response(HTTPStatus.NOT_FOUND, b"see /metrics\n")
+        if method not in {b"GET", b"HEAD"}:
+            return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"")
+        return _response(HTTPStatus.OK, self._text(), with_body=method == b"GET")
+
+
+def _response(status: HTTPStatus, body: bytes, *, with_body: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {CONTENT_TYPE}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")

@@ -1,0 +1,1 @@
+"""Power caps: set for a reservation, restored when it ends."""

@@ -1,0 +1,1 @@
+"""Where GPU readings come from: one folder a vendor or tool."""

@@ -1,0 +1,1 @@
+"""amd-smi and rocm-smi."""

@@ -1,0 +1,1 @@
+"""A dcgm-exporter's page."""

@@ -1,0 +1,27 @@
+"""The source of a host without GPUs."""
+
+from typing import Final
+
+from schemas.telemetry import Source
+from services.telemetry.sources.source import Inventory, Reading, no_power_limit
+
+
+class NoSource:
+    """Reports no devices, which is a normal state."""
+
+    source: Final = Source.NONE
+
+    async def open(self) -> None:
+        """Never absent."""
+
+    async def inventory(self) -> Inventory:
+        return Inventory()
+
+    async def read(self) -> Reading:
+        return Reading()
+
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
+        raise no_power_limit(self.source)
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,184 @@
+"""nvidia-smi, for hosts whose NVML cannot be loaded: one CSV query per reading."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from schemas.errors import ErrorCode
+from schemas.telemetry import GpuProcess, Source
+from services.telemetry.domain.power_range import limit_for
+from services.telemetry.host.process_details import with_details
+from services.telemetry.host.processes import ProcessTable
+from services.telemetry.sources.command import AdaptiveDeadline, is_installed, run_program
+from services.telemetry.sources.nvidia_smi.csv import (
+    NEEDED_FIELDS,
+    QUERY_FIELDS,
+    SmiReport,
+    bus_key,
+    lost_devices,
+    parse_report,
+    refused_field,
+    reports_no_devices,
+    without,
+)
+from services.telemetry.sources.nvidia_smi.processes import PROCESS_FIELDS, parse_processes
+from services.telemetry.sources.source import (
+    Inventory,
+    Reading,
+    SourceAbsentError,
+    SourceFailedError,
+)
+from shared.command import CommandOutput
+from shared.errors import RefusedError
+from shared.logging import log
+from shared.waiting import cancelled
+
+PROCESS_PAUSE_SECONDS: Final = 30.0
+_FORMAT: Final = "--format=csv,noheader,nounits"
+_CUDA_VERSION = re.compile(r"CUDA Version\s*:\s*(\d+\.\d+)", re.IGNORECASE)
+
+
+class NvidiaSmiSource:
+    """Runs the program for every reading. Fields that its version does not know stay unknown."""
+
+    source: Final = Source.NVIDIA_SMI
+
+    def __init__(
+        self, path: str, *, deadline_seconds: float, open_deadline_seconds: float = 15.0
+    ) -> None:
+        self._path = path
+        self._deadline = AdaptiveDeadline(deadline_seconds, warm_up_seconds=open_deadline_seconds)
+        self._fields: tuple[str, ...] = QUERY_FIELDS
+        self._problems: tuple[str, ...] = ()
+        self._uuids_by_bus: dict[str, str] = {}
+        self._lost: dict[str, str] = {}
+        self._only: tuple[str, ...] = ()
+        self._cuda_version: str | None = None
+        self._no_processes_until = 0.0
+        self._process_table = ProcessTable()
+
+    async def open(self) -> None:
+        """Absent without the program, or where it works and sees no device."""
+        if not is_installed(self._path):
+            raise SourceAbsentError(f"{self._path} is not installed")
+        report = await self._report()
+        if not report.gpus:
+            raise SourceAbsentError(f"{self._path} sees no devices")
+        with contextlib.suppress(SourceFailedError):
+            found = _CUDA_VERSION.search((await self._run("--version")).stdout)
+            self._cuda_version = found.group(1) if found else None
+        self._deadline.end_warm_up()
+
+    async def inventory(self) -> Inventory:
+        """The devices that answer now; those that were lost are queried again."""
+        self._only = ()
+        report = await self._report()
+        self._deadline.end_warm_up()
+        return Inventory(
+            devices=tuple(gpu.facts for gpu in report.gpus),
+            driver_version=next((gpu.driver_version for gpu in report.gpus), None),
+            cuda_driver_version=self._cuda_version,
+        )
+
+    async def read(self) -> Reading:
+        """The devices that answer now, and those that a complaint names by their PCI address."""
+        listing = asyncio.ensure_future(self._processes())
+        try:
+            report = await self._report()
+        except BaseException:
+            await cancelled(listing)
+            raise
+        processes = await listing
+        readings = tuple(gpu.reading for gpu in report.gpus)
+        if processes is not None:
+            found = with_details(self._process_table, processes)
+            readings = tuple(
+                msgspec.structs.replace(reading, processes=found.get(reading.uuid, ()))
+                for reading in readings
+            )
+        return Reading(gpus=readings, lost=dict(self._lost))
+
+    async def set_power_limit(self, uuid: str, watts: float | None) -> float:
+        """Change it by another run of the program, which needs root for that."""
+        report = await self._report()
+        gpu = next((gpu for gpu in report.gpus if gpu.facts.uuid == uuid), None)
+        wanted = limit_for(gpu.facts if gpu else None, uuid, watts)
+        before = gpu.reading.power_limit_w if gpu else None
+        if before is None:
+            raise RefusedError(ErrorCode.UNSUPPORTED, f"the power limit of {uuid} is not known")
+        output = await self._run(f"--id={uuid}", f"--power-limit={wanted:g}")
+        if output.exit_code != 0:
+            forbidden = "permission" in output.summary.lower()
+            code = ErrorCode.FORBIDDEN if forbidden else ErrorCode.UNSUPPORTED
+            raise RefusedError(code, f"{self._path} said: {output.summary}")
+        return before
+
+    async def close(self) -> None:
+        """Nothing runs between readings."""
+        self._process_table.forget_ended(())
+
+    async def _report(self) -> SmiReport:
+        """The query's result, without the fields that this version refuses."""
+        output = await self._query()
+        while (field := refused_field(output)) in self._fields and field not in NEEDED_FIELDS:
+            self._fields = without(self._fields, field)
+            log.info("smi_field_unknown", field=field)
+            output = await self._query()
+        report = parse_report(output, self._fields)
+        self._uuids_by_bus |= {
+            bus_key(gpu.facts.pci_bus_id): gpu.facts.uuid
+            for gpu in report.gpus
+            if gpu.facts.pci_bus_id is not None
+        }
+        lost = lost_devices(report.problems, self._uuids_by_bus)
+        self._lost = self._lost | lost if self._only else lost
+        others = tuple(sorted(set(self._uuids_by_bus.values()) - self._lost.keys()))
+        silent = set(others) - {gpu.facts.uuid for gpu in report.gpus}
+        if lost and silent and others != self._only:
+            # The program ends at the first device that is lost: query the others by name.
+            self._only = others
+            return await self._report()
+        self._log_problems(report.problems)
+        if not report.gpus and not self._lost and not reports_no_devices(output):
+            said = " ".join(output.split())[:300] or "nothing"
+            raise SourceFailedError(f"{self._path} said: {said}")
+        return report
+
+    def _log_problems(self, problems: tuple[str, ...]) -> None:
+        if problems != self._problems:
+            self._problems = problems
+            log.warning("smi_lines_unusable", lines=problems)
+
+    async def _query(self) -> str:
+        """What the program wrote, to stdout or stderr, whatever its exit code."""
+        only = [f"--id={','.join(self._only)}"] if self._only else []
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        output = await self._run(f"--query-gpu={','.join(self._fields)}", _FORMAT, *only)
+        self._deadline.record_run(loop.time() - started_at)
+        return f"{output.stdout}\n{output.stderr}"
+
+    async def _processes(self) -> Mapping[str, tuple[GpuProcess, ...]] | None:
+        """None where they cannot be listed, which is tried again after half a minute."""
+        now = asyncio.get_running_loop().time()
+        if now < self._no_processes_until:
+            return None
+        try:
+            output = await self._run(f"--query-compute-apps={','.join(PROCESS_FIELDS)}", _FORMAT)
+        except SourceFailedError as error:
+            found, reason = None, str(error)
+        else:
+            found, reason = parse_processes(output.stdout), output.summary
+            if output.exit_code != 0:
+                found = None
+        if found is None:
+            log.warning("smi_processes_unknown", reason=reason)
+            self._no_processes_until = now + PROCESS_PAUSE_SECONDS
+        return found
+
+    async def _run(self, *arguments: str) -> CommandOutput:
+        return await run_program(self._path, *arguments, deadline_seconds=self._deadline.seconds)

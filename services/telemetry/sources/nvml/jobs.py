@@ -1,0 +1,204 @@
+"""What the NVML child does for each request, one GPU at a time.
+
+`call` is the part that may hang, so it changes nothing that another thread sees; `record` takes its
+result.
+"""
+
+import time
+from collections import deque
+from typing import Any, Final
+
+import pynvml
+
+from schemas.errors import ErrorCode
+from schemas.telemetry import GpuReading
+from services.telemetry.sources.nvml.boards import Board
+from services.telemetry.sources.nvml.calls import GpuLostError, Handle, known
+from services.telemetry.sources.nvml.library_state import (
+    LibraryState,
+    cuda_driver_version,
+    driver_version,
+)
+from services.telemetry.sources.nvml.protocol import (
+    CapRefused,
+    CapSet,
+    InventoryTaken,
+    ProbeReply,
+    ReadingTaken,
+    SetCap,
+    TakeInventory,
+)
+from services.telemetry.sources.nvml.xid_events import XidEvents
+from services.telemetry.sources.source import Inventory
+
+EVENTS: Final = -1  # stands for the event set where GPUs stand by their index
+_REFUSALS: Final = {
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: ErrorCode.BAD_REQUEST,
+    pynvml.NVML_ERROR_NO_PERMISSION: ErrorCode.FORBIDDEN,
+    pynvml.NVML_ERROR_NOT_SUPPORTED: ErrorCode.UNSUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: ErrorCode.UNSUPPORTED,
+}
+
+
+class Job:
+    """A reply that needs no GPU."""
+
+    def __init__(self, answer: ProbeReply) -> None:
+        self.left: deque[int] = deque()
+        self._answer = answer
+
+    def call(self, index: int) -> Any:
+        """Call the driver. Raises NVMLError when NVML as a whole does not work."""
+        raise NotImplementedError(index)
+
+    def record(self, index: int, found: Any) -> None:
+        """Take the result of `call`."""
+
+    def reply(self) -> ProbeReply:
+        """Once `left` is empty."""
+        return self._answer
+
+
+class InventoryJob(Job):
+    """Enumerates anew."""
+
+    def __init__(self, host: LibraryState, request: TakeInventory) -> None:
+        if host.gpu_missing and not host.stuck:
+            host.restart()
+        self._host = host
+        count = host.board_reader.gpu_count = pynvml.nvmlDeviceGetCount()
+        wanted = range(count) if request.only is None else (request.only,)
+        self.left = deque(
+            index for index in wanted if index not in request.skip and index not in host.stuck
+        )
+        self._found: set[int] = set()
+        if host.events is None:
+            host.events = XidEvents()
+
+    def call(self, index: int) -> Board | None:
+        """None for a GPU that does not give its UUID: it is not there."""
+        try:
+            return self._host.board_reader.take(index, self._host.boards.get(index))
+        except (GpuLostError, pynvml.NVMLError):
+            return None
+
+    def record(self, index: int, found: Board | None) -> None:
+        """Hold its handle, and receive its events."""
+        if found is None:
+            return
+        self._host.boards[index] = found
+        self._found.add(index)
+        if self._host.events is not None:
+            self._host.events.register(found.uuid, found.handle)
+
+    def reply(self) -> ProbeReply:
+        """Every GPU that was found; one that hangs as it was before."""
+        host = self._host
+        for index in host.boards.keys() - self._found - host.stuck.keys():
+            del host.boards[index]
+        boards = [host.boards[index] for index in sorted(host.boards)]
+        host.seen.update({unit.facts.uuid: unit.facts for board in boards for unit in board.units})
+        if not host.seen and not host.stuck:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_NOT_FOUND)
+        devices = [unit.facts for board in boards for unit in board.units]
+        return InventoryTaken(
+            Inventory(
+                devices=tuple(sorted(devices, key=lambda facts: facts.index)),
+                links=host.links() if not host.stuck else (),
+                driver_version=driver_version(),
+                cuda_driver_version=cuda_driver_version(),
+            )
+        )
+
+
+class ReadingJob(Job):
+    """Reads every board, and polls the event set last."""
+
+    def __init__(self, host: LibraryState) -> None:
+        self._host = host
+        self.left = deque(index for index in (*host.boards, EVENTS) if index not in host.stuck)
+        self._gpus: list[GpuReading] = []
+        self._lost: dict[str, str] = {}
+        self._xids: list[tuple[str, int]] = []
+
+    def call(self, index: int) -> Any:
+        """A board's readings, or the error in their place; of the event set its XIDs."""
+        if index == EVENTS:
+            return self._host.events.poll() if self._host.events is not None else []
+        try:
+            return self._host.board_reader.read(self._host.boards[index])
+        except GpuLostError as error:
+            return error
+
+    def record(self, index: int, found: Any) -> None:
+        if index == EVENTS:
+            self._xids = found
+            return
+        if isinstance(found, GpuLostError):
+            self._lost.update(dict.fromkeys(self._host.boards[index].uuids, str(found)))
+        else:
+            self._gpus += found
+
+    def reply(self) -> ProbeReply:
+        host = self._host
+        whole = sum(facts.parent_uuid is None for facts in host.seen.values())
+        host.gpu_missing = bool(self._lost) or len(host.boards) < whole
+        host.table.forget_ended(
+            process.pid for gpu in self._gpus for process in gpu.processes or ()
+        )
+        now = time.monotonic()
+        return ReadingTaken(
+            gpus=tuple(sorted(self._gpus, key=lambda gpu: gpu.index)),
+            lost=self._lost,
+            hung={
+                uuid: f"a driver call has not returned for {now - since:.1f} s"
+                for index, since in host.stuck.items()
+                for uuid in host.uuids_at(index)
+            },
+            xids=tuple(self._xids),
+        )
+
+
+class PowerLimitJob(Job):
+    """Sets a power limit."""
+
+    def __init__(self, host: LibraryState, request: SetCap) -> None:
+        super().__init__(CapRefused(ErrorCode.NOT_FOUND, f"no GPU {request.uuid} answers"))
+        self._host = host
+        self._watts = request.watts
+        self.left = deque(
+            index
+            for index, board in host.boards.items()
+            if board.uuid == request.uuid and index not in host.stuck
+        )
+
+    def call(self, index: int) -> ProbeReply:
+        try:
+            return _set_limit(self._host.boards[index].handle, self._watts)
+        except GpuLostError as error:
+            return CapRefused(ErrorCode.UNAVAILABLE, str(error))
+
+    def record(self, index: int, found: Any) -> None:
+        del index
+        self._answer = found
+
+
+def _set_limit(handle: Handle, watts: float | None) -> ProbeReply:
+    limits = known(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle)
+    before = known(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
+    if watts is None:
+        wanted = known(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
+    else:
+        wanted = round(watts * 1000)
+    if limits is None or before is None or wanted is None:
+        return CapRefused(ErrorCode.UNSUPPORTED, "the GPU has no power limit to set")
+    minimum_w, maximum_w = limits[0] / 1000, limits[1] / 1000
+    if not limits[0] <= wanted <= limits[1]:
+        detail = f"expected {minimum_w:g} to {maximum_w:g} W, found {wanted / 1000:g} W"
+        return CapRefused(ErrorCode.BAD_REQUEST, detail, minimum_w, maximum_w)
+    try:
+        pynvml.nvmlDeviceSetPowerManagementLimit(handle, wanted)
+    except pynvml.NVMLError as error:
+        code = _REFUSALS.get(error.value, ErrorCode.UNAVAILABLE)
+        return CapRefused(code, str(error), minimum_w, maximum_w)
+    return CapSet(before / 1000)

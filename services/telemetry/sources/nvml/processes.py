@@ -1,0 +1,63 @@
+"""The processes on one device."""
+
+from ctypes import byref, c_uint, create_string_buffer
+from struct import Struct
+from typing import Final
+
+import pynvml
+
+from schemas.telemetry import GpuProcess
+from services.telemetry.host.processes import ProcessTable
+from services.telemetry.sources.nvml.calls import Handle, known, library_function
+
+MEBIBYTE: Final = 1 << 20
+_ENTRY: Final = Struct("I4xQII")  # nvmlProcessInfo_t: PID, bytes, GPU instance, compute instance
+_UNKNOWN: Final = pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
+_FIRST_ROOM: Final = 16
+
+
+def running_processes(handle: Handle, table: ProcessTable) -> tuple[GpuProcess, ...] | None:
+    """Compute and graphics processes; one that is both is listed once, with its larger memory.
+
+    In the driver's order; None if the compute processes cannot be read. Graphics are left out where
+    a device has none, as MIG instances.
+    """
+    compute, graphics = _listed("Compute", handle), _listed("Graphics", handle)
+    if compute is None:
+        return None
+    used_mb: dict[int, int | None] = {}
+    for pid, memory, _, _ in _ENTRY.iter_unpack(compute + (graphics or b"")):
+        used = None if memory == _UNKNOWN else memory // MEBIBYTE
+        before = used_mb.get(pid)
+        is_larger = before is None or (used is not None and used > before)
+        used_mb[pid] = used if is_larger else before
+    return tuple(_process(table, pid, used) for pid, used in used_mb.items())
+
+
+def _listed(kind: str, handle: Handle) -> bytes | None:
+    """The driver's entries, by the third version of the call, before driver 510 by the second."""
+    for version in (3, 2):
+        found = known(_entries, f"nvmlDeviceGet{kind}RunningProcesses_v{version}", handle)
+        if found is not None:
+            return found
+    return None
+
+
+def _entries(name: str, handle: Handle) -> bytes:
+    """nvidia-ml-py's function, without an object per process: that costs four times the call."""
+    call = library_function(name)
+    count = c_uint(_FIRST_ROOM)
+    while True:
+        entries = create_string_buffer(count.value * _ENTRY.size)
+        status = call(handle, byref(count), entries)
+        if status != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+            break
+        count.value *= 2  # more may start before the next call
+    if status:
+        raise pynvml.NVMLError(status)
+    return entries.raw[: count.value * _ENTRY.size]
+
+
+def _process(table: ProcessTable, pid: int, used_mb: int | None) -> GpuProcess:
+    facts = table.facts(pid)
+    return GpuProcess(pid, facts.name, used_mb, facts.container_id, facts.reservation_id)

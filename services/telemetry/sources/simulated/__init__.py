@@ -1,0 +1,1 @@
+"""A fleet from a TOML file, marked simulated everywhere it shows."""

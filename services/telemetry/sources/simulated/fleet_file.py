@@ -1,0 +1,168 @@
+"""The description of a simulated fleet: the mock-accelerator form, and how it behaves."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from schemas.base import Count, DeviceUuid, Percent, PositiveSeconds
+from schemas.telemetry import DeviceFacts, GpuLink, LinkKind
+from services.telemetry.sources.simulated.fault_script import ScriptedFault, invalid_reason
+from services.telemetry.sources.simulated.recording import ReplayPlan
+
+MEBIBYTE: Final = 1 << 20
+LOWEST_LIMIT_W: Final = 200.0
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*$", re.IGNORECASE)
+_FACTOR: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+NotNegative = Annotated[float, Meta(ge=0)]
+
+
+class FleetError(ValueError):
+    """A fleet file says something else than expected; the text names the place."""
+
+
+class MockDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One device of the file. `memory_size` is bytes, or a number with K, M, G or T (1024 each)."""
+
+    mother_uuid: DeviceUuid
+    model_name: str
+    memory_size: str | int
+    numa_node: int | None = None
+    subproc_count: int | None = None
+    is_mig_device: bool = False
+
+
+class MockLink(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How GPUs are connected, each of them with each; by their indices."""
+
+    devices: Annotated[tuple[Count, ...], Meta(min_length=2)]
+    kind: LinkKind
+    nvlinks: Count = 0
+
+
+class LoadShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How devices look idle and held. The same seed gives the same readings, tick by tick.
+
+    `ramp_seconds` is the time in which a held device loads its memory; `thermal_seconds` the time
+    constant of temperature. `power_limit_w` is the limit a device starts with; it can be set
+    between `power_limit_min_w` (else 200 W, or the limit itself where that is lower) and
+    `power_limit_max_w` (else the limit itself).
+    """
+
+    seed: int = 0
+    idle_memory_mb: NotNegative = 620.0
+    held_memory_percent: Percent = 85.0
+    held_utilization_percent: Percent = 92.0
+    idle_power_w: NotNegative = 76.0
+    held_power_w: NotNegative = 610.0
+    power_limit_w: NotNegative = 700.0
+    power_limit_min_w: NotNegative | None = None
+    power_limit_max_w: NotNegative | None = None
+    idle_temperature_c: float = 31.0
+    held_temperature_c: float = 68.0
+    ramp_seconds: PositiveSeconds = 3.0
+    thermal_seconds: PositiveSeconds = 20.0
+    idle_sm_clock_mhz: NotNegative = 345.0
+    held_sm_clock_mhz: NotNegative = 1980.0
+    memory_clock_mhz: NotNegative = 3201.0
+
+
+class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    devices: Annotated[list[MockDevice], Meta(min_length=1, max_length=1024)]
+    slot_name: str = "cuda"
+    device_plugin_name: str | None = None
+    attributes: dict[str, Any] = {}
+    formats: dict[str, Any] = {}
+    load: LoadShape = LoadShape()
+    replay: ReplayPlan | None = None
+    fault: list[ScriptedFault] = []
+    link: list[MockLink] = []
+
+
+class Fleet(Struct, frozen=True, kw_only=True):
+    """Simulated devices, in the order of their indices."""
+
+    devices: tuple[DeviceFacts, ...]
+    load: LoadShape
+    replay: ReplayPlan | None = None
+    faults: tuple[ScriptedFault, ...] = ()
+    links: tuple[GpuLink, ...] = ()
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+
+
+def parse_fleet(text: str) -> Fleet:
+    """Raises FleetError for what is not TOML, an unknown name, a wrong type or a repeated uuid."""
+    try:
+        file = msgspec.convert(tomllib.loads(text), _FleetFile)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise FleetError(str(error)) from error
+    uuids = [device.mother_uuid for device in file.devices]
+    for place, uuid in enumerate(uuids):
+        if uuid in uuids[:place]:
+            raise FleetError(f"expected unique devices, found {uuid} twice - at `$.devices`")
+    for place, fault in enumerate(file.fault):
+        if (reason := invalid_reason(fault, uuids)) is not None:
+            raise FleetError(f"{reason} - at `$.fault[{place}]`")
+    return Fleet(
+        devices=tuple(_facts(file, device, index) for index, device in enumerate(file.devices)),
+        load=file.load,
+        replay=file.replay,
+        faults=tuple(file.fault),
+        links=tuple(_links(file.link, uuids)),
+        driver_version=_attribute(file, "nvidia_driver"),
+        cuda_driver_version=_attribute(file, "cuda_runtime"),
+    )
+
+
+def memory_mb(size: str | int, place: str) -> int:
+    """Whole mebibytes of a size in bytes or with a unit. Raises FleetError."""
+    found = _SIZE.match(str(size))
+    if found is None:
+        raise FleetError(f"expected a size such as 141G, found {size!r} - at `{place}`")
+    return int(float(found.group(1)) * _FACTOR[(found.group(2) or "").upper()]) // MEBIBYTE
+
+
+def _facts(file: _FleetFile, device: MockDevice, index: int) -> DeviceFacts:
+    load = file.load
+    lowest = min(LOWEST_LIMIT_W, load.power_limit_w)
+    highest = load.power_limit_w if load.power_limit_max_w is None else load.power_limit_max_w
+    return DeviceFacts(
+        uuid=device.mother_uuid,
+        index=index,
+        name=device.model_name,
+        memory_total_mb=memory_mb(device.memory_size, f"$.devices[{index}].memory_size"),
+        compute_capability=_attribute(file, "compute_capability"),
+        numa_node=device.numa_node,
+        mig_enabled=device.is_mig_device,
+        simulated=True,
+        power_limit_default_w=load.power_limit_w,
+        power_limit_min_w=lowest if load.power_limit_min_w is None else load.power_limit_min_w,
+        power_limit_max_w=highest,
+    )
+
+
+def _links(links: Sequence[MockLink], uuids: Sequence[str]) -> Iterator[GpuLink]:
+    linked: set[tuple[int, int]] = set()
+    for place, link in enumerate(links):
+        if max(link.devices) >= len(uuids):
+            raise FleetError(f"expected indices below {len(uuids)} - at `$.link[{place}].devices`")
+        pairs = [pair for pair in combinations(sorted(set(link.devices)), 2) if pair not in linked]
+        linked.update(pairs)
+        for first, second in pairs:
+            yield GpuLink(
+                first_uuid=uuids[first],
+                second_uuid=uuids[second],
+                kind=link.kind,
+                nvlinks=link.nvlinks,
+            )
+
+
+def _attribute(file: _FleetFile, name: str) -> str | None:
+    value = file.attributes.get(name)
+    return None if value is None else str(value)

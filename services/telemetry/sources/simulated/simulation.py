@@ -1,0 +1,248 @@
+"""A fleet that does not exist, as it is at some second of its life."""
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from schemas.telemetry import DeviceFacts, GpuReading
+from services.telemetry.domain.faults import Fault
+from services.telemetry.domain.power_range import limit_for
+from services.telemetry.domain.xid import xid_fault
+from services.telemetry.sources.simulated.fault_script import (
+    FaultKind,
+    FaultSchedule,
+    ScriptedFault,
+    device_of,
+)
+from services.telemetry.sources.simulated.fleet_file import Fleet
+from services.telemetry.sources.simulated.load import DeviceLoad, load_from, reading_at
+from services.telemetry.sources.simulated.recording import Replay
+
+SCRIPTED: Final = "scripted in the simulated fleet"
+_MAX_AT_ONCE: Final = 8
+_PROFILE = re.compile(r"^\d+g\.(\d+)gb$")
+_GIB_IN_MIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReading:
+    """Readings by index; devices without one, each with the reason."""
+
+    gpus: tuple[GpuReading, ...]
+    lost: dict[str, str]
+    hung: dict[str, str]
+    faults: tuple[Fault, ...]
+
+
+class Simulation:
+    """The state of a fleet that outlives its source: energy, limits, counters, time.
+
+    Seconds count from the fleet's start and never fall.
+    """
+
+    def __init__(self, fleet: Fleet, replay: Replay | None = None) -> None:
+        self.fleet = fleet
+        uuids = [facts.uuid for facts in fleet.devices]
+        self._schedules = [
+            (FaultSchedule(fault, fleet.load.seed, place), device_of(fault, uuids))
+            for place, fault in enumerate(fleet.faults)
+        ]
+        self._replay = replay
+        self._reported = [0] * len(fleet.faults)
+        self._loads = dict.fromkeys(uuids, DeviceLoad())
+        self._energy_mj = dict.fromkeys(uuids, 0.0)
+        self._limits: dict[str, float] = {}
+        self._last_seconds = 0.0
+
+    def hangs(self, seconds: float) -> bool:
+        """Whether the whole driver does not return."""
+        return any(device is None for _, device in self._on(FaultKind.HANG, seconds))
+
+    def fails(self, seconds: float) -> bool:
+        """Whether the whole driver answers with an error."""
+        return bool(self._on(FaultKind.FAIL, seconds))
+
+    def devices(self, seconds: float) -> tuple[DeviceFacts, ...]:
+        """What is there: whole GPUs by index, then the instances of those in MIG mode."""
+        gone = {uuid for _, uuid in self._on(FaultKind.VANISH, seconds)}
+        partitioned = self._partitioned(seconds)
+        present = [facts for facts in self.fleet.devices if facts.uuid not in gone]
+        wholes = [
+            msgspec.structs.replace(facts, mig_enabled=True) if facts.uuid in partitioned else facts
+            for facts in present
+        ]
+        return (*wholes, *self._instances(present, partitioned))
+
+    def read(self, seconds: float, held: frozenset[str]) -> FleetReading:
+        """Read every device. Each fault is reported once, also one from between two readings."""
+        devices = self.devices(seconds)
+        hung = {
+            uuid: f"its call does not return, {SCRIPTED}"
+            for _, uuid in self._on(FaultKind.HANG, seconds)
+            if uuid is not None
+        }
+        present = {facts.uuid for facts in devices}
+        readings = [self._read(facts, seconds, held) for facts in devices]
+        self._last_seconds = max(seconds, self._last_seconds)
+        return FleetReading(
+            gpus=tuple(
+                self._without_fields(reading, seconds)
+                for reading in readings
+                if reading.uuid not in hung
+            ),
+            lost={
+                facts.uuid: f"fell off the bus, {SCRIPTED}"
+                for facts in self.fleet.devices
+                if facts.uuid not in present
+            },
+            hung={uuid: reason for uuid, reason in hung.items() if uuid in present},
+            faults=tuple(self._new_faults(seconds, present)),
+        )
+
+    def set_power_limit(self, device_uuid: str, watts: float | None, seconds: float) -> float:
+        """Returns the limit before. Raises RefusedError."""
+        facts = next((one for one in self.devices(seconds) if one.uuid == device_uuid), None)
+        wanted = limit_for(facts, device_uuid, watts)
+        before = self._limits.get(device_uuid, self.fleet.load.power_limit_w)
+        self._limits[device_uuid] = wanted
+        return before
+
+    def _on(self, kind: FaultKind, seconds: float) -> list[tuple[FaultSchedule, str | None]]:
+        return [
+            (line, device)
+            for line, device in self._schedules
+            if line.fault.kind is kind and line.is_on(seconds)
+        ]
+
+    def _partitioned(self, seconds: float) -> dict[str, ScriptedFault]:
+        return {
+            device: line.fault
+            for line, device in self._on(FaultKind.MIG_CHANGE, seconds)
+            if device is not None
+        }
+
+    def _instances(
+        self, present: Sequence[DeviceFacts], partitioned: dict[str, ScriptedFault]
+    ) -> list[DeviceFacts]:
+        parts = [
+            (facts, fault, number)
+            for facts in present
+            if (fault := partitioned.get(facts.uuid)) is not None
+            for number in range(fault.instances)
+        ]
+        first = len(self.fleet.devices)
+        return [
+            _instance(facts, fault, number, first + place)
+            for place, (facts, fault, number) in enumerate(parts)
+        ]
+
+    def _read(self, facts: DeviceFacts, seconds: float, held: frozenset[str]) -> GpuReading:
+        if facts.parent_uuid is not None:
+            total = facts.memory_total_mb or 0
+            return GpuReading(
+                uuid=facts.uuid,
+                index=facts.index,
+                memory_total_mb=total,
+                memory_used_mb=0,
+                memory_free_mb=total,
+                name=facts.name,
+            )
+        limit = self._limits.get(facts.uuid, self.fleet.load.power_limit_w)
+        if self._replay is not None:
+            recorded = self._replay.reading_at(facts, seconds)
+            draw = recorded.power_draw_w
+            reading = msgspec.structs.replace(
+                recorded,
+                power_limit_w=limit,
+                power_draw_w=None if draw is None else min(draw, limit),
+            )
+        else:
+            reading = self._made_up(facts, seconds, facts.uuid in held, limit)
+        if facts.uuid in self._partitioned(seconds):
+            # A GPU in MIG mode has no utilization of its own.
+            reading = msgspec.structs.replace(reading, utilization_percent=None)
+        return self._with_ecc_errors(reading, seconds)
+
+    def _made_up(self, facts: DeviceFacts, seconds: float, held: bool, limit: float) -> GpuReading:
+        device, shape = facts.uuid, self.fleet.load
+        self._loads[device] = load_from(self._loads[device], shape, held=held, seconds=seconds)
+        reading = reading_at(
+            facts,
+            self._loads[device],
+            shape,
+            seconds=seconds,
+            power_limit_w=limit,
+        )
+        passed = max(0.0, seconds - self._last_seconds)
+        self._energy_mj[device] += (reading.power_draw_w or 0.0) * 1000 * passed
+        return msgspec.structs.replace(reading, energy_mj=int(self._energy_mj[device]))
+
+    def _with_ecc_errors(self, reading: GpuReading, seconds: float) -> GpuReading:
+        """With the errors of all storms so far: counters of a loaded driver never fall."""
+        storms = [
+            line
+            for line, device in self._schedules
+            if line.fault.kind is FaultKind.ECC_STORM and device == reading.uuid
+        ]
+        if not storms:
+            return reading
+        corrected = sum(
+            line.seconds_on(seconds) * line.fault.corrected_per_second for line in storms
+        )
+        uncorrected = sum(line.begun(seconds) * line.fault.uncorrected for line in storms)
+        return msgspec.structs.replace(
+            reading,
+            ecc_corrected=(reading.ecc_corrected or 0) + int(corrected),
+            ecc_uncorrected=(reading.ecc_uncorrected or 0) + uncorrected,
+        )
+
+    def _without_fields(self, reading: GpuReading, seconds: float) -> GpuReading:
+        names = {
+            name
+            for line, device in self._on(FaultKind.NOT_AVAILABLE, seconds)
+            if device in {None, reading.uuid}
+            for name in line.fault.fields
+        }
+        return msgspec.structs.replace(reading, **dict.fromkeys(names)) if names else reading
+
+    def _new_faults(self, seconds: float, present: set[str]) -> list[Fault]:
+        found: list[Fault] = []
+        for place, (line, device) in enumerate(self._schedules):
+            if line.fault.kind is not FaultKind.XID or device not in present:
+                continue
+            begun = line.begun(seconds)
+            new, self._reported[place] = begun - self._reported[place], begun
+            found += [_xid(line.fault, device)] * min(new, _MAX_AT_ONCE)
+        return found
+
+
+def _xid(fault: ScriptedFault, device: str) -> Fault:
+    """As the catalogue has it, unless the script says what to do."""
+    known = xid_fault(device, fault.xid or 0, SCRIPTED)
+    if fault.action is None:
+        return known
+    return msgspec.structs.replace(known, action=fault.action, action_source=SCRIPTED)
+
+
+def _instance(facts: DeviceFacts, fault: ScriptedFault, number: int, index: int) -> DeviceFacts:
+    sized = _PROFILE.match(fault.profile)
+    memory = int(sized.group(1)) * _GIB_IN_MIB if sized else 0
+    name = f"{facts.uuid}/{fault.profile}/{number}"
+    return DeviceFacts(
+        uuid=f"MIG-{uuid.uuid5(uuid.NAMESPACE_OID, name)}",
+        index=index,
+        name=f"{facts.name} MIG {fault.profile}",
+        memory_total_mb=memory,
+        compute_capability=facts.compute_capability,
+        numa_node=facts.numa_node,
+        mig_enabled=None,
+        parent_uuid=facts.uuid,
+        simulated=True,
+        mig_profile=fault.profile,
+        gpu_instance_id=number,
+        compute_instance_id=0,
+    )

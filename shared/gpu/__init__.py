@@ -1,0 +1,1 @@
+"""Rules about GPUs that several services apply. Pure, as a domain is."""

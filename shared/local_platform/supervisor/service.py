@@ -1,0 +1,108 @@
+"""What the supervisor keeps alive: anything that starts, ends and can be stopped."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from shared.child_process import POLL_SECONDS, ChildProcess, NotReady, describe_exit
+from shared.lifecycle import READY_FILE_VARIABLE
+from shared.local_platform.managed_process import ManagedProcess
+from shared.paths import DataDirectory
+from shared.waiting import cancelled
+
+Environment = Mapping[str, str]
+
+
+class Child(Protocol):
+    """A process that can be started again and again: an embedded server or a service."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pid(self) -> int | None: ...
+
+    async def start(self) -> object:
+        """Start it and wait until it is ready. Raises NotReady or OSError."""
+
+    async def wait(self) -> int:
+        """Wait until it ends and return its return code."""
+
+    async def stop(self) -> None:
+        """End it, gently first. Does nothing if it does not run."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    """A service's process.
+
+    `env` is the whole environment; a callable is asked at every start, for addresses that are known
+    only then. `readiness` returns when the service answers; None has it touch its ready file by
+    `shared.lifecycle.notify_ready`.
+    """
+
+    name: str
+    argv: Sequence[str]
+    env: Environment | Callable[[], Environment] = field(default_factory=dict)
+    readiness: Callable[[], Awaitable[None]] | None = None
+    ready_timeout_seconds: float = 30.0
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_timeout_seconds: float = 10.0
+
+
+class ServiceProcess(ManagedProcess):
+    """Runs a ChildSpec in the data directory, its output in the log of its name."""
+
+    def __init__(self, spec: ChildSpec, directory: DataDirectory, marks: Environment) -> None:
+        self.spec = spec
+        self._directory = directory
+        self._marks = marks
+        self.name = spec.name
+        self.log_path = directory.log_path(spec.name)
+        self.stop_signal, self.stop_timeout_seconds = spec.stop_signal, spec.stop_timeout_seconds
+
+    async def start(self) -> None:
+        ready_path = self._directory.ready_path(self.name)
+        ready_path.unlink(missing_ok=True)
+        env = self.spec.env() if callable(self.spec.env) else self.spec.env
+        child = ChildProcess.spawn(
+            self.name,
+            self.spec.argv,
+            env={**env, **self._marks, READY_FILE_VARIABLE: str(ready_path)},
+            log_path=self.log_path,
+            cwd=self._directory.root,
+        )
+        seconds = self.spec.ready_timeout_seconds
+        await self._until_ready(child, self._ready(child, ready_path), seconds, "was not ready")
+
+    async def _ready(self, child: ChildProcess, ready_path: Path) -> None:
+        ended = asyncio.create_task(child.wait())
+        ready = asyncio.ensure_future(self._announced(child, ready_path))
+        try:
+            await asyncio.wait({ended, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():
+                how = describe_exit(ended.result())
+                raise NotReady(self.name, f"ended ({how}) before it was ready", self.log_path)
+            ready.result()
+        finally:
+            await cancelled(ended, ready)
+
+    async def _announced(self, child: ChildProcess, ready_path: Path) -> None:
+        if self.spec.readiness is not None:
+            await self.spec.readiness()
+            return
+        while _read_text(ready_path) != str(child.pid):  # noqa: ASYNC110  # a file has no event
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,287 @@
+"""Starts children in stages, restarts those that end, stops all in reverse order."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from shared.child_process import NotReady, describe_exit, rotate_log
+from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marked
+from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
+from shared.paths import DataDirectory, write_atomically
+from shared.waiting import cancelled
+
+LOG_CHECK_SECONDS: Final = 30.0
+KILLED_TIMEOUT_SECONDS: Final = 3.0
+
+log = structlog.get_logger()
+
+
+class State(StrEnum):
+    """Where a child is in its life."""
+
+    WAITING = "waiting"  # for its first start, or for its next one after a failure
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class ChildState(Struct, frozen=True, kw_only=True):
+    """What is known of a child; the state file is a list of these.
+
+    `last_exit` is `exit 1`, `SIGKILL`, or the sentence that says why a start failed.
+    """
+
+    name: str
+    state: State
+    changed_at: datetime
+    pid: int | None = None
+    restarts: int = 0
+    last_exit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long a child that ended waits for its next start.
+
+    The delay doubles from `first_seconds` to `longest_seconds`, and begins anew after a life of
+    `reset_after_seconds`. A child that fails its very first starts `start_attempts` times ends the
+    supervisor: what never worked will not by waiting.
+    """
+
+    first_seconds: float = 0.2
+    longest_seconds: float = 10.0
+    reset_after_seconds: float = 30.0
+    start_attempts: int = 3
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    child: Child
+    first_ready: asyncio.Future[object]
+    known: ChildState
+    keeper: asyncio.Task[None] | None = None
+    failed_starts: int = field(default=0)
+
+
+class Supervisor:
+    """Keeps children running from `run` until SIGTERM, SIGINT or `request_stop`.
+
+    The children of one stage start together, once the stage before is ready. They are stopped one
+    after the other, the last one first. A second request stops them all at once. `on_change` sees
+    every state; `on_started` is called once, when all are ready.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Sequence[Child | ChildSpec]],
+        directory: DataDirectory,
+        *,
+        backoff: Backoff | None = None,
+        on_change: Callable[[ChildState], None] | None = None,
+        on_started: Callable[[], None] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._marks = marks_of(directory)
+        self._stages = [[self._as_child(each) for each in stage] for stage in stages]
+        self._backoff = backoff or Backoff()
+        self._on_change = on_change
+        self._on_started = on_started
+        self._kept: list[_Kept] = []
+        self._stop = asyncio.Event()
+        self._stop_at_once = asyncio.Event()
+        self._failed: BaseException | None = None
+
+    @property
+    def states(self) -> list[ChildState]:
+        """All children in the order of their start."""
+        return [kept.known for kept in self._kept]
+
+    def request_stop(self) -> None:
+        """Stop in order; a second time, at once."""
+        if self._stop.is_set():
+            self._stop_at_once.set()
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Start everything and keep it running until asked to stop; everything has ended on return.
+
+        Raises what kept a child from starting for the first time.
+        """
+        loop = asyncio.get_running_loop()
+        for handled in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(handled, self.request_stop)
+        log_keeper = asyncio.create_task(self._keep_logs_small())
+        try:
+            await self._end_leftovers("leftovers_killed")
+            self._adopt_children(loop)
+            await self._start_stages()
+            await self._stop.wait()
+        finally:
+            await cancelled(log_keeper)
+            await self._stop_all()
+            for handled in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(handled)
+        if self._failed is not None:
+            raise self._failed
+
+    def _as_child(self, given: Child | ChildSpec) -> Child:
+        if isinstance(given, ChildSpec):
+            return ServiceProcess(given, self._directory, self._marks)
+        return given
+
+    def _adopt_children(self, loop: asyncio.AbstractEventLoop) -> None:
+        for child in (child for stage in self._stages for child in stage):
+            unborn = ChildState(name=child.name, state=State.WAITING, changed_at=datetime.now(UTC))
+            self._kept.append(_Kept(child, loop.create_future(), unborn))
+        self._write_states()
+
+    async def _start_stages(self) -> None:
+        remaining = list(self._kept)
+        for stage in self._stages:
+            starting, remaining = remaining[: len(stage)], remaining[len(stage) :]
+            for kept in starting:
+                kept.keeper = asyncio.create_task(self._keep(kept), name=f"keep {kept.known.name}")
+                kept.keeper.add_done_callback(self._note_failure)
+            if not await self._all_ready(starting):
+                return
+        log.info("platform_started", children=[kept.known.name for kept in self._kept])
+        if self._on_started is not None:
+            self._on_started()
+
+    async def _all_ready(self, starting: Sequence[_Kept]) -> bool:
+        """False if a stop was asked for, or a child gave up, before all were ready."""
+        asked: asyncio.Future[object] = asyncio.ensure_future(self._stop.wait())
+        waiting: set[asyncio.Future[object]] = {kept.first_ready for kept in starting}
+        try:
+            while waiting and not asked.done():
+                done, _ = await asyncio.wait({*waiting, asked}, return_when=asyncio.FIRST_COMPLETED)
+                waiting -= done
+            return not asked.done()
+        finally:
+            await cancelled(asked)
+
+    def _note_failure(self, keeper: asyncio.Task[None]) -> None:
+        if keeper.cancelled() or (error := keeper.exception()) is None:
+            return
+        if self._failed is None:
+            self._failed = error
+        self._stop.set()
+
+    async def _keep(self, kept: _Kept) -> None:
+        """Start the child whenever it does not run. Ends by being cancelled, or by raising."""
+        delay_seconds = self._backoff.first_seconds
+        while True:
+            began = time.monotonic()
+            last_exit = await self._live_once(kept)
+            if time.monotonic() - began >= self._backoff.reset_after_seconds:
+                delay_seconds = self._backoff.first_seconds
+            log.warning(
+                "child_ended",
+                child=kept.known.name,
+                last_exit=last_exit,
+                restart_in_seconds=delay_seconds,
+            )
+            self._change(kept, State.WAITING, pid=None, last_exit=last_exit)
+            await asyncio.sleep(delay_seconds)
+            delay_seconds = min(2 * delay_seconds, self._backoff.longest_seconds)
+            kept.known = msgspec.structs.replace(kept.known, restarts=kept.known.restarts + 1)
+
+    async def _live_once(self, kept: _Kept) -> str:
+        """One life of the child from start to end; return how it ended."""
+        self._change(kept, State.STARTING)
+        try:
+            await kept.child.start()
+        except (NotReady, OSError) as error:
+            await kept.child.stop()
+            kept.failed_starts += 1
+            if not kept.first_ready.done() and kept.failed_starts >= self._backoff.start_attempts:
+                raise
+            return str(error)
+        self._change(kept, State.READY, pid=kept.child.pid)
+        if not kept.first_ready.done():
+            kept.first_ready.set_result(None)
+        return describe_exit(await kept.child.wait())
+
+    async def _stop_all(self) -> None:
+        in_order = asyncio.create_task(self._stop_in_order())
+        at_once = asyncio.create_task(self._stop_at_once.wait())
+        try:
+            await asyncio.wait({in_order, at_once}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancelled(in_order, at_once)
+            if not in_order.cancelled() and (error := in_order.exception()):
+                log.error("stop_in_order_failed", exc_info=error)
+            await self._kill_remaining()
+            await self._end_leftovers("orphans_killed")
+
+    async def _stop_in_order(self) -> None:
+        for kept in reversed(self._kept):
+            await self._let_go(kept)
+            if kept.child.pid is not None:
+                self._change(kept, State.STOPPING)
+                await kept.child.stop()
+            self._change(kept, State.STOPPED, pid=None)
+
+    async def _kill_remaining(self) -> None:
+        remaining = [kept for kept in self._kept if kept.known.state is not State.STOPPED]
+        for kept in remaining:
+            await self._let_go(kept)
+            kept.child.kill()
+        for kept in remaining:
+            if kept.child.pid is not None:
+                try:
+                    async with asyncio.timeout(KILLED_TIMEOUT_SECONDS):
+                        await kept.child.wait()
+                except TimeoutError:
+                    log.warning("child_outlived_kill", child=kept.known.name)
+            self._change(kept, State.STOPPED, pid=None)
+
+    async def _let_go(self, kept: _Kept) -> None:
+        """From here on the child is not started again."""
+        if kept.keeper is not None:
+            await cancelled(kept.keeper)
+
+    async def _end_leftovers(self, event: str) -> None:
+        if met := await kill_marked(self._marks[MARK_VARIABLE]):
+            log.warning(event, pids=met)
+
+    async def _keep_logs_small(self) -> None:
+        while True:
+            await asyncio.sleep(LOG_CHECK_SECONDS)
+            for kept in self._kept:
+                rotate_log(self._directory.log_path(kept.known.name))
+
+    def _change(self, kept: _Kept, state: State, **known: int | str | None) -> None:
+        kept.known = msgspec.structs.replace(
+            kept.known, state=state, changed_at=datetime.now(UTC), **known
+        )
+        self._write_states()
+        log.info("child_changed", child=kept.known.name, state=state.value, pid=kept.known.pid)
+        if self._on_change is not None:
+            self._on_change(kept.known)
+
+    def _write_states(self) -> None:
+        write_atomically(self._directory.state_path, msgspec.json.encode(self.states))
+
+
+def marks_of(directory: DataDirectory) -> dict[str, str]:
+    """The environment by which every descendant of this directory's platform is recognised."""
+    return {MARK_VARIABLE: str(directory.root.resolve())}
+
+
+def read_states(directory: DataDirectory) -> list[ChildState]:
+    """The state file's content; empty if there is none."""
+    try:
+        return msgspec.json.decode(directory.state_path.read_bytes(), type=list[ChildState])
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,1 @@
+"""The bus: typed messages over NATS, their streams, acknowledgement and redelivery."""

@@ -1,0 +1,225 @@
+"""The bus: FastStream routes for commands, queries and durable events; plain NATS for what is hot.
+
+Commands and queries are core requests, answered by their owner. Durable events come from the EVENTS
+stream; `settlement` says what becomes of those whose handler fails.
+"""
+
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+import msgspec
+import nats.errors
+from faststream.nats import NatsBroker, NatsRouter
+from faststream.security import SASLPlaintext
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
+
+from schemas.base import Command, Event, Live, Message, Query, pattern_for, subject_for
+from schemas.errors import Refused, Reply
+from schemas.telemetry import GpuSampled
+from shared.errors import RefusedError, UnavailableError
+from shared.logging import log
+from shared.messaging.codec import TypedCodec, check_size, decode_reply, encode
+from shared.messaging.routes import (
+    DurableRoute,
+    Route,
+    command_route,
+    event_route,
+    query_route,
+)
+from shared.messaging.settlement import DeadLetter, Settlement
+from shared.messaging.streams import EVENTS
+from shared.settings import CommonSettings
+
+M = TypeVar("M", bound=Message)
+V = TypeVar("V", bound=msgspec.Struct)
+
+__all__ = ["Bus", "DurableRoute", "Route", "command_route", "event_route", "query_route"]
+
+PUBLISH_TIMEOUT_SECONDS: Final = 5.0
+HEADERS_BYTES: Final = 256  # they count as part of a stored message
+
+
+def _refusal(query: Query, data: bytes, error: msgspec.MsgspecError) -> Exception:
+    """What an answer that is not the view means."""
+    try:
+        return RefusedError.from_refused(msgspec.msgpack.decode(data, type=Refused))
+    except msgspec.MsgspecError:
+        return UnavailableError(f"{subject_for(query)}: unreadable answer: {error}")
+
+
+@dataclass
+class Bus:
+    """One connection to NATS, made closed; `open` connects, `start` subscribes the routes."""
+
+    name: str
+    url: str
+    credentials: str | None = None
+    durable_routes: list[DurableRoute] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.broker = NatsBroker(
+            self.url,
+            name=f"gpusteward-{self.name}",
+            logger=None,
+            apply_types=False,
+            codec=TypedCodec(Any),
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.1,  # type: ignore[arg-type]  # nats-py takes seconds as float
+            ping_interval=5,
+            max_outstanding_pings=2,
+            drain_timeout=5,
+            graceful_timeout=5.0,
+            error_cb=self._on_error,
+            **self._login(),
+        )
+
+    @classmethod
+    def from_settings(cls, name: str, settings: CommonSettings) -> "Bus":
+        """A bus for the service `name`."""
+        return cls(name, settings.nats_url, settings.nats_credentials)
+
+    def include(self, routes: Sequence[Route], dead_letter: DeadLetter) -> None:
+        """Add routes, and where their messages go that are given up; before `open`."""
+        self.durable_routes += [route.durable for route in routes if route.durable is not None]
+        handlers = [route.nats for route in routes]
+        self.broker.include_router(
+            NatsRouter(handlers=handlers, middlewares=(Settlement(dead_letter),))
+        )
+
+    async def open(self) -> None:
+        """Connect, waiting for the server without limit."""
+        await self.broker.connect()
+
+    async def start(self) -> None:
+        """Subscribe the routes."""
+        await self.broker.start()
+
+    async def flush(self) -> None:
+        """Wait until the server knows of every subscription made so far; not while it is away."""
+        if self.is_connected:
+            with contextlib.suppress(nats.errors.Error, OSError):
+                # nats-py's PING overtakes what is still buffered; the second one comes after it.
+                await self.nats.flush()
+                await self.nats.flush()
+
+    async def close(self) -> None:
+        """Unsubscribe, let running handlers end within 5 s, disconnect."""
+        await self.broker.stop()
+
+    @property
+    def nats(self) -> Client:
+        """The connection. Raises RuntimeError before `open`."""
+        connection = self.broker._connection  # noqa: SLF001  # FastStream shows its client nowhere else
+        if connection is None:
+            raise RuntimeError("the bus is not connected")
+        return connection
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the server answers at present."""
+        connection = self.broker._connection  # noqa: SLF001  # as above
+        return connection is not None and connection.is_connected
+
+    @property
+    def jetstream(self) -> JetStreamContext:
+        """JetStream on this connection."""
+        return self.nats.jetstream(timeout=PUBLISH_TIMEOUT_SECONDS)
+
+    async def request(self, command: Command, *, timeout_seconds: float = 5.0) -> Reply:
+        """Send a command and wait for its owner's answer. Raises UnavailableError without one."""
+        try:
+            data = await self._ask(command, timeout_seconds)
+            reply = decode_reply(data)
+        except RefusedError as error:
+            return error.refused(command.command_id)
+        except msgspec.MsgspecError as error:
+            raise UnavailableError(f"{subject_for(command)}: unreadable answer: {error}") from error
+        return reply
+
+    async def query(self, query: Query, reply: type[V], *, timeout_seconds: float = 5.0) -> V:
+        """Ask an owner. Raises RefusedError, or UnavailableError without an answer."""
+        data = await self._ask(query, timeout_seconds)
+        try:
+            return msgspec.msgpack.decode(data, type=reply)
+        except msgspec.MsgspecError as error:
+            raise _refusal(query, data, error) from None
+
+    async def publish_live(self, message: Live | GpuSampled) -> None:
+        """Publish a passing view or a sample, unacknowledged; dropped while the bus is away."""
+        if self.is_connected:
+            await self.nats.publish(subject_for(message), encode(message))
+
+    async def publish_event(self, event: Event) -> None:
+        """Publish an event into its stream; raises as `publish_stored`."""
+        await self.publish_stored(subject_for(event), encode(event), event.message_id)
+
+    async def publish_stored(self, subject: str, body: bytes, message_id: UUID) -> None:
+        """Store bytes in EVENTS, once per id. Raises UnavailableError, RefusedError (too large)."""
+        if not self.is_connected:
+            raise UnavailableError("the bus is not connected")
+        check_size(subject, body, self.nats.max_payload - HEADERS_BYTES)
+        try:
+            await self.jetstream.publish(
+                subject,
+                body,
+                timeout=PUBLISH_TIMEOUT_SECONDS,
+                stream=EVENTS.name,
+                headers={"Nats-Msg-Id": str(message_id)},
+            )
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise UnavailableError(f"{subject}: {error!r}") from error
+
+    async def listen(
+        self,
+        message: type[M],
+        handler: Callable[[M], Awaitable[None]],
+        *,
+        key: str | None = None,
+    ) -> Subscription:
+        """Receive messages as they pass, in order, without replay, until it is unsubscribed.
+
+        A failing handler loses that message.
+        """
+        decode = msgspec.msgpack.Decoder(message).decode
+
+        async def on_message(raw: Msg) -> None:
+            try:
+                await handler(decode(raw.data))
+            except msgspec.MsgspecError as error:
+                log.warning("undecodable", subject=raw.subject, error=str(error))
+            except UnavailableError as error:
+                log.warning("listener_failed", subject=raw.subject, error=str(error))
+            except Exception:  # noqa: BLE001  # a message never ends its process
+                log.exception("listener_failed", subject=raw.subject)
+
+        return await self.nats.subscribe(pattern_for(message, key), cb=on_message)
+
+    async def _ask(self, message: Message, timeout_seconds: float) -> bytes:
+        subject, body = subject_for(message), encode(message)
+        if not self.is_connected:
+            raise UnavailableError("the bus is not connected")
+        check_size(subject, body, self.nats.max_payload)
+        try:
+            reply = await self.nats.request(subject, body, timeout=timeout_seconds)
+        except nats.errors.NoRespondersError as error:
+            raise UnavailableError(f"no service answers {subject}") from error
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise UnavailableError(f"{subject}: {error!r}") from error
+        return reply.data
+
+    async def _on_error(self, error: Exception) -> None:
+        log.warning("nats_error", error=repr(error))
+
+    def _login(self) -> dict[str, Any]:
+        if self.credentials is None:
+            return {}
+        login = json.loads(Path(self.credentials).read_text())
+        return {"security": SASLPlaintext(username=login["user"], password=login["password"])}

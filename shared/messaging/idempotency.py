@@ -1,0 +1,34 @@
+"""Commands answered once: one that comes again gets the reply that was stored.
+
+Each owner stores replies where its state is, so that both commit together. A retryable refusal
+changed nothing and is not stored: the same command may succeed later.
+"""
+
+import hashlib
+from uuid import UUID
+
+from schemas.base import Command
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from shared.messaging.codec import encode
+
+
+def body_hash(command: Command) -> bytes:
+    """By which two commands of one id are compared."""
+    return hashlib.sha256(encode(command)).digest()
+
+
+def is_final(reply: Reply) -> bool:
+    """Whether the reply is stored: accepted, or refused for good."""
+    return isinstance(reply, Accepted) or not reply.retryable
+
+
+def replay_or_refuse(command_id: UUID, digest: bytes, stored_digest: bytes, reply: Reply) -> Reply:
+    """The stored reply if the command came with the same body, else its refusal."""
+    if digest == stored_digest:
+        return reply
+    return Refused(
+        code=ErrorCode.COMMAND_ID_REUSED,
+        message=f"command {command_id} came before with another body",
+        command_id=command_id,
+        path="$.command_id",
+    )

@@ -1,0 +1,110 @@
+"""A service's table of routes: which handler gets which message, and how it is subscribed."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, Union
+
+import msgspec
+from faststream import AckPolicy
+from faststream.nats import JStream, NatsRoute, PullSub
+from nats.js.api import AckPolicy as JetStreamAck
+from nats.js.api import ConsumerConfig, DeliverPolicy
+
+from schemas.base import PREFIX, Command, Event, Message, Query, pattern_for
+from schemas.errors import Reply
+from shared.messaging.codec import TypedCodec
+from shared.messaging.streams import EVENTS
+
+C = TypeVar("C", bound=Command)
+Q = TypeVar("Q", bound=Query)
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+PULL_SECONDS: Final = 1.0  # a pull request lost with its server is made again after this
+ACK_WAIT_SECONDS: Final = 30.0
+
+
+@dataclass(slots=True, kw_only=True)
+class DurableRoute:
+    """A durable consumer of the EVENTS stream, declared before its route subscribes."""
+
+    durable: str
+    subjects: list[str]
+
+    def consumer(self) -> ConsumerConfig:
+        """The server's side of the route. `max_deliver` is unlimited: settling is ours."""
+        return ConsumerConfig(
+            durable_name=self.durable,
+            filter_subjects=self.subjects,
+            ack_policy=JetStreamAck.EXPLICIT,
+            ack_wait=ACK_WAIT_SECONDS,
+            deliver_policy=DeliverPolicy.ALL,
+            max_ack_pending=1000,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One line of a service's table of routes; `durable` only for events of the stream."""
+
+    nats: NatsRoute
+    durable: DurableRoute | None = None
+
+
+def command_route(
+    handler: Callable[[C], Awaitable[Reply]],
+    message: type[C],
+    *,
+    key: str | None = None,
+    workers: int = 1,
+) -> Route:
+    """Commands of one kind, shared by all processes of the service; `key`: one node's alone.
+
+    One after another, unless there are more `workers`.
+    """
+    return _request_route(handler, message, key, workers)
+
+
+def query_route(
+    handler: Callable[[Q], Awaitable[msgspec.Struct]],
+    message: type[Q],
+    *,
+    key: str | None = None,
+    workers: int = 1,
+) -> Route:
+    """Requests of one kind of query. The handler raises RefusedError to refuse."""
+    return _request_route(handler, message, key, workers)
+
+
+def _request_route(
+    handler: Handler, message: type[Message], key: str | None, workers: int
+) -> Route:
+    subject = pattern_for(message, key)
+    route = NatsRoute(
+        handler,
+        subject=subject,
+        queue=subject,
+        codec=TypedCodec(message),
+        max_workers=workers if workers > 1 else None,
+    )
+    return Route(route)
+
+
+def event_route(handler: Handler, *events: type[Event], durable: str) -> Route:
+    """Events of these types from the stream, at least once, in order while nothing fails.
+
+    `durable` is `<service>_<handler>` and must not change between releases.
+    """
+    route = NatsRoute(
+        handler,
+        subject=f"{PREFIX}.evt.>",
+        stream=JStream(str(EVENTS.name), declare=False),
+        durable=durable,
+        pull_sub=PullSub(batch_size=1, timeout=PULL_SECONDS),
+        ack_policy=AckPolicy.MANUAL,
+        codec=TypedCodec(Union[events]),  # noqa: UP007  # the union is computed
+    )
+    return Route(
+        route,
+        DurableRoute(durable=durable, subjects=[pattern_for(event) for event in events]),
+    )

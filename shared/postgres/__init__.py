@@ -1,0 +1,1 @@
+"""Postgres: connections, the outbox of events, and durable commands."""

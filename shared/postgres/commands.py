@@ -1,0 +1,191 @@
+"""Commands: answered once and remembered by their owner, repeated by their sender until then."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from schemas.base import Command, subject_for, tag_of
+from schemas.catalog import COMMANDS
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from shared.errors import RefusedError, UnavailableError
+from shared.logging import log
+from shared.messaging.bus import Bus
+from shared.messaging.codec import decode_reply, encode
+from shared.messaging.idempotency import body_hash, is_final, replay_or_refuse
+from shared.postgres.database import Connection, Database, note_staged
+from shared.waiting import wait_for
+
+Apply = Callable[[Connection], Awaitable[Accepted]]
+OnReply = Callable[[Connection, Command, Reply], Awaitable[None]]
+
+FIRST_BACKOFF_SECONDS: Final = 0.2
+LAST_BACKOFF_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 0.5
+BATCH: Final = 100
+REQUEST_TIMEOUT_SECONDS: Final = 5.0
+OWNER_DOWN: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT})
+
+_TYPES: Final = {tag_of(command): command for command in COMMANDS}
+
+
+async def once(database: Database, command: Command, apply: Apply) -> Reply:
+    """Apply a command at most once and remember its answer in the same transaction.
+
+    The same id with the same body gets the stored answer, with another body a refusal. A
+    RefusedError of `apply` rolls its changes back; a final refusal is remembered, a retryable one
+    is not. Raises UnavailableError when Postgres is down.
+    """
+    digest = body_hash(command)
+    try:
+        async with database.transaction() as connection:
+            first = await connection.fetchval(
+                "INSERT INTO command (command_id, body_hash) VALUES ($1, $2)"
+                " ON CONFLICT DO NOTHING RETURNING true",
+                command.command_id,
+                digest,
+            )
+            if not first:
+                return await _stored_reply(connection, command, digest)
+            reply: Reply
+            try:
+                async with connection.transaction():
+                    reply = await apply(connection)
+            except RefusedError as error:
+                reply = error.refused(command.command_id)
+                if not is_final(reply):
+                    raise
+            await connection.execute(
+                "UPDATE command SET reply = $2 WHERE command_id = $1",
+                command.command_id,
+                encode(reply),
+            )
+            return reply
+    except RefusedError as error:
+        return error.refused(command.command_id)
+
+
+async def _stored_reply(connection: Connection, command: Command, digest: bytes) -> Reply:
+    [row] = await connection.fetch(
+        "SELECT body_hash, reply FROM command WHERE command_id = $1", command.command_id
+    )
+    stored = decode_reply(row["reply"])
+    return replay_or_refuse(command.command_id, digest, row["body_hash"], stored)
+
+
+async def send_later(connection: Connection, command: Command) -> None:
+    """Keep a command for another service; it is repeated with back-off until it is answered.
+
+    Commands to one owner (for node services: one node) are sent in the order they were kept.
+    """
+    subject = subject_for(command)
+    owner = subject.split(".")[2]
+    key = type(command).key_field
+    lane = owner if key is None else f"{owner}.{getattr(command, key)}"
+    await connection.execute(
+        "INSERT INTO outgoing (command_id, lane, tag, body) VALUES ($1, $2, $3, $4)"
+        " ON CONFLICT (command_id) DO NOTHING",
+        command.command_id,
+        lane,
+        tag_of(type(command)),
+        encode(command),
+    )
+    note_staged(outgoing=True)
+
+
+@dataclass(slots=True)
+class Sender:
+    """Sends what `send_later` kept. An owner that does not answer holds up its own lane only."""
+
+    database: Database
+    bus: Bus
+    on_reply: OnReply
+    _busy: set[str] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Send until cancelled. Raises UnavailableError when Postgres is down."""
+        try:
+            async with asyncio.TaskGroup() as lanes:
+                while True:
+                    self.database.outgoing_wake.clear()
+                    await self._start_due(lanes)
+                    await wait_for(self.database.outgoing_wake, IDLE_SECONDS)
+        except BaseExceptionGroup as errors:
+            # Only the loop itself raises UnavailableError, and then it is the only error.
+            raise errors.exceptions[0] from None
+
+    async def _start_due(self, lanes: asyncio.TaskGroup) -> None:
+        """Start the lanes that have something due and are not under way already."""
+        async with self.database.transaction() as connection:
+            rows = await connection.fetch(
+                "SELECT id, tag, body, attempts, lane FROM outgoing due"
+                " WHERE next_attempt_at <= now() AND lane <> ALL ($2)"
+                " AND NOT EXISTS (SELECT 1 FROM outgoing earlier"
+                " WHERE earlier.lane = due.lane AND earlier.id < due.id AND earlier.holds_lane"
+                " AND earlier.next_attempt_at > now())"
+                " ORDER BY lane, id LIMIT $1",
+                BATCH,
+                list(self._busy),
+            )
+        for lane, due in groupby(rows, key=lambda row: str(row["lane"])):
+            self._busy.add(lane)
+            lanes.create_task(self._serve(lane, [tuple(row)[:4] for row in due]))
+
+    async def _serve(self, lane: str, rows: list[tuple[int, str, bytes, int]]) -> None:
+        try:
+            await self._send_lane(rows)
+        except UnavailableError as error:
+            log.warning("lane_interrupted", lane=lane, error=str(error))
+        finally:
+            self._busy.discard(lane)
+        self.database.outgoing_wake.set()
+
+    async def _send_lane(self, rows: list[tuple[int, str, bytes, int]]) -> None:
+        for row_id, tag, body, attempts in rows:
+            try:
+                is_answered, holds_lane = await self._send(row_id, tag, body)
+            except UnavailableError:
+                raise
+            except Exception:  # noqa: BLE001  # a message never ends its process
+                log.exception("kept_command_failed", tag=tag)
+                is_answered, holds_lane = False, False
+            if not is_answered:
+                await self._postpone(row_id, attempts, holds_lane=holds_lane)
+            if holds_lane:
+                return
+
+    async def _send(self, row_id: int, tag: str, body: bytes) -> tuple[bool, bool]:
+        """Whether it was answered for good, and else whether what comes after has to wait."""
+        command = msgspec.msgpack.decode(body, type=_TYPES[tag])
+        try:
+            reply = await self.bus.request(command, timeout_seconds=REQUEST_TIMEOUT_SECONDS)
+        except UnavailableError:
+            # The whole lane waits, or a cancel could overtake the request that it is about.
+            return False, True
+        if isinstance(reply, Refused) and reply.retryable:
+            log.info("command_refused_for_now", tag=tag, code=reply.code, message=reply.message)
+            return False, reply.code in OWNER_DOWN
+        await self._finish(row_id, command, reply)
+        return True, False
+
+    async def _finish(self, row_id: int, command: Command, reply: Reply) -> None:
+        async with self.database.transaction() as connection:
+            deleted = await connection.fetchval(
+                "DELETE FROM outgoing WHERE id = $1 RETURNING true", row_id
+            )
+            if deleted:
+                await self.on_reply(connection, command, reply)
+
+    async def _postpone(self, row_id: int, attempts: int, *, holds_lane: bool) -> None:
+        pause = min(FIRST_BACKOFF_SECONDS * 2 ** min(attempts, 10), LAST_BACKOFF_SECONDS)
+        async with self.database.transaction() as connection:
+            await connection.execute(
+                "UPDATE outgoing SET attempts = attempts + 1, holds_lane = $3,"
+                " next_attempt_at = now() + $2 * interval '1 second' WHERE id = $1",
+                row_id,
+                pause,
+                holds_lane,
+            )

@@ -1,0 +1,253 @@
+"""A service's part of Postgres: its own role and schema, migrations, transactions."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
+
+import asyncpg
+import msgspec
+
+from shared.errors import UnavailableError
+from shared.logging import log
+
+T = TypeVar("T")
+
+MIGRATION_LOCK: Final = 0x67707573  # one lock for all services: roles are shared by the cluster
+COMMAND_TIMEOUT_SECONDS: Final = 10.0
+OPEN_RETRY_SECONDS: Final = 0.25
+CLOSE_SECONDS: Final = 5.0
+
+# The outside is down; the same statement may succeed later.
+OUTSIDE_DOWN: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.InternalClientError,
+)
+
+SHARED_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS migration (
+    version int PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE IF NOT EXISTS command (
+    command_id uuid PRIMARY KEY, body_hash bytea NOT NULL, reply bytea,
+    created_at timestamptz NOT NULL DEFAULT now());
+CREATE INDEX IF NOT EXISTS command_created ON command (created_at);
+CREATE TABLE IF NOT EXISTS outbox (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, message_id uuid NOT NULL UNIQUE,
+    subject text NOT NULL, body bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz);
+CREATE INDEX IF NOT EXISTS outbox_unpublished ON outbox (id) WHERE published_at IS NULL;
+CREATE TABLE IF NOT EXISTS relay_state (
+    stream text PRIMARY KEY, created_at timestamptz NOT NULL);
+CREATE TABLE IF NOT EXISTS outgoing (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, command_id uuid NOT NULL UNIQUE,
+    lane text NOT NULL, tag text NOT NULL, body bytea NOT NULL, attempts int NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz NOT NULL DEFAULT now(),
+    created_at timestamptz NOT NULL DEFAULT now());
+ALTER TABLE outgoing ADD COLUMN IF NOT EXISTS holds_lane boolean NOT NULL DEFAULT false;
+CREATE TABLE IF NOT EXISTS dead_letter (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, subject text NOT NULL, body bytea NOT NULL,
+    error text NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
+"""
+
+
+class Row(Protocol):
+    """A row of an answer by the names of its columns."""
+
+    def __getitem__(self, column: str, /) -> Any: ...
+    def keys(self) -> Iterable[str]: ...
+
+
+class Connection(Protocol):
+    """What statements run on: a connection of asyncpg or its pool's proxy of one."""
+
+    async def execute(self, query: str, *args: object) -> str:
+        """Run one statement, or several without arguments; the command tag, such as `UPDATE 2`."""
+
+    async def executemany(self, command: str, args: Iterable[Sequence[object]]) -> None:
+        """Run a statement once for each sequence of arguments, all or none."""
+
+    async def fetch(self, query: str, *args: object) -> list[asyncpg.Record]:
+        """All rows."""
+
+    async def fetchrow(self, query: str, *args: object) -> asyncpg.Record | None:
+        """The first row; None if there is none."""
+
+    async def fetchval(self, query: str, *args: object) -> Any:
+        """The first column of the first row; None if there is no row."""
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """A transaction, or a savepoint inside one."""
+
+    async def copy_records_to_table(
+        self, table_name: str, *, records: Iterable[Sequence[object]], columns: Sequence[str]
+    ) -> str:
+        """Insert by the COPY protocol."""
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What a transaction has staged; read after its commit."""
+
+    outbox: bool = False
+    outgoing: bool = False
+
+
+_notes: ContextVar[_Notes | None] = ContextVar("transaction_notes", default=None)
+
+
+def note_staged(*, outbox: bool = False, outgoing: bool = False) -> None:
+    """Remember that the running transaction leaves work for the relay or the sender."""
+    if (notes := _notes.get()) is not None:
+        notes.outbox |= outbox
+        notes.outgoing |= outgoing
+
+
+def to_json(value: object) -> str:
+    """A Struct as text for a jsonb column."""
+    return msgspec.json.encode(value).decode()
+
+
+def from_json(text: str | bytes, type_: type[T]) -> T:
+    """What `to_json` wrote. Raises msgspec.ValidationError if the column holds something else."""
+    return msgspec.json.decode(text, type=type_)
+
+
+async def _leave(_: Connection) -> None:
+    """Nothing is set beyond a transaction, so that no statement has to put it back."""
+
+
+@dataclass(slots=True)
+class Database:
+    """One pool of connections, acting as the role `gpusteward_<schema>` in that schema.
+
+    `migrations` are applied once each, in order, under an advisory lock; a position in the sequence
+    is a version, so texts are only ever appended.
+    """
+
+    dsn: str
+    schema: str
+    migrations: Sequence[str]
+    max_connections: int = 6
+    outbox_wake: asyncio.Event = field(default_factory=asyncio.Event)
+    outgoing_wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _pool: "asyncpg.Pool[Any] | None" = None
+
+    @property
+    def pool(self) -> "asyncpg.Pool[Any]":
+        """The open pool. Raises RuntimeError before `open`."""
+        if self._pool is None:
+            raise RuntimeError(f"database {self.schema} is not open")
+        return self._pool
+
+    async def open(self) -> None:
+        """Wait for Postgres, make role and schema, migrate.
+
+        Idempotent; safe when services start at once.
+        """
+        if self._pool is not None:
+            return
+        while True:
+            try:
+                await self._prepare()
+                break
+            except OUTSIDE_DOWN as error:
+                log.warning("postgres_unreachable", error=repr(error))
+                await asyncio.sleep(OPEN_RETRY_SECONDS)
+        self._pool = await asyncpg.create_pool(
+            self.dsn,
+            min_size=1,
+            max_size=self.max_connections,
+            command_timeout=COMMAND_TIMEOUT_SECONDS,
+            reset=_leave,
+            server_settings={
+                "role": self._role,
+                "search_path": self.schema,
+                "application_name": f"gpusteward-{self.schema}",
+            },
+        )
+
+    async def close(self) -> None:
+        """Give the connections back; waits at most 5 s for statements under way."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await pool.close()
+        except (TimeoutError, *OUTSIDE_DOWN):
+            pool.terminate()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection inside a transaction; after the commit the relay and the sender are woken.
+
+        Raises UnavailableError when Postgres is out of reach. A commit cut off on its way may have
+        happened: what runs here must bear to be repeated.
+        """
+        notes = _Notes()
+        token = _notes.set(notes)
+        try:
+            async with self.statements() as connection, connection.transaction():
+                yield connection
+        finally:
+            _notes.reset(token)
+        if notes.outbox:
+            self.outbox_wake.set()
+        if notes.outgoing:
+            self.outgoing_wake.set()
+
+    @asynccontextmanager
+    async def statements(self) -> AsyncIterator[Connection]:
+        """A connection on which every statement is a transaction of its own; nothing is staged.
+
+        Raises UnavailableError when Postgres is out of reach.
+        """
+        try:
+            async with self.pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS) as connection:
+                yield connection
+        except OUTSIDE_DOWN as error:
+            raise UnavailableError(f"postgres: {error!r}") from error
+
+    @property
+    def _role(self) -> str:
+        return f"gpusteward_{self.schema}"
+
+    async def _prepare(self) -> None:
+        connection = await asyncpg.connect(self.dsn, timeout=COMMAND_TIMEOUT_SECONDS)
+        try:
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
+                await self._make_role(connection)
+                await connection.execute(f"SET LOCAL ROLE {self._role}")
+                await connection.execute(f"SET LOCAL search_path TO {self.schema}")
+                await connection.execute(SHARED_TABLES)
+                await self._migrate(connection)
+        finally:
+            await connection.close(timeout=5)
+
+    async def _make_role(self, connection: Connection) -> None:
+        if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", self._role):
+            await connection.execute(f"CREATE ROLE {self._role} NOLOGIN")
+        await connection.execute(f"GRANT {self._role} TO CURRENT_USER")
+        await connection.execute(
+            f"CREATE SCHEMA IF NOT EXISTS {self.schema} AUTHORIZATION {self._role}"
+        )
+
+    async def _migrate(self, connection: Connection) -> None:
+        done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM migration")
+        for version, text in enumerate(self.migrations, start=1):
+            if version > done:
+                await connection.execute(text)
+                await connection.execute("INSERT INTO migration (version) VALUES ($1)", version)
+                log.info("migrated", schema=self.schema, version=version)

@@ -1,0 +1,167 @@
+"""Events that commit with the state they tell of, and the relay that publishes them."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from schemas.base import Event, subject_for
+from shared.errors import RefusedError, UnavailableError
+from shared.logging import log
+from shared.messaging.bus import Bus
+from shared.messaging.codec import encode
+from shared.postgres.database import Connection, Database, Row, note_staged
+from shared.waiting import heed_cancellation, wait_for
+
+KEPT_HOURS: Final = 24
+BATCH: Final = 200
+IN_FLIGHT: Final = 50
+IDLE_SECONDS: Final = 1.0
+TRIM_SECONDS: Final = 600.0
+
+
+async def stage(connection: Connection, *events: Event) -> None:
+    """Write events in the transaction of their change; they are published after its commit."""
+    if not events:
+        return
+    await connection.execute(
+        "INSERT INTO outbox (message_id, subject, body)"
+        " SELECT message_id, subject, body FROM unnest($1::uuid[], $2::text[], $3::bytea[])"
+        " WITH ORDINALITY AS new (message_id, subject, body, place) ORDER BY place"
+        " ON CONFLICT (message_id) DO NOTHING",
+        [event.message_id for event in events],
+        [subject_for(event) for event in events],
+        [encode(event) for event in events],
+    )
+    note_staged(outbox=True)
+
+
+async def store_dead_letter(database: Database, subject: str, body: bytes, error: str) -> None:
+    """Keep a message that was given up for people to read. Raises UnavailableError."""
+    log.error("dead_letter", subject=subject, error=error)
+    async with database.transaction() as connection:
+        await connection.execute(
+            "INSERT INTO dead_letter (subject, body, error) VALUES ($1, $2, $3)",
+            *(subject, body, error),
+        )
+
+
+def _waves(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """The rows in order, in parts in which every event is of another aggregate."""
+    wave: dict[str, Row] = {}
+    for row in rows:
+        key = row["subject"].rpartition(".")[2]
+        if key in wave or len(wave) == IN_FLIGHT:
+            yield list(wave.values())
+            wave = {}
+        wave[key] = row
+    if wave:
+        yield list(wave.values())
+
+
+@dataclass(slots=True)
+class Relay:
+    """Publishes staged events, keeps them 24 h, publishes them again into a new stream.
+
+    Those of one aggregate go one after another, in order.
+
+    Two relays on one outbox publish twice; the message id lets the stream drop the second.
+    """
+
+    database: Database
+    bus: Bus
+
+    async def run(self) -> None:
+        """Publish until cancelled. Raises UnavailableError when Postgres or the bus is down."""
+        trimmed = float("-inf")
+        while True:
+            self.database.outbox_wake.clear()
+            while await self._publish_batch() == BATCH:
+                pass
+            now = asyncio.get_running_loop().time()
+            if now - trimmed > TRIM_SECONDS:
+                await self._trim()
+                trimmed = now
+            await wait_for(self.database.outbox_wake, IDLE_SECONDS)
+
+    async def stream_seen(self, stream: str, created_at: datetime) -> None:
+        """Compare a stream with the one published into last; if it is another, publish all anew."""
+        async with self.database.transaction() as connection:
+            before = await connection.fetchval(
+                "SELECT created_at FROM relay_state WHERE stream = $1 FOR UPDATE", stream
+            )
+            if before == created_at:
+                return
+            await connection.execute(
+                "INSERT INTO relay_state (stream, created_at) VALUES ($1, $2)"
+                " ON CONFLICT (stream) DO UPDATE SET created_at = $2",
+                stream,
+                created_at,
+            )
+            if before is None:
+                return
+            count = await connection.fetchval(
+                "WITH again AS (UPDATE outbox SET published_at = NULL"
+                " WHERE published_at IS NOT NULL RETURNING 1) SELECT count(*) FROM again"
+            )
+            note_staged(outbox=True)
+        log.warning("outbox_republishing", stream=stream, events=count)
+
+    async def _publish_batch(self) -> int:
+        async with self.database.statements() as connection:
+            rows = await connection.fetch(
+                "SELECT id, message_id, subject, body FROM outbox WHERE published_at IS NULL"
+                " ORDER BY id LIMIT $1",
+                BATCH,
+            )
+        published: list[int] = []
+        try:
+            for wave in _waves(rows):
+                done = await asyncio.gather(*map(self._publish, wave), return_exceptions=True)
+                published += [one for one in done if isinstance(one, int)]
+                for error in done:
+                    if isinstance(error, BaseException):
+                        raise error
+                heed_cancellation()
+        finally:
+            await self._mark(published)
+        return len(rows)
+
+    async def _publish(self, row: Row) -> int:
+        """Publish one event; its place in the outbox."""
+        message_id: UUID = row["message_id"]
+        try:
+            await self.bus.publish_stored(row["subject"], row["body"], message_id)
+        except RefusedError as error:
+            # Left where it is it would hold up everything behind it.
+            await store_dead_letter(self.database, row["subject"], row["body"], error.message)
+        return int(row["id"])
+
+    async def _mark(self, ids: list[int]) -> None:
+        if not ids:
+            return
+        # A mark that a power cut takes is made again: the stream drops what it has.
+        async with self.database.statements() as connection:
+            await connection.execute(
+                "UPDATE outbox SET published_at = now()"
+                " FROM set_config('synchronous_commit', 'off', true) WHERE id = ANY($1)",
+                ids,
+            )
+
+    async def _trim(self) -> None:
+        try:
+            async with self.database.transaction() as connection:
+                await connection.execute(
+                    "DELETE FROM outbox WHERE published_at < now() - $1 * interval '1 hour'",
+                    KEPT_HOURS,
+                )
+                await connection.execute(
+                    "DELETE FROM command WHERE created_at < now() - interval '7 days'"
+                )
+                await connection.execute(
+                    "DELETE FROM dead_letter WHERE created_at < now() - interval '30 days'"
+                )
+        except UnavailableError as error:
+            log.warning("outbox_trim_failed", error=str(error))

@@ -1,0 +1,48 @@
+"""Waiting and cancelling where asyncio of Python 3.11 may lose a cancellation."""
+
+import asyncio
+from typing import Any, Final
+
+CANCEL_AGAIN_SECONDS: Final = 0.5
+
+
+def heed_cancellation() -> None:
+    """Raise CancelledError if this task was cancelled and something it awaited forgot to say so.
+
+    asyncio.wait_for does, which nats-py is full of, when its result comes together with the
+    cancellation. Drop with Python 3.11.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def wait_for(event: asyncio.Event, seconds: float | None) -> bool:
+    """Whether the event was set in time; None waits without end.
+
+    asyncio.wait_for, until Python 3.12, forgets a cancellation that comes together with the event.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def cancelled(
+    *tasks: asyncio.Future[Any], again_seconds: float = CANCEL_AGAIN_SECONDS
+) -> None:
+    """Cancel tasks and wait until they have ended; what they raise stays with them.
+
+    Cancelled again while they run, because asyncio.wait_for of Python 3.11, which nats-py uses,
+    forgets a cancellation that comes together with its result. Once is enough from 3.12 on.
+    """
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=again_seconds)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved, or asyncio logs that it never was

@@ -1,0 +1,148 @@
+"""`bench` and `run_benchmark_job`: a benchmark without a platform, and with one that watches."""
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.cli.__main__ import main
+from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
+from shared.benchmarks.adapter import ModelNotServed
+from shared.client import aio_benchmarks, aio_telemetry, run_benchmark_job
+from shared.errors import RefusedError
+from shared.testing import eventually
+from tests.support.http_server import serving
+from tests.support.paths import ROOT
+from tests.support.worlds.gateway import NODE, a_node, gateway
+
+SPEC: dict[str, Any] = {
+    "traffic_scenarios": ["D(8,4)"],
+    "max_requests_per_iteration": 4,
+    "warmup_requests": 0,
+    "tool": "builtin",
+}
+
+
+def a_server(**behaviour: Any) -> AbstractAsyncContextManager[str]:  # any field
+    fast: dict[str, Any] = {"model": "m", "ttft_seconds": 0.002, "tpot_seconds": 0.0, "slots": 64}
+    return serving(SimulatedEngine(Behaviour(**fast | behaviour)).app())
+
+
+@pytest.fixture(autouse=True)
+def no_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("GPUSTEWARD_URL", "GPUSTEWARD_TOOLS_DIR", "GPUSTEWARD_GENAI_BENCH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GPUSTEWARD_DATA_DIR", str(tmp_path))
+
+
+@pytest.mark.long
+async def test_the_gpus_are_watched_while_a_platform_runs(
+    nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        gateway(nats_url, postgres_dsn) as api,
+        a_node(nats_url, tmp_path),
+        a_server(ttft_seconds=0.3) as url,
+    ):
+        monkeypatch.setenv("GPUSTEWARD_URL", api.url)
+        await eventually(aio_telemetry.is_available)
+
+        seen = await aio_benchmarks.run_benchmark_job(url, SPEC, [1])
+        partly = await aio_benchmarks.run_benchmark_job(url, SPEC, [0, 7], node_id=NODE)
+
+    assert seen["metrics"]["total_completed_requests"] == 4
+    assert (seen["tool"], seen["simulated"]) == ("builtin", True)
+    watched = seen["gpu_monitoring"]
+    assert seen["gpu_monitoring_missing"] is None
+    assert watched["monitoring_duration_seconds"] >= 1.2
+    assert watched["sample_count"] >= 1
+    assert list(watched["gpu_stats"]) == ["1"]
+    utilization = watched["gpu_stats"]["1"]["utilization"]
+    assert utilization["samples"] == watched["sample_count"]
+    assert utilization["min"] <= utilization["mean"] <= utilization["max"]
+    assert {"memory_used_mb", "temperature_c", "power_draw_w"} <= watched["gpu_stats"]["1"].keys()
+    assert list(partly["gpu_monitoring"]["gpu_stats"]) == ["0"]
+    assert partly["gpu_monitoring_missing"] == f"node {NODE} has no GPU 7"
+
+
+async def test_without_a_platform_nothing_is_made_up() -> None:
+    async with a_server() as url:
+        # The plain function, in a thread as a script would have it.
+        told = await asyncio.to_thread(run_benchmark_job, f"{url}/v1/", SPEC, [0])
+
+    assert told["metrics"]["success_rate"] == 1.0
+    assert told["gpu_monitoring"] is None
+    assert "no platform runs" in told["gpu_monitoring_missing"]
+
+
+async def test_what_cannot_be_measured_is_told_at_once() -> None:
+    async with a_server() as url:
+        with pytest.raises(ModelNotServed):
+            await aio_benchmarks.run_benchmark_job(url, SPEC | {"model_name": "other"})
+        with pytest.raises(RefusedError, match="unknown field 'scenarios'"):
+            await aio_benchmarks.run_benchmark_job(url, {"scenarios": ["D(1,1)"]})
+
+
+async def bench(*arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.cli", "bench", *arguments),
+        cwd=ROOT,
+        env={**os.environ},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def test_the_command_measures_a_server_and_prints_its_levels() -> None:
+    options = ("--scenario", "D(8,4)", "--max-requests", "4", "--tool", "builtin")
+    async with a_server() as url, a_server(error_rate=1.0) as failing:
+        (
+            (code, out, err),
+            (json_code, json_out, _),
+            (failed_code, failed_out, _),
+        ) = await asyncio.gather(
+            bench(url.removeprefix("http://"), *options, "--concurrency", "2"),
+            bench(url, *options, "--concurrency", "1", "--concurrency", "2", "--json"),
+            bench(failing, *options, "--warmup", "0"),
+        )
+
+    assert code == 0, err
+    title, headings, row, remark = out.splitlines()
+    assert title.startswith("measured by builtin")
+    assert "ttft ms" in headings
+    assert row.split()[:3] == ["D(8,4)", "2", "4/4"]
+    assert "simulated" in remark
+    assert "level 1 of 1, D(8,4) at concurrency 2: measuring, 4 of 4 requests" in err
+    assert json_code == 0
+    assert [level["num_concurrency"] for level in json.loads(json_out)["levels"]] == [1, 2]
+    assert failed_code == 1
+    assert "failed with 4 x 500" in failed_out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["127.0.0.1:1"], 8, "nothing answers: Connect call failed"),
+        (["127.0.0.1:1"], 8, "look whether it runs"),
+        (["ftp://host"], 2, "expected a URL of a server"),
+        (["h:1", "--scenario", "Q(3)"], 2, "a scenario like D(100,100)"),
+        (["h:1", "--param", "temperature"], 2, "expected NAME=VALUE"),
+        (["h:1", "--model", "m", "--scenario", "E(64)"], 2, "$.benchmark.traffic_scenarios"),
+        (["h:1", "--model", "m", "--tool", "genai-bench"], 1, "`gpusteward bench install`"),
+    ],
+)
+def test_the_command_says_what_to_do_next(
+    arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["bench", *arguments])
+
+    assert said in capsys.readouterr().err
+    assert left.value.code == code

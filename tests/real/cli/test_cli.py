@@ -1,0 +1,211 @@
+"""The command as a process, against a stand-in for the gateway."""
+
+import asyncio
+import json
+import os
+import resource
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import EXIT_CODE, ErrorCode
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.scheduler import ReservationState
+from services.cli.display.tables import short
+from tests.support.fakes.gateway import StubGateway, stub_gateway
+from tests.support.paths import ROOT
+from tests.support.worlds.gateway_views import (
+    make_experiment,
+    make_metrics,
+    make_monitoring,
+    make_task,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Command:
+    """Runs the command with the stub's address."""
+
+    def __init__(self, stub: StubGateway, url: str, data_dir: Path) -> None:
+        self.stub = stub
+        self.url = url
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "GPUSTEWARD_URL": url,
+            "GPUSTEWARD_DATA_DIR": str(data_dir),
+        }
+
+    async def start(self, *arguments: str, stdin: int | None = None) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "services.cli"),
+            *arguments,
+            stdin=stdin if stdin is not None else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=self.environment,
+        )
+
+    async def __call__(self, *arguments: str, text: str | None = None) -> Ended:
+        pipe = asyncio.subprocess.PIPE if text is not None else None
+        process = await self.start(*arguments, stdin=pipe)
+        out, err = await process.communicate(text.encode() if text is not None else None)
+        return Ended(process.returncode or 0, out.decode(), err.decode())
+
+
+@pytest.fixture
+async def command(tmp_path: Path) -> AsyncIterator[Command]:
+    async with stub_gateway() as (stub, url):
+        yield Command(stub, url, tmp_path)
+
+
+async def test_help_answers_quickly_and_without_the_slow_libraries(command: Command) -> None:
+    probe = (
+        "import sys, services.cli.__main__\n"
+        "print([name for name in ('aiohttp', 'rich', 'nats', 'asyncpg') if name in sys.modules])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", probe), stdout=asyncio.subprocess.PIPE, env=command.environment
+    )
+    out, _ = await process.communicate()
+    ended = await command("--help")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    await command("--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    assert out.decode().strip() == "[]"
+    assert "demo" in ended.out
+    assert after.ru_utime - before.ru_utime < 1.0  # of a core, whatever else runs; 0.3 s is usual
+
+
+async def test_gpus_are_a_plain_table_in_a_pipe_and_the_apis_answer_as_json(
+    command: Command,
+) -> None:
+    table = await command("gpus")
+    document = await command("gpus", "--json")
+
+    assert "\x1b" not in table.out
+    assert table.out.count("simulated") == 2
+    assert [gpu["uuid"] for gpu in json.loads(document.out)["gpus"]] == ["GPU-0", "GPU-1"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.BAD_REQUEST, ErrorCode.NAME_TAKEN, ErrorCode.FORBIDDEN])
+async def test_a_refused_submission_ends_with_the_codes_exit_code_and_names_the_field(
+    command: Command, code: ErrorCode
+) -> None:
+    command.stub.refusal = code
+
+    ended = await command("submit", "-", text="{}")
+
+    assert ended.code == EXIT_CODE[code]
+    assert ended.err == "gpusteward: refused by the test (at $.model)\n"
+    assert ended.out == ""
+
+
+async def test_with_json_an_error_is_a_problem_document_on_stderr(command: Command) -> None:
+    ended = await command("show", "01920000-0000-7000-8000-000000000000", "--json")
+
+    assert ended.code == EXIT_CODE[ErrorCode.NOT_FOUND]
+    assert json.loads(ended.err)["code"] == "not_found"
+
+
+async def test_without_a_platform_every_command_says_how_to_start_one(command: Command) -> None:
+    del command.environment["GPUSTEWARD_URL"]
+
+    ended = await command("tasks")
+
+    assert ended.code == EXIT_CODE[ErrorCode.UNAVAILABLE]
+    assert ended.err.startswith("gpusteward: no platform runs on ")
+    assert ended.err.endswith("; start it with `gpusteward up`\n")
+
+
+async def test_an_unknown_option_is_a_usage_error_without_traceback(command: Command) -> None:
+    ended = await command("tasks", "--nonsense")
+
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+
+
+async def test_show_takes_the_short_id_that_tables_print(command: Command) -> None:
+    task = make_task(state=TaskState.COMPLETED, experiments_total=1)
+    experiment = make_experiment(
+        task_id=task.task_id,
+        objective_score=1.25,
+        metrics=make_metrics(),
+        gpu_monitoring=make_monitoring(),
+    )
+    command.stub.tasks, command.stub.experiments = [task], [experiment]
+
+    listed = await command("tasks")
+    shown = await command("show", short(task.task_id))
+
+    assert short(task.task_id) in listed.out
+    assert "experiments by minimize_latency (mean_e2e_latency)" in shown.out
+    assert "10/55/90" in shown.out
+    assert "simulated" in shown.out
+
+
+async def test_why_says_every_reason_of_an_experiment_that_waits(command: Command) -> None:
+    reservation = make_task().task_id
+    waiting = make_experiment(state=ExperimentState.WAITING, reservation_id=reservation)
+    command.stub.experiments = [waiting]
+
+    ended = await command("why", str(waiting.experiment_id))
+
+    assert ended.out == (
+        f"reservation {reservation}: queued, position 2 of 3\n2 GPUs are wanted, 1 is free\n"
+    )
+
+
+async def test_why_of_what_does_not_wait_says_so(command: Command) -> None:
+    done = make_experiment()
+    command.stub.experiments = [done]
+
+    ended = await command("why", str(done.experiment_id))
+
+    assert ended.code == EXIT_CODE[ErrorCode.CONFLICT]
+    assert ended.err == "gpusteward: it is succeeded and does not wait for GPUs\n"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (ReservationState.REJECTED, ErrorCode.UNSATISFIABLE),
+        (ReservationState.TIMED_OUT, ErrorCode.TIMEOUT),
+    ],
+)
+async def test_a_reservation_that_is_not_granted_ends_with_its_reason(
+    command: Command, outcome: ReservationState, code: ErrorCode
+) -> None:
+    command.stub.outcome = outcome
+
+    ended = await command("reserve", "--gpus", "3")
+
+    assert ended.code == EXIT_CODE[code]
+    assert "the fleet has 2 GPUs" in ended.err
+
+
+async def test_a_granted_reservation_is_printed_and_given_back_by_its_short_id(
+    command: Command,
+) -> None:
+    reserved = await command("reserve", "--gpus", "2", "--json")
+    view = json.loads(reserved.out)
+
+    released = await command("release", view["reservation_id"][-12:])
+
+    assert [device["uuid"] for device in view["devices"]] == ["GPU-0", "GPU-1"]
+    assert released.code == 0
+    ((_, path, _),) = command.stub.calls_of("DELETE")
+    assert path == f"/api/v1/reservations/{view['reservation_id']}?epoch=7&stopped=true"

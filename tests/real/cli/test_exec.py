@@ -1,0 +1,213 @@
+"""`gpusteward exec` as a process: the lease, the environment, signals and every way to end."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import EXIT_CODE, ErrorCode
+from schemas.scheduler import ReservationState
+from services.cli.failures import LEASE_LOST_EXIT_CODE
+from shared.paths import is_process_alive
+from shared.testing import eventually
+from tests.real.cli.test_cli import Command
+from tests.support.fakes.gateway import stub_gateway
+
+PRINT_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
+SLEEPER = (
+    "import os, signal, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(60)"
+)
+
+
+@pytest.fixture
+async def command(tmp_path: Path) -> AsyncIterator[Command]:
+    async with stub_gateway() as (stub, url):
+        yield Command(stub, url, tmp_path)
+
+
+async def started(
+    command: Command, tmp_path: Path, *options: str, script: str = SLEEPER
+) -> tuple[asyncio.subprocess.Process, int]:
+    """The command with a child that sleeps, and the child's process id."""
+    pid_file = tmp_path / "pid"
+    arguments = ["exec", "--gpus", "1", *options, "--", sys.executable, "-c", script]
+    process = await command.start(*arguments, str(pid_file))
+    await eventually(lambda: pid_file.exists() and pid_file.read_text() != "", what="the child")
+    return process, int(pid_file.read_text())
+
+
+async def gone(pid: int) -> None:
+    await eventually(lambda: not is_process_alive(pid), what="the child to be gone")
+
+
+def released(command: Command) -> list[str]:
+    return [path.partition("?")[2] for _, path, _ in command.stub.calls_of("DELETE")]
+
+
+async def test_the_command_finds_its_devices_and_the_exit_code_is_its_own(
+    command: Command,
+) -> None:
+    script = f"{PRINT_ENVIRONMENT}; raise SystemExit(3)"
+
+    ended = await command(
+        "exec", "--gpus", "2", "--node", "alpha", "--", sys.executable, "-c", script
+    )
+
+    found = json.loads(ended.out)
+    (reservation_id,) = command.stub.reservations
+    assert ended.code == 3
+    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-0,GPU-1"
+    assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert found["GPUSTEWARD_RESERVATION"] == str(reservation_id)
+    assert found["GPUSTEWARD_EPOCH"] == "7"
+    assert found["GPUSTEWARD_NODE"] == "alpha"
+    assert "simulated" in ended.err
+
+
+async def test_only_this_node_is_asked_and_the_lease_is_confirmed_before_the_start(
+    command: Command,
+) -> None:
+    await command("exec", "--gpus", "1", "--min-memory", "9000", "--node", "alpha", "--", "true")
+
+    (_, _, asked), (_, renewed, body) = command.stub.calls_of("POST")
+    assert asked["request"]["node_ids"] == ["alpha"]
+    assert asked["request"]["min_memory_mb"] == 9000
+    assert renewed.endswith("/renew")
+    assert body == {"epoch": 7, "activate": True}
+    assert released(command) == ["epoch=7&stopped=true"]
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [pytest.param("no-such-program", 127, id="missing"), pytest.param("/etc", 126, id="no file")],
+)
+async def test_a_command_that_cannot_start_gives_its_gpus_back(
+    command: Command, program: str, code: int
+) -> None:
+    ended = await command("exec", "--gpus", "1", "--", program)
+
+    assert ended.code == code
+    assert ended.err.startswith(f"gpusteward: {program}: ")
+    assert released(command) == ["epoch=7&stopped=true"]
+
+
+async def test_a_rejected_request_starts_nothing_and_ends_with_its_reason(
+    command: Command, tmp_path: Path
+) -> None:
+    command.stub.outcome = ReservationState.REJECTED
+
+    ended = await command("exec", "--gpus", "9", "--", "touch", str(tmp_path / "started"))
+
+    assert ended.code == EXIT_CODE[ErrorCode.UNSATISFIABLE]
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+async def test_signals_reach_the_command_and_its_end_is_told_as_shells_do(
+    command: Command, tmp_path: Path, sent: signal.Signals
+) -> None:
+    script = f"import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n{SLEEPER}"
+    process, pid = await started(command, tmp_path, script=script)
+
+    process.send_signal(sent)
+
+    assert await process.wait() == 128 + sent
+    await gone(pid)
+    assert released(command) == ["epoch=7&stopped=true"]
+
+
+async def test_a_signal_while_queued_withdraws_the_request(
+    command: Command, tmp_path: Path
+) -> None:
+    command.stub.outcome = ReservationState.QUEUED
+    process = await command.start("exec", "--gpus", "1", "--", "touch", str(tmp_path / "started"))
+    await eventually(lambda: bool(command.stub.calls_of("GET")), what="it to wait")
+
+    process.send_signal(signal.SIGTERM)
+
+    assert await process.wait() == 128 + signal.SIGTERM
+    assert released(command) == [""]
+    assert not (tmp_path / "started").exists()
+
+
+async def test_a_lost_lease_stops_the_command_and_everything_it_started(
+    command: Command, tmp_path: Path
+) -> None:
+    """The child ignores SIGTERM, as a stuck engine would."""
+    script = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEPER}"
+    process, pid = await started(command, tmp_path, "--ttl", "3", script=script)
+
+    command.stub.renewal_refusal = ErrorCode.LEASE_LOST
+    _, err = await process.communicate()
+
+    assert process.returncode == LEASE_LOST_EXIT_CODE
+    assert "the reservation was lost and the command was stopped" in err.decode()
+    await gone(pid)
+
+
+async def test_a_lease_that_nobody_confirms_is_given_up_in_time(
+    command: Command, tmp_path: Path
+) -> None:
+    process, pid = await started(command, tmp_path, "--ttl", "3")
+    loop = asyncio.get_running_loop()
+
+    command.stub.renewal_refusal = ErrorCode.UNAVAILABLE
+    began = loop.time()
+    await gone(pid)
+    took = loop.time() - began
+    _, err = await process.communicate()
+
+    assert process.returncode == LEASE_LOST_EXIT_CODE
+    assert "no renewal was confirmed" in err.decode()
+    assert took < 3.0
+
+
+async def test_the_lease_is_renewed_while_the_command_runs(
+    command: Command, tmp_path: Path
+) -> None:
+    process, _ = await started(command, tmp_path, "--ttl", "3")
+
+    def renewals() -> list[bool]:
+        calls = command.stub.calls_of("POST")
+        return [body["activate"] for _, path, body in calls if path.endswith("/renew")]
+
+    await eventually(lambda: len(renewals()) >= 3, what="two more renewals")
+    process.terminate()
+    await process.wait()
+
+    assert renewals()[:3] == [True, False, False]
+
+
+async def test_killing_the_command_line_kills_the_command(command: Command, tmp_path: Path) -> None:
+    process, pid = await started(command, tmp_path)
+
+    process.kill()
+    await process.wait()
+
+    await gone(pid)
+
+
+async def test_what_left_the_group_is_not_reported_as_stopped(
+    command: Command, tmp_path: Path
+) -> None:
+    """A daemon still holds the GPU: its node's executor has to see to it."""
+    pid_file = tmp_path / "pid"
+    script = (
+        "import subprocess, sys\n"
+        "daemon = subprocess.Popen(['sleep', '60'], start_new_session=True,"
+        " stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        f"open({str(pid_file)!r}, 'w').write(str(daemon.pid))"
+    )
+
+    ended = await command("exec", "--gpus", "1", "--", sys.executable, "-c", script)
+
+    assert ended.code == 0
+    assert released(command) == ["epoch=7&stopped=false"]
+    with suppress(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)

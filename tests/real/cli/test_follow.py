@@ -1,0 +1,46 @@
+"""How a task is followed, against a stand-in for the gateway."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.structs import replace
+
+from schemas.orchestrator import ExperimentState, TaskState
+from services.cli.follow import follow_to_end
+from shared.client.discovery import Address
+from shared.client.http import StewardClient
+from shared.testing import eventually
+from tests.support.fakes.gateway import StubGateway, stub_gateway
+from tests.support.worlds.gateway_views import make_experiment, make_task
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[tuple[StubGateway, str]]:
+    async with stub_gateway() as (stub, url):
+        yield stub, url
+
+
+async def test_a_task_is_read_when_one_of_its_events_comes_and_not_before(
+    gateway: tuple[StubGateway, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stub, url = gateway
+    experiment = make_experiment(state=ExperimentState.RUNNING)
+    task = make_task(task_id=experiment.task_id, state=TaskState.RUNNING)
+    stub.tasks, stub.experiments = [task], [experiment]
+
+    def reads() -> int:
+        return sum(path == f"/api/v1/tasks/{task.task_id}" for _, path, _ in stub.calls)
+
+    async with StewardClient(Address(url, None)) as client, asyncio.timeout(20):
+        following = asyncio.create_task(follow_to_end(client, task.task_id))
+        await eventually(lambda: len(stub.sockets) == 2 and reads() == 1)
+        stub.experiments = [replace(experiment, state=ExperimentState.FAILED)]
+        stub.tasks = [replace(task, state=TaskState.COMPLETED)]
+        await stub.tell("orchestrator.task_completed")
+        code = await following
+
+    assert (code, reads()) == (1, 2)
+    subscribed = {path for _, path, _ in stub.calls if path.startswith("/ws/")}
+    assert subscribed == {f"/ws/{kind}?task={task.task_id}" for kind in ("events", "metrics")}
+    assert "0 of 1 experiments succeeded" in capsys.readouterr().out

@@ -1,0 +1,92 @@
+"""Taking GPUs out of service and back, from the command to the scheduler."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from schemas.scheduler import Cordon, Drain, DriftAction, DriftKind, Uncordon
+from schemas.scheduler_views import DriftList, ListDrifts
+from services.cli.commands.maintenance import DONE, MEANINGS, NEXT
+from tests.real.cli.test_cli import Command
+from tests.support.fakes.gateway import stub_gateway
+from tests.support.worlds.gateway import gateway
+from tests.support.worlds.gateway_views import make_drift
+
+
+async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    roles = {"a": "admin", "s": "submitter"}
+    tokens = [
+        {"token_sha256": hashlib.sha256(token.encode()).hexdigest(), "role": role}
+        for token, role in roles.items()
+    ]
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps(tokens))
+
+    async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
+        for command in (Cordon, Uncordon, Drain):
+            await api.owners.accept(command)
+        await api.owners.answer(ListDrifts, DriftList(drifts=(make_drift(),)))
+
+        async def status(what: str, token: str, body: dict[str, Any]) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            return (await api.post(f"/api/v1/nodes/alpha/{what}", body, headers=headers))[0]
+
+        assert await status("cordon", "s", {}) == 403
+        assert await status("drain", "s", {}) == 403
+        assert await status("uncordon", "s", {}) == 403
+        assert api.owners.received == []
+        assert await status("cordon", "a", {"device_uuid": "GPU-0", "reason": "hot"}) == 200
+        assert await status("uncordon", "a", {"confirm_stopped": True}) == 200
+        assert await status("drain", "a", {"reason": "moves"}) == 200
+        assert await status("cordon", "a", {"device": "GPU-0"}) == 400
+        cordoned, back, drained = api.owners.received
+        _, listed = await api.get(
+            "/api/v1/drifts?node_id=alpha&ended=true", headers={"Authorization": "Bearer s"}
+        )
+        asked = api.owners.received[-1]
+
+    assert isinstance(cordoned, Cordon)
+    assert (cordoned.node_id, cordoned.device_uuid, cordoned.reason) == ("alpha", "GPU-0", "hot")
+    assert isinstance(back, Uncordon)
+    assert (back.device_uuid, back.confirm_stopped) == (None, True)
+    assert isinstance(drained, Drain)
+    assert drained.reason == "moves"
+    assert asked == ListDrifts(node_id="alpha", ended=True)
+    assert [drift["drift"] for drift in listed["drifts"]] == ["squatter"]
+
+
+async def test_the_command_names_a_gpu_by_its_index_and_lists_what_does_not_add_up(
+    tmp_path: Path,
+) -> None:
+    async with stub_gateway() as (stub, url):
+        command = Command(stub, url, tmp_path)
+        stub.drifts = [make_drift()]
+
+        cordoned = await command("cordon", "alpha/1", "--reason", "hot")
+        back = await command("uncordon", "alpha", "--confirm-stopped")
+        unknown = await command("cordon", "alpha/9")
+        listed = await command("drift")
+        changes = stub.calls_of("POST")
+
+    assert (cordoned.code, back.code) == (0, 0)
+    assert changes == [
+        ("POST", "/api/v1/nodes/alpha/cordon", {"device_uuid": "GPU-1", "reason": "hot"}),
+        (
+            "POST",
+            "/api/v1/nodes/alpha/uncordon",
+            {"device_uuid": None, "confirm_stopped": True, "reason": ""},
+        ),
+    ]
+    assert "no GPU 9" in unknown.err
+    assert "squatter" in listed.out
+    assert "alpha/GPU-1" in listed.out
+    assert "4711" in listed.out
+    assert "next: end it" in listed.out
+
+
+def test_every_kind_of_drift_has_its_meaning_and_next_step() -> None:
+    assert set(MEANINGS) == set(NEXT) == set(DriftKind)
+    assert set(DONE) == set(DriftAction)

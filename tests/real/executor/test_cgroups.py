@@ -1,0 +1,105 @@
+"""Engines in control groups: bounded, and found although they scrub their environment."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from services.executor.host.processes import labelled_workloads
+from services.executor.runtimes.cgroups import Cgroup, CgroupLimits, Cgroups
+from services.executor.runtimes.runtime import Labels
+from shared.testing import eventually
+
+HOARD = "x = []\nwhile True: x.append(bytearray(1 << 20))"
+SCRUBBED = "exec env -i sleep 300"
+
+
+def labels() -> Labels:
+    return Labels(reservation_id=uuid4(), installation_id=f"test-{uuid4()}", node_id="node/1")
+
+
+def started(
+    group: Cgroup, argv: list[str], env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """A process in the group."""
+    return subprocess.Popen(argv, preexec_fn=group.enter, stderr=subprocess.DEVNULL, env=env)
+
+
+@pytest.fixture
+def cgroups() -> Cgroups:
+    found = Cgroups.of_this_host()
+    if not found.hierarchies:
+        pytest.skip("needs control groups that may be written")
+    return found
+
+
+async def test_a_process_beyond_its_memory_is_ended_and_the_group_tells(cgroups: Cgroups) -> None:
+    whose = labels()
+    group = cgroups.make(whose, CgroupLimits(memory_mb=64, cpus=1.5, pids=50))
+    assert group is not None
+    try:
+        hoarder = started(group, [sys.executable, "-c", HOARD])
+        exit_code = await asyncio.to_thread(hoarder.wait, 20)
+        told = group.was_out_of_memory()
+    finally:
+        await cgroups.end(whose)
+
+    assert exit_code == -9
+    assert told
+    assert not any(directory.exists() for directory in group.directories)
+
+
+async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> None:
+    whose = labels()
+    group = cgroups.make(whose, CgroupLimits())
+    assert group is not None
+    two = f"setsid sh -c '{SCRUBBED}' & setsid sh -c '{SCRUBBED}' & wait"
+    parent = started(group, ["sh", "-c", two], {"PATH": os.environ["PATH"]})
+    try:
+        await eventually(lambda: len(group.pids()) == 3, what="all three in the group")
+        found_by_label = labelled_workloads(whose.installation_id)
+        await cgroups.end(whose)
+    finally:
+        parent.kill()
+        parent.wait()
+
+    assert found_by_label == []
+    assert group.pids() == set()
+    assert not group.was_out_of_memory()
+
+
+async def test_a_group_that_is_gone_is_ended_without_a_word(cgroups: Cgroups) -> None:
+    whose = labels()
+
+    await cgroups.end(whose)
+
+    made = [path for root in cgroups.hierarchies for path in root.rglob(str(whose.reservation_id))]
+    assert made == []
+
+
+def test_where_groups_cannot_be_written_there_are_none(tmp_path: Path) -> None:
+    found = Cgroups.of_this_host(tmp_path)
+
+    assert found.hierarchies == ()
+    assert found.make(labels(), CgroupLimits(memory_mb=1)) is None
+
+
+def test_version_2_is_written_with_its_own_files(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    found = Cgroups.of_this_host(tmp_path)
+    whose = labels()
+
+    group = found.make(whose, CgroupLimits(memory_mb=64, cpus=1.5, pids=50))
+
+    assert group is not None
+    [directory] = group.directories
+    assert directory.name == str(whose.reservation_id)
+    assert directory.parent.name == "node_1"
+    assert (directory / "memory.max").read_text() == str(64 << 20)
+    assert (directory / "cpu.max").read_text() == "150000 100000"
+    assert (directory / "pids.max").read_text() == "50"

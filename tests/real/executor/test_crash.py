@@ -1,0 +1,229 @@
+"""An executor that dies, or whose bus dies, leaves no process behind and exactly one outcome."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import Accepted
+from schemas.executor import AttemptFinished, AttemptOutcome, FailureKind
+from services.executor.app import create_service
+from shared.testing import NatsServer, eventually
+from tests.support.worlds.executor import (
+    executor_process,
+    labelled_process,
+    make_cancel,
+    make_endless_start,
+    make_settings,
+    make_start,
+    scheduling,
+    until_answering,
+)
+
+
+async def test_a_killed_executor_leaves_no_engine_and_the_next_one_says_interrupted(
+    nats_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(nats_url, tmp_path)
+    start = make_endless_start({"ignore-sigterm": True})
+    async with scheduling(settings) as scheduler:
+        with executor_process(settings) as first:
+            await until_answering(scheduler)
+            await scheduler.ask(start)
+            pids = await scheduler.until_measuring(start)
+            first.kill()
+            first.wait()
+            await eventually(lambda: not scheduler.pids(start.reservation_id), what="no engine")
+        released_by_the_dead = list(scheduler.releases)
+        with executor_process(settings):
+            finished = await scheduler.finished(start)
+            release = await scheduler.until_released(start)
+            await until_answering(scheduler)
+            running = await scheduler.running()
+            again = await scheduler.ask(start)
+            facts = await scheduler.facts(start)
+
+    assert len(pids) == 1
+    assert released_by_the_dead == []
+    assert finished.outcome is AttemptOutcome.INTERRUPTED
+    assert finished.failure is not None
+    assert finished.failure.kind is FailureKind.EXECUTOR_RESTARTED
+    assert release.stopped
+    assert running.attempts == ()
+    assert again == Accepted(command_id=start.command_id)
+    assert [fact.revision for fact in facts] == list(range(1, len(facts) + 1))
+    assert sum(isinstance(fact, AttemptFinished) for fact in facts) == 1
+
+
+@pytest.mark.long
+async def test_the_next_executor_ends_what_outlived_the_last_one(
+    nats_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(nats_url, tmp_path)
+    start = make_endless_start()
+    async with scheduling(settings) as scheduler:
+        with executor_process(settings) as first:
+            await until_answering(scheduler)
+            await scheduler.ask(start)
+            await scheduler.until_measuring(start)
+            first.kill()
+            first.wait()
+        # A worker that left its engine's session, as a daemonized one would.
+        worker = labelled_process(start.reservation_id, settings.installation_id)
+        try:
+            with executor_process(settings):
+                await scheduler.until_released(start)
+                ended_by = worker.poll()
+        finally:
+            worker.kill()
+            worker.wait()
+
+    assert ended_by is not None
+    assert scheduler.running_at_release == [[]]
+
+
+@pytest.mark.long
+async def test_a_cancellation_accepted_before_a_crash_is_an_outcome_of_its_own(
+    nats_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(nats_url, tmp_path, stop_grace_seconds=30.0)
+    start = make_endless_start({"ignore-sigterm": True}, lease_ttl_seconds=300.0)
+    async with scheduling(settings) as scheduler:
+        with executor_process(settings) as first:
+            await until_answering(scheduler)
+            await scheduler.ask(start)
+            await scheduler.until_measuring(start)
+            reply = await scheduler.ask(make_cancel(start))
+            first.kill()
+            first.wait()
+        with executor_process(settings):
+            finished = await scheduler.finished(start)
+
+    assert isinstance(reply, Accepted)
+    assert finished.outcome is AttemptOutcome.CANCELLED
+
+
+async def test_an_executor_that_is_stopped_ends_its_attempts_and_says_so(
+    nats_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(nats_url, tmp_path)
+    start = make_endless_start()
+    async with scheduling(settings) as scheduler:
+        with executor_process(settings) as process:
+            await until_answering(scheduler)
+            await scheduler.ask(start)
+            await scheduler.until_measuring(start)
+            process.send_signal(signal.SIGTERM)
+            returncode = await asyncio.to_thread(process.wait, 10)
+        finished = await scheduler.finished(start)
+
+    assert returncode == 0
+    assert finished.outcome is AttemptOutcome.INTERRUPTED
+    assert finished.failure is not None
+    assert finished.failure.kind is FailureKind.EXECUTOR_RESTARTED
+    assert [release.reservation_id for release in scheduler.releases] == [start.reservation_id]
+    assert scheduler.running_at_release == [[]]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("delay_seconds", [0.0, 0.1, 0.8])
+async def test_whenever_it_is_killed_an_attempt_has_exactly_one_outcome(
+    nats_url: str, tmp_path: Path, delay_seconds: float
+) -> None:
+    settings = make_settings(nats_url, tmp_path)
+    start = make_start()
+    async with scheduling(settings) as scheduler:
+        with executor_process(settings) as first:
+            await until_answering(scheduler)
+            reply = await scheduler.ask(start)
+            await asyncio.sleep(delay_seconds)
+            first.kill()
+            first.wait()
+        with executor_process(settings):
+            finished = await scheduler.finished(start)
+            await scheduler.until_released(start)
+            left = scheduler.pids(start.reservation_id)
+
+    assert isinstance(reply, Accepted)
+    assert finished.outcome in {AttemptOutcome.INTERRUPTED, AttemptOutcome.SUCCEEDED}
+    assert left == []
+    assert len({release.command_id for release in scheduler.releases}) == 1
+
+
+@pytest.mark.long
+async def test_what_a_dead_bus_did_not_take_is_sent_later_even_by_the_next_executor(
+    nats_server_factory: Callable[[], Awaitable[NatsServer]], tmp_path: Path
+) -> None:
+    server = await nats_server_factory()
+    settings = make_settings(server.authenticated_url, tmp_path)
+    start = make_endless_start(lease_ttl_seconds=3.0)
+    async with scheduling(settings) as scheduler:
+        with executor_process(settings) as first:
+            await until_answering(scheduler)
+            await scheduler.ask(start)
+            await scheduler.until_measuring(start)
+            await server.crash()
+            await eventually(lambda: not scheduler.pids(start.reservation_id), what="no engine")
+            first.kill()
+            first.wait()
+        await server.start()
+        with executor_process(settings):
+            finished = await scheduler.finished(start)
+            await scheduler.until_released(start)
+
+    assert finished.outcome is AttemptOutcome.INTERRUPTED
+
+
+async def test_events_are_published_again_into_a_new_stream(
+    nats_server_factory: Callable[[], Awaitable[NatsServer]], tmp_path: Path
+) -> None:
+    server = await nats_server_factory()
+    settings = make_settings(server.authenticated_url, tmp_path)
+    start, later = make_start(), make_start(epoch=8)
+    async with scheduling(settings) as scheduler:
+        async with create_service(settings).running():
+            await scheduler.ask(start)
+            before = await scheduler.finished(start)
+            await server.crash_and_lose_store()
+            await server.start()
+            while_running = await scheduler.finished(start)
+        await server.crash_and_lose_store()
+        await server.start()
+        async with create_service(settings).running():
+            while_stopped = await scheduler.finished(start)
+            await scheduler.ask(later)
+            await scheduler.finished(later)
+
+    assert before == while_running == while_stopped
+
+
+@pytest.mark.long
+async def test_a_second_executor_on_one_data_directory_does_not_start(
+    nats_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(nats_url, tmp_path)
+    async with scheduling(settings) as scheduler:
+        with executor_process(settings):
+            await until_answering(scheduler)
+            with executor_process(settings) as second:
+                returncode = await asyncio.to_thread(second.wait, 20)
+            running = await scheduler.running()
+
+    assert returncode == 1
+    assert "another executor holds" in (tmp_path / "executor.log").read_text()
+    assert running.attempts == ()
+
+
+async def test_a_second_executor_in_the_name_of_one_node_does_not_start(
+    nats_url: str, tmp_path: Path
+) -> None:
+    first, second = (make_settings(nats_url, tmp_path / name) for name in ("first", "second"))
+    async with create_service(first).running():
+        with executor_process(second) as twin:
+            returncode = await asyncio.to_thread(twin.wait, 20)
+
+    assert returncode == 1
+    said = (tmp_path / "second" / "executor.log").read_text()
+    assert "set another GPUSTEWARD_NODE_ID here" in said

@@ -1,0 +1,570 @@
+"""The executor over a real bus, with its journal on disk and engines as real processes."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from schemas.benchmark import BenchmarkSpec, BenchmarkTool
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.executor import (
+    AttemptFinished,
+    AttemptOutcome,
+    AttemptPhase,
+    AttemptPhaseChanged,
+    AttemptStarted,
+    EngineSpec,
+    FailureKind,
+    Runtime,
+)
+from schemas.scheduler import RenewReservation
+from services.executor.app import create_service
+from services.executor.settings import ExecutorSettings
+from shared.testing import eventually
+from tests.support.processes.inference_engine import require_engine
+from tests.support.worlds.executor import (
+    FAST,
+    Scheduler,
+    labelled_process,
+    make_cancel,
+    make_device,
+    make_endless_start,
+    make_fence,
+    make_settings,
+    make_start,
+    scheduling,
+)
+
+
+@asynccontextmanager
+async def node(
+    nats_url: str,
+    data_dir: Path,
+    *,
+    settings: dict[str, Any] | None = None,
+    **answers: Any,  # passed on
+) -> AsyncIterator[Scheduler]:
+    own: ExecutorSettings = make_settings(nats_url, data_dir, **(settings or {}))
+    async with scheduling(own, **answers) as scheduler, create_service(own).running():
+        yield scheduler
+
+
+async def test_an_experiment_is_run_measured_and_its_gpus_given_back(
+    nats_url: str, tmp_path: Path
+) -> None:
+    start = make_start(devices=(make_device("GPU-a"), make_device("GPU-b", 1)))
+    async with node(nats_url, tmp_path) as scheduler:
+        reply = await scheduler.ask(start)
+        finished = await scheduler.finished(start)
+        release = await scheduler.until_released(start)
+        facts = await scheduler.facts(start)
+        running = await scheduler.running()
+
+    assert reply == Accepted(command_id=start.command_id)
+    assert finished.outcome is AttemptOutcome.SUCCEEDED
+    assert finished.failure is None
+    assert finished.engine_simulated
+    assert finished.benchmark is not None
+    assert finished.benchmark.tool is BenchmarkTool.BUILTIN
+    assert finished.benchmark.simulated
+    assert [level.num_concurrency for level in finished.benchmark.levels] == [1, 2]
+    assert finished.benchmark.metrics.total_completed_requests == 12
+    assert len(finished.windows) == 2
+    assert all(window.started_at < window.finished_at for window in finished.windows)
+    assert finished.started_at <= finished.windows[0].started_at
+    assert finished.windows[-1].finished_at <= finished.finished_at
+
+    assert isinstance(facts[0], AttemptStarted)
+    assert isinstance(facts[-1], AttemptFinished)
+    assert [fact.revision for fact in facts] == list(range(1, len(facts) + 1))
+    phases = [fact.phase for fact in facts if isinstance(fact, AttemptPhaseChanged)]
+    assert phases == [
+        AttemptPhase.LOADING,
+        *[AttemptPhase.WARMING_UP, AttemptPhase.MEASURING] * 2,
+        AttemptPhase.DRAINING,
+        AttemptPhase.TEARING_DOWN,
+    ]
+    assert [timing.phase for timing in finished.phases] == [AttemptPhase.STARTING, *phases]
+    assert scheduler.renewals[0].activate
+    assert (release.epoch, release.stopped) == (start.epoch, True)
+    assert scheduler.running_at_release == [[]]
+    assert running.attempts == ()
+
+
+async def test_the_engine_sees_its_devices_and_labels_and_none_of_our_secrets(
+    nats_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSTEWARD_POSTGRES_DSN", "postgresql://secret@/")
+    start = make_endless_start(devices=(make_device("GPU-a"), make_device("GPU-b", 1)))
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        [pid] = await scheduler.until_measuring(start)
+        variables = environment_of(pid)
+        session = os.getsid(pid)
+        group = os.getpgid(pid)
+        await eventually(lambda: bool(scheduler.progress), what="progress")
+        running = await scheduler.running()
+        await scheduler.ask(make_cancel(start))
+        await scheduler.finished(start)
+
+    assert variables["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    assert variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert variables["GPUSTEWARD_RESERVATION"] == str(start.reservation_id)
+    assert variables["GPUSTEWARD_EPOCH"] == "7"
+    assert variables["GPUSTEWARD_EXPERIMENT"] == str(start.experiment_id)
+    assert "GPUSTEWARD_POSTGRES_DSN" not in variables
+    assert session == group == pid != os.getsid(0)
+    assert [one.pids for one in running.attempts] == [(pid,)]
+    assert running.attempts[0].phase is AttemptPhase.MEASURING
+    assert scheduler.progress[0].attempt_id == start.attempt_id
+
+
+async def test_the_same_start_twice_runs_once(nats_url: str, tmp_path: Path) -> None:
+    start = make_start()
+    again = msgspec.structs.replace(start, command_id=uuid4())
+    async with node(nats_url, tmp_path) as scheduler:
+        replies = [await scheduler.ask(start), await scheduler.ask(start)]
+        by_attempt = await scheduler.ask(again)
+        reused = await scheduler.ask(msgspec.structs.replace(start, epoch=8))
+        other_body = await scheduler.ask(
+            msgspec.structs.replace(again, command_id=uuid4(), epoch=8)
+        )
+        await scheduler.finished(start)
+        after = await scheduler.ask(msgspec.structs.replace(start, command_id=uuid4()))
+        await asyncio.sleep(0.3)
+        facts = await scheduler.facts(start)
+
+    assert replies[0] == replies[1] == Accepted(command_id=start.command_id)
+    assert isinstance(by_attempt, Accepted)
+    assert isinstance(after, Accepted)
+    assert refusal(reused) == (ErrorCode.COMMAND_ID_REUSED, "$.command_id")
+    assert refusal(other_body) == (ErrorCode.CONFLICT, "$.attempt_id")
+    assert sum(isinstance(fact, AttemptFinished) for fact in facts) == 1
+    assert sum(isinstance(fact, AttemptStarted) for fact in facts) == 1
+
+
+async def test_an_older_grant_of_a_device_is_refused(nats_url: str, tmp_path: Path) -> None:
+    async with node(nats_url, tmp_path) as scheduler:
+        newer = make_start(epoch=9)
+        await scheduler.ask(newer)
+        await scheduler.finished(newer)
+        stale = await scheduler.ask(make_start(epoch=8))
+        elsewhere = make_start(epoch=8, devices=(make_device("GPU-1", 1),))
+        unrelated = await scheduler.ask(elsewhere)
+        await scheduler.finished(elsewhere)
+        await eventually(lambda: bool(scheduler.reports), what="a report")
+
+    assert refusal(stale) == (ErrorCode.STALE_EPOCH, "$.devices[0]")
+    assert isinstance(unrelated, Accepted)
+
+
+async def test_two_attempts_never_share_a_device_or_an_experiment(
+    nats_url: str, tmp_path: Path
+) -> None:
+    start = make_endless_start()
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        same_device = await scheduler.ask(make_start(epoch=8))
+        same_experiment = await scheduler.ask(
+            make_start(
+                epoch=9, experiment_id=start.experiment_id, devices=(make_device("GPU-1", 1),)
+            )
+        )
+        await scheduler.ask(make_cancel(start))
+        await scheduler.finished(start)
+        free_again = await scheduler.ask(make_start(epoch=8))
+
+    assert refusal(same_device) == (ErrorCode.STILL_RUNNING, None)
+    assert refusal(same_experiment) == (ErrorCode.STILL_RUNNING, None)
+    assert isinstance(free_again, Accepted)
+
+
+async def test_cancelling_ends_an_engine_that_ignores_sigterm_within_5_s(
+    nats_url: str, tmp_path: Path
+) -> None:
+    start = make_endless_start({"ignore-sigterm": True})
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        pids = await scheduler.until_measuring(start)
+        began = time.monotonic()
+        reply = await scheduler.ask(make_cancel(start, reason="not needed"))
+        release = await scheduler.until_released(start)
+        took_seconds = time.monotonic() - began
+        finished = await scheduler.finished(start)
+
+    assert isinstance(reply, Accepted)
+    assert len(pids) == 1
+    assert took_seconds < 5
+    assert scheduler.running_at_release == [[]]
+    assert release.stopped
+    assert finished.outcome is AttemptOutcome.CANCELLED
+    assert finished.failure is not None
+    assert finished.failure.message == "cancelled: not needed"
+    assert finished.benchmark is None
+
+
+async def test_an_attempt_cancelled_before_it_arrived_is_never_started(
+    nats_url: str, tmp_path: Path
+) -> None:
+    start = make_start()
+    async with node(nats_url, tmp_path) as scheduler:
+        cancelled = await scheduler.ask(make_cancel(start))
+        started = await scheduler.ask(start)
+
+    assert isinstance(cancelled, Accepted)
+    assert refusal(started) == (ErrorCode.CONFLICT, None)
+
+
+async def test_an_engine_that_does_not_start_fails_the_attempt_with_its_last_words(
+    nats_url: str, tmp_path: Path
+) -> None:
+    require_engine("llamacpp")
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"no weights")
+    start = make_start({"threads": 1}, engine="llamacpp", model=str(broken))
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        finished = await scheduler.finished(start)
+        await scheduler.until_released(start)
+
+    assert finished.outcome is AttemptOutcome.FAILED
+    assert finished.failure is not None
+    assert finished.failure.kind is FailureKind.MODEL_MISSING
+    assert finished.failure.exit_code == 3
+    assert any("did not start" in line for line in finished.failure.log_tail)
+
+
+async def test_an_engine_that_dies_while_measured_fails_the_attempt(
+    nats_url: str, tmp_path: Path
+) -> None:
+    start = make_endless_start({"die-after-requests": 3, "tpot-seconds": 0.001})
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        finished = await scheduler.finished(start)
+        await scheduler.until_released(start)
+
+    assert finished.outcome is AttemptOutcome.FAILED
+    assert finished.failure is not None
+    assert finished.failure.kind is FailureKind.ENGINE_EXITED
+    assert finished.failure.exit_code == 1
+    assert finished.failure.log_tail[0].startswith("listening on http://")
+    assert finished.benchmark is None
+
+
+async def test_a_benchmark_whose_requests_fail_is_no_success(nats_url: str, tmp_path: Path) -> None:
+    start = make_start({**FAST, "error-rate": 1})
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        finished = await scheduler.finished(start)
+
+    assert finished.outcome is AttemptOutcome.FAILED
+    assert finished.failure is not None
+    assert finished.failure.kind is FailureKind.BENCHMARK_FAILED
+    assert "12 x 500" in finished.failure.message
+
+
+@pytest.mark.parametrize(
+    ("parameters", "overrides", "settings", "want"),
+    [
+        pytest.param({}, {"timeout_seconds": 2.0}, {}, FailureKind.TIMEOUT, id="the whole attempt"),
+        pytest.param(
+            {"start-delay-seconds": 60},
+            {},
+            {"readiness_timeout_seconds": 1.0},
+            FailureKind.READINESS_TIMEOUT,
+            id="getting ready",
+        ),
+    ],
+)
+async def test_what_takes_too_long_is_ended(
+    nats_url: str,
+    tmp_path: Path,
+    parameters: dict[str, Any],
+    overrides: dict[str, Any],
+    settings: dict[str, Any],
+    want: FailureKind,
+) -> None:
+    start = make_endless_start(parameters, **overrides)
+    async with node(nats_url, tmp_path, settings=settings) as scheduler:
+        await scheduler.ask(start)
+        finished = await scheduler.finished(start)
+        await scheduler.until_released(start)
+
+    assert finished.outcome is AttemptOutcome.FAILED
+    assert finished.failure is not None
+    assert finished.failure.kind is want
+    assert scheduler.running_at_release == [[]]
+
+
+async def test_without_a_confirmed_lease_nothing_is_started(nats_url: str, tmp_path: Path) -> None:
+    start = make_start()
+    async with node(nats_url, tmp_path, answer_renewal=refuse_lease) as scheduler:
+        await scheduler.ask(start)
+        finished = await scheduler.finished(start)
+        facts = await scheduler.facts(start)
+
+    assert finished.outcome is AttemptOutcome.INTERRUPTED
+    assert finished.failure is not None
+    assert finished.failure.kind is FailureKind.LEASE_LOST
+    assert facts == [finished]
+    assert not (tmp_path / "executor" / "attempts").exists()
+
+
+async def test_a_lease_that_is_refused_later_stops_the_engine_at_once(
+    nats_url: str, tmp_path: Path
+) -> None:
+    start = make_endless_start(lease_ttl_seconds=6.0)
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        await scheduler.until_measuring(start)
+        scheduler.answer_renewal = refuse_lease
+        began = time.monotonic()
+        finished = await scheduler.finished(start)
+        took_seconds = time.monotonic() - began
+
+    assert finished.outcome is AttemptOutcome.INTERRUPTED
+    assert took_seconds < 3.5
+    assert not any(renewal.activate for renewal in scheduler.renewals[1:])
+
+
+async def test_an_executor_that_hears_nothing_stops_itself_before_its_lease_runs_out(
+    nats_url: str, tmp_path: Path
+) -> None:
+    ttl_seconds = 3.0
+    last_answered = 0.0
+    is_silent = False
+
+    def answer(command: RenewReservation) -> Reply | None:
+        nonlocal last_answered
+        if is_silent:
+            return None
+        last_answered = time.monotonic()
+        return Accepted(command_id=command.command_id, lease_ttl_seconds=ttl_seconds)
+
+    start = make_endless_start({"ignore-sigterm": True}, lease_ttl_seconds=ttl_seconds)
+    async with node(nats_url, tmp_path, answer_renewal=answer) as scheduler:
+        await scheduler.ask(start)
+        await scheduler.until_measuring(start)
+        is_silent = True
+        await eventually(lambda: not scheduler.pids(start.reservation_id), what="a stopped engine")
+        stopped_after_seconds = time.monotonic() - last_answered
+        finished = await scheduler.finished(start)
+
+    assert stopped_after_seconds < ttl_seconds
+    assert finished.outcome is AttemptOutcome.INTERRUPTED
+    assert finished.failure is not None
+    assert finished.failure.kind is FailureKind.LEASE_LOST
+
+
+async def test_a_fence_ends_a_running_attempt_and_bars_later_starts(
+    nats_url: str, tmp_path: Path
+) -> None:
+    start = make_endless_start({"ignore-sigterm": True})
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        await scheduler.until_measuring(start)
+        replies = [await scheduler.ask(make_fence(start.reservation_id))]
+        while isinstance(replies[-1], Refused):
+            assert replies[-1].code is ErrorCode.STILL_RUNNING
+            replies.append(await scheduler.ask(make_fence(start.reservation_id)))
+        left = scheduler.pids(start.reservation_id)
+        finished = await scheduler.finished(start)
+        late = await scheduler.ask(
+            make_start(reservation_id=start.reservation_id, devices=(make_device("GPU-1", 1),))
+        )
+
+    assert left == []
+    assert finished.outcome is AttemptOutcome.INTERRUPTED
+    assert refusal(late) == (ErrorCode.LEASE_LOST, None)
+
+
+async def test_a_fence_ends_what_a_dead_holder_left_and_nothing_else(
+    nats_url: str, tmp_path: Path
+) -> None:
+    ours, theirs = uuid4(), uuid4()
+    async with node(nats_url, tmp_path) as scheduler:
+        installation = scheduler.settings.installation_id
+        leftover, other = (
+            labelled_process(ours, installation),
+            labelled_process(theirs, installation),
+        )
+        foreign = labelled_process(ours, "another installation")
+        unnamed = labelled_process(ours, None)  # `exec` on a host that only joined
+        processes = (leftover, unnamed, other, foreign)
+        try:
+            reply = await scheduler.ask(make_fence(ours))
+            while isinstance(reply, Refused):
+                reply = await scheduler.ask(make_fence(ours))
+            ended = [process.poll() for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+
+    assert isinstance(reply, Accepted)
+    assert ended == [-15, -15, None, None]
+
+
+async def test_a_fence_of_what_never_ran_is_accepted_at_once(nats_url: str, tmp_path: Path) -> None:
+    async with node(nats_url, tmp_path) as scheduler:
+        reply = await scheduler.ask(make_fence(uuid4(), epoch=41))
+        await eventually(lambda: bool(scheduler.reports), what="a report")
+
+    assert isinstance(reply, Accepted)
+
+
+async def test_a_report_says_what_this_node_can_run(nats_url: str, tmp_path: Path) -> None:
+    settings = {"report_interval_seconds": 0.2}
+    async with node(nats_url, tmp_path, settings=settings) as scheduler:
+        await scheduler.ask(make_fence(uuid4(), epoch=41))
+        await eventually(
+            lambda: any(report.largest_epoch == 41 for report in scheduler.reports),
+            what="a report of the epoch",
+        )
+        revisions = [report.revision for report in scheduler.reports]
+
+    offers = {offer.runtime: offer for offer in scheduler.reports[-1].runtimes}
+    assert "simulated" in offers[Runtime.PROCESS].engines
+    assert offers[Runtime.OME].engines == ()
+    assert offers[Runtime.OME].missing
+    assert "builtin" in scheduler.reports[-1].benchmark_tools
+    assert revisions == sorted(set(revisions))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "want"),
+    [
+        pytest.param(
+            {"parameters": {"ttft-seconds": "soon"}},
+            (ErrorCode.BAD_REQUEST, "$.parameters.ttft-seconds"),
+            id="malformed parameter",
+        ),
+        pytest.param(
+            {"parameters": {"port": 80}},
+            (ErrorCode.BAD_REQUEST, "$.parameters.port"),
+            id="parameter of ours",
+        ),
+        pytest.param(
+            {"engine": "ollama"}, (ErrorCode.UNSUPPORTED, "$.base_runtime"), id="unknown engine"
+        ),
+        pytest.param(
+            {"model": "--help"},
+            (ErrorCode.BAD_REQUEST, "$.model.id_or_path"),
+            id="model that looks like a flag",
+        ),
+        pytest.param(
+            {"benchmark": BenchmarkSpec(traffic_scenarios=("E(5)",))},
+            (ErrorCode.BAD_REQUEST, "$.benchmark.traffic_scenarios"),
+            id="traffic that the tool cannot make",
+        ),
+        pytest.param(
+            {"parameters": {"ttft-seconds": "x" * 300_000}}, (ErrorCode.TOO_LARGE, None), id="huge"
+        ),
+        pytest.param(
+            {"benchmark": BenchmarkSpec(tool=BenchmarkTool.GENAI_BENCH)},
+            (ErrorCode.UNSUPPORTED, "$.benchmark.tool"),
+            id="missing benchmark tool",
+        ),
+    ],
+)
+async def test_what_cannot_be_run_is_refused_with_its_path(
+    nats_url: str, tmp_path: Path, overrides: dict[str, Any], want: tuple[ErrorCode, str | None]
+) -> None:
+    start = make_start(**overrides)
+    async with node(nats_url, tmp_path) as scheduler:
+        replies = [await scheduler.ask(start), await scheduler.ask(start)]
+        running = await scheduler.running()
+
+    assert refusal(replies[0]) == want
+    assert replies[0] == replies[1]
+    assert running.attempts == ()
+
+
+async def test_a_cluster_or_another_nodes_device_is_refused(nats_url: str, tmp_path: Path) -> None:
+    cluster = EngineSpec(runtime=Runtime.OME, engine="vllm", model="m")
+    foreign = msgspec.structs.replace(make_device(), node_id="node-2")
+    async with node(nats_url, tmp_path) as scheduler:
+        in_cluster = await scheduler.ask(msgspec.structs.replace(make_start(), engine=cluster))
+        on_foreign = await scheduler.ask(make_start(devices=(foreign,)))
+
+    assert refusal(in_cluster) == (ErrorCode.UNSUPPORTED, "$.engine.runtime")
+    assert refusal(on_foreign) == (ErrorCode.BAD_REQUEST, "$.devices[0].node_id")
+
+
+async def test_a_model_outside_the_roots_is_refused(nats_url: str, tmp_path: Path) -> None:
+    roots = tmp_path / "models"
+    (roots / "good").mkdir(parents=True)
+    settings = {"model_roots": str(roots)}
+    async with node(nats_url, tmp_path, settings=settings) as scheduler:
+        replies = [
+            await scheduler.ask(make_start(model=model))
+            for model in ("/etc/passwd", "../../etc/passwd", "good/../../x", "x" * 300, "a\0b")
+        ]
+
+        tokenizer = BenchmarkSpec(model_tokenizer="/etc")
+        by_tokenizer = await scheduler.ask(make_start(model="good", benchmark=tokenizer))
+
+    assert {refusal(reply) for reply in replies} == {(ErrorCode.BAD_REQUEST, "$.model.id_or_path")}
+    assert refusal(by_tokenizer) == (ErrorCode.BAD_REQUEST, "$.benchmark.model_tokenizer")
+
+
+async def test_a_release_is_repeated_until_it_is_answered(nats_url: str, tmp_path: Path) -> None:
+    answers = [ErrorCode.UNAVAILABLE, ErrorCode.UNAVAILABLE, ErrorCode.LEASE_LOST]
+
+    def answer(_: object) -> Reply:
+        return Refused(code=answers.pop(0) if answers else ErrorCode.INTERNAL, message="no")
+
+    start = make_start()
+    async with node(nats_url, tmp_path, answer_release=answer) as scheduler:
+        await scheduler.ask(start)
+        await eventually(lambda: not answers, what="three releases")
+        await asyncio.sleep(0.5)
+
+    assert len({release.command_id for release in scheduler.releases}) == 1
+    assert len(scheduler.releases) == 3
+
+
+async def test_a_real_model_is_served_and_measured(nats_url: str, tmp_path: Path) -> None:
+    require_engine("llamacpp")
+    start = make_start(
+        {"threads": 1, "parallel": 2, "ctx-size": 1024},
+        engine="llamacpp",
+        model="smollm2-135m",
+        benchmark=BenchmarkSpec(
+            traffic_scenarios=("D(16,8)",),
+            num_concurrency=(1,),
+            max_requests_per_level=3,
+            warmup_requests=1,
+        ),
+    )
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        finished = await scheduler.finished(start, within_seconds=40)
+        await scheduler.until_released(start)
+
+    assert finished.outcome is AttemptOutcome.SUCCEEDED
+    assert finished.benchmark is not None
+    assert not finished.engine_simulated
+    assert finished.benchmark.metrics.success_rate == 1.0
+    assert finished.benchmark.metrics.mean_output_throughput is not None
+    assert finished.benchmark.metrics.mean_output_throughput > 0
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(line.split("=", 1) for line in lines if line)
+
+
+def refusal(reply: Reply) -> tuple[ErrorCode, str | None] | None:
+    return (reply.code, reply.path) if isinstance(reply, Refused) else None
+
+
+def refuse_lease(command: RenewReservation) -> Reply:
+    return Refused(code=ErrorCode.LEASE_LOST, message="expired", command_id=command.command_id)

@@ -1,0 +1,151 @@
+"""What the simulated engine adds to the contract: its label, and the faults that it can play."""
+
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
+from tests.support.http_server import serving
+from tests.support.processes.inference_engine import running_engine
+
+FAST: dict[str, Any] = {"ttft_seconds": 0.001, "tpot_seconds": 0.0}
+
+
+def simulated(**behaviour: Any) -> AbstractAsyncContextManager[str]:  # any field
+    return serving(SimulatedEngine(Behaviour(**FAST | behaviour)).app())
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as opened:
+        yield opened
+
+
+async def complete(
+    session: aiohttp.ClientSession,
+    base_url: str,
+    **fields: Any,  # a free-form body
+) -> dict[str, Any]:
+    body = {"messages": [{"role": "user", "content": "one two three"}], "max_tokens": 3} | fields
+    url = f"{base_url}/v1/chat/completions"
+    async with session.post(url, json=body) as response:
+        answer: dict[str, Any] = await response.json()
+        return answer | {"status": response.status}
+
+
+async def test_it_calls_itself_simulated_everywhere(session: aiohttp.ClientSession) -> None:
+    async with simulated(model="some-model") as base_url:
+        async with session.get(f"{base_url}/v1/models") as response:
+            models = await response.json()
+        answer = await complete(session, base_url)
+
+    assert models["data"][0]["simulated"] is True
+    assert models["data"][0]["owned_by"] == "simulated"
+    assert answer["system_fingerprint"] == "simulated"
+
+
+async def test_prompt_tokens_are_words_and_an_answer_ends_by_itself(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with simulated() as base_url:
+        short = await complete(session, base_url)
+        ended = await complete(session, base_url, max_tokens=500)
+        forced = await complete(session, base_url, max_tokens=500, ignore_eos=True)
+
+    assert short["usage"] == {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}
+    assert (ended["usage"]["completion_tokens"], ended["choices"][0]["finish_reason"]) == (
+        64,
+        "stop",
+    )
+    assert forced["usage"]["completion_tokens"] == 500
+
+
+async def test_requests_beyond_the_slots_wait(session: aiohttp.ClientSession) -> None:
+    async with simulated(ttft_seconds=0.1, slots=2) as base_url:
+        ends: list[float] = []
+
+        async def complete_one() -> None:
+            await complete(session, base_url)
+            ends.append(time.perf_counter())
+
+        started = time.perf_counter()
+        await asyncio.gather(*(complete_one() for _ in range(6)))
+
+    assert ends[-1] - started >= 0.3
+    # Those of one pair end together; a loaded machine may tear one of them apart.
+    assert min(ends[at + 1] - ends[at] for at in (0, 2, 4)) < 0.1
+
+
+async def test_more_devices_make_it_faster(session: aiohttp.ClientSession) -> None:
+    async with simulated(ttft_seconds=0.4, tp_size=4) as base_url:
+        started = time.perf_counter()
+        await complete(session, base_url)
+        elapsed_seconds = time.perf_counter() - started
+
+    assert 0.1 <= elapsed_seconds < 0.3
+
+
+async def test_a_slow_start_is_unhealthy_until_it_is_over(session: aiohttp.ClientSession) -> None:
+    async with simulated(start_delay_seconds=0.3) as base_url:
+        refused = await complete(session, base_url)
+        statuses: list[int] = []
+        async with asyncio.timeout(5):
+            while not statuses or statuses[-1] != 200:
+                async with session.get(f"{base_url}/health") as response:
+                    statuses.append(response.status)
+                await asyncio.sleep(0.02)
+        answered = await complete(session, base_url)
+
+    assert refused["status"] == 503
+    assert statuses[0] == 503
+    assert answered["status"] == 200
+
+
+async def test_it_fails_the_set_share_of_requests(session: aiohttp.ClientSession) -> None:
+    async with simulated(error_rate=0.3, seed=5) as base_url:
+        statuses = [(await complete(session, base_url))["status"] for _ in range(100)]
+
+    assert set(statuses) == {200, 500}
+    assert 15 <= statuses.count(500) <= 45
+
+
+async def test_it_hangs_and_dies_when_it_was_told_to(session: aiohttp.ClientSession) -> None:
+    async with simulated(hang_after_requests=1) as base_url:
+        first = await complete(session, base_url)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await complete(session, base_url)
+    with running_engine("simulated", {"die-after-requests": 1}, model="m") as engine:
+        await complete(session, engine.base_url)
+        with pytest.raises(aiohttp.ClientError):
+            await complete(session, engine.base_url)
+        returncode = await asyncio.to_thread(engine.process.wait, 5)
+
+    assert first["status"] == 200
+    assert returncode == 1
+
+
+def test_it_can_ignore_sigterm() -> None:
+    with running_engine("simulated", {"ignore-sigterm": True}, model="m") as engine:
+        engine.process.send_signal(signal.SIGTERM)
+
+        with pytest.raises(subprocess.TimeoutExpired):
+            engine.process.wait(0.3)
+
+
+async def test_a_client_that_leaves_gives_its_slot_back(session: aiohttp.ClientSession) -> None:
+    async with simulated(ttft_seconds=0.01, tpot_seconds=0.2, slots=1) as base_url:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await complete(session, base_url, max_tokens=60)
+        started = time.perf_counter()
+        await complete(session, base_url, max_tokens=1)
+
+    assert time.perf_counter() - started < 2

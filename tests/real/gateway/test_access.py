@@ -1,0 +1,106 @@
+"""Who may ask the gateway, over a real nats-server and Postgres."""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from schemas.orchestrator import (
+    GetTask,
+    ListTasks,
+    SubmitTask,
+    TaskList,
+)
+from services.gateway.app import create_service
+from services.gateway.settings import GatewaySettings
+from shared.settings import SettingsError
+from tests.support.worlds.gateway import (
+    TASK,
+    Api,
+    gateway,
+    make_task_view,
+)
+
+
+@pytest.fixture
+async def api(nats_url: str, postgres_dsn: str) -> AsyncIterator[Api]:
+    async with gateway(nats_url, postgres_dsn) as running:
+        yield running
+
+
+async def test_the_host_header_has_to_name_this_gateway(api: Api) -> None:
+    expected = {
+        "evil.example": 403,
+        "evil.example:8470": 403,
+        "127.0.0.1.evil.example": 403,
+        "localhost:1": 200,
+        "[::1]:8470": 200,
+    }
+
+    found = {host: (await api.get("/healthz", headers={"Host": host}))[0] for host in expected}
+
+    assert found == expected
+
+
+async def test_foreign_pages_can_neither_change_nor_watch_anything(api: Api) -> None:
+    sent = await api.owners.overhear()
+    foreign = {"Origin": "https://evil.example"}
+
+    status, problem = await api.post("/api/v1/tasks", TASK, headers=foreign)
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await api.session.ws_connect(f"{api.url}/ws/events", headers=foreign)
+
+    assert (status, problem["code"]) == (403, "forbidden")
+    assert refused.value.status == 403
+    assert sent == []
+
+
+async def test_tokens_decide_who_may_do_what(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    roles = {"v": ("viewer", "a"), "s": ("submitter", "a"), "t": ("submitter", "b")}
+    tokens = [
+        {
+            "token_sha256": hashlib.sha256(token.encode()).hexdigest(),
+            "role": role,
+            "namespace": namespace,
+        }
+        for token, (role, namespace) in roles.items()
+    ]
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps(tokens))
+
+    async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
+        await api.owners.accept(SubmitTask)
+        await api.owners.answer(ListTasks, TaskList(tasks=()))
+        await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id, namespace="a"))
+
+        async def status(method: str, route: str, token: str | None, body: Any = None) -> int:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return (await api.call(method, route, body, headers=headers))[0]
+
+        assert await status("GET", "/api/v1/tasks", None) == 401
+        assert await status("GET", "/api/v1/tasks", "wrong") == 401
+        assert await status("GET", "/api/v1/tasks", "v") == 200
+        assert await status("POST", "/api/v1/tasks", "v", TASK) == 403
+        assert await status("POST", "/api/v1/tasks", "s", TASK) == 201
+        assert await status("POST", "/api/v1/tasks?namespace=b", "s", TASK) == 403
+        assert await status("POST", f"/api/v1/tasks/{uuid4()}/cancel", "t", {}) == 403
+        assert await status("GET", "/healthz", None) == 200
+        submitted = next(m for m in api.owners.received if isinstance(m, SubmitTask))
+        assert submitted.namespace == "a"
+
+
+def test_an_address_that_others_reach_needs_tokens(tmp_path: Path) -> None:
+    empty = tmp_path / "tokens.json"
+    empty.write_text("[]")
+    settings: dict[str, Any] = {"postgres_dsn": "postgresql:///none", "host": "192.0.2.1"}
+
+    for further in ({}, {"tokens_file": str(empty)}, {"tokens_file": "/nonexistent"}):
+        with pytest.raises(SettingsError):
+            create_service(GatewaySettings(**{**settings, **further}))

@@ -1,0 +1,134 @@
+"""Bad input at the gateway, over a real nats-server and Postgres."""
+
+import io
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.worlds.gateway import (
+    TASK,
+    Api,
+    gateway,
+)
+
+
+@pytest.fixture
+async def api(nats_url: str, postgres_dsn: str) -> AsyncIterator[Api]:
+    async with gateway(nats_url, postgres_dsn) as running:
+        yield running
+
+
+LONG = "x" * 200_000
+BAD_REQUESTS: dict[str, tuple[str, str, Any, int, str | None]] = {
+    "malformed JSON": ("POST", "/api/v1/tasks", b'{"task_name": ', 400, None),
+    "empty body": ("POST", "/api/v1/tasks", b"", 400, "$.task_name"),
+    "no text": ("POST", "/api/v1/tasks", b"\xff\xfe", 400, None),
+    "deep nesting": ("POST", "/api/v1/estimate", b'{"a":' * 9999, 400, None),
+    "10 MB body": ("POST", "/api/v1/tasks", b" " * 10_000_000, 413, None),
+    "type": ("POST", "/api/v1/tasks", {**TASK, "task_name": 7}, 400, "$.task_name"),
+    "unknown field": ("POST", "/api/v1/tasks", {**TASK, "tasks": 7}, 400, "$.tasks"),
+    "path": ("POST", "/api/v1/tasks", {**TASK, "task_name": "../../etc"}, 400, "$.task_name"),
+    "long text": ("POST", "/api/v1/tasks", {**TASK, "description": LONG}, 400, "$.description"),
+    "huge number": (
+        "POST",
+        "/api/v1/tasks",
+        {**TASK, "optimization": {"max_iterations": 10**30}},
+        400,
+        "$.optimization.max_iterations",
+    ),
+    "unknown strategy": (
+        "POST",
+        "/api/v1/tasks",
+        {**TASK, "optimization": {"strategy": "guess"}},
+        400,
+        "$.optimization.strategy",
+    ),
+    "NaN": (
+        "POST",
+        "/api/v1/tasks",
+        b'{"task_name": "a", "base_runtime": "v", "model": {"id_or_path": NaN}}',
+        400,
+        None,
+    ),
+    "infinity": (
+        "POST",
+        "/api/v1/tasks",
+        (
+            b'{"task_name": "a", "base_runtime": "v", "model": {"id_or_path": "m"},'
+            b' "optimization": {"timeout_per_iteration": 1e999}}'
+        ),
+        400,
+        "$.optimization.timeout_per_iteration",
+    ),
+    "bad task_id": ("POST", "/api/v1/tasks?task_id=7", TASK, 400, "query.task_id"),
+    "bad namespace": ("POST", "/api/v1/tasks?namespace=A/B", TASK, 400, "query.namespace"),
+    "text": ("POST", "/api/v1/reservations", {"request": {"gpus": "7"}}, 400, "$.request.gpus"),
+    "none": ("POST", "/api/v1/reservations", {"request": {"gpus": 0}}, 400, "$.request.gpus"),
+    "negative": (
+        "POST",
+        "/api/v1/reservations",
+        {"request": {"wait_timeout_seconds": -1}},
+        400,
+        "$.request.wait_timeout_seconds",
+    ),
+    "misspelt": ("POST", "/api/v1/availability", {"gpu": 1}, 400, "$.gpu"),
+    "no object": ("POST", "/api/v1/estimate", [1], 400, "$"),
+    "bad id in path": ("GET", "/api/v1/tasks/7", None, 400, "path.task_id"),
+    "limit too small": ("GET", "/api/v1/tasks?limit=0", None, 400, "query.limit"),
+    "limit no number": ("GET", "/api/v1/tasks?limit=x", None, 400, "query.limit"),
+    "unknown state": ("GET", "/api/v1/tasks?state=odd", None, 400, "query.state"),
+    "path trick": ("GET", "/api/v1/nodes/..%2F..%2Fetc/gpu-alloc-map", None, 404, None),
+    "dotted node": ("GET", "/api/v1/nodes/a.b/gpu-alloc-map", None, 400, "path.node_id"),
+    "metric": ("GET", "/api/v1/series?metric=mood", None, 400, "query.metric"),
+    "range": ("GET", "/api/v1/series?range=9y", None, 400, "query.range"),
+    "no such route": ("GET", "/api/v1/nothing", None, 404, None),
+    "no such method": ("PUT", "/api/v1/tasks", None, 405, None),
+    "huge epoch": (
+        "DELETE",
+        f"/api/v1/reservations/{UUID(int=1)}?epoch=1{'0' * 30}",
+        None,
+        400,
+        "query.epoch",
+    ),
+    "huge epoch in a body": (
+        "POST",
+        f"/api/v1/reservations/{UUID(int=1)}/renew",
+        {"epoch": 10**30},
+        400,
+        "$.epoch",
+    ),
+    "no time at all": (
+        "GET",
+        f"/api/v1/reservations/{UUID(int=1)}?wait_seconds=nan",
+        None,
+        400,
+        "query.wait_seconds",
+    ),
+    "before time": (
+        "GET",
+        "/api/v1/series?end_at=0001-01-01T00:00:00Z",
+        None,
+        400,
+        "query.end_at",
+    ),
+    "zero byte": ("GET", "/api/v1/nodes/a%00b", None, 400, "path.node_id"),
+    "misspelt parameter": ("GET", "/api/v1/tasks?limits=5", None, 400, "query.limits"),
+}
+
+
+async def test_bad_input_is_refused_by_field_and_not_forwarded(api: Api) -> None:
+    sent = await api.owners.overhear()
+    found = {}
+
+    for name, (method, path, body, _, _) in BAD_REQUESTS.items():
+        options = {"data": io.BytesIO(body)} if isinstance(body, bytes) else {"body": body}
+        status, problem = await api.call(method, path, **options)
+        found[name] = (status, problem.get("path"))
+        assert problem["status"] == status
+        assert problem["detail"]
+        assert problem["type"].startswith("urn:gpusteward:problem:")
+
+    assert found == {name: (case[3], case[4]) for name, case in BAD_REQUESTS.items()}
+    assert sent == []

@@ -1,0 +1,135 @@
+"""A node's agent through the gateway: routes, client functions, who may do what."""
+
+import asyncio
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.scheduler_views import GetReservation
+from schemas.telemetry import SetBurst, SetPowerLimit
+from shared.client import Address, StewardClient, aio_telemetry
+from shared.ids import new_id
+from shared.testing import eventually
+from tests.support.worlds.gateway import NODE, Api, a_node, gateway, make_reservation_view
+
+MADE_UP = "GPU-51a7ed00-0000-4000-8000-000000000000"
+
+
+async def heard(api: Api) -> None:
+    async def is_there() -> bool:
+        _, body = await api.get("/api/v1/gpus")
+        return any(gpu["fresh"] for gpu in body["gpus"])
+
+    await eventually(is_there, what="a reading at the gateway")
+
+
+async def test_the_functions_of_the_requirements_over_a_running_platform(
+    nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateway(nats_url, postgres_dsn) as api, a_node(nats_url, tmp_path):
+        monkeypatch.setenv("GPUSTEWARD_URL", api.url)
+        await heard(api)
+        available = await aio_telemetry.is_available()
+        snapshot = await aio_telemetry.query_gpus(use_cache=False)
+        free = await aio_telemetry.get_available_gpus(min_memory_mb=1000)
+        info = await aio_telemetry.get_gpu_info(0)
+        unknown = await aio_telemetry.get_gpu_info(9)
+        nothing = await aio_telemetry.stop_monitoring()
+        await aio_telemetry.start_monitoring(0.1)
+        await asyncio.sleep(0.5)
+        seen = await aio_telemetry.stop_monitoring()
+
+    assert available
+    assert snapshot is not None
+    assert [gpu.index for gpu in snapshot.gpus] == free == [0, 1]
+    assert info is not None
+    assert (info.uuid, info.simulated, unknown, nothing) == (MADE_UP, True, None, None)
+    assert seen is not None
+    assert seen["sample_count"] >= 3
+    assert seen["gpu_stats"]["0"]["utilization"]["samples"] == seen["sample_count"]
+    assert set(seen["gpu_stats"]["0"]) >= {
+        "name",
+        "memory_used_mb",
+        "memory_usage_percent",
+        "temperature_c",
+        "power_draw_w",
+    }
+
+
+async def test_an_agent_is_reached_by_http(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    async with (
+        gateway(nats_url, postgres_dsn) as api,
+        a_node(nats_url, tmp_path),
+        StewardClient(Address(api.url)) as client,
+    ):
+        await heard(api)
+        agent = await client.agent(NODE)
+        ranked = await client.available_gpus(NODE, min_memory_mb=1000)
+        detail = await client.gpu(NODE, 1)
+        await client.set_burst(NODE, duration_seconds=1.0)
+        await client.set_power_limit(NODE, MADE_UP, 450.0)
+        capped = await client.gpu(NODE, 0, use_cache=False)
+        await client.set_power_limit(NODE, MADE_UP, None)
+        freed = await client.gpu(NODE, 0, use_cache=False)
+        beyond, problem = await api.post(
+            f"/api/v1/nodes/{NODE}/power-limit",
+            {"device_uuid": MADE_UP, "power_limit_w": 9000},
+        )
+        missing, _ = await api.get(f"/api/v1/nodes/{NODE}/gpus/9")
+        _, figures = await api.get("/metrics")
+
+    assert (agent.available, len(ranked.gpus), detail.facts.index) == (True, 2, 1)
+    assert capped.reading is not None
+    assert freed.reading is not None
+    assert (capped.reading.power_limit_w, freed.reading.power_limit_w) == (450.0, 700.0)
+    assert (beyond, missing) == (400, 404)
+    assert problem["details"] == {"minimum_w": 200.0, "maximum_w": 700.0}
+    assert "gpusteward_gateway_samples_received_total" in figures
+    assert "process_resident_memory_bytes" in figures
+
+
+async def test_a_cap_is_for_who_may_change_the_reservation_and_else_for_admins(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    roles = {
+        "v": ("viewer", "a"),
+        "s": ("submitter", "a"),
+        "t": ("submitter", "b"),
+        "r": ("admin", "a"),
+    }
+    tokens = [
+        {
+            "token_sha256": hashlib.sha256(token.encode()).hexdigest(),
+            "role": role,
+            "namespace": namespace,
+        }
+        for token, (role, namespace) in roles.items()
+    ]
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps(tokens))
+    held = {"device_uuid": "GPU-0", "power_limit_w": 300, "reservation_id": str(new_id())}
+    free = {"device_uuid": "GPU-0", "power_limit_w": 300}
+    burst = {"duration_seconds": 5}
+
+    async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
+        await api.owners.accept(SetPowerLimit)
+        await api.owners.accept(SetBurst)
+        await api.owners.answer(
+            GetReservation, lambda q: make_reservation_view(q.reservation_id, namespace="a")
+        )
+
+        async def status(token: str, what: str, body: dict[str, Any]) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            answer = await api.post(f"/api/v1/nodes/{NODE}/{what}", body, headers=headers)
+            return answer[0]
+
+        limits = {t: [await status(t, "power-limit", b) for b in (held, free)] for t in roles}
+        bursts = {token: await status(token, "burst", burst) for token in roles}
+
+    assert limits == {"v": [403, 403], "s": [200, 403], "t": [403, 403], "r": [200, 200]}
+    assert bursts == {"v": 403, "s": 200, "t": 200, "r": 200}

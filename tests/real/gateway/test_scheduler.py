@@ -1,0 +1,136 @@
+"""The scheduler's answers over HTTP; the scheduler behind is scripted."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.base import subject_for
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler import ReservationGranted
+from schemas.scheduler_views import (
+    AvailabilityView,
+    ClusterGpu,
+    ClusterStatus,
+    DecisionList,
+    GetAvailability,
+    GetClusterStatus,
+    GetNodeSummaries,
+    ListDecisions,
+    NodeSummaries,
+    Replay,
+    ReplayDecisions,
+    WhatIf,
+)
+from shared.clock import utcnow
+from shared.ids import new_id
+from shared.messaging.codec import encode
+from shared.testing import eventually
+from tests.support.worlds.gateway import Api, gateway, make_sample
+
+IN_VAIN = AvailabilityView(available=False, message="all GPUs are held")
+GRANTED = AvailabilityView(available=True, message="1 GPU available on alpha")
+
+
+@pytest.fixture
+async def api(nats_url: str, postgres_dsn: str) -> AsyncIterator[Api]:
+    async with gateway(nats_url, postgres_dsn) as running:
+        yield running
+
+
+def make_gpu(node: str) -> ClusterGpu:
+    return ClusterGpu(
+        node_name=node, gpu_index=0, gpu_uuid=f"GPU-{node}", gpu_model="H100", allocatable=True
+    )
+
+
+async def test_questions_reach_the_scheduler_with_their_parameters(api: Api) -> None:
+    reservation_id = new_id()
+    await api.owners.answer(WhatIf, GRANTED)
+    await api.owners.answer(GetNodeSummaries, NodeSummaries(nodes={}))
+    await api.owners.answer(ListDecisions, DecisionList(decisions=(), next_after_id=7))
+    empty = Replay(decisions=(), keyframe_id=None, checked=0, different=0)
+    await api.owners.answer(ReplayDecisions, empty)
+
+    root = "/api/v1"
+    what_if = await api.post(f"{root}/reservations/{reservation_id}/what-if", {"gpus": 2})
+    await api.get(f"{root}/cluster/nodes?utilization_threshold=20&memory_threshold=40")
+    listed = await api.get(f"{root}/decisions?after_id=6&limit=1&reservation_id={reservation_id}")
+    replayed = await api.get(f"{root}/decisions/replay?from_id=3")
+
+    assert what_if[0] == 200
+    assert msgspec.convert(what_if[1], AvailabilityView) == GRANTED
+    assert listed[1]["next_after_id"] == 7
+    assert replayed[1]["checked"] == 0
+    assert api.owners.received == [
+        WhatIf(reservation_id=reservation_id, request=GpuRequest(gpus=2)),
+        GetNodeSummaries(utilization_threshold=20.0, memory_threshold=40.0),
+        ListDecisions(after_id=6, limit=1, reservation_id=reservation_id),
+        ReplayDecisions(from_id=3),
+    ]
+
+
+async def test_a_cluster_told_in_pages_comes_as_one_answer(api: Api) -> None:
+    def page(query: GetClusterStatus) -> ClusterStatus:
+        if query.after_node_id is None:
+            return ClusterStatus(gpus=(make_gpu("alpha"),), next_after_node_id="alpha")
+        return ClusterStatus(gpus=(make_gpu("beta"),))
+
+    await api.owners.answer(GetClusterStatus, page)
+
+    _, body = await api.get("/api/v1/cluster/gpus")
+
+    assert [gpu["node_name"] for gpu in body["gpus"]] == ["alpha", "beta"]
+    assert body["next_after_node_id"] is None
+
+
+async def test_waiting_for_gpus_ends_when_the_ledger_or_a_reading_brings_them(api: Api) -> None:
+    answers = {"view": IN_VAIN}
+    await api.owners.answer(GetAvailability, lambda _: answers["view"])
+
+    async def waits() -> asyncio.Task[tuple[int, Any]]:
+        before = len(api.owners.received)
+        answers["view"] = IN_VAIN
+        task = asyncio.create_task(api.post("/api/v1/availability?wait_seconds=8", {"gpus": 1}))
+        await eventually(lambda: len(api.owners.received) > before)
+        answers["view"] = GRANTED
+        return task
+
+    by_reading = await waits()
+    await api.owners.publish(make_sample())
+    assert (await asyncio.wait_for(by_reading, 5))[1]["available"]
+    by_ledger = await waits()
+    asked = len(api.owners.received)
+    await api.owners.client.jetstream().publish(*make_granted())
+
+    assert (await asyncio.wait_for(by_ledger, 5))[1]["available"]
+    assert len(api.owners.received) == asked + 1
+
+
+async def test_waiting_in_vain_ends_with_the_reason(api: Api) -> None:
+    await api.owners.answer(GetAvailability, IN_VAIN)
+
+    status, body = await api.get("/api/v1/availability?gpus=2&wait_seconds=0.2")
+
+    assert (status, body["available"], body["message"]) == (200, False, "all GPUs are held")
+    assert len(api.owners.received) == 2
+
+
+def make_granted() -> tuple[str, bytes]:
+    """Subject and body of a fact of the ledger."""
+    event = ReservationGranted(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=1,
+        reservation_id=new_id(),
+        namespace="default",
+        holder="test",
+        epoch=1,
+        node_id="alpha",
+        devices=(),
+        lease_ttl_seconds=30,
+        waited_seconds=0,
+    )
+    return subject_for(event), encode(event)

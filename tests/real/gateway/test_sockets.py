@@ -1,0 +1,256 @@
+"""WebSockets over a real nats-server and Postgres."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import msgspec
+import nats
+import pytest
+
+from schemas.base import subject_for
+from schemas.executor import (
+    AttemptPhase,
+    AttemptProgressed,
+)
+from schemas.gateway import StoredEvent
+from schemas.orchestrator import (
+    ExperimentList,
+    GetExperiment,
+    GpuInfo,
+    GpuInfoDetail,
+    ListExperiments,
+)
+from services.gateway import eventlog
+from services.gateway.app import create_service
+from services.gateway.settings import GatewaySettings
+from shared.clock import utcnow
+from shared.ids import new_id
+from shared.messaging.codec import encode
+from shared.testing import eventually
+from tests.support.worlds.gateway import (
+    NODE,
+    Api,
+    Owners,
+    gateway,
+    logged,
+    make_experiment_view,
+    make_queued,
+    make_released,
+    make_sample,
+    make_task_started,
+    make_waiting,
+)
+
+
+@pytest.fixture
+async def api(nats_url: str, postgres_dsn: str) -> AsyncIterator[Api]:
+    async with gateway(nats_url, postgres_dsn) as running:
+        yield running
+
+
+async def receive(socket: aiohttp.ClientWebSocketResponse, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(5):
+        return [json.loads(await socket.receive_str()) for _ in range(count)]
+
+
+async def test_a_client_that_resumes_after_its_cursor_misses_nothing(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    events = [make_task_started() for _ in range(30)]
+    async with gateway(nats_url, postgres_dsn) as api:
+        stream = api.owners.client.jetstream()
+        async with api.session.ws_connect(f"{api.url}/ws/events?after=0") as socket:
+            for event in events[:10]:
+                await stream.publish(subject_for(event), encode(event))
+            seen = await receive(socket, 4)
+        for event in events[10:20]:
+            await stream.publish(subject_for(event), encode(event))
+        await logged(api, 20)
+
+    async with gateway(nats_url, postgres_dsn) as api:
+        stream = api.owners.client.jetstream()
+        async with api.session.ws_connect(
+            f"{api.url}/ws/events?after={seen[-1]['cursor']}"
+        ) as socket:
+            seen += await receive(socket, 8)
+            for event in events[20:]:
+                await stream.publish(subject_for(event), encode(event))
+            seen += await receive(socket, 18)
+
+    assert [e["message_id"] for e in seen] == [str(event.message_id) for event in events]
+    assert all(msgspec.convert(e, StoredEvent).cursor for e in seen)
+
+
+async def test_event_filters_and_progress_without_a_cursor(api: Api) -> None:
+    wanted, other = make_task_started(), make_task_started()
+    progress = AttemptProgressed(
+        observed_at=utcnow(),
+        experiment_id=new_id(),
+        attempt_id=new_id(),
+        task_id=wanted.task_id,
+        phase=AttemptPhase.MEASURING,
+        fraction=0.5,
+    )
+    stream = api.owners.client.jetstream()
+
+    async with api.session.ws_connect(f"{api.url}/ws/events?task={wanted.task_id}") as socket:
+        await stream.publish(subject_for(other), encode(other))
+        await stream.publish(subject_for(wanted), encode(wanted))
+        first = await receive(socket, 1)
+        await api.owners.publish(progress)
+        second = await receive(socket, 1)
+
+    assert first[0]["message_id"] == str(wanted.message_id)
+    assert (second[0]["cursor"], second[0]["event"]["fraction"]) == (None, 0.5)
+
+
+async def test_a_tasks_events_include_its_reservations_live_and_again(api: Api) -> None:
+    task_id, experiment_id, reservation_id = new_id(), new_id(), new_id()
+    mine: dict[str, Any] = {
+        "reservation_id": reservation_id,
+        "holder": f"experiment/{experiment_id}",
+    }
+    waiting = make_waiting(task_id, experiment_id, reservation_id)
+    queued, released = make_queued(**mine), make_released(**mine)
+    others = [
+        make_waiting(new_id(), new_id(), new_id()),
+        make_queued(holder="exec/ada"),
+        make_task_started(),
+    ]
+    stream = api.owners.client.jetstream()
+    seen = {}
+    filters = (f"task={task_id}", f"experiment={experiment_id}", f"reservation={reservation_id}")
+
+    async with contextlib.AsyncExitStack() as sockets:
+        live = {
+            each: await sockets.enter_async_context(
+                api.session.ws_connect(f"{api.url}/ws/events?{each}")
+            )
+            for each in filters
+        }
+        for event in (others[0], waiting, others[1], queued, others[2], released):
+            await stream.publish(subject_for(event), encode(event))
+        for each, socket in live.items():
+            seen[each] = await receive(socket, 3)
+    for each in filters:
+        async with api.session.ws_connect(f"{api.url}/ws/events?after=0&{each}") as socket:
+            seen[f"again {each}"] = await receive(socket, 3)
+
+    expected = [str(event.message_id) for event in (waiting, queued, released)]
+    assert all([e["message_id"] for e in events] == expected for events in seen.values()), seen
+
+
+async def test_a_reservations_event_that_comes_before_its_experiments_is_not_lost(api: Api) -> None:
+    task_id, experiment_id, reservation_id = new_id(), new_id(), new_id()
+    queued = make_queued(reservation_id=reservation_id, holder=f"experiment/{experiment_id}")
+    waiting = make_waiting(task_id, experiment_id, reservation_id)
+    stream = api.owners.client.jetstream()
+
+    async with api.session.ws_connect(f"{api.url}/ws/events?task={task_id}") as socket:
+        for event in (queued, waiting):
+            await stream.publish(subject_for(event), encode(event))
+        seen = await receive(socket, 2)
+
+    assert [e["message_id"] for e in seen] == [str(waiting.message_id), str(queued.message_id)]
+
+
+async def test_an_event_of_an_experiment_that_is_never_announced_is_in_the_log_all_the_same(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eventlog, "TASK_UNKNOWN_TRIES", 2)
+    queued = make_queued(holder=f"experiment/{new_id()}")
+
+    await api.owners.client.jetstream().publish(subject_for(queued), encode(queued))
+    [event] = await logged(api, 1)
+
+    assert event["message_id"] == str(queued.message_id)
+
+
+async def test_a_wrong_filter_is_refused_with_what_was_expected(api: Api) -> None:
+    expected = {
+        "/ws/events?task=tune": ("query.task", "UUID"),
+        "/ws/events?reservation=1": ("query.reservation", "UUID"),
+        "/ws/events?after=-1": ("query.after", "0"),
+        "/ws/events?type=task_started": ("query.type", "orchestrator.task_started"),
+        "/ws/events?tsak=1": ("query.tsak", "no such parameter"),
+        "/ws/metrics?experiment=first": ("query.experiment", "UUID"),
+        "/ws/logs": (None, "'experiment'"),
+    }
+    opening = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+
+    found = {route: await api.get(route, headers=opening) for route in expected}
+
+    for route, (path, text) in expected.items():
+        status, problem = found[route]
+        assert (status, problem["code"], problem.get("path")) == (400, "bad_request", path)
+        assert text in problem["detail"]
+
+
+async def test_metrics_are_filtered_by_node_gpu_experiment_and_task(api: Api) -> None:
+    view = make_experiment_view(
+        gpu_info=GpuInfo(
+            model="NVIDIA A100",
+            count=1,
+            device_ids=("GPU-1",),
+            indices=(1,),
+            allocation_method="pack",
+            simulated=True,
+            details=(GpuInfoDetail(index=1, name="NVIDIA A100", uuid="GPU-1", node_id=NODE),),
+        )
+    )
+    await api.owners.answer(GetExperiment, view)
+    await api.owners.answer(ListExperiments, ExperimentList(experiments=(view,)))
+    await api.owners.publish(make_sample(1))
+    seen = {}
+
+    holders = (f"experiment={view.experiment_id}", f"task={view.task_id}")
+    for query in ("node=node-a", "gpu=GPU-0", *holders):
+        async with api.session.ws_connect(f"{api.url}/ws/metrics?{query}") as socket:
+            seen[query] = (await receive(socket, 1))[0]
+    async with api.session.ws_connect(f"{api.url}/ws/metrics?node=other") as socket:
+        await api.owners.publish(make_sample(2))
+        with pytest.raises(TimeoutError):
+            await socket.receive_str(timeout=0.3)
+
+    found = [[gpu["uuid"] for gpu in metrics["gpus"]] for metrics in seen.values()]
+    assert found == [["GPU-0", "GPU-1"], ["GPU-0"], ["GPU-1"], ["GPU-1"]]
+    assert all(metrics["simulated"] for metrics in seen.values())
+
+
+async def test_a_slow_client_gets_the_newest_reading_and_nothing_piles_up(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    service = create_service(GatewaySettings(nats_url=nats_url, postgres_dsn=postgres_dsn, port=0))
+    client = await nats.connect(nats_url)
+    owners = Owners(client)
+    async with service.running():
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.http.port, limit=1024)
+        writer.write(
+            b"GET /ws/metrics HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert b"101" in await reader.readline()
+        live = service.live
+        await eventually(lambda: len(live.watchers) == 1, what="the watcher")
+        watcher = next(iter(live.watchers))
+
+        bulk = "n" * 50_000
+        for sequence in range(1, 401):
+            await owners.publish(make_sample(sequence, name=bulk))
+        await eventually(lambda: live.samples_received == 400, what="every sample")
+
+        assert len(watcher.metrics) == 1
+        assert watcher.metrics[NODE].sequence == 400
+        writer.close()
+        await eventually(lambda: not live.watchers, what="the watcher's end")
+    await client.close()

@@ -1,0 +1,797 @@
+"""The orchestrator over a real nats-server and Postgres; scheduler, executor and results follow a
+script.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from schemas.base import Command, Event
+from schemas.errors import Accepted, ErrorCode, Refused
+from schemas.executor import AttemptOutcome, AttemptPhase, StartExperiment
+from schemas.orchestrator import (
+    CancelTask,
+    ExperimentList,
+    ExperimentState,
+    ExperimentView,
+    GetExperiment,
+    GetTask,
+    ListExperiments,
+    ListTasks,
+    PauseTask,
+    ResumeTask,
+    SubmitTask,
+    TaskList,
+    TaskPlan,
+    TaskState,
+    TaskView,
+    ValidateTask,
+)
+from schemas.scheduler import ReservationCancelled, ReservationState
+from services.orchestrator.app import create_service
+from services.orchestrator.settings import OrchestratorSettings
+from shared.clock import utcnow
+from shared.errors import RefusedError, UnavailableError
+from shared.ids import new_id
+from shared.service import Service
+from shared.testing import NatsServer, eventually
+from tests.support.worlds.orchestrator import World, scripted_world, task_file
+
+
+def make_settings(nats_url: str, postgres_dsn: str, repair_seconds: float) -> OrchestratorSettings:
+    return OrchestratorSettings(
+        nats_url=nats_url,
+        postgres_dsn=postgres_dsn,
+        repair_interval_seconds=repair_seconds,
+        repair_after_seconds=0.2 if repair_seconds < 1 else 5.0,
+    )
+
+
+@asynccontextmanager
+async def orchestrator(
+    nats_url: str, postgres_dsn: str, repair_seconds: float = 60.0
+) -> AsyncIterator[Service]:
+    """One life of the orchestrator."""
+    service = create_service(make_settings(nats_url, postgres_dsn, repair_seconds))
+    async with service.running():
+        yield service
+
+
+@pytest.fixture
+async def world(nats_url: str) -> AsyncIterator[World]:
+    async with scripted_world(nats_url) as running:
+        yield running
+
+
+@pytest.fixture
+async def service(nats_url: str, postgres_dsn: str, world: World) -> AsyncIterator[Service]:
+    async with orchestrator(nats_url, postgres_dsn) as running:
+        yield running
+
+
+async def send(world: World, command: Command) -> Accepted | Refused:
+    return await world.bus.request(command)
+
+
+async def refused(world: World, command: Command) -> Refused:
+    reply = await world.bus.request(command)
+    assert isinstance(reply, Refused), reply
+    return reply
+
+
+async def cancel(world: World, task_id: UUID) -> None:
+    reply = await world.bus.request(CancelTask(command_id=new_id(), task_id=task_id))
+    assert isinstance(reply, Accepted), reply
+
+
+async def until_started(world: World, count: int = 1) -> StartExperiment:
+    await eventually(lambda: len(world.starts) >= count, what=f"{count} starts")
+    return world.starts[count - 1]
+
+
+async def until_state(
+    world: World, task_id: UUID, state: ExperimentState, ordinal: int = 1
+) -> ExperimentView:
+    found: ExperimentView | None = None
+
+    async def reached() -> bool:
+        nonlocal found
+        found = (await world.experiments(task_id))[ordinal - 1]
+        return found.state is state
+
+    await eventually(reached, what=f"experiment {ordinal} {state}")
+    assert found is not None
+    return found
+
+
+async def staged(service: Service, aggregate: UUID) -> list[tuple[str, int]]:
+    """Tag and revision of every event staged about a task or an experiment, oldest first."""
+    assert service.database is not None
+    rows = await service.database.pool.fetch(
+        "SELECT subject, body FROM outbox WHERE subject LIKE '%.' || $1 ORDER BY id", str(aggregate)
+    )
+    told = [msgspec.msgpack.decode(row["body"]) for row in rows]
+    return [(event["type"].partition(".")[2], event["revision"]) for event in told]
+
+
+async def test_a_task_runs_to_its_best_experiment(world: World, service: Service) -> None:
+    task_id = await world.submit()
+
+    view = await world.until(task_id, TaskState.COMPLETED)
+
+    experiments = await world.experiments(task_id)
+    assert [e.state for e in experiments] == [ExperimentState.SUCCEEDED] * 2
+    assert [e.objective_score for e in experiments] == [1.0, 0.5]
+    assert view.best_experiment_id == experiments[1].experiment_id
+    assert view.experiments_by_state == {"succeeded": 2}
+    [attempt] = experiments[0].attempts
+    assert (attempt.outcome, attempt.attempt_number) == (AttemptOutcome.SUCCEEDED, 1)
+    gpu_info = experiments[0].gpu_info
+    assert gpu_info is not None
+    assert (gpu_info.count, gpu_info.device_ids, gpu_info.simulated) == (1, ("GPU-0",), True)
+    assert await staged(service, task_id) == [
+        ("task_accepted", 1),
+        ("task_started", 2),
+        ("task_completed", 3),
+    ]
+    assert await staged(service, experiments[0].experiment_id) == [
+        ("experiment_waiting", 1),
+        ("experiment_starting", 2),
+        ("experiment_running", 3),
+        ("experiment_succeeded", 4),
+    ]
+
+
+async def test_what_is_sent_is_what_the_task_says(world: World, service: Service) -> None:
+    task = task_file(
+        parameters={"tp-size": [2]},
+        gpus={"min_memory_mb": 1000, "priority": 3},
+        benchmark={"tool": "builtin", "max_time_per_iteration": 0.5, "num_concurrency": [1, 4]},
+        optimization={"timeout_per_iteration": 77, "wait_timeout_seconds": 33},
+    )
+
+    task_id = await world.submit(task, namespace="team-a")
+    await world.until(task_id, TaskState.COMPLETED)
+
+    [command] = world.requests.values()
+    request = command.request
+    assert (request.gpus, request.min_memory_mb, request.node_ids) == (2, 1000, ("n1",))
+    assert (request.priority, request.wait_timeout_seconds) == (3, 33)
+    assert command.namespace == "team-a"
+    [start] = world.starts
+    assert start.engine.parameters == {"tp-size": 2}
+    assert start.benchmark.max_time_per_level_seconds == 30
+    assert start.timeout_seconds == 77
+    assert start.reservation_id == command.reservation_id
+
+
+async def test_at_most_max_parallel_reservations_are_outstanding(
+    world: World, service: Service
+) -> None:
+    world.auto_run = False
+    task = task_file(parameters={"slots": [1, 2, 3, 4, 5]}, optimization={"max_parallel": 2})
+    task_id = await world.submit(task)
+
+    await until_started(world, 2)
+    assert len(world.requests) == 2
+    await world.finish(world.starts[0])
+    await until_started(world, 3)
+
+    assert len(world.requests) == 3
+    world.auto_run = True
+    await world.finish(world.starts[1])
+    await world.finish(world.starts[2])
+    await world.until(task_id, TaskState.COMPLETED)
+
+
+async def test_an_interrupted_attempt_is_counted_and_repeated(
+    world: World, service: Service
+) -> None:
+    world.outcomes = [AttemptOutcome.INTERRUPTED, AttemptOutcome.INTERRUPTED]
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+
+    await world.until(task_id, TaskState.COMPLETED)
+
+    [experiment] = await world.experiments(task_id)
+    assert [a.outcome for a in experiment.attempts] == [
+        AttemptOutcome.INTERRUPTED,
+        AttemptOutcome.INTERRUPTED,
+        AttemptOutcome.SUCCEEDED,
+    ]
+    assert [a.attempt_number for a in experiment.attempts] == [1, 2, 3]
+    assert experiment.interrupted_attempts == 2
+    assert len({start.reservation_id for start in world.starts}) == 3
+
+
+async def test_an_experiment_fails_after_max_attempts_interruptions(
+    world: World, service: Service
+) -> None:
+    world.outcomes = [AttemptOutcome.INTERRUPTED] * 2
+    task_id = await world.submit(
+        task_file(parameters={"slots": [1]}, optimization={"max_attempts": 2})
+    )
+
+    view = await world.until(task_id, TaskState.FAILED)
+
+    [experiment] = await world.experiments(task_id)
+    assert experiment.state is ExperimentState.FAILED
+    assert "interrupted 2 times" in experiment.reason
+    assert view.reason == "none of 1 experiments succeeded"
+    assert len(world.starts) == 2
+
+
+async def test_a_failed_attempt_is_not_repeated_and_the_task_goes_on(
+    world: World, service: Service
+) -> None:
+    world.outcomes = [AttemptOutcome.FAILED]
+    task_id = await world.submit()
+
+    await world.until(task_id, TaskState.COMPLETED)
+
+    first, second = await world.experiments(task_id)
+    assert (first.state, second.state) == (ExperimentState.FAILED, ExperimentState.SUCCEEDED)
+    assert first.failure is not None
+    assert (first.failure.message, first.failure.log_tail) == ("as scripted", ())
+    whole = await world.bus.query(GetExperiment(experiment_id=first.experiment_id), ExperimentView)
+    assert whole.failure is not None
+    assert whole.failure.log_tail == ("last",)
+
+
+@pytest.mark.parametrize(
+    ("code", "states"),
+    [
+        pytest.param(ErrorCode.LEASE_LOST, ["interrupted", "succeeded"], id="a lost lease"),
+        pytest.param(ErrorCode.STALE_EPOCH, ["interrupted", "succeeded"], id="a stale epoch"),
+        pytest.param(ErrorCode.BAD_REQUEST, ["failed"], id="a bad request"),
+        pytest.param(ErrorCode.STILL_RUNNING, ["succeeded"], id="a refusal for now"),
+    ],
+)
+async def test_a_refused_start_ends_the_attempt_and_gives_the_gpus_back(
+    world: World, service: Service, code: ErrorCode, states: list[str]
+) -> None:
+    world.refuse_start = [code]
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+
+    state = TaskState.FAILED if states == ["failed"] else TaskState.COMPLETED
+    await world.until(task_id, state)
+
+    [experiment] = await world.experiments(task_id)
+    assert [a.outcome for a in experiment.attempts] == states
+    if len(states) == 2 or states == ["failed"]:
+        await eventually(lambda: len(world.released) == 1)
+        assert world.released[0].stopped
+        assert world.released[0].reservation_id == experiment.attempts[0].reservation_id
+    else:
+        assert world.released == []
+
+
+async def test_a_lease_is_renewed_until_the_executor_has_accepted(
+    world: World, service: Service
+) -> None:
+    world.refuse_start = [ErrorCode.UNAVAILABLE] * 4
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+
+    await world.until(task_id, TaskState.COMPLETED)
+
+    assert len(world.renewals) >= 2
+    assert set(world.renewals) == set(world.requests)
+    settled = len(world.renewals)
+    await asyncio.sleep(1.2)  # one renewal interval and more: nothing may come
+    assert len(world.renewals) == settled
+
+
+@pytest.mark.parametrize("end", [ReservationState.TIMED_OUT, ReservationState.CANCELLED])
+async def test_an_experiment_without_gpus_fails_with_the_reason(
+    world: World, service: Service, end: ReservationState
+) -> None:
+    world.auto_grant = False
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+    await eventually(lambda: len(world.requests) == 1)
+
+    [reservation_id] = world.requests
+    if end is ReservationState.CANCELLED:
+        await world.end_reservation(reservation_id, ReservationCancelled)
+    else:
+        await world.end_reservation(reservation_id)
+
+    await world.until(task_id, TaskState.FAILED)
+    [experiment] = await world.experiments(task_id)
+    assert "as scripted" in experiment.reason
+    assert experiment.attempts == ()
+
+
+async def test_the_wait_timeout_counts_only_while_the_task_holds_no_gpu(
+    world: World, service: Service
+) -> None:
+    world.auto_run = False
+    world.auto_grant = False
+    task_id = await world.submit(task_file(optimization={"max_parallel": 2}))
+    await eventually(lambda: len(world.requests) == 2)
+    first, second = world.requests
+    await world.grant(first)
+    await until_started(world)
+
+    await world.end_reservation(second)
+    await eventually(lambda: len(world.requests) == 3, what="the second request asked again")
+
+    world.auto_run = True
+    await world.grant(list(world.requests)[2])
+    await world.finish(world.starts[0])
+    await world.until(task_id, TaskState.COMPLETED)
+    assert all(e.interrupted_attempts == 0 for e in await world.experiments(task_id))
+
+
+async def test_cancelling_a_waiting_task_withdraws_its_request(
+    world: World, service: Service
+) -> None:
+    world.auto_grant = False
+    task_id = await world.submit()
+    await eventually(lambda: len(world.requests) == 1)
+
+    await cancel(world, task_id)
+
+    view = await world.until(task_id, TaskState.CANCELLED)
+    assert view.experiments_by_state == {"cancelled": 2}
+    await eventually(lambda: world.cancelled == list(world.requests))
+
+
+async def test_a_grant_that_comes_after_a_cancel_is_given_back(
+    world: World, service: Service
+) -> None:
+    world.auto_grant = False
+    task_id = await world.submit()
+    await eventually(lambda: len(world.requests) == 1)
+    await cancel(world, task_id)
+
+    [reservation_id] = world.requests
+    await world.grant(reservation_id)
+
+    await eventually(lambda: [r.reservation_id for r in world.released] == [reservation_id])
+    assert world.released[0].epoch == 1
+    assert world.starts == []
+
+
+async def test_cancelling_while_an_attempt_starts_waits_for_the_executors_word(
+    world: World, service: Service
+) -> None:
+    world.refuse_start = [ErrorCode.STILL_RUNNING, ErrorCode.CONFLICT]
+    world.auto_run = False
+    task_id = await world.submit()
+    await until_state(world, task_id, ExperimentState.STARTING)
+
+    await cancel(world, task_id)
+
+    await world.until(task_id, TaskState.CANCELLED)
+    first, second = await world.experiments(task_id)
+    assert [a.outcome for a in first.attempts] == [AttemptOutcome.CANCELLED]
+    assert second.attempts == ()
+    assert len(world.stops) == 1
+    assert world.starts == []
+
+
+async def test_cancelling_a_running_task_ends_it_when_the_executor_has_stopped(
+    world: World, service: Service
+) -> None:
+    world.auto_run = False
+    task_id = await world.submit()
+    start = await until_started(world)
+    await world.tell_started(start)
+    await until_state(world, task_id, ExperimentState.RUNNING)
+
+    await cancel(world, task_id)
+    await eventually(lambda: len(world.stops) == 1)
+
+    view = await world.task(task_id)
+    assert (view.state, view.cancel_requested) == (TaskState.RUNNING, True)
+    await world.finish(start, AttemptOutcome.CANCELLED)
+    view = await world.until(task_id, TaskState.CANCELLED)
+    assert view.experiments_by_state == {"cancelled": 2}
+    assert view.best_experiment_id is None
+
+
+async def test_an_interrupted_attempt_of_a_cancelled_task_is_not_repeated(
+    world: World, service: Service
+) -> None:
+    world.auto_run = False
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+    start = await until_started(world)
+    await cancel(world, task_id)
+
+    await world.finish(start, AttemptOutcome.INTERRUPTED)
+
+    await world.until(task_id, TaskState.CANCELLED)
+    [experiment] = await world.experiments(task_id)
+    assert (experiment.state, experiment.interrupted_attempts) == (ExperimentState.CANCELLED, 1)
+    assert len(world.requests) == 1
+
+
+async def test_a_cancelled_task_with_a_success_is_not_reported_as_completed(
+    world: World, service: Service
+) -> None:
+    world.auto_run = False
+    task_id = await world.submit()
+    start = await until_started(world)
+    await cancel(world, task_id)
+
+    await world.finish(start)
+
+    view = await world.until(task_id, TaskState.CANCELLED)
+    assert view.experiments_by_state == {"succeeded": 1, "cancelled": 1}
+
+
+async def test_a_finished_task_cannot_be_cancelled(world: World, service: Service) -> None:
+    task_id = await world.submit()
+    await world.until(task_id, TaskState.COMPLETED)
+
+    reply = await refused(world, CancelTask(command_id=new_id(), task_id=task_id))
+
+    assert reply.code is ErrorCode.CONFLICT
+    assert (await world.task(task_id)).state is TaskState.COMPLETED
+
+
+async def test_a_paused_task_starts_nothing_until_it_is_resumed(
+    world: World, service: Service
+) -> None:
+    world.auto_grant = False
+    task_id = await world.submit()
+    await eventually(lambda: len(world.requests) == 1)
+    [reservation_id] = world.requests
+
+    assert isinstance(await send(world, PauseTask(command_id=new_id(), task_id=task_id)), Accepted)
+    await world.grant(reservation_id)
+    await eventually(lambda: len(world.released) == 1, what="the late grant given back")
+
+    assert (await world.task(task_id)).state is TaskState.PAUSED
+    assert world.starts == []
+    world.auto_grant = True
+    assert isinstance(await send(world, ResumeTask(command_id=new_id(), task_id=task_id)), Accepted)
+    await world.until(task_id, TaskState.COMPLETED)
+    assert [tag for tag, _ in await staged(service, task_id)] == [
+        "task_accepted",
+        "task_started",
+        "task_paused",
+        "task_resumed",
+        "task_completed",
+    ]
+
+
+async def test_what_runs_goes_on_while_the_task_is_paused(world: World, service: Service) -> None:
+    world.auto_run = False
+    task_id = await world.submit()
+    start = await until_started(world)
+    await send(world, PauseTask(command_id=new_id(), task_id=task_id))
+
+    await world.finish(start)
+    await until_state(world, task_id, ExperimentState.SUCCEEDED)
+
+    assert (await world.task(task_id)).experiments_by_state == {"succeeded": 1, "pending": 1}
+    world.auto_run = True
+    await send(world, ResumeTask(command_id=new_id(), task_id=task_id))
+    await world.until(task_id, TaskState.COMPLETED)
+
+
+async def test_every_event_may_come_twice(world: World, service: Service) -> None:
+    world.auto_grant = world.auto_run = False
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+    await eventually(lambda: len(world.requests) == 1)
+
+    async def twice(event: Event) -> None:
+        await world.tell(event)
+        await world.tell(replace(event, message_id=new_id()))
+
+    [reservation_id] = world.requests
+    await twice(world.granted(reservation_id))
+    start = await until_started(world)
+    await twice(world.started(start))
+    await twice(world.finished(start))
+    await twice(world.summarized(start))
+
+    await world.until(task_id, TaskState.COMPLETED)
+    [experiment] = await world.experiments(task_id)
+    assert len(world.starts) == 1
+    assert [tag for tag, _ in await staged(service, experiment.experiment_id)] == [
+        "experiment_waiting",
+        "experiment_starting",
+        "experiment_running",
+        "experiment_succeeded",
+    ]
+
+
+async def test_an_attempt_that_ends_before_it_starts_and_is_summarized_before_it_ends(
+    world: World, service: Service
+) -> None:
+    world.auto_run = False
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+    start = await until_started(world)
+    started, finished = world.started(start), world.finished(start)
+
+    await world.tell(world.summarized(start))
+    await world.tell(finished)
+    await world.tell(started)
+    await world.tell_phase(start, AttemptPhase.LOADING)
+
+    await world.until(task_id, TaskState.COMPLETED)
+    [experiment] = await world.experiments(task_id)
+    assert experiment.state is ExperimentState.SUCCEEDED
+    assert [a.outcome for a in experiment.attempts] == [AttemptOutcome.SUCCEEDED]
+
+
+async def test_the_first_outcome_of_an_attempt_stands(world: World, service: Service) -> None:
+    world.auto_run = False
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+    start = await until_started(world)
+
+    await world.finish(start, AttemptOutcome.INTERRUPTED)
+    await until_started(world, 2)
+    await world.tell(replace(world.finished(start), revision=99))
+    await world.finish(world.starts[1])
+
+    await world.until(task_id, TaskState.COMPLETED)
+    [experiment] = await world.experiments(task_id)
+    assert [a.outcome for a in experiment.attempts] == ["interrupted", "succeeded"]
+
+
+async def test_events_about_unknown_ids_are_ignored(world: World, service: Service) -> None:
+    world.auto_run = False
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+    start = await until_started(world)
+    stranger = replace(start, attempt_id=new_id(), experiment_id=new_id())
+
+    await world.finish(stranger, AttemptOutcome.FAILED)
+    await world.finish(start)
+
+    await world.until(task_id, TaskState.COMPLETED)
+    assert service.database is not None
+    assert await service.database.pool.fetchval("SELECT count(*) FROM dead_letter") == 0
+
+
+async def test_an_expired_lease_alone_starts_no_second_attempt(
+    world: World, service: Service
+) -> None:
+    world.auto_run = False
+    task_id = await world.submit(task_file(parameters={"slots": [1]}))
+    start = await until_started(world)
+
+    cancelled = ReservationCancelled(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=3,
+        reservation_id=start.reservation_id,
+        namespace="default",
+        holder="",
+        epoch=start.epoch,
+    )
+    await world.tell(cancelled)
+    await world.tell_started(start)
+    await until_state(world, task_id, ExperimentState.RUNNING)
+
+    assert len(world.requests) == 1
+    await world.finish(start, AttemptOutcome.INTERRUPTED)
+    await until_started(world, 2)
+    await world.finish(world.starts[1])
+    await world.until(task_id, TaskState.COMPLETED)
+
+
+async def test_a_new_instance_goes_on_where_the_old_one_stopped(
+    world: World, nats_url: str, postgres_dsn: str
+) -> None:
+    world.auto_grant = world.auto_run = False
+    async with orchestrator(nats_url, postgres_dsn):
+        task_id = await world.submit(task_file(parameters={"slots": [1]}))
+        await eventually(lambda: len(world.requests) == 1)
+    [reservation_id] = world.requests
+
+    await world.grant(reservation_id)
+    async with orchestrator(nats_url, postgres_dsn):
+        start = await until_started(world)
+
+    await world.tell_started(start)
+    await world.finish(start)
+    async with orchestrator(nats_url, postgres_dsn):
+        view = await world.until(task_id, TaskState.COMPLETED)
+
+    assert view.experiments_by_state == {"succeeded": 1}
+    assert len(world.requests) == len(world.starts) == 1
+
+
+async def test_what_events_did_not_tell_is_learnt_by_asking(
+    world: World, nats_url: str, postgres_dsn: str
+) -> None:
+    world.auto_grant = world.auto_run = False
+    async with orchestrator(nats_url, postgres_dsn, repair_seconds=0.2):
+        task_id = await world.submit(task_file(parameters={"slots": [1]}))
+        await eventually(lambda: len(world.requests) == 1)
+
+        world.granted(next(iter(world.requests)))  # the scheduler knows, no event says so
+        start = await until_started(world)
+        await until_state(world, task_id, ExperimentState.RUNNING)  # the executor lists it
+        world.running.clear()
+        await world.tell(world.finished(start))
+        world.summarized(start)  # results know, no event says so
+
+        await world.until(task_id, TaskState.COMPLETED)
+
+
+async def test_a_start_is_repeated_to_an_executor_that_knows_nothing_of_it_any_more(
+    world: World, nats_url: str, postgres_dsn: str
+) -> None:
+    world.auto_run = False
+    async with orchestrator(nats_url, postgres_dsn, repair_seconds=0.2):
+        task_id = await world.submit(task_file(parameters={"slots": [1]}))
+        start = await until_started(world)
+        await until_state(world, task_id, ExperimentState.RUNNING)
+
+        world.running.clear()
+        world.starts.clear()  # its journal is gone
+        again = await until_started(world)
+        await world.finish(again, AttemptOutcome.INTERRUPTED)
+        await eventually(lambda: len(world.starts) == 2)
+        await world.finish(world.starts[-1])
+        await world.until(task_id, TaskState.COMPLETED)
+
+    assert again == start
+
+
+async def test_a_task_completes_although_the_bus_loses_its_store(
+    nats_server_factory: Callable[[], Awaitable[NatsServer]], postgres_dsn: str
+) -> None:
+    server = await nats_server_factory()
+    url = server.authenticated_url
+    async with scripted_world(url) as world:
+        world.auto_run = False
+        async with orchestrator(url, postgres_dsn, repair_seconds=0.5):
+            task_id = await world.submit(task_file(parameters={"slots": [1]}))
+            start = await until_started(world)
+
+            await server.crash_and_lose_store()
+            await server.start()
+            await eventually(lambda: world.bus.is_connected)
+
+            async def told() -> bool:
+                try:
+                    await world.finish(start)
+                except UnavailableError:
+                    return False
+                return True
+
+            await eventually(told)
+            await world.until(task_id, TaskState.COMPLETED)
+
+
+async def test_a_name_is_taken_while_its_task_is_unfinished(world: World, service: Service) -> None:
+    world.auto_run = False
+    task_id = await world.submit(task_file("mine"))
+
+    again = SubmitTask(command_id=new_id(), task_id=new_id(), task=task_file("mine"))
+    reply = await refused(world, again)
+
+    assert (reply.code, reply.path) == (ErrorCode.NAME_TAKEN, "$.task_name")
+    await world.submit(task_file("mine"), namespace="other")
+    await cancel(world, task_id)
+    start = await until_started(world)
+    await world.finish(start, AttemptOutcome.CANCELLED)
+    await world.until(task_id, TaskState.CANCELLED)
+    await world.submit(task_file("mine"))
+
+
+async def test_the_same_submission_twice_gets_the_same_answer(
+    world: World, service: Service
+) -> None:
+    world.auto_run = False
+    command = SubmitTask(command_id=new_id(), task_id=new_id(), task=task_file())
+
+    first, second = await send(world, command), await send(world, command)
+
+    assert first == second
+    assert isinstance(first, Accepted)
+    tasks = await world.bus.query(ListTasks(), TaskList)
+    assert [task.task_id for task in tasks.tasks] == [command.task_id]
+    other = replace(command, task=task_file("another"))
+    assert (await refused(world, other)).code is ErrorCode.COMMAND_ID_REUSED
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "path", "says"),
+    [
+        pytest.param(
+            {"deployment_mode": "docker", "base_runtime": "sglang"},
+            ErrorCode.UNSUPPORTED, "$.deployment_mode", "no Docker here", id="no Docker",
+        ),
+        pytest.param(
+            {"base_runtime": "vllm"},
+            ErrorCode.UNSUPPORTED, "$.base_runtime", "'vllm'", id="an engine nobody has",
+        ),
+        pytest.param(
+            {"base_runtime": "no-such-engine"},
+            ErrorCode.BAD_REQUEST, "$.base_runtime", "llamacpp", id="an unknown engine",
+        ),
+        pytest.param(
+            {"optimization": {"strategy": "bayesian"}},
+            ErrorCode.UNSUPPORTED, "$.optimization.strategy", "grid_search", id="a strategy",
+        ),
+        pytest.param(
+            {"benchmark": {"tool": "genai-bench"}},
+            ErrorCode.UNSUPPORTED, "$.benchmark.tool", "genai-bench", id="a benchmark tool",
+        ),
+        pytest.param(
+            {"parameters": {"tp": [0]}},
+            ErrorCode.BAD_REQUEST, "$.parameters.tp", "whole number", id="no GPU at all",
+        ),
+        pytest.param(
+            {"parameters": {f"p{n}": list(range(100)) for n in range(4)}},
+            ErrorCode.BAD_REQUEST, "$.optimization.max_iterations", "5000", id="a huge grid",
+        ),
+        pytest.param(
+            {"gpus": {"nodes": ["elsewhere"]}},
+            ErrorCode.UNSUPPORTED, "$.gpus.nodes", "n1", id="a node without executor",
+        ),
+    ],
+)  # fmt: skip
+async def test_what_cannot_run_here_is_refused_and_nothing_is_stored(
+    world: World,
+    service: Service,
+    overrides: dict[str, Any],
+    code: ErrorCode,
+    path: str,
+    says: str,
+) -> None:
+    command = SubmitTask(command_id=new_id(), task_id=new_id(), task=task_file(**overrides))
+
+    reply = await refused(world, command)
+
+    assert (reply.code, reply.path) == (code, path)
+    assert says in reply.message
+    assert service.database is not None
+    for table in ("task", "experiment", "attempt", "outbox", "outgoing"):
+        assert await service.database.pool.fetchval(f"SELECT count(*) FROM {table}") == 0
+
+
+async def test_validate_shows_the_expansion_of_what_cannot_run_here(
+    world: World, service: Service
+) -> None:
+    task = task_file(
+        deployment_mode="docker", base_runtime="sglang", parameters={"tp-size": [1, 2]}
+    )
+
+    plan = await world.bus.query(ValidateTask(task=task), TaskPlan)
+
+    assert [e.request.gpus for e in plan.experiments] == [1, 2]
+    assert plan.missing == ("no executor runs mode 'docker' (n1: no Docker here)",)
+
+
+async def test_unknown_ids_are_refused_by_name(world: World, service: Service) -> None:
+    reply = await refused(world, CancelTask(command_id=new_id(), task_id=new_id()))
+    assert (reply.code, reply.path) == (ErrorCode.NOT_FOUND, "$.task_id")
+
+    with pytest.raises(RefusedError, match="there is no task"):
+        await world.bus.query(GetTask(task_id=new_id()), TaskView)
+    with pytest.raises(RefusedError, match="there is no experiment"):
+        await world.bus.query(GetExperiment(experiment_id=new_id()), ExperimentView)
+
+
+async def test_the_largest_task_is_stored_and_cancelled_within_a_request(
+    world: World, service: Service
+) -> None:
+    world.auto_grant = False
+    parameters = {"slots": list(range(1, 51)), "seed": list(range(100))}
+
+    task_id = await world.submit(task_file(parameters=parameters))
+    await cancel(world, task_id)
+
+    view = await world.until(task_id, TaskState.CANCELLED)
+    assert view.experiments_by_state == {"cancelled": 5000}
+    query = ListExperiments(task_id=task_id, limit=5000)
+    ordinals: list[int] = []
+    while True:
+        page = await world.bus.query(query, ExperimentList)
+        ordinals += [e.ordinal for e in page.experiments]
+        if page.next_after_experiment_id is None:
+            break
+        query = replace(query, after_experiment_id=page.next_after_experiment_id)
+    assert ordinals == list(range(1, 5001))

@@ -1,0 +1,542 @@
+"""Samples and measurements over a real nats-server and Postgres."""
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+import nats
+import pytest
+from msgspec.structs import replace
+from nats.aio.client import Client
+
+from schemas.base import Message, Query, subject_for
+from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
+from schemas.errors import ErrorCode, Refused
+from schemas.executor import AttemptFinished, AttemptOutcome, EngineSpec, Runtime, Window
+from schemas.gpu_request import DeviceGrant
+from schemas.results import (
+    ExperimentSummarized,
+    GetReport,
+    GetSeries,
+    GetSummary,
+    ListSummaries,
+    ReportView,
+    SeriesMetric,
+    SeriesView,
+    SummaryList,
+    SummaryView,
+)
+from schemas.telemetry import GpuReading, GpuSampled, Source
+from services.results import handlers
+from services.results.app import create_service
+from services.results.migrations import MIGRATIONS
+from services.results.partitions import Partitions, name_of
+from services.results.settings import ResultsSettings
+from shared.clock import utcnow
+from shared.ids import new_id
+from shared.messaging.codec import encode
+from shared.messaging.streams import EVENTS, SAMPLES
+from shared.postgres.database import Database
+from shared.testing import NatsServer, eventually
+
+BOOT = UUID(int=7)
+NODE = "node-a"
+
+
+def make_sample(at: datetime, sequence: int, *, gpus: int = 2, **reading: Any) -> GpuSampled:
+    values = {
+        "utilization_percent": 80.0,
+        "memory_total_mb": 80_000,
+        "memory_used_mb": 20_000,
+        "temperature_c": 60.0,
+        "power_draw_w": 360.0,
+        "power_limit_w": 400.0,
+        "name": "NVIDIA A100",
+        **reading,
+    }
+    return GpuSampled(
+        node_id=NODE,
+        boot_id=BOOT,
+        sequence=sequence,
+        observed_at=at,
+        interval_seconds=1.0,
+        source=Source.SIMULATED,
+        gpus=tuple(GpuReading(uuid=f"GPU-{i}", index=i, **values) for i in range(gpus)),
+    )
+
+
+def every_second(start: datetime, count: int, **overrides: Any) -> list[GpuSampled]:
+    return [
+        make_sample(start + timedelta(seconds=second), second, **overrides)
+        for second in range(count)
+    ]
+
+
+def make_finished(
+    windows: Sequence[tuple[datetime, datetime]], **overrides: Any
+) -> AttemptFinished:
+    fields: dict[str, Any] = {
+        "message_id": new_id(),
+        "occurred_at": utcnow(),
+        "revision": 5,
+        "experiment_id": new_id(),
+        "attempt_id": new_id(),
+        "attempt_number": 1,
+        "task_id": new_id(),
+        "executor_id": NODE,
+        "reservation_id": new_id(),
+        "epoch": 1,
+        "outcome": AttemptOutcome.SUCCEEDED,
+        "namespace": "default",
+        "devices": (DeviceGrant(node_id=NODE, uuid="GPU-0", index=0, name="NVIDIA A100"),),
+        "engine": EngineSpec(runtime=Runtime.PROCESS, engine="llama.cpp", model="m"),
+        "started_at": windows[0][0],
+        "finished_at": windows[-1][1],
+        "windows": tuple(Window(started_at=a, finished_at=b) for a, b in windows),
+        "benchmark": BenchmarkResult(
+            tool=BenchmarkTool.BUILTIN,
+            tool_version="1",
+            simulated=False,
+            levels=(),
+            metrics=BenchmarkMetrics(mean_ttft=0.25, total_requests=3),
+            elapsed_seconds=4.0,
+        ),
+    }
+    return AttemptFinished(**{**fields, **overrides})
+
+
+@dataclass
+class World:
+    """The bus and the database that the services under test use, seen by a plain client."""
+
+    nats_url: str
+    dsn: str
+    client: Client
+
+    def settings(self, **overrides: Any) -> ResultsSettings:
+        return ResultsSettings(nats_url=self.nats_url, postgres_dsn=self.dsn, **overrides)
+
+    @asynccontextmanager
+    async def results(self, **overrides: Any) -> AsyncIterator[None]:
+        async with create_service(self.settings(**overrides)).running():
+            yield
+
+    async def publish(self, *messages: Message) -> None:
+        stream = self.client.jetstream()
+        for message in messages:
+            await stream.publish(subject_for(message), encode(message))
+
+    async def ask(self, query: Query, view: Any) -> Any:
+        reply = await self.client.request(subject_for(query), encode(query), timeout=15)
+        return msgspec.msgpack.decode(reply.data, type=view)
+
+    async def summary(self, event: AttemptFinished) -> SummaryView | Refused:
+        found: SummaryView | Refused = await self.ask(
+            GetSummary(experiment_id=event.experiment_id), SummaryView | Refused
+        )
+        return found
+
+    async def summarized(self, event: AttemptFinished) -> SummaryView:
+        found: list[SummaryView] = []
+
+        async def is_there() -> bool:
+            match await self.summary(event):
+                case SummaryView() as view:
+                    found.append(view)
+            return bool(found)
+
+        await eventually(is_there, within_seconds=20, what="the summary")
+        return found[-1]
+
+    async def complete(self, event: AttemptFinished, *, ticks: int) -> SummaryView:
+        """The summary once it covers so many ticks; samples arrive in several batches."""
+        view = await self.summarized(event)
+
+        async def is_complete() -> bool:
+            nonlocal view
+            view = await self.summarized(event)
+            return view.gpu_monitoring.sample_count == ticks
+
+        await eventually(is_complete, what=f"a summary of {ticks} ticks")
+        return view
+
+    async def count(self, table: str) -> int:
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            count: int = await connection.fetchval(f"SELECT count(*) FROM results.{table}")
+            return count
+        finally:
+            await connection.close()
+
+    async def stored(self, rows: int) -> None:
+        async def are_there() -> bool:
+            return await self.count("sample") >= rows
+
+        await eventually(are_there, what=f"{rows} stored readings")
+
+    async def told(self, view: SummaryView) -> ExperimentSummarized:
+        """The event that told of a summary."""
+        found: list[ExperimentSummarized] = []
+
+        async def is_told() -> bool:
+            found[:] = [
+                told
+                for told in await self.told_summaries()
+                if (told.experiment_id, told.version) == (view.experiment_id, view.version)
+            ]
+            return bool(found)
+
+        await eventually(is_told, what="the event of the summary")
+        return found[0]
+
+    async def told_summaries(self) -> list[ExperimentSummarized]:
+        """Every `experiment_summarized` in the stream."""
+        stream = self.client.jetstream()
+        state = (await stream.stream_info(str(EVENTS.name))).state
+        messages = [
+            await stream.get_msg(str(EVENTS.name), seq=sequence)
+            for sequence in range(state.first_seq, state.last_seq + 1)
+        ]
+        return [
+            msgspec.msgpack.decode(message.data or b"", type=ExperimentSummarized)
+            for message in messages
+            if message.subject is not None and ".results." in message.subject
+        ]
+
+
+@pytest.fixture
+async def world(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
+    client = await nats.connect(nats_url)
+    yield World(nats_url, postgres_dsn, client)
+    await client.close()
+
+
+async def test_an_attempt_is_joined_to_its_samples_and_told(world: World) -> None:
+    start = utcnow() - timedelta(seconds=30)
+    event = make_finished([(start + timedelta(seconds=2.5), start + timedelta(seconds=7.5))])
+
+    async with world.results():
+        await world.publish(*every_second(start, 12), event)
+        view = await world.complete(event, ticks=5)
+        told = await world.told(view)
+
+    assert view.gpu_monitoring.sample_count == 5
+    assert view.gpu_monitoring.coverage_percent == pytest.approx(100.0)
+    assert view.gpu_monitoring.energy_wh == pytest.approx(360 * 5 / 3600)
+    assert view.gpu_monitoring.simulated
+    assert set(view.gpu_monitoring.gpu_stats) == {"0"}
+    assert view.metrics.mean_ttft == 0.25
+    assert view.benchmark["tool_version"] == "1"
+    assert (told.attempt_id, told.task_id) == (event.attempt_id, event.task_id)
+    assert told.gpu_monitoring == view.gpu_monitoring
+    assert told.metrics == view.metrics
+
+
+async def test_duplicates_and_disorder_change_nothing(world: World) -> None:
+    start = utcnow() - timedelta(seconds=30)
+    samples = every_second(start, 12)
+    event = make_finished([(start + timedelta(seconds=2), start + timedelta(seconds=8))])
+
+    async with world.results():
+        await world.publish(event, *reversed(samples), *samples, event)
+        await world.stored(24)
+        await world.summarized(event)
+        await world.publish(*samples, event)
+        await world.complete(event, ticks=7)
+        assert await world.count("sample") == 24
+        assert await world.count("attempt") == 1
+    versions = [told.version for told in await world.told_summaries()]
+    assert versions == sorted(set(versions))
+
+
+async def test_samples_that_come_after_the_summary_make_a_new_version(world: World) -> None:
+    start = utcnow() - timedelta(seconds=30)
+    samples = every_second(start, 12)
+    event = make_finished([(start + timedelta(seconds=2), start + timedelta(seconds=8))])
+
+    async with world.results():
+        await world.publish(*samples[:4], *samples[8:], event)
+        first = await world.summarized(event)
+        await world.publish(*samples[4:8])
+        second = await world.complete(event, ticks=7)
+
+    assert first.gpu_monitoring.sample_count == 3
+    assert first.gpu_monitoring.coverage_percent < 60
+    assert second.version > first.version
+    assert second.gpu_monitoring.coverage_percent == pytest.approx(100.0)
+
+
+async def test_a_crash_between_storing_and_summarizing_is_made_good_by_the_next_life(
+    world: World,
+) -> None:
+    start = utcnow() - timedelta(seconds=3)
+    event = make_finished([(start, start + timedelta(seconds=2))])
+    async with world.results(summary_grace_seconds=600):
+        await world.publish(event, make_sample(start + timedelta(seconds=0.5), 1))
+
+        async def is_stored() -> bool:
+            return await world.count("attempt") == 1
+
+        await eventually(is_stored, what="the stored attempt")
+        await world.stored(2)
+        assert await world.count("summary WHERE pending") == 1
+
+    await world.publish(make_sample(start + timedelta(seconds=2.5), 3))
+    async with world.results():
+        view = await world.summarized(event)
+
+    assert view.gpu_monitoring.sample_count == 1
+
+
+async def test_a_window_without_samples_is_summarized_after_the_grace(world: World) -> None:
+    start = utcnow() - timedelta(seconds=3)
+    event = make_finished([(start, start + timedelta(seconds=2))])
+
+    async with world.results(summary_grace_seconds=0.2):
+        await world.publish(event)
+        view = await world.summarized(event)
+
+    assert view.gpu_monitoring.sample_count == 0
+    assert view.gpu_monitoring.coverage_percent == 0
+    assert view.gpu_monitoring.energy_wh is None
+    assert view.gpu_monitoring.gpu_stats["0"].utilization.mean is None
+
+
+async def test_a_tasks_summaries_come_newest_by_experiment_in_pages(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "MOST_SUMMARIES", 3)
+    start = utcnow() - timedelta(seconds=30)
+    window = [(start + timedelta(seconds=2), start + timedelta(seconds=8))]
+    task_id = new_id()
+    events = [make_finished(window, task_id=task_id) for _ in range(7)]
+    another = make_finished(window)
+
+    async with world.results():
+        await world.publish(*every_second(start, 12), *events, another)
+        views = {event.experiment_id: await world.complete(event, ticks=7) for event in events}
+        await world.complete(another, ticks=7)
+        pages: list[SummaryList] = []
+        after: UUID | None = None
+        while not pages or after is not None:
+            query = ListSummaries(task_id=task_id, after_experiment_id=after)
+            pages.append(await world.ask(query, SummaryList))
+            after = pages[-1].next_after_experiment_id
+
+    assert [len(page.summaries) for page in pages] == [3, 3, 1]
+    found = [summary for page in pages for summary in page.summaries]
+    assert [summary.experiment_id for summary in found] == sorted(views)
+    assert all(s == replace(views[s.experiment_id], benchmark={}) for s in found)
+
+
+async def test_unknown_readings_stay_unknown_through_the_database(world: World) -> None:
+    start = utcnow() - timedelta(seconds=30)
+    samples = every_second(start, 12, power_draw_w=None, temperature_c=math.nan)
+    event = make_finished([(start + timedelta(seconds=2), start + timedelta(seconds=8))])
+
+    async with world.results():
+        await world.publish(*samples, event)
+        view = await world.complete(event, ticks=7)
+
+    stats = view.gpu_monitoring.gpu_stats["0"]
+    assert stats.power_draw_w.mean is None
+    assert stats.power_limit_w.mean == 400.0
+    assert stats.temperature_c.min is None
+    assert stats.utilization.mean == 80.0
+
+
+async def test_two_instances_store_and_summarize_everything_once(world: World) -> None:
+    start = utcnow() - timedelta(seconds=60)
+    samples = every_second(start, 40)
+    events = [
+        make_finished([(start + timedelta(seconds=second), start + timedelta(seconds=second + 5))])
+        for second in range(20)
+    ]
+
+    async with world.results(), world.results():
+        await world.publish(*samples, *samples, *events)
+        for event in events:
+            await world.told(await world.summarized(event))
+
+        async def all_complete() -> bool:
+            return await world.count("summary WHERE NOT pending") == 20
+
+        await eventually(all_complete, what="every summary")
+        assert await world.count("sample") == 80
+    told = await world.told_summaries()
+    assert {t.experiment_id for t in told} == {e.experiment_id for e in events}
+    assert len({(t.experiment_id, t.version) for t in told}) == len(told)
+
+
+async def test_failed_attempts_are_kept_for_the_report_and_not_summarized(world: World) -> None:
+    start = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    failed = make_finished(
+        [(start, start + timedelta(hours=2))],
+        outcome=AttemptOutcome.FAILED,
+        benchmark=None,
+        namespace="team-b",
+    )
+    async with world.results():
+        await world.publish(failed)
+
+        async def is_stored() -> bool:
+            return await world.count("attempt") == 1
+
+        await eventually(is_stored, what="the stored attempt")
+        report = await world.ask(
+            GetReport(start_at=start + timedelta(hours=1), end_at=start + timedelta(days=1)),
+            ReportView,
+        )
+        summary = await world.summary(failed)
+
+    assert isinstance(summary, Refused)
+    assert summary.code is ErrorCode.NOT_FOUND
+    assert [(row.namespace, row.experiments, row.gpu_hours) for row in report.rows] == [
+        ("team-b", 1, pytest.approx(1.0))
+    ]
+    assert report.rows[0].energy_wh is None
+
+
+async def test_a_series_has_at_most_the_points_asked_for(world: World) -> None:
+    start = (utcnow() - timedelta(seconds=200)).replace(microsecond=0)
+    samples = [
+        make_sample(start + timedelta(seconds=s), s, utilization_percent=float(s))
+        for s in range(100)
+    ]
+    event = make_finished([(start + timedelta(seconds=40), start + timedelta(seconds=50))])
+
+    async with world.results():
+        await world.publish(*samples, event)
+        await world.stored(200)
+        await world.summarized(event)
+        whole = await world.ask(
+            GetSeries(
+                metric=SeriesMetric.UTILIZATION_PERCENT,
+                start_at=start,
+                end_at=start + timedelta(seconds=100),
+                points=7,
+            ),
+            SeriesView,
+        )
+        experiment = await world.ask(
+            GetSeries(
+                metric=SeriesMetric.UTILIZATION_PERCENT,
+                start_at=start,
+                end_at=utcnow(),
+                experiment_id=event.experiment_id,
+                points=100,
+            ),
+            SeriesView,
+        )
+        nonsense = await world.ask(
+            GetSeries(metric=SeriesMetric.POWER_DRAW_W, start_at=start, end_at=start), Refused
+        )
+
+    assert [(d.node_id, d.device_uuid, len(d.points)) for d in whole.devices] == [
+        (NODE, "GPU-0", 7),
+        (NODE, "GPU-1", 7),
+    ]
+    points = whole.devices[0].points
+    assert (points[0].at, points[0].min, points[-1].max) == (start, 0.0, 99.0)
+    assert [d.device_uuid for d in experiment.devices] == ["GPU-0"]
+    values = [point.mean for point in experiment.devices[0].points]
+    assert min(values) <= 40 < 50 <= max(values)
+    assert nonsense.path == "$.end_at"
+
+
+async def test_partitions_are_made_ahead_and_dropped_after_the_retention(world: World) -> None:
+    today = utcnow().date()
+    days = [today - timedelta(days=ago) for ago in (10, 8, 7, 1)]
+    database = Database(world.dsn, "results", MIGRATIONS)
+    await database.open()
+    partitions = Partitions(database, retention_days=7)
+
+    await partitions.make(days)
+    await partitions.make_ahead()
+    await partitions.drop_old()
+    await Partitions(database, retention_days=7).make(days)  # one that does not know what exists
+
+    kept = set(days[2:]) | {today + timedelta(days=ahead) for ahead in range(3)}
+    assert partitions.known == kept
+    for day in [*kept, *days]:
+        assert await world.count(name_of(day)) == 0
+    await database.close()
+
+
+async def test_samples_postgres_cannot_hold_are_left_out_without_stopping_the_rest(
+    world: World,
+) -> None:
+    now = utcnow()
+    async with world.results():
+        await world.publish(
+            make_sample(datetime(1, 1, 1, tzinfo=UTC), 1),
+            make_sample(now, 2**64 - 1),
+            make_sample(now, 3, name="a\0b", energy_mj=2**64 - 1),
+            make_sample(now, 4, gpus=0),
+        )
+        await world.client.publish(f"gpusteward.evt.telemetry.gpu_sampled.{NODE}", b"\x00nonsense")
+        await world.stored(2)
+
+        assert await world.count("sample WHERE energy_mj IS NULL AND sequence = 3") == 2
+        assert await world.count("sample") == 2
+
+
+async def test_a_deleted_bus_store_loses_no_stored_result(
+    postgres_dsn: str, nats_server_factory: Any
+) -> None:
+    server: NatsServer = await nats_server_factory()
+    client = await server.connect()
+    world = World(server.authenticated_url, postgres_dsn, client)
+    start = utcnow() - timedelta(seconds=30)
+    event = make_finished([(start + timedelta(seconds=2), start + timedelta(seconds=8))])
+    later = make_finished([(start + timedelta(seconds=3), start + timedelta(seconds=9))])
+
+    async with world.results():
+        await world.publish(*every_second(start, 12), event)
+        before = await world.complete(event, ticks=7)
+        await server.crash_and_lose_store()
+        await server.start()
+        await eventually(lambda: client.is_connected, what="the client's reconnection")
+
+        async def streams_are_back() -> bool:
+            names = [i.config.name for i in await client.jetstream().streams_info()]
+            return {str(EVENTS.name), str(SAMPLES.name)} <= set(names)
+
+        await eventually(streams_are_back, what="the streams")
+        assert await world.summary(event) == before
+        await eventually_published(world, later)
+        await world.complete(later, ticks=7)
+        await eventually(lambda: told_again(world, event), what="the event in the new stream")
+    await client.close()
+
+
+async def eventually_published(world: World, event: AttemptFinished) -> None:
+    async def stored() -> bool:
+        await world.publish(event)
+        return await world.count("attempt") == 2
+
+    await eventually(stored, every_seconds=0.2, what="the second attempt")
+
+
+async def told_again(world: World, event: AttemptFinished) -> bool:
+    return event.experiment_id in {t.experiment_id for t in await world.told_summaries()}
+
+
+async def test_an_attempt_that_cannot_be_summarized_keeps_no_other_from_it(world: World) -> None:
+    start = utcnow() - timedelta(minutes=1)
+    window = (start, start + timedelta(seconds=2))
+    device = DeviceGrant(node_id=NODE, uuid="GPU-\0", index=0, name="no name Postgres stores")
+    poison, sound = make_finished([window], devices=(device,)), make_finished([window])
+
+    async with world.results(summary_grace_seconds=0.1):
+        await world.publish(poison, *every_second(start, 5), sound)
+
+        view = await world.summarized(sound)
+        assert view.attempt_id == sound.attempt_id
+        assert isinstance(await world.summary(poison), Refused)

@@ -1,0 +1,237 @@
+"""Commands and events that come twice, late, altered, or from a client that knows only NATS."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import nats
+import pytest
+from msgspec.structs import replace
+from nats.aio.msg import Msg
+
+from schemas.base import subject_for
+from schemas.errors import ErrorCode
+from schemas.executor import ExecutorReported
+from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.scheduler import RequestReservation, ReservationGranted, ReservationQueued
+from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from schemas.telemetry import HealthChanged, HealthKind, HealthState
+from shared.clock import utcnow
+from shared.ids import new_id
+from shared.messaging.codec import encode
+from shared.testing import eventually
+from tests.support.worlds.scheduler import World, accepted, ledger, refused, scheduler, world
+
+
+@pytest.fixture
+async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
+    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
+        yield around
+
+
+def a_request(**changes: Any) -> RequestReservation:
+    return replace(RequestReservation(command_id=new_id(), reservation_id=new_id()), **changes)
+
+
+async def test_the_same_command_gets_the_same_answer_and_changes_nothing(steward: World) -> None:
+    await steward.add_node("alpha", 2)
+    command = a_request()
+
+    first = accepted(await steward.bus.request(command))
+    await steward.granted(command.reservation_id)
+    second = accepted(await steward.bus.request(command))
+    renamed = refused(await steward.bus.request(replace(command, holder="somebody else")))
+
+    assert second == first
+    assert renamed.code is ErrorCode.COMMAND_ID_REUSED
+    assert len(steward.seen(ReservationQueued)) == 1
+    assert len(steward.seen(ReservationGranted)) == 1
+
+
+async def test_a_known_reservation_is_accepted_again_only_with_the_same_body(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 2)
+    command = a_request()
+    accepted(await steward.bus.request(command))
+
+    again = await steward.bus.request(replace(command, command_id=new_id()))
+    other = replace(command, command_id=new_id(), request=GpuRequest(gpus=2))
+
+    accepted(again)
+    assert refused(await steward.bus.request(other)).code is ErrorCode.CONFLICT
+    assert len(steward.seen(ReservationQueued)) == 1
+
+
+async def test_the_same_request_sent_by_many_at_once_is_stored_once(
+    steward: World, postgres_dsn: str
+) -> None:
+    await steward.add_node("alpha", 2)
+    command = a_request()
+
+    replies = await asyncio.gather(
+        *(steward.bus.request(replace(command, command_id=new_id())) for _ in range(8))
+    )
+
+    assert len([accepted(reply) for reply in replies]) == 8
+    async with ledger(postgres_dsn) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM reservation") == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "path"),
+    [
+        pytest.param(
+            GpuRequest(wait_timeout_seconds=float("inf")),
+            "$.request.wait_timeout_seconds",
+            id="endless wait",
+        ),
+        pytest.param(GpuRequest(gpu_models=("a\x00",)), "$.request.gpu_models[0]", id="NUL"),
+    ],
+)
+async def test_a_request_that_cannot_be_stored_is_refused_with_its_field(
+    steward: World, request_: GpuRequest, path: str
+) -> None:
+    reply = refused(await steward.bus.request(a_request(request=request_)))
+
+    assert (reply.code, reply.path) == (ErrorCode.BAD_REQUEST, path)
+
+
+async def test_a_wrong_type_is_refused_with_its_field(steward: World) -> None:
+    body = {**msgspec.to_builtins(a_request()), "request": {"gpus": "two"}}
+
+    raw = await steward.bus.nats.request(subject_for(a_request()), encode(body), timeout=5)
+    reply = msgspec.msgpack.decode(raw.data)
+
+    assert (reply["type"], reply["code"]) == ("refused", "bad_request")
+    assert reply["path"] == "$.request.gpus"
+
+
+async def test_a_plain_nats_client_without_a_reply_subject_is_answered_by_events(
+    steward: World, nats_url: str
+) -> None:
+    await steward.add_node("alpha", 1)
+    reservation_id, heard = str(new_id()), asyncio.Queue[dict[str, Any]]()
+    client = await nats.connect(nats_url)
+
+    async def on_event(message: Msg) -> None:
+        heard.put_nowait(msgspec.msgpack.decode(message.data))
+
+    await client.subscribe(f"gpusteward.evt.scheduler.*.{reservation_id}", cb=on_event)
+    command = {
+        "type": "scheduler.request_reservation",
+        "command_id": str(new_id()),
+        "reservation_id": reservation_id,
+        "request": {"gpus": 1},
+    }
+    await client.publish(
+        "gpusteward.cmd.scheduler.request_reservation", msgspec.msgpack.encode(command)
+    )
+
+    async with asyncio.timeout(10):
+        queued, granted = await heard.get(), await heard.get()
+    await client.close()
+    assert queued["type"] == "scheduler.reservation_queued"
+    assert granted["type"] == "scheduler.reservation_granted"
+    assert granted["devices"][0]["uuid"] == "GPU-alpha-0"
+
+
+async def test_an_inventory_seen_twice_or_late_changes_nothing(
+    steward: World, postgres_dsn: str
+) -> None:
+    node = await steward.add_node("alpha", 2)
+    await steward.known("alpha", 2)
+    old = await node.report_inventory()
+    node.gpus[1].health = HealthState.FAILING
+    newest = await node.report_inventory()
+    await _health(steward, "GPU-alpha-1", HealthState.FAILING)
+
+    async with ledger(postgres_dsn) as connection:
+        before = await connection.fetch("SELECT * FROM device ORDER BY device_no")
+        for event in (old, newest, old):
+            await steward.bus.publish_stored(subject_for(event), encode(event), new_id())
+        sentinel = await steward.add_node("beta", 1)
+        await steward.known(sentinel.node_id, 1)
+        after = await connection.fetch(
+            "SELECT * FROM device WHERE node_id = 'alpha' ORDER BY device_no"
+        )
+
+    assert after == before
+
+
+async def test_a_device_that_is_gone_is_lost_and_keeps_its_number_when_it_returns(
+    steward: World, postgres_dsn: str
+) -> None:
+    node = await steward.add_node("alpha", 2)
+    await steward.known("alpha", 2)
+    gone = node.gpus.pop()
+
+    async with ledger(postgres_dsn) as connection:
+        numbers = await connection.fetch("SELECT device_no, uuid FROM device ORDER BY uuid")
+        await node.report_inventory()
+        await _health(steward, gone.uuid, HealthState.LOST)
+        waiting = await steward.request(GpuRequest(gpus=2))
+        await steward.waiting(waiting, ReasonCode.UNHEALTHY)
+        node.gpus.append(gone)
+        node.boot_id, node.inventory_revision = new_id(), 0
+        await node.report_inventory()
+
+        assert len((await steward.granted(waiting)).devices) == 2
+        assert numbers == await connection.fetch("SELECT device_no, uuid FROM device ORDER BY uuid")
+
+
+async def test_a_lost_gpu_is_out_of_the_choice_at_once(steward: World) -> None:
+    node = await steward.add_node("alpha", 1)
+    await steward.known("alpha", 1)
+    change = HealthChanged(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=7,
+        node_id="alpha",
+        boot_id=node.boot_id,
+        change=HealthKind.GPU_LOST,
+        device_uuid=node.gpus[0].uuid,
+        detail="fell off the bus",
+    )
+
+    await steward.bus.publish_event(change)
+    await _health(steward, node.gpus[0].uuid, HealthState.LOST)
+
+    view = await steward.waiting(await steward.request(), ReasonCode.UNHEALTHY)
+    assert "fell off the bus" in view.reasons[0].message
+
+
+async def test_epochs_stay_above_every_one_that_an_executor_has_seen(
+    steward: World, postgres_dsn: str
+) -> None:
+    await steward.add_node("alpha", 1)
+    report = ExecutorReported(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=1,
+        executor_id="alpha",
+        boot_id=new_id(),
+        runtimes=(),
+        benchmark_tools=(),
+        largest_epoch=41,
+    )
+    await steward.bus.publish_event(report)
+    async with ledger(postgres_dsn) as connection:
+
+        async def is_raised() -> bool:
+            return bool(await connection.fetchval("SELECT value = 41 FROM epoch"))
+
+        await eventually(is_raised, what="the epoch to be raised")
+
+    granted = await steward.granted(await steward.request())
+
+    assert granted.epoch == 42
+
+
+async def _health(steward: World, uuid: str, health: HealthState) -> None:
+    async def is_so() -> bool:
+        seen = await steward.bus.query(GetAllocationMap(), AllocationMap)
+        return any(d.uuid == uuid and d.health is health for n in seen.nodes for d in n.devices)
+
+    await eventually(is_so, what=f"{uuid} to be {health}")

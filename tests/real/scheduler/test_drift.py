@@ -1,0 +1,220 @@
+"""Drifts as the running scheduler finds them: told once, acted on, over when they are."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.errors import Accepted, ErrorCode
+from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.scheduler import (
+    DeviceCordoned,
+    DeviceFreed,
+    DriftAction,
+    DriftDetected,
+    DriftKind,
+    DriftResolved,
+    ReservationLost,
+    ReservationReleased,
+    Uncordon,
+)
+from schemas.scheduler_views import DriftList, ListDrifts
+from schemas.telemetry import GpuProcess
+from shared.errors import UnavailableError
+from shared.ids import new_id
+from shared.testing import NatsServer, eventually
+from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world
+
+QUICK: dict[str, Any] = {
+    "reconcile_interval_seconds": 0.1,
+    "ghost_seconds": 0.3,
+    "orphan_seconds": 0.3,
+    "squatter_seconds": 0.3,
+    "stale_agent_seconds": 1.0,
+    "node_lost_seconds": 2.0,
+}
+
+
+@pytest.fixture
+async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
+    async with scheduler(nats_url, postgres_dsn, **QUICK), world(nats_url) as around:
+        yield around
+
+
+def of_kind(steward: World, kind: DriftKind) -> list[DriftDetected]:
+    return [event for event in steward.seen(DriftDetected) if event.drift is kind]
+
+
+async def test_a_process_that_no_reservation_explains_delays_a_grant_until_it_ends(
+    steward: World,
+) -> None:
+    node = await steward.add_node("alpha", 1, interval_seconds=0.2)
+    node.gpus[0].processes = (GpuProcess(pid=4711, name="python", memory_used_mb=100),)
+    await node.publish_sample()
+    await steward.known("alpha", 1)
+
+    waiting = await steward.request()
+    view = await steward.waiting(waiting, ReasonCode.FOREIGN_PROCESS)
+    squatter = await steward.event(DriftDetected)
+    node.gpus[0].processes = (GpuProcess(pid=1, name="Xorg", memory_used_mb=4),)
+
+    assert "4711" in view.reasons[0].message
+    assert (squatter.drift, squatter.action) == (DriftKind.SQUATTER, DriftAction.AVOID)
+    assert squatter.pids == (4711,)
+    await steward.granted(waiting)
+    resolved = await steward.event(DriftResolved)
+    assert (resolved.drift_id, resolved.since_at) == (squatter.drift_id, squatter.since_at)
+    assert len(of_kind(steward, DriftKind.SQUATTER)) == 1
+
+
+async def test_the_last_holder_s_processes_delay_nothing_once_its_node_was_read_again(
+    steward: World,
+) -> None:
+    node = await steward.add_node("alpha", 1, samples=False)
+    await node.publish_sample()
+    first = await steward.granted(await steward.request())
+    node.gpus[0].processes = (GpuProcess(pid=5, reservation_id=first.reservation_id),)
+    await node.publish_sample()
+    second = await steward.request()
+    await steward.waiting(second, ReasonCode.HELD)
+
+    node.gpus[0].processes = ()
+    accepted(await steward.release(first))
+
+    assert (await steward.granted(second)).waited_seconds < 5
+
+
+async def test_a_drift_keeps_its_age_across_a_restart_and_is_told_once(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with world(nats_url) as around:
+        async with scheduler(nats_url, postgres_dsn, **QUICK):
+            node = await around.add_node("alpha", 1, interval_seconds=0.2)
+            node.gpus[0].processes = (GpuProcess(pid=7),)
+            first = await around.event(DriftDetected)
+            before = await _drifts(around)
+        async with scheduler(nats_url, postgres_dsn, **QUICK):
+            after = await _drifts(around)
+            node.gpus[0].processes = ()
+            await around.event(DriftResolved)
+            gone, ended = await _drifts(around), await _drifts(around, ended=True)
+
+    assert [drift.drift_id for drift in before.drifts] == [first.drift_id]
+    assert [(d.drift_id, d.since_at) for d in after.drifts] == [(first.drift_id, first.since_at)]
+    assert not gone.drifts
+    assert ended.drifts[0].ended_at is not None
+    assert len(around.seen(DriftDetected)) == 1
+
+
+@pytest.mark.long
+async def test_a_ghost_is_released_after_its_node_confirmed_that_nothing_runs(
+    steward: World,
+) -> None:
+    node = await steward.add_node("alpha", 1, interval_seconds=0.2)
+    node.gpus[0].processes = ()
+    ghost = await steward.granted(await steward.request(GpuRequest(lease_ttl_seconds=3.0)))
+    await node.answer_running()
+    accepted(await steward.renew(ghost, activate=True))
+
+    async with _kept(steward, ghost):
+        detected = await steward.event(DriftDetected)
+        released = await steward.event(ReservationReleased, ghost.reservation_id)
+
+    assert detected.drift is DriftKind.GHOST_RESERVATION
+    assert "ghost" in released.reason
+    assert [fence.reservation_id for fence in node.fences] == [ghost.reservation_id]
+    await steward.event(DeviceFreed, ghost.reservation_id)
+    await steward.event(DriftResolved)
+    assert refused(await steward.renew(ghost)).code is ErrorCode.LEASE_LOST
+
+
+async def test_what_runs_without_a_live_reservation_is_fenced(steward: World) -> None:
+    node = await steward.add_node("alpha", 2, interval_seconds=0.2)
+    over = await steward.granted(await steward.request())
+    live = await steward.granted(await steward.request())
+    accepted(await steward.release(over))
+    node.workloads = {over.reservation_id: (11, 12), live.reservation_id: (13,)}
+    await node.answer_running()
+
+    orphan = await steward.event(DriftDetected)
+    node.workloads.pop(over.reservation_id)
+    await steward.event(DriftResolved)
+
+    assert (orphan.drift, orphan.action) == (DriftKind.ORPHAN_WORKLOAD, DriftAction.FENCE)
+    assert (orphan.reservation_id, orphan.pids) == (over.reservation_id, (11, 12))
+    assert {fence.reservation_id for fence in node.fences} == {over.reservation_id}
+    accepted(await steward.renew(live))
+
+
+async def test_a_node_that_falls_silent_is_lost_with_what_it_holds(steward: World) -> None:
+    await steward.add_node("alpha", 1, interval_seconds=0.2)
+    beta = await steward.add_node("beta", 1, samples=False, interval_seconds=0.2)
+    await beta.publish_sample()
+    request = GpuRequest(node_ids=("beta",), lease_ttl_seconds=60.0)
+    granted = await steward.granted(await steward.request(request))
+
+    lost = await steward.event(ReservationLost, granted.reservation_id)
+
+    assert "beta" in {event.node_id for event in steward.seen(DriftDetected)}
+    assert "not heard" in lost.reason
+    assert (await steward.event(DeviceCordoned)).node_id == "beta"
+    await beta.report_inventory()
+    await beta.publish_sample()
+    waiting = await steward.request(GpuRequest(node_ids=("beta",)))
+    await steward.waiting(waiting, ReasonCode.CORDONED)
+    accepted(await steward.bus.request(Uncordon(command_id=new_id(), node_id="beta")))
+    await beta.publish_sample()
+    await steward.granted(waiting)
+    assert len(steward.seen(DeviceCordoned)) == 1
+
+
+@pytest.mark.long
+async def test_no_node_is_lost_to_an_outage_of_the_bus(
+    nats_server_factory: Callable[[], Awaitable[NatsServer]], postgres_dsn: str
+) -> None:
+    server = await nats_server_factory()
+    url = server.authenticated_url
+    async with scheduler(url, postgres_dsn, **QUICK), world(url) as around:
+        for name in ("alpha", "beta"):
+            await around.add_node(name, 1, interval_seconds=0.2)
+        request = GpuRequest(node_ids=("beta",), lease_ttl_seconds=60.0)
+        granted = await around.granted(await around.request(request))
+
+        await server.crash_and_lose_store()
+        outage_seconds = 2 * QUICK["node_lost_seconds"]
+        await asyncio.sleep(outage_seconds)  # the length of the outage is the case
+        await server.start()
+
+        async def is_kept() -> bool:
+            try:
+                return isinstance(await around.renew(granted), Accepted)
+            except UnavailableError:
+                return False
+
+        await eventually(is_kept, what="the lease to be renewed")
+        await around.granted(await around.request())
+        assert not around.seen(ReservationLost)
+        assert not around.seen(DeviceCordoned)
+
+
+async def _drifts(steward: World, *, ended: bool = False) -> DriftList:
+    return await steward.bus.query(ListDrifts(ended=ended), DriftList)
+
+
+@asynccontextmanager
+async def _kept(steward: World, granted: Any) -> AsyncIterator[UUID]:
+    """Keep a lease as its holder would."""
+
+    async def renew() -> None:
+        while True:
+            await steward.renew(granted)
+            await asyncio.sleep(0.5)
+
+    task = asyncio.create_task(renew())
+    try:
+        yield granted.reservation_id
+    finally:
+        task.cancel()

@@ -1,0 +1,131 @@
+"""Faults of devices: cordoned with the reason, what lives there is lost, once per fault."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from schemas.base import subject_for
+from schemas.errors import ErrorCode
+from schemas.executor import FenceReservation
+from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.scheduler import (
+    DeviceCordoned,
+    DeviceFreed,
+    DeviceUncordoned,
+    ReservationLost,
+    ReservationState,
+    Uncordon,
+)
+from schemas.telemetry import FaultSeen, HealthAction, HealthChanged, HealthKind
+from shared.clock import utcnow
+from shared.ids import new_id
+from shared.messaging.codec import encode
+from shared.testing import eventually
+from tests.support.worlds.scheduler import FakeNode, World, accepted, refused, scheduler, world
+
+
+@pytest.fixture
+async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
+    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
+        yield around
+
+
+async def tell_xid(steward: World, node: FakeNode, **changes: Any) -> HealthChanged:
+    event = HealthChanged(
+        **{
+            "message_id": new_id(),
+            "occurred_at": utcnow(),
+            "revision": 100,
+            "node_id": node.node_id,
+            "boot_id": node.boot_id,
+            "change": HealthKind.XID,
+            "device_uuid": node.gpus[0].uuid,
+            "xid": 48,
+            "detail": "double bit error",
+            "action": HealthAction.RESET,
+            **changes,
+        }
+    )
+    await steward.bus.publish_event(event)
+    return event
+
+
+async def test_a_device_that_has_to_be_reset_is_cordoned_and_its_reservation_is_lost(
+    steward: World,
+) -> None:
+    node = await steward.add_node("alpha", 1)
+    fences: list[FenceReservation] = node.fences
+    granted = await steward.granted(await steward.request())
+    accepted(await steward.renew(granted, activate=True))
+
+    await tell_xid(steward, node)
+
+    lost = await steward.event(ReservationLost, granted.reservation_id)
+    assert (lost.epoch, lost.reason) == (granted.epoch, "XID 48: double bit error")
+    assert lost.devices == granted.devices
+    assert (await steward.event(DeviceCordoned)).reason == lost.reason
+    refusal = refused(await steward.renew(granted))
+    assert refusal.code is ErrorCode.LEASE_LOST
+    await steward.event(DeviceFreed, granted.reservation_id)
+    assert [fence.reservation_id for fence in fences] == [granted.reservation_id]
+    assert (await steward.view(granted.reservation_id)).state is ReservationState.LOST
+    view = await steward.waiting(await steward.request(), ReasonCode.CORDONED)
+    assert "XID 48" in view.reasons[0].message
+
+
+async def test_a_fault_told_again_after_the_return_to_service_changes_nothing(
+    steward: World,
+) -> None:
+    node = await steward.add_node("alpha", 1)
+    await steward.known("alpha", 1)
+    event = await tell_xid(steward, node)
+    await steward.event(DeviceCordoned)
+    accepted(await steward.bus.request(Uncordon(command_id=new_id(), node_id="alpha")))
+    granted = await steward.granted(await steward.request())
+
+    node.faults[node.gpus[0].uuid] = (_as_seen(event),)
+    await node.report_inventory()
+    await steward.bus.publish_stored(subject_for(event), encode(event), new_id())
+    # What is told afterwards is acted on after it.
+    sentinel = await steward.add_node("gamma", 1)
+    await steward.known("gamma", 1)
+    await tell_xid(steward, sentinel)
+    await eventually(lambda: len(steward.seen(DeviceCordoned)) > 1)
+
+    assert [e.node_id for e in steward.seen(DeviceCordoned)] == ["alpha", "gamma"]
+    assert len(steward.seen(DeviceUncordoned)) == 1
+    assert not steward.seen(ReservationLost)
+    accepted(await steward.renew(granted))
+
+
+async def test_a_fault_whose_event_was_missed_is_found_in_the_inventory(steward: World) -> None:
+    node = await steward.add_node("alpha", 2)
+    await steward.known("alpha", 2)
+    missed = FaultSeen(
+        event_id=new_id(),
+        occurred_at=utcnow(),
+        change=HealthKind.ROW_REMAP_FAILED,
+        action=HealthAction.DRAIN,
+    )
+    node.faults["GPU-alpha-1"] = (missed,)
+
+    await node.report_inventory()
+
+    cordoned = await steward.event(DeviceCordoned)
+    assert (cordoned.device_uuid, cordoned.reason) == ("GPU-alpha-1", "row remap failed")
+    granted = await steward.granted(
+        await steward.request(GpuRequest(device_uuids=("GPU-alpha-0",)))
+    )
+    assert granted.devices[0].uuid == "GPU-alpha-0"
+
+
+def _as_seen(event: HealthChanged) -> FaultSeen:
+    return FaultSeen(
+        event_id=event.message_id,
+        occurred_at=event.occurred_at,
+        change=event.change,
+        action=event.action or HealthAction.IGNORE,
+        xid=event.xid,
+        detail=event.detail,
+    )

@@ -1,0 +1,234 @@
+"""Questions to the scheduler over nats-server and Postgres: why, what if, what was decided."""
+
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+
+from schemas.errors import ErrorCode
+from schemas.gpu_request import ChangeKind, GpuRequest, ReasonCode
+from schemas.scheduler import ReservationRejected, ReservationState
+from schemas.scheduler_views import (
+    AvailabilityView,
+    ClusterStatus,
+    DecisionList,
+    DriftList,
+    ExplainReservation,
+    Explanation,
+    GetAvailability,
+    GetClusterStatus,
+    GetNodeSummaries,
+    ListDecisions,
+    ListDrifts,
+    ListReservations,
+    NodeSummaries,
+    Replay,
+    ReplayDecisions,
+    ReservationList,
+    WhatIf,
+)
+from services.scheduler.domain.placement.placement import Weights
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.handlers.history_queries import HistoryQueries
+from services.scheduler.ledger.migrations import MIGRATIONS
+from shared.errors import RefusedError
+from shared.ids import new_id
+from shared.postgres.database import Database
+from tests.support.worlds.scheduler import FakeGpu, World, accepted, ledger, scheduler, world
+
+
+@pytest.fixture
+async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
+    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
+        yield around
+
+
+async def explain(around: World, reservation_id: UUID) -> Explanation:
+    return await around.bus.query(ExplainReservation(reservation_id=reservation_id), Explanation)
+
+
+async def test_a_waiting_request_is_told_what_would_help_and_when_it_starts(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 4)
+    await steward.known("alpha", 4)
+    held = await steward.granted(
+        await steward.request(GpuRequest(gpus=2, expected_duration_seconds=600.0))
+    )
+    reservation_id = await steward.request(GpuRequest(gpus=3))
+    await steward.waiting(reservation_id, ReasonCode.HELD)
+
+    told = await explain(steward, reservation_id)
+    instead = await steward.bus.query(
+        WhatIf(reservation_id=reservation_id, request=GpuRequest(gpus=2)), AvailabilityView
+    )
+    arriving_request = await steward.bus.query(
+        GetAvailability(request=GpuRequest(gpus=2)), AvailabilityView
+    )
+
+    assert (told.queue_position, told.queue_length) == (1, 1)
+    assert {reason.code for reason in told.reasons} == {
+        ReasonCode.HELD,
+        ReasonCode.TOO_FEW_DEVICES,
+    }
+    assert told.suggestion is not None
+    assert told.suggestion.changes == (ChangeKind.FEWER_GPUS,)
+    assert told.suggestion.request.gpus == 2
+    assert told.expected_start_at is not None
+    granted_at = (await steward.view(held.reservation_id)).granted_at
+    assert granted_at is not None
+    assert (told.expected_start_at - granted_at).total_seconds() == 600.0
+    assert instead.available
+    assert not arriving_request.available
+    assert {reason.code for reason in arriving_request.reasons} & {
+        ReasonCode.BEHIND_IN_QUEUE,
+        ReasonCode.KEPT_FOR_EARLIER,
+    }
+    assert (await steward.view(reservation_id)).state is ReservationState.QUEUED
+
+
+async def test_applying_a_suggestion_is_a_grant_and_what_does_not_wait_has_no_what_if(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", [FakeGpu("GPU-a", 0, utilization_percent=72.0)])
+    await steward.known("alpha", 1)
+    reservation_id = await steward.request()
+    await steward.waiting(reservation_id, ReasonCode.UTILIZATION_ABOVE_LIMIT)
+    told = await explain(steward, reservation_id)
+    assert told.suggestion is not None
+    accepted(await steward.cancel(reservation_id))
+
+    granted = await steward.granted(await steward.request(told.suggestion.request))
+
+    assert granted.devices[0].uuid == "GPU-a"
+    assert (await explain(steward, granted.reservation_id)).reasons == ()
+    with pytest.raises(RefusedError) as refused:
+        await steward.bus.query(
+            WhatIf(reservation_id=granted.reservation_id, request=GpuRequest()), AvailabilityView
+        )
+    assert refused.value.code is ErrorCode.CONFLICT
+
+
+async def test_what_was_rejected_is_told_what_would_have_fit(steward: World) -> None:
+    await steward.add_node("alpha", 2)
+    await steward.known("alpha", 2)
+    reservation_id = await steward.request(GpuRequest(gpus=3))
+    await steward.event(ReservationRejected, reservation_id)
+
+    told = await explain(steward, reservation_id)
+
+    assert told.state is ReservationState.REJECTED
+    assert told.reasons[0].code is ReasonCode.EXCEEDS_LARGEST_NODE
+    assert told.suggestion is not None
+    assert told.suggestion.request.gpus == 2
+    assert told.expected_start_at is None
+
+
+async def test_recorded_decisions_come_out_the_same_when_they_are_decided_again(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 2)
+    await steward.known("alpha", 2)
+    first = await steward.granted(await steward.request())
+    second = await steward.granted(await steward.request(GpuRequest(priority=3)))
+    third = await steward.request()
+    accepted(await steward.release(first))
+    await steward.granted(third)
+
+    listed = await steward.bus.query(ListDecisions(), DecisionList)
+    again = await steward.bus.query(ReplayDecisions(), Replay)
+    of_one = await steward.bus.query(ReplayDecisions(reservation_id=third), Replay)
+
+    assert listed.decisions[0].keyframe
+    assert [d.decision_id for d in again.decisions] == [d.decision_id for d in listed.decisions]
+    assert len(again.decisions) >= 3
+    assert (again.checked, again.different) == (len(listed.decisions), 0)
+    assert all(decision.same and decision.replayed is None for decision in again.decisions)
+    assert len(of_one.decisions) == 1
+    assert of_one.decisions[0].recorded[0]["reservation_id"] == str(third)
+    assert of_one.keyframe_id == listed.decisions[0].decision_id
+    assert second.epoch > first.epoch
+
+
+async def test_decisions_are_decided_again_by_the_policy_of_their_time(
+    steward: World, postgres_dsn: str
+) -> None:
+    half_full = FakeGpu("GPU-a", 0, memory_used_mb=20_000)
+    await steward.add_node("alpha", [half_full])
+    await steward.granted(await steward.request())
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    await database.open()
+    changed = Policy(weights=Weights(memory=0.1, utilization=0.9))
+
+    try:
+        again = await HistoryQueries(database, changed).replay(ReplayDecisions())
+    finally:
+        await database.close()
+
+    assert (again.checked, again.different) == (1, 0)
+
+
+async def test_a_decision_that_comes_out_otherwise_is_told_with_both(
+    steward: World, postgres_dsn: str
+) -> None:
+    await steward.add_node("alpha", 1)
+    reservation_id = (await steward.granted(await steward.request())).reservation_id
+    async with ledger(postgres_dsn) as connection:
+        await connection.execute(
+            "UPDATE decision SET outcomes = replace(outcomes, $1, $2)",
+            str(reservation_id),
+            str(new_id()),
+        )
+
+    again = await steward.bus.query(ReplayDecisions(), Replay)
+
+    assert again.different == 1
+    assert not again.decisions[0].same
+    assert again.decisions[0].replayed[0]["reservation_id"] == str(reservation_id)
+
+
+async def test_the_cluster_is_told_gpu_by_gpu_and_node_by_node(steward: World) -> None:
+    busy = FakeGpu("GPU-b", 0, utilization_percent=80.0, memory_used_mb=60_000)
+    await steward.add_node("alpha", 2)
+    await steward.add_node("beta", [busy])
+    await steward.known("alpha", 2)
+    await steward.known("beta", 1)
+    await steward.granted(await steward.request(GpuRequest(node_ids=("alpha",))))
+
+    bus = steward.bus
+    status = await bus.query(GetClusterStatus(), ClusterStatus)
+    later = await bus.query(GetClusterStatus(after_node_id="alpha"), ClusterStatus)
+    summaries = (await bus.query(GetNodeSummaries(), NodeSummaries)).nodes
+    lenient = await bus.query(
+        GetNodeSummaries(utilization_threshold=80.1, memory_threshold=75.1), NodeSummaries
+    )
+    drifts = await bus.query(ListDrifts(node_id="alpha", ended=True), DriftList)
+
+    assert [gpu.node_name for gpu in status.gpus] == ["alpha", "alpha", "beta"]
+    assert status.next_after_node_id is None
+    assert [gpu.gpu_uuid for gpu in later.gpus] == ["GPU-b"]
+    assert later.gpus[0].memory_usage_percent == 75.0
+    assert (summaries["alpha"].total_gpus, summaries["alpha"].allocatable_gpus) == (2, 1)
+    assert summaries["beta"].idle_gpu_count == 0
+    assert lenient.nodes["beta"].idle_gpu_count == 1
+    assert drifts.drifts == ()
+
+
+async def test_a_standby_answers_as_the_leader_does(nats_url: str, postgres_dsn: str) -> None:
+    async with (
+        scheduler(nats_url, postgres_dsn),
+        scheduler(nats_url, postgres_dsn),
+        world(nats_url) as around,
+    ):
+        await around.add_node("alpha", 1)
+        await around.granted(await around.request())
+        waiting = [await around.request() for _ in range(3)]
+        await around.waiting(waiting[-1], ReasonCode.HELD)
+
+        for _ in range(4):
+            positions = [(await explain(around, each)).queue_position for each in waiting]
+            listed = await around.bus.query(
+                ListReservations(states=(ReservationState.QUEUED,)), ReservationList
+            )
+            assert positions == [1, 2, 3]
+            assert [view.queue_position for view in listed.reservations] == [3, 2, 1]

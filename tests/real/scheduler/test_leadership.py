@@ -1,0 +1,269 @@
+"""Two schedulers on one ledger: both accept, one decides, a paused leader commits nothing."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.scheduler import RequestReservation, ReservationExpired, ReservationGranted
+from services.scheduler.ledger.leader_election import Leadership
+from services.scheduler.ledger.migrations import MIGRATIONS
+from shared.errors import UnavailableError
+from shared.ids import new_id
+from shared.postgres.database import Connection, Database
+from shared.testing import eventually
+from tests.support.processes.scheduler import scheduler_process
+from tests.support.worlds.scheduler import World, accepted, ledger, scheduler, world
+
+
+class PausedLeadership(Leadership):
+    """Stops between deciding and committing, as a process that the kernel does not run."""
+
+    def __init__(self, database: Database, ttl_seconds: float) -> None:
+        super().__init__(database, ttl_seconds)
+        self.paused = asyncio.Event()
+        self.resume = asyncio.Event()
+        self.resume.set()
+        self.outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def check(self, connection: Connection, *, is_decision: bool = False) -> str:
+        if self.resume.is_set():
+            return await super().check(connection, is_decision=is_decision)
+        self.paused.set()
+        await self.resume.wait()
+        try:
+            xid = await super().check(connection, is_decision=is_decision)
+        except Exception as error:
+            self.outcome.set_result(type(error).__name__)
+            raise
+        self.outcome.set_result("committed")
+        return xid
+
+
+async def test_a_leader_that_was_paused_commits_nothing(nats_url: str, postgres_dsn: str) -> None:
+    """The first leader has decided to grant when it stops for longer than its term. The second
+    takes over and grants; then the first wakes up with its decision in hand.
+    """
+    made: list[PausedLeadership] = []
+
+    def make(database: Database, ttl_seconds: float) -> PausedLeadership:
+        made.append(PausedLeadership(database, ttl_seconds))
+        return made[-1]
+
+    async with AsyncExitStack() as stack:
+        start = stack.enter_async_context
+        await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=0.5, make_leadership=make))
+        around = await start(world(nats_url))
+        await around.add_node("alpha", 1)
+        accepted(await around.release(await around.granted(await around.request())))
+
+        made[0].resume.clear()
+        reservation_id = await around.request()
+        async with asyncio.timeout(10):
+            await made[0].paused.wait()
+        # Only now: before it, a machine under load could have made the second the leader.
+        await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=0.5))
+        granted = await around.granted(reservation_id)
+        made[0].resume.set()
+        async with asyncio.timeout(10):
+            outcome = await made[0].outcome
+
+        assert outcome == "LeadershipLost"
+        assert around.seen(ReservationGranted, reservation_id) == [granted]
+        async with ledger(postgres_dsn) as connection:
+            rows = await connection.fetch(
+                "SELECT reservation_id, epoch FROM holding WHERE released_at IS NULL"
+            )
+            assert [tuple(row) for row in rows] == [(reservation_id, granted.epoch)]
+
+
+async def test_both_schedulers_accept_and_only_one_decides(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with (
+        scheduler(nats_url, postgres_dsn),
+        scheduler(nats_url, postgres_dsn),
+        world(nats_url) as around,
+    ):
+        await around.add_node("alpha", 4, interval_seconds=0.2)
+        await around.known("alpha", 4)
+
+        async def use() -> None:
+            granted = await around.granted(await around.request())
+            accepted(await around.renew(granted, activate=True))
+            accepted(await around.release(granted))
+
+        await asyncio.gather(*(use() for _ in range(20)))
+
+        assert len({grant.epoch for grant in around.seen(ReservationGranted)}) == 20
+        async with ledger(postgres_dsn) as connection:
+            assert await connection.fetchval("SELECT term FROM leader") == 1
+
+
+async def test_a_leader_that_stops_hands_over_at_once(nats_url: str, postgres_dsn: str) -> None:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(scheduler(nats_url, postgres_dsn))
+        around = await stack.enter_async_context(world(nats_url))
+        await around.add_node("alpha", 1)
+        first = await around.granted(await around.request())
+        async with scheduler(nats_url, postgres_dsn):
+            waiting = await around.request()
+            await around.waiting(waiting, ReasonCode.HELD)
+
+        accepted(await around.release(first))
+
+        assert (await around.granted(waiting)).epoch > first.epoch
+
+
+async def test_a_restarted_scheduler_goes_on_where_the_last_one_stopped(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with world(nats_url) as around:
+        async with scheduler(nats_url, postgres_dsn):
+            await around.add_node("alpha", 1)
+            granted = await around.granted(await around.request())
+            waiting = await around.request()
+
+        async with scheduler(nats_url, postgres_dsn):
+            view = await around.waiting(waiting, ReasonCode.HELD)
+            accepted(await around.renew(granted, activate=True))
+            accepted(await around.release(granted))
+            await around.granted(waiting)
+
+    assert view.queue_position == 1
+
+
+@pytest.mark.parametrize("expires", ["-infinity", "infinity"], ids=["expired", "another's"])
+async def test_the_row_is_taken_only_when_nobody_holds_it(postgres_dsn: str, expires: str) -> None:
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    await database.open()
+    try:
+        async with ledger(postgres_dsn) as connection:
+            await connection.execute(
+                "UPDATE leader SET expires_at = $1::text::timestamptz", expires
+            )
+
+        leads = await Leadership(database, 3.0).hold()
+
+        assert leads is (expires == "-infinity")
+    finally:
+        await database.close()
+
+
+async def test_a_standby_succeeds_a_killed_leader_long_before_its_term_ends(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    """The row would hold everybody off for a minute; the lock of the dead session does not."""
+    async with AsyncExitStack() as stack:
+        start = stack.enter_async_context
+        leader = await start(
+            scheduler_process(nats_url, postgres_dsn, tmp_path, leader_ttl_seconds=60)
+        )
+        around = await start(world(nats_url))
+        await around.add_node("alpha", 2, interval_seconds=0.2)
+        first = await around.granted(await around.request())
+        await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=60))
+
+        leader.kill()
+        await leader.process.wait()
+        second = await around.granted(await around.request())
+
+        assert second.epoch > first.epoch
+        assert second.devices != first.devices
+        async with ledger(postgres_dsn) as connection:
+            assert await connection.fetchval("SELECT term FROM leader") == 2
+
+
+@pytest.mark.long
+async def test_a_leader_stopped_beyond_its_term_wakes_up_and_grants_nothing_twice(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        start = stack.enter_async_context
+        leader = await start(
+            scheduler_process(nats_url, postgres_dsn, tmp_path, leader_ttl_seconds=0.5)
+        )
+        around = await start(world(nats_url))
+        await around.add_node("alpha", 4, interval_seconds=0.2)
+        await around.known("alpha", 4)
+        await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=0.5))
+        held = [await around.granted(await around.request()) for _ in range(2)]
+
+        leader.pause()
+        async with ledger(postgres_dsn) as connection:
+
+            async def is_overtaken() -> bool:
+                return bool(await connection.fetchval("SELECT term > 1 FROM leader"))
+
+            await eventually(is_overtaken, what="the standby to take over")
+        meanwhile = [await around.granted(i) for i in await requests(around, 2)]
+        waiting = await requests(around, 2)
+        leader.resume()
+        for granted in held:
+            accepted(await around.release(granted))
+        later = [await around.granted(i) for i in waiting]
+
+        epochs = [granted.epoch for granted in (*held, *meanwhile, *later)]
+        assert epochs == sorted(set(epochs))
+        assert overlaps(await holdings(postgres_dsn)) == []
+
+
+async def test_a_clock_that_jumps_ends_leases_but_frees_nothing(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """For the ledger a jump of the database's clock is that every time in it is long past."""
+    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
+        await around.add_node("alpha", 1, executor=False)
+        granted = await around.granted(await around.request())
+        waiting = await around.request(GpuRequest(wait_timeout_seconds=86_400))
+        async with ledger(postgres_dsn) as connection:
+            await connection.execute(
+                "UPDATE reservation SET lease_expires_at = lease_expires_at - interval '1 hour'"
+                " WHERE state = 'granted'"
+            )
+            await connection.execute("UPDATE leader SET expires_at = expires_at - interval '1 h'")
+
+        await around.event(ReservationExpired, granted.reservation_id)
+        await around.waiting(waiting, ReasonCode.QUARANTINED)
+
+        assert len(await holdings(postgres_dsn)) == 1
+
+
+async def requests(around: World, count: int) -> list[UUID]:
+    """Requests for one GPU each; some may be asked of a scheduler that does not answer now."""
+    ids = [new_id() for _ in range(count)]
+    for reservation_id in ids:
+        command = RequestReservation(command_id=new_id(), reservation_id=reservation_id)
+
+        async def is_accepted(command: RequestReservation = command) -> bool:
+            try:
+                accepted(await around.bus.request(command, timeout_seconds=0.5))
+            except UnavailableError:
+                return False
+            return True
+
+        await eventually(is_accepted, what="somebody to accept")
+    return ids
+
+
+async def holdings(postgres_dsn: str) -> list[tuple[int, datetime, datetime | None]]:
+    """Every holding there ever was: device, from, to."""
+    async with ledger(postgres_dsn) as connection:
+        rows = await connection.fetch(
+            "SELECT device_no, granted_at, released_at FROM holding ORDER BY device_no, granted_at"
+        )
+    return [tuple(row) for row in rows]
+
+
+def overlaps(held: list[tuple[int, datetime, datetime | None]]) -> list[int]:
+    """Devices that two held at once."""
+    return [
+        before[0]
+        for before, after in pairwise(held)
+        if before[0] == after[0] and (before[2] is None or before[2] > after[1])
+    ]

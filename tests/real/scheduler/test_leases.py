@@ -1,0 +1,273 @@
+"""Leases that run out, devices that wait for a confirmed stop, cancels in every state."""
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.structs import replace
+
+from schemas.base import Event
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.executor import FenceReservation
+from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.scheduler import (
+    CancelReservation,
+    Cordon,
+    DeviceFreed,
+    DeviceQuarantined,
+    Drain,
+    ReservationCancelled,
+    ReservationExpired,
+    ReservationGranted,
+    ReservationReleased,
+    ReservationState,
+    Uncordon,
+)
+from shared.ids import new_id
+from shared.testing import eventually
+from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world
+
+
+@pytest.fixture
+async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
+    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
+        yield around
+
+
+async def test_an_expired_lease_quarantines_until_the_node_confirms_the_stop(
+    steward: World,
+) -> None:
+    node = await steward.add_node("alpha", 1)
+    answers: list[Reply] = []
+
+    def still_running_twice(command: FenceReservation) -> Reply:
+        stopped = len(answers) >= 2
+        answers.append(
+            Accepted(command_id=command.command_id)
+            if stopped
+            else Refused(code=ErrorCode.STILL_RUNNING, message="stopping")
+        )
+        return answers[-1]
+
+    node.answer_fence = still_running_twice
+    first = await steward.request(GpuRequest(lease_ttl_seconds=3.0))
+    granted = await steward.granted(first)
+    began = time.monotonic()
+    accepted(await steward.renew(granted, activate=True))
+    second = await steward.request()
+
+    expired = await steward.event(ReservationExpired, first)
+    freed = await steward.event(DeviceFreed)
+    next_grant = await steward.granted(second)
+
+    assert 2.9 <= steward.received_at(expired) - began <= 4.0
+    assert expired.devices == granted.devices
+    assert steward.seen(DeviceQuarantined)[0].reservation_id == first
+    assert (freed.reservation_id, freed.device_uuid) == (first, granted.devices[0].uuid)
+    assert len(node.fences) == 3
+    assert {fence.epoch for fence in node.fences} == {granted.epoch}
+    assert 0 <= steward.received_at(next_grant) - steward.received_at(freed) <= 0.4
+    assert next_grant.epoch > granted.epoch
+    assert refused(await steward.renew(granted)).code is ErrorCode.LEASE_LOST
+
+
+async def test_a_renewed_lease_lives_on(steward: World) -> None:
+    await steward.add_node("alpha", 1)
+    reservation_id = await steward.request(GpuRequest(lease_ttl_seconds=3.0))
+    granted = await steward.granted(reservation_id)
+    before = await steward.view(reservation_id)
+
+    accepted(await steward.renew(granted, activate=True))
+    accepted(await steward.renew(granted, activate=True))
+
+    after = await steward.view(reservation_id)
+    assert before.lease_expires_at is not None
+    assert after.lease_expires_at is not None
+    assert after.lease_expires_at > before.lease_expires_at
+    assert after.state is ReservationState.ACTIVE
+    assert after.revision == 3
+
+
+async def test_renewals_tell_a_stale_holder_from_a_lost_one(steward: World) -> None:
+    await steward.add_node("alpha", 1)
+    granted = await steward.granted(await steward.request())
+    queued = await steward.request()
+
+    stale = refused(await steward.renew(granted, epoch=granted.epoch + 1))
+    waiting = refused(
+        await steward.renew(_like(granted, reservation_id=queued), epoch=granted.epoch)
+    )
+    unknown = refused(await steward.renew(_like(granted, reservation_id=new_id())))
+    accepted(await steward.release(granted))
+    lost = refused(await steward.renew(granted))
+
+    assert stale.code is ErrorCode.STALE_EPOCH
+    assert waiting.code is ErrorCode.CONFLICT
+    assert unknown.code is ErrorCode.NOT_FOUND
+    assert lost.code is ErrorCode.LEASE_LOST
+
+
+async def test_giving_up_without_a_stop_frees_only_after_the_confirmation(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 1, executor=False)
+    granted = await steward.granted(await steward.request())
+    next_in_line = await steward.request()
+
+    accepted(await steward.release(granted, stopped=False))
+    view = await steward.view(granted.reservation_id)
+    await steward.waiting(next_in_line, ReasonCode.QUARANTINED)
+    accepted(await steward.release(granted, stopped=True))
+
+    assert view.state is ReservationState.RELEASING
+    assert view.quarantined
+    await steward.event(DeviceFreed)
+    await steward.event(ReservationReleased, granted.reservation_id)
+    await steward.granted(next_in_line)
+    again = accepted(await steward.release(granted, stopped=True))
+    assert again.revision == (await steward.view(granted.reservation_id)).revision
+
+
+@pytest.mark.parametrize("active", [False, True], ids=["granted", "active"])
+async def test_a_cancelled_grant_ends_at_once_and_frees_after_the_fence(
+    steward: World, *, active: bool
+) -> None:
+    node = await steward.add_node("alpha", 1)
+    reservation_id = await steward.request()
+    granted = await steward.granted(reservation_id)
+    if active:
+        accepted(await steward.renew(granted, activate=True))
+
+    answer = accepted(await steward.cancel(reservation_id))
+    cancelled = await steward.event(ReservationCancelled, reservation_id)
+    await steward.event(DeviceFreed)
+
+    assert (cancelled.epoch, cancelled.node_id) == (granted.epoch, "alpha")
+    assert answer.revision == cancelled.revision
+    assert [fence.reservation_id for fence in node.fences] == [reservation_id]
+    view = await steward.view(reservation_id)
+    assert (view.state, view.quarantined) == (ReservationState.CANCELLED, False)
+    await steward.granted(await steward.request())
+
+
+async def test_a_queued_request_is_cancelled_without_any_fence(steward: World) -> None:
+    node = await steward.add_node("alpha", 1)
+    await steward.granted(await steward.request())
+    reservation_id = await steward.request()
+
+    accepted(await steward.cancel(reservation_id))
+
+    cancelled = await steward.event(ReservationCancelled, reservation_id)
+    assert cancelled.epoch is None
+    assert not node.fences
+    assert (await steward.view(reservation_id)).state is ReservationState.CANCELLED
+
+
+async def test_cancelling_what_has_ended_changes_nothing_and_unknown_is_refused(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 1)
+    granted = await steward.granted(await steward.request())
+    accepted(await steward.release(granted))
+    before = await steward.view(granted.reservation_id)
+
+    accepted(await steward.cancel(granted.reservation_id))
+    unknown = refused(await steward.cancel(new_id()))
+    unstorable = CancelReservation(
+        command_id=new_id(), reservation_id=granted.reservation_id, reason="a\x00"
+    )
+
+    assert refused(await steward.bus.request(unstorable)).path == "$.reason"
+    assert await steward.view(granted.reservation_id) == before
+    assert unknown.code is ErrorCode.NOT_FOUND
+
+
+async def test_the_holder_may_confirm_the_stop_of_a_cancelled_grant(steward: World) -> None:
+    await steward.add_node("alpha", 1, executor=False)
+    granted = await steward.granted(await steward.request())
+    accepted(await steward.cancel(granted.reservation_id))
+
+    accepted(await steward.release(granted))
+
+    freed = await steward.event(DeviceFreed)
+    assert freed.reservation_id == granted.reservation_id
+    assert (await steward.view(granted.reservation_id)).state is ReservationState.CANCELLED
+    await steward.granted(await steward.request())
+
+
+async def test_without_an_executor_only_an_administrator_frees_a_quarantined_device(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 1, executor=False)
+    granted = await steward.granted(await steward.request())
+    accepted(await steward.cancel(granted.reservation_id))
+    waiting = await steward.request()
+    await steward.waiting(waiting, ReasonCode.QUARANTINED)
+
+    kept = await steward.bus.request(Uncordon(command_id=new_id(), node_id="alpha"))
+    accepted(kept)
+    assert not steward.seen(DeviceFreed)
+    accepted(
+        await steward.bus.request(
+            Uncordon(command_id=new_id(), node_id="alpha", confirm_stopped=True, reason="rebooted")
+        )
+    )
+
+    assert (await steward.event(DeviceFreed)).reason == "rebooted"
+    await steward.granted(waiting)
+
+
+async def test_a_cordoned_device_is_not_granted_until_it_is_back(steward: World) -> None:
+    node = await steward.add_node("alpha", 1)
+    await steward.known("alpha", 1)
+    uuid = node.gpus[0].uuid
+    cordon = Cordon(command_id=new_id(), node_id="alpha", device_uuid=uuid)
+    accepted(await steward.bus.request(cordon))
+    again = replace(cordon, command_id=new_id(), reason="its fan is being replaced")
+    accepted(await steward.bus.request(again))
+
+    waiting = await steward.request()
+    view = await steward.waiting(waiting, ReasonCode.CORDONED)
+    assert "its fan is being replaced" in view.reasons[0].message
+    uncordon = Uncordon(command_id=new_id(), node_id="alpha", device_uuid=uuid)
+    accepted(await steward.bus.request(uncordon))
+    unknown = Cordon(command_id=new_id(), node_id="alpha", device_uuid="GPU-none")
+
+    await steward.granted(waiting)
+    assert refused(await steward.bus.request(unknown)).code is ErrorCode.NOT_FOUND
+
+
+async def test_a_drained_node_ends_its_reservations_and_takes_no_new_ones(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 2)
+    granted = await steward.granted(await steward.request())
+
+    accepted(await steward.bus.request(Drain(command_id=new_id(), node_id="alpha")))
+
+    await steward.event(ReservationCancelled, granted.reservation_id)
+    await steward.event(DeviceFreed)
+    await steward.waiting(await steward.request(), ReasonCode.CORDONED)
+
+
+async def test_events_of_one_aggregate_come_with_growing_revisions(steward: World) -> None:
+    await steward.add_node("alpha", 2)
+    for _ in range(3):
+        granted = await steward.granted(await steward.request())
+        accepted(await steward.cancel(granted.reservation_id))
+    await eventually(lambda: len(steward.seen(DeviceFreed)) == 3)
+
+    revisions: dict[object, list[int]] = {}
+    for _, event in steward.events:
+        revisions.setdefault(_aggregate(event), []).append(event.revision)
+
+    assert revisions["alpha"] == [1, 2, 3, 4, 5, 6]
+    assert all(seen == list(range(1, len(seen) + 1)) for seen in revisions.values())
+
+
+def _aggregate(event: Event) -> object:
+    return getattr(event, type(event).key_field or "")
+
+
+def _like(granted: ReservationGranted, **changes: object) -> ReservationGranted:
+    return replace(granted, **changes)

@@ -1,0 +1,64 @@
+"""Reservations that give way to others: announced, ended after the notice, fenced like expired."""
+
+from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.scheduler import (
+    DeviceFreed,
+    ReservationPreempted,
+    ReservationPreempting,
+    ReservationReleased,
+)
+from tests.support.worlds.scheduler import accepted, scheduler, world
+
+PREEMPTIBLE = GpuRequest(preemptible=True)
+IMPORTANT = GpuRequest(priority=10)
+
+
+async def test_who_does_not_stop_within_the_notice_is_ended_and_fenced(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with (
+        scheduler(nats_url, postgres_dsn, preemption_grace_seconds=0.5),
+        world(nats_url) as steward,
+    ):
+        node = await steward.add_node("alpha", 1)
+        granted = await steward.granted(await steward.request(PREEMPTIBLE))
+        waiting = await steward.request(IMPORTANT)
+
+        told = await steward.event(ReservationPreempting, granted.reservation_id)
+        accepted(await steward.renew(granted))  # the lease lives as long as the notice
+        ended = await steward.event(ReservationPreempted, granted.reservation_id)
+        freed = await steward.event(DeviceFreed)
+        next_grant = await steward.granted(waiting)
+
+        assert 0 < told.grace_seconds <= 0.5
+        assert ended.revision == told.revision + 1
+        assert ended.devices == granted.devices
+        assert str(waiting) in ended.reason
+        assert [fence.reservation_id for fence in node.fences] == [granted.reservation_id]
+        assert steward.received_at(next_grant) >= steward.received_at(freed)
+
+
+async def test_who_stops_in_time_is_preempted_without_a_fence(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with (
+        scheduler(nats_url, postgres_dsn, preemption_grace_seconds=60),
+        world(nats_url) as steward,
+    ):
+        node = await steward.add_node("alpha", 1)
+        granted = await steward.granted(await steward.request(PREEMPTIBLE))
+        equal = await steward.request()
+        await steward.waiting(equal, ReasonCode.HELD)
+        waiting = await steward.request(IMPORTANT)
+
+        await steward.event(ReservationPreempting, granted.reservation_id)
+        noticed = await steward.view(granted.reservation_id)
+        accepted(await steward.release(granted))
+
+        assert "has to stop by" in noticed.reason
+        assert f"for reservation {waiting}" in noticed.reason
+        await steward.event(ReservationPreempted, granted.reservation_id)
+        await steward.granted(waiting)
+        assert not node.fences
+        assert not steward.seen(ReservationReleased)
+        await steward.waiting(equal, ReasonCode.HELD)

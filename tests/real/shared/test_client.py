@@ -1,0 +1,267 @@
+"""The client over real HTTP and WebSockets, against a stand-in for the gateway."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import ErrorCode
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler import DeviceState, ReservationState
+from schemas.scheduler_views import AvailabilityView
+from shared import client as steward
+from shared.client import (
+    Address,
+    ApiError,
+    PlatformUnreachable,
+    StewardClient,
+    aio_scheduling,
+    find_address,
+)
+from shared.paths import DataDirectory, Endpoint
+from shared.testing import eventually
+from tests.support.fakes.gateway import StubGateway, stub_gateway
+from tests.support.worlds.gateway_views import make_gpu, make_grant
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+async def gateway(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[StubGateway, str]]:
+    async with stub_gateway() as (stub, url):
+        monkeypatch.setenv("GPUSTEWARD_URL", url)
+        yield stub, url
+
+
+async def test_changes_carry_an_idempotency_key_and_the_token(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, url = gateway
+
+    async with StewardClient(Address(url, "secret")) as client:
+        await client.request_reservation(GpuRequest(gpus=2), holder="test")
+
+    ((_, path, body),) = stub.calls
+    assert path == "/api/v1/reservations"
+    assert (body["holder"], body["request"]["gpus"]) == ("test", 2)
+    assert stub.keys[0]
+    assert stub.tokens == ["Bearer secret"]
+
+
+async def test_a_refusal_carries_code_field_and_sentence(gateway: tuple[StubGateway, str]) -> None:
+    stub, url = gateway
+    stub.refusal = ErrorCode.BAD_REQUEST
+
+    async with StewardClient(Address(url)) as client:
+        with pytest.raises(ApiError, match="refused by the test") as seen:
+            await client.submit_task(b"{}")
+
+    assert (seen.value.code, seen.value.path) == (ErrorCode.BAD_REQUEST, "$.model")
+
+
+async def test_an_answer_that_is_not_the_gateways_is_a_clear_error(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    _, url = gateway
+
+    async with StewardClient(Address(f"{url}/elsewhere")) as client:
+        with pytest.raises(ApiError) as seen:
+            await client.gpus()
+
+    assert seen.value.code is ErrorCode.NOT_FOUND
+
+
+async def test_an_unreachable_platform_is_told_at_once() -> None:
+    async with StewardClient(Address(NOWHERE)) as client:
+        with pytest.raises(PlatformUnreachable, match=f"nothing answers at {NOWHERE}"):
+            await client.tasks()
+
+
+async def test_with_patience_an_unavailable_gateway_is_asked_again_under_the_same_key(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, url = gateway
+    stub.refusal = ErrorCode.UNAVAILABLE
+
+    async with StewardClient(Address(url), patience_seconds=5) as client:
+        asking = asyncio.create_task(client.request_reservation(GpuRequest(), holder="test"))
+        await eventually(lambda: len(stub.calls) >= 2, what="a second try")
+        stub.refusal = None
+        await asking
+
+    assert len(set(stub.keys)) == 1
+    assert len(stub.reservations) == 1
+
+
+async def test_waiting_for_a_grant_ends_with_its_state(gateway: tuple[StubGateway, str]) -> None:
+    stub, url = gateway
+    stub.outcome = ReservationState.REJECTED
+
+    async with StewardClient(Address(url)) as client:
+        reservation_id = await client.request_reservation(GpuRequest(gpus=9), holder="test")
+        view = await client.await_reservation(reservation_id, timeout_seconds=5)
+
+    assert view.state is ReservationState.REJECTED
+    assert "wait_seconds=5" in stub.calls[-1][1]
+
+
+def test_the_address_is_the_argument_then_the_variable_then_the_data_directory(
+    tmp_path: Path,
+) -> None:
+    directory = DataDirectory(tmp_path)
+    directory.write_endpoint(Endpoint(pid=1, api_url="http://file"))
+    environ = {"GPUSTEWARD_URL": "http://env/", "GPUSTEWARD_TOKEN": "t"}
+
+    assert find_address("http://arg", environ=environ) == Address("http://arg", "t")
+    assert find_address(environ=environ) == Address("http://env", "t")
+    assert find_address(environ=environ, data_dir=tmp_path) == Address("http://file", "t")
+    with pytest.raises(PlatformUnreachable, match="no platform runs on"):
+        find_address(environ={"GPUSTEWARD_DATA_DIR": str(tmp_path / "empty")})
+
+
+async def test_get_available_gpus_ranks_by_score_and_never_takes_unknown_for_free(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, _ = gateway
+    stub.gpus = [
+        make_gpu(0, availability_score=0.5),
+        make_gpu(1, availability_score=0.9),
+        make_gpu(2, utilization_percent=None),
+        make_gpu(3, memory_free_mb=None),
+        make_gpu(4, state=DeviceState.HELD),
+        make_gpu(5, utilization_percent=51.0),
+        make_gpu(6, memory_free_mb=7_999),
+        make_gpu(7, fresh=False),
+    ]
+
+    assert await asyncio.to_thread(steward.get_available_gpus, 8_000) == [1, 0]
+
+
+async def test_query_gpus_gives_readings_by_the_known_names(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, _ = gateway
+
+    snapshot = await asyncio.to_thread(steward.query_gpus, use_cache=False)
+
+    assert snapshot is not None
+    assert [(gpu.index, gpu.memory_total_mb, gpu.simulated) for gpu in snapshot.gpus] == [
+        (0, 80_000, True),
+        (1, 80_000, True),
+    ]
+    assert stub.calls[-1][1] == "/api/v1/gpus?use_cache=false"
+    assert await asyncio.to_thread(steward.is_available)
+
+
+def test_without_a_platform_there_is_no_snapshot_and_nothing_available(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GPUSTEWARD_URL", NOWHERE)
+
+    assert steward.query_gpus() is None
+    assert not steward.is_available()
+
+
+async def test_get_gpu_info_finds_by_index(gateway: tuple[StubGateway, str]) -> None:
+    found = await asyncio.to_thread(steward.get_gpu_info, 1)
+
+    assert found is not None
+    assert found.uuid == "GPU-1"
+    assert await asyncio.to_thread(steward.get_gpu_info, 9) is None
+
+
+async def test_an_index_on_one_of_several_nodes_needs_the_node(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, _ = gateway
+    stub.gpus = [make_gpu(0), make_gpu(0, node_id="beta", uuid="GPU-beta")]
+
+    with pytest.raises(ValueError, match="expected node_id to be one of alpha, beta"):
+        await asyncio.to_thread(steward.get_gpu_info, 0)
+    found = await asyncio.to_thread(steward.get_gpu_info, 0, node_id="beta")
+    assert found is not None
+    assert found.uuid == "GPU-beta"
+
+
+async def test_estimate_and_availability_answer_as_pairs(gateway: tuple[StubGateway, str]) -> None:
+    task = {"model": {"id_or_path": "llama-3-70b"}, "parameters": {"tp-size": [1, 2, 4]}}
+
+    assert await asyncio.to_thread(steward.estimate_gpu_requirements, task) == (4, 20_000)
+    assert await asyncio.to_thread(steward.check_gpu_availability, 4, 10_000) == (
+        False,
+        "all GPUs are held",
+    )
+
+
+async def test_selecting_gpus_reserves_nothing_and_raises_when_there_are_too_few(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, _ = gateway
+
+    with pytest.raises(RuntimeError, match="expected 2 GPUs: all GPUs are held"):
+        await asyncio.to_thread(steward.select_gpus_for_task, 2)
+    stub.availability = AvailabilityView(
+        available=True, message="", devices=(make_grant(1), make_grant(0))
+    )
+    assert await asyncio.to_thread(steward.select_gpus_for_task, 2) == [1, 0]
+    assert not stub.reservations
+
+
+async def test_waiting_for_gpus_is_one_question_that_is_answered_when_they_are_there(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, _ = gateway
+
+    waiting = asyncio.create_task(
+        aio_scheduling.wait_for_gpu_availability(1, timeout_seconds=20, check_interval=1)
+    )
+    await eventually(lambda: len(_asked(stub)) == 1)
+    stub.availability = AvailabilityView(available=True, message="1 GPU available on alpha")
+    stub.freed.set()
+
+    assert await asyncio.wait_for(waiting, 5) == (True, "1 GPU available on alpha")
+    assert len(_asked(stub)) == 1
+    assert "wait_seconds=" in stub.calls[-1][1]
+
+
+async def test_nodes_for_a_deployment_are_told_by_the_known_names(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, _ = gateway
+
+    (gpu,) = await asyncio.to_thread(steward.get_cluster_gpu_status)
+    summaries = await asyncio.to_thread(steward.get_node_gpu_summaries)
+    best = await asyncio.to_thread(steward.find_best_node_for_deployment, required_gpus=1)
+    none = await aio_scheduling.select_best_node(2, utilization_threshold=20.0)
+
+    assert (gpu.node_name, gpu.gpu_index, gpu.utilization_percent) == ("alpha", 0, None)
+    assert summaries["alpha"].idle_gpu_count == 1
+    assert best == "alpha"
+    assert none is None
+    assert stub.calls[-1][1] == (
+        "/api/v1/select-node?required_gpus=2&utilization_threshold=20.0&memory_threshold=50.0"
+    )
+
+
+async def test_asynchronous_functions_answer_as_the_plain_ones_do(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    task = {"model": {"id_or_path": "llama-3-70b"}, "parameters": {"tp-size": [1, 2, 4]}}
+
+    assert await aio_scheduling.estimate_gpu_requirements(task) == (4, 20_000)
+    assert await aio_scheduling.check_gpu_availability(4) == (False, "all GPUs are held")
+    with pytest.raises(RuntimeError, match="all GPUs are held"):
+        await aio_scheduling.select_gpus_for_task(1)
+
+
+async def test_waiting_for_gpus_in_vain_says_why(gateway: tuple[StubGateway, str]) -> None:
+    answer = await asyncio.to_thread(
+        steward.wait_for_gpu_availability, 1, timeout_seconds=1, check_interval=30
+    )
+
+    assert answer == (False, "all GPUs are held")
+
+
+def _asked(stub: StubGateway) -> list[object]:
+    return [call for call in stub.calls if call[1].startswith("/api/v1/availability")]

@@ -1,0 +1,171 @@
+"""The order in which durable commands reach their owner."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from schemas.base import Command
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.executor import FenceReservation
+from schemas.scheduler import CancelReservation
+from shared.errors import RefusedError, UnavailableError
+from shared.ids import new_id
+from shared.messaging.bus import Bus, command_route
+from shared.postgres.commands import send_later
+from shared.postgres.database import Connection, Database
+from shared.service import Service
+from shared.testing import eventually
+
+
+@dataclass
+class Owner:
+    """Takes commands in, in the order they come, and refuses what it is told to."""
+
+    failures: dict[str, list[Exception]] = field(default_factory=dict)
+    tried: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+
+    async def cancel(self, command: CancelReservation) -> Reply:
+        self.tried.append(command.reason)
+        if failures := self.failures.get(command.reason):
+            raise failures.pop(0)
+        self.taken.append(command.reason)
+        return Accepted(command_id=command.command_id)
+
+
+@dataclass
+class Sender:
+    """A service that keeps commands for others."""
+
+    service: Service
+    replies: list[Reply] = field(default_factory=list)
+    unanswerable: set[UUID] = field(default_factory=set)
+
+    async def keep(self, *commands: Command) -> None:
+        assert self.service.database is not None
+        async with self.service.database.transaction() as connection:
+            for command in commands:
+                await send_later(connection, command)
+
+
+@asynccontextmanager
+async def sending(nats_url: str, dsn: str) -> AsyncIterator[Sender]:
+    replies: list[Reply] = []
+    unanswerable: set[UUID] = set()
+
+    async def on_reply(_: Connection, command: Command, reply: Reply) -> None:
+        if command.command_id in unanswerable:
+            raise ZeroDivisionError
+        replies.append(reply)
+
+    service = Service(
+        "orchestrator",
+        bus=Bus("orchestrator", nats_url),
+        database=Database(dsn, "orchestrator", ()),
+        on_reply=on_reply,
+    )
+    async with service.running():
+        yield Sender(service, replies, unanswerable)
+
+
+@asynccontextmanager
+async def owning(nats_url: str, owner: Owner) -> AsyncIterator[None]:
+    service = Service(
+        "scheduler",
+        bus=Bus("scheduler", nats_url),
+        routes=[command_route(owner.cancel, CancelReservation)],
+    )
+    async with service.running():
+        yield
+
+
+def cancel(reason: str) -> CancelReservation:
+    return CancelReservation(command_id=new_id(), reservation_id=new_id(), reason=reason)
+
+
+async def test_commands_to_one_owner_arrive_in_the_order_they_were_kept(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    owner = Owner()
+    async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
+        await sender.keep(*(cancel(f"{number}") for number in range(20)))
+
+        await eventually(lambda: len(sender.replies) == 20)
+
+    assert owner.taken == [f"{number}" for number in range(20)]
+
+
+async def test_a_command_kept_while_the_owner_is_away_does_not_overtake_an_earlier_one(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """The earlier one waits out its back-off when the later one is kept and the owner returns."""
+    owner = Owner()
+    async with sending(nats_url, postgres_dsn) as sender:
+        await sender.keep(cancel("earlier"))
+        database = sender.service.database
+        assert database is not None
+
+        async def waits_long() -> bool:
+            return bool(await database.pool.fetchval("SELECT attempts >= 3 FROM outgoing"))
+
+        await eventually(waits_long)
+        async with owning(nats_url, owner):
+            await sender.keep(cancel("later"))
+            await eventually(lambda: len(sender.replies) == 2)
+
+    assert owner.taken == ["earlier", "later"]
+
+
+async def test_an_owner_whose_database_is_down_holds_up_what_comes_after(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    owner = Owner(failures={"earlier": [UnavailableError("postgres is away")]})
+    async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
+        await sender.keep(cancel("earlier"), cancel("later"))
+
+        await eventually(lambda: len(sender.replies) == 2)
+
+    assert owner.taken == ["earlier", "later"]
+    assert owner.tried == ["earlier", "earlier", "later"]
+
+
+async def test_an_answer_that_cannot_be_taken_in_is_asked_for_again_and_holds_up_nothing(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    owner = Owner()
+    async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
+        broken = cancel("broken")
+        sender.unanswerable.add(broken.command_id)
+        await sender.keep(broken, cancel("later"))
+        await eventually(lambda: len(sender.replies) == 1)
+        assert owner.taken[:2] == ["broken", "later"]
+
+        sender.unanswerable.clear()
+        await eventually(lambda: len(sender.replies) == 2)
+
+
+async def test_a_stop_under_way_holds_up_nothing(nats_url: str, postgres_dsn: str) -> None:
+    still = [RefusedError(ErrorCode.STILL_RUNNING, "not yet") for _ in range(2)]
+    owner = Owner(failures={"stop": list(still)})
+    async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
+        await sender.keep(cancel("stop"), cancel("another"))
+
+        await eventually(lambda: len(sender.replies) == 2)
+
+    assert owner.taken == ["another", "stop"]
+    assert not any(isinstance(reply, Refused) for reply in sender.replies)
+
+
+async def test_a_node_that_does_not_answer_holds_up_no_other_owner(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    owner = Owner()
+    async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
+        away = FenceReservation(
+            command_id=new_id(), executor_id="away", reservation_id=new_id(), epoch=1
+        )
+        await sender.keep(away, cancel("present"))
+
+        await asyncio.wait_for(eventually(lambda: owner.taken == ["present"]), 4)

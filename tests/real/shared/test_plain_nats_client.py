@@ -1,0 +1,43 @@
+"""The example of docs/api.md: a reservation by a plain NATS client, without any code of ours."""
+
+import asyncio
+import json
+import sys
+
+from schemas.scheduler import ReservationGranted, ReservationState
+from shared.testing import NatsServer
+from tests.support.paths import ROOT
+from tests.support.worlds.scheduler import scheduler, world
+
+EXAMPLE = ROOT / "schemas" / "examples" / "reserve_gpu.py"
+
+
+def test_the_page_shows_the_example_as_it_is() -> None:
+    assert f"```python\n{EXAMPLE.read_text()}```" in (ROOT / "docs" / "api.md").read_text()
+
+
+async def test_a_plain_nats_client_is_granted_a_reservation_like_any_other(
+    nats_server: NatsServer, nats_url: str, postgres_dsn: str
+) -> None:
+    async with scheduler(nats_url, postgres_dsn), world(nats_url) as steward:
+        await steward.add_node("alpha", 1)
+
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(EXAMPLE)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={
+                "GPUSTEWARD_NATS_URL": nats_server.url,
+                "GPUSTEWARD_NATS_CREDENTIALS": str(nats_server.credentials_path),
+            },
+        )
+        out, err = await process.communicate()
+        (granted,) = steward.seen(ReservationGranted)
+        view = await steward.view(granted.reservation_id)
+
+    assert process.returncode == 0, err.decode()
+    said = out.decode().splitlines()
+    assert said[0] == "accepted"
+    assert said[-1] == f"scheduler.reservation_granted ['{granted.devices[0].uuid}']"
+    assert view.state is ReservationState.GRANTED
+    assert json.loads(nats_server.credentials_path.read_text()).keys() == {"user", "password"}

@@ -1,0 +1,395 @@
+"""The protocol between services, over a real nats-server and Postgres."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import asyncpg
+import msgspec
+import nats
+import pytest
+
+from schemas.base import Command, pattern_for
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.scheduler import CancelReservation, ReservationLost, ReservationReleased
+from schemas.scheduler_views import GetReservation, ReservationView
+from schemas.telemetry import GetSnapshot, GpuReading, GpuSampled, Source
+from shared.clock import utcnow
+from shared.errors import PermanentError, RefusedError, UnavailableError
+from shared.ids import new_id
+from shared.messaging.bus import Bus, command_route, event_route, query_route
+from shared.messaging.codec import encode
+from shared.postgres.commands import once, send_later
+from shared.postgres.database import Connection, Database
+from shared.postgres.outbox import stage
+from shared.service import Service
+from shared.testing import NatsServer, eventually
+
+MIGRATIONS = ("CREATE TABLE ended (reservation_id uuid PRIMARY KEY, times int NOT NULL);",)
+
+
+def make_released(reservation_id: UUID | None = None) -> ReservationReleased:
+    return ReservationReleased(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=3,
+        reservation_id=reservation_id or new_id(),
+        namespace="default",
+        holder="test",
+    )
+
+
+@dataclass
+class Owner:
+    """Stands for a service that owns reservations: it stores, answers and tells."""
+
+    database: Database
+    refusals: int = 0
+
+    async def cancel(self, command: CancelReservation) -> Reply:
+        async def apply(connection: Connection) -> Accepted:
+            if command.reason == "refuse":
+                raise RefusedError(
+                    ErrorCode.NOT_FOUND, "no such reservation", path="$.reservation_id"
+                )
+            if command.reason == "fail once" and self.refusals == 0:
+                self.refusals += 1
+                raise RefusedError(ErrorCode.STILL_RUNNING, "not yet")
+            await connection.execute(
+                "INSERT INTO ended VALUES ($1, 1) ON CONFLICT (reservation_id)"
+                " DO UPDATE SET times = ended.times + 1",
+                command.reservation_id,
+            )
+            await stage(connection, make_released(command.reservation_id))
+            return Accepted(command_id=command.command_id, revision=1)
+
+        return await once(self.database, command, apply)
+
+    async def get(self, query: GetReservation) -> ReservationView:
+        raise RefusedError(ErrorCode.NOT_FOUND, f"no reservation {query.reservation_id}")
+
+    async def crash(self, query: GetSnapshot) -> GpuSampled:
+        if query.use_cache:
+            raise ZeroDivisionError
+        return GpuSampled(
+            node_id=query.node_id,
+            boot_id=new_id(),
+            sequence=1,
+            observed_at=utcnow(),
+            interval_seconds=1.0,
+            source=Source.SIMULATED,
+            gpus=(GpuReading(uuid="GPU-0", index=0),),
+        )
+
+
+@dataclass
+class Heard:
+    """What a consumer was given, and how it is to behave."""
+
+    events: list[UUID] = field(default_factory=list)
+    fail: Callable[[int], Exception | None] = lambda _: None
+    calls: int = 0
+
+    async def on_ended(self, event: ReservationReleased | ReservationLost) -> None:
+        self.calls += 1
+        if error := self.fail(self.calls):
+            raise error
+        self.events.append(event.reservation_id)
+
+
+@asynccontextmanager
+async def owner_service(url: str, dsn: str) -> AsyncIterator[Service]:
+    database = Database(dsn, "scheduler", MIGRATIONS)
+    owner = Owner(database)
+    service = Service(
+        "scheduler",
+        bus=Bus("scheduler", url),
+        database=database,
+        routes=[
+            command_route(owner.cancel, CancelReservation),
+            query_route(owner.get, GetReservation),
+            query_route(owner.crash, GetSnapshot, key="n1"),
+        ],
+    )
+    async with service.running():
+        yield service
+
+
+@asynccontextmanager
+async def listener_service(url: str, dsn: str, heard: Heard) -> AsyncIterator[Service]:
+    service = Service(
+        "orchestrator",
+        bus=Bus("orchestrator", url),
+        database=Database(dsn, "orchestrator", ()),
+        routes=[
+            event_route(
+                heard.on_ended,
+                ReservationReleased,
+                ReservationLost,
+                durable="orchestrator_on_ended",
+            )
+        ],
+    )
+    async with service.running():
+        yield service
+
+
+def cancel(reason: str = "") -> CancelReservation:
+    return CancelReservation(command_id=new_id(), reservation_id=new_id(), reason=reason)
+
+
+async def test_the_same_command_twice_gets_the_same_answer_and_changes_nothing(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        command = cancel()
+
+        first = await service.bus.request(command)
+        second = await service.bus.request(command)
+
+        assert first == second == Accepted(command_id=command.command_id, revision=1)
+        assert service.database is not None
+        assert await service.database.pool.fetchval("SELECT times FROM ended") == 1
+
+
+async def test_the_same_command_id_with_another_body_is_refused(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        command = cancel()
+        await service.bus.request(command)
+
+        other = msgspec.structs.replace(command, reservation_id=new_id())
+        reply = await service.bus.request(other)
+
+        assert isinstance(reply, Refused)
+        assert reply.code is ErrorCode.COMMAND_ID_REUSED
+
+
+async def test_a_final_refusal_is_remembered_and_changes_nothing(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        command = cancel("refuse")
+
+        first = await service.bus.request(command)
+        second = await service.bus.request(command)
+
+        assert isinstance(first, Refused)
+        assert first == second
+        assert (first.code, first.path) == (ErrorCode.NOT_FOUND, "$.reservation_id")
+        assert service.database is not None
+        assert await service.database.pool.fetchval("SELECT count(*) FROM ended") == 0
+
+
+async def test_a_command_without_a_reply_subject_is_handled_and_answered_by_its_event(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    heard = Heard()
+    async with (
+        owner_service(nats_url, postgres_dsn),
+        listener_service(nats_url, postgres_dsn, heard),
+    ):
+        command = cancel()
+        client = await nats.connect(nats_url)
+
+        await client.publish(pattern_for(CancelReservation), encode(command))
+
+        await eventually(lambda: heard.events == [command.reservation_id])
+        await client.close()
+
+
+async def test_bad_input_is_refused_with_the_place_and_kept_when_nobody_waits(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        body = msgspec.msgpack.encode(
+            {
+                "type": "scheduler.cancel_reservation",
+                "command_id": str(new_id()),
+                "reservation_id": 7,
+            }
+        )
+        client = await nats.connect(nats_url)
+
+        raw = await client.request(pattern_for(CancelReservation), body, timeout=5)
+        await client.publish(pattern_for(CancelReservation), b"\xc1 not msgpack")
+
+        reply = msgspec.msgpack.decode(raw.data, type=Refused)
+        assert (reply.code, reply.path) == (ErrorCode.BAD_REQUEST, "$.reservation_id")
+        database = service.database
+        assert database is not None
+
+        async def kept() -> bool:
+            return bool(await database.pool.fetchval("SELECT count(*) = 1 FROM dead_letter"))
+
+        await eventually(kept)
+        await client.close()
+
+
+async def test_a_query_is_answered_refused_or_unavailable(nats_url: str, postgres_dsn: str) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        sample = await service.bus.query(GetSnapshot(node_id="n1"), GpuSampled)
+        with pytest.raises(RefusedError) as refused:
+            await service.bus.query(GetReservation(reservation_id=new_id()), ReservationView)
+        with pytest.raises(RefusedError) as crashed:
+            await service.bus.query(GetSnapshot(node_id="n1", use_cache=True), GpuSampled)
+        with pytest.raises(UnavailableError):
+            await service.bus.query(GetSnapshot(node_id="nobody"), GpuSampled, timeout_seconds=1)
+
+        assert sample.gpus[0].utilization_percent is None
+        assert refused.value.code is ErrorCode.NOT_FOUND
+        assert crashed.value.code is ErrorCode.INTERNAL
+
+
+async def test_a_durable_command_is_repeated_until_its_owner_answers(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    replies: list[Reply] = []
+
+    async def on_reply(_: Connection, command: Command, reply: Reply) -> None:
+        replies.append(reply)
+
+    sender = Service(
+        "orchestrator",
+        bus=Bus("orchestrator", nats_url),
+        database=Database(postgres_dsn, "orchestrator", ()),
+        on_reply=on_reply,
+    )
+    async with sender.running():
+        assert sender.database is not None
+        command = cancel("fail once")
+        async with sender.database.transaction() as connection:
+            await send_later(connection, command)
+        await asyncio.sleep(0.3)  # the owner is not there yet; at least one try has failed
+        assert replies == []
+
+        async with owner_service(nats_url, postgres_dsn):
+            await eventually(lambda: len(replies) == 1)
+
+    assert replies == [Accepted(command_id=command.command_id, revision=1)]
+
+
+async def test_an_event_is_delivered_again_after_an_error_and_given_up_when_it_cannot_succeed(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    outside_down, hopeless = UnavailableError("down"), PermanentError("hopeless")
+    heard = Heard(fail=lambda call: {1: outside_down, 2: None, 3: hopeless}.get(call))
+    async with listener_service(nats_url, postgres_dsn, heard) as service:
+        first, second, third = make_released(), make_released(), make_released()
+
+        await service.bus.publish_event(first)
+        await eventually(lambda: heard.events == [first.reservation_id])
+        await service.bus.publish_event(second)
+        await eventually(lambda: heard.calls == 3)
+        await service.bus.publish_event(third)
+        await eventually(lambda: heard.events == [first.reservation_id, third.reservation_id])
+
+        assert service.database is not None
+        errors = await service.database.pool.fetch("SELECT error FROM dead_letter")
+        assert [row["error"] for row in errors] == ["hopeless"]
+
+
+async def test_an_event_published_twice_is_stored_once(nats_url: str, postgres_dsn: str) -> None:
+    heard = Heard()
+    async with listener_service(nats_url, postgres_dsn, heard) as service:
+        event, last = make_released(), make_released()
+
+        await service.bus.publish_event(event)
+        await service.bus.publish_event(event)
+        await service.bus.publish_event(last)
+
+        await eventually(lambda: last.reservation_id in heard.events)
+        assert heard.events == [event.reservation_id, last.reservation_id]
+
+
+async def test_events_survive_the_loss_of_the_whole_bus_store(
+    nats_server_factory: Callable[[], Awaitable[NatsServer]], postgres_dsn: str
+) -> None:
+    server = await nats_server_factory()
+    url = server.authenticated_url
+    heard = Heard()
+    renewed: list[bool] = []
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    owner = Service("scheduler", bus=Bus("scheduler", url), database=database)
+
+    async def told() -> None:
+        renewed.append(True)
+
+    consumer = Service(
+        "orchestrator",
+        bus=Bus("orchestrator", url),
+        database=Database(postgres_dsn, "orchestrator", ()),
+        routes=[event_route(heard.on_ended, ReservationReleased, durable="orchestrator_on_ended")],
+        on_new_stream=told,
+    )
+    async with owner.running(), consumer.running():
+        before, during = make_released(), make_released()
+        async with database.transaction() as connection:
+            await stage(connection, before)
+        await eventually(lambda: before.reservation_id in heard.events)
+
+        await server.crash_and_lose_store()
+        async with database.transaction() as connection:
+            await stage(connection, during)
+        await server.start()
+
+        await eventually(lambda: during.reservation_id in heard.events, within_seconds=15)
+        await eventually(lambda: bool(renewed))
+        await eventually(lambda: heard.events.count(before.reservation_id) == 2)
+
+
+async def test_a_service_waits_for_postgres_and_lives_through_its_restart(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        assert service.database is not None
+        await service.bus.request(cancel())
+        admin = await asyncpg.connect(postgres_dsn)
+        await admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'gpusteward-%'"
+        )
+        await admin.close()
+
+        async def accepted() -> bool:
+            return isinstance(await service.bus.request(cancel()), Accepted)
+
+        await eventually(accepted)
+
+
+async def test_an_event_that_no_server_would_carry_holds_up_none_behind_it(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    heard = Heard()
+    async with (
+        owner_service(nats_url, postgres_dsn) as service,
+        listener_service(nats_url, postgres_dsn, heard),
+    ):
+        assert service.database is not None
+        pool = service.database.pool
+        huge = msgspec.structs.replace(make_released(), reason="x" * (1 << 20))
+        behind = make_released()
+
+        async with service.database.transaction() as connection:
+            await stage(connection, huge, behind)
+
+        async def is_kept() -> bool:
+            bodies = await pool.fetch("SELECT body FROM dead_letter")
+            return [row["body"] for row in bodies] == [encode(huge)]
+
+        await eventually(lambda: heard.events == [behind.reservation_id])
+        await eventually(is_kept)
+
+
+async def test_a_command_that_no_server_would_carry_is_refused(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        reply = await service.bus.request(cancel("x" * (1 << 20)))
+
+        assert isinstance(reply, Refused)
+        assert reply.code is ErrorCode.TOO_LARGE
+        assert isinstance(await service.bus.request(cancel()), Accepted)

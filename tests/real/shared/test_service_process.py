@@ -1,0 +1,64 @@
+"""A service as a process: what its exit status tells."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from shared.lifecycle import READY_FILE_VARIABLE
+from shared.testing import eventually
+from tests.support.paths import ROOT
+
+
+@asynccontextmanager
+async def service_process(nats_url: str, directory: Path) -> AsyncIterator[Process]:
+    """The failing service, ready, its end guaranteed."""
+    ready = directory / "ready"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.processes.failing_service",
+        cwd=ROOT,
+        stderr=PIPE,
+        env={
+            **os.environ,
+            "GPUSTEWARD_NATS_URL": nats_url,
+            "FAIL_WHEN": str(directory / "fail"),
+            READY_FILE_VARIABLE: str(ready),
+        },
+    )
+    try:
+        await eventually(ready.exists, what="a ready service")
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_a_loop_that_fails_ends_the_process_with_status_1(
+    nats_url: str, tmp_path: Path
+) -> None:
+    async with service_process(nats_url, tmp_path) as process:
+        (tmp_path / "fail").touch()
+
+        _, log = await asyncio.wait_for(process.communicate(), 15)
+
+    assert process.returncode == 1
+    assert b"ZeroDivisionError" in log
+    assert b'"loop": "fail_when_told"' in log
+
+
+async def test_a_service_that_is_told_to_stop_ends_with_status_0(
+    nats_url: str, tmp_path: Path
+) -> None:
+    async with service_process(nats_url, tmp_path) as process:
+        process.send_signal(signal.SIGTERM)
+
+        _, log = await asyncio.wait_for(process.communicate(), 15)
+
+    assert process.returncode == 0, log.decode()

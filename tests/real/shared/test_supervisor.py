@@ -1,0 +1,527 @@
+"""The supervisor with real processes: order, readiness, restarts, stops, and nobody left behind."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import asyncpg
+import nats
+import pytest
+
+from shared.child_process import NotReady, rotate_log
+from shared.lifecycle import DataDirectoryBusy, DataDirectoryLock
+from shared.local_platform.platform import PlatformOptions, run_platform
+from shared.local_platform.supervisor.leftovers import marked_processes
+from shared.local_platform.supervisor.service import ChildSpec
+from shared.local_platform.supervisor.supervisor import (
+    Backoff,
+    ChildState,
+    State,
+    Supervisor,
+    read_states,
+)
+from shared.paths import DataDirectory, Endpoint
+from shared.testing import eventually, short_directory
+from tests.support.paths import ROOT
+
+QUICK = Backoff(first_seconds=0.02, longest_seconds=0.1)
+
+SERVES = "notify_ready(); signal.pause()"
+IGNORES_SIGTERM = (
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN); notify_ready()\nwhile True: time.sleep(1)"
+)
+LEAVES_A_RUNAWAY = (
+    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'],"
+    " start_new_session=True)\n"
+    "notify_ready(); signal.pause()"
+)
+
+
+def service(name: str, script: str = SERVES, **limits: float) -> ChildSpec:
+    imports = (
+        "import os, signal, subprocess, sys, time\nfrom shared.lifecycle import notify_ready\n"
+    )
+    return ChildSpec(
+        name=name,
+        argv=[sys.executable, "-c", imports + script],
+        env={"PATH": os.defpath, "PYTHONPATH": str(ROOT)},
+        **limits,  # type: ignore[arg-type]  # only the limits in seconds are passed on
+    )
+
+
+@pytest.fixture
+def directory() -> Iterator[DataDirectory]:
+    with short_directory() as path:
+        made = DataDirectory(path / "data")
+        made.prepare()
+        yield made
+
+
+@asynccontextmanager
+async def running(supervisor: Supervisor) -> AsyncIterator[asyncio.Task[None]]:
+    """A supervisor whose children are ready; stopped afterwards if it still runs."""
+    task = asyncio.create_task(supervisor.run())
+    try:
+        await eventually(lambda: task.done() or are_ready(supervisor), what="all to be ready")
+        yield task
+    finally:
+        supervisor.request_stop()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def are_ready(supervisor: Supervisor) -> bool:
+    states = supervisor.states
+    return bool(states) and all(known.state is State.READY for known in states)
+
+
+def state_of(supervisor: Supervisor, name: str) -> ChildState:
+    return next(known for known in supervisor.states if known.name == name)
+
+
+def pid_of(supervisor: Supervisor, name: str) -> int:
+    pid = state_of(supervisor, name).pid
+    assert pid is not None
+    return pid
+
+
+def restarted(supervisor: Supervisor, name: str, old_pid: int) -> Callable[[], bool]:
+    def check() -> bool:
+        known = state_of(supervisor, name)
+        return known.state is State.READY and known.pid != old_pid
+
+    return check
+
+
+def marked(directory: DataDirectory) -> list[int]:
+    return marked_processes(str(directory.root.resolve()))
+
+
+async def test_stages_start_in_order_and_stop_in_reverse(directory: DataDirectory) -> None:
+    seen: list[tuple[str, State]] = []
+    supervisor = Supervisor(
+        [[service("server")], [service("one")], [service("two")]],
+        directory,
+        on_change=lambda known: seen.append((known.name, known.state)),
+    )
+
+    async with running(supervisor):
+        pass
+
+    names = ["server", "one", "two"]
+    started = [(name, state) for name in names for state in (State.STARTING, State.READY)]
+    stopped = [
+        (name, state) for name in reversed(names) for state in (State.STOPPING, State.STOPPED)
+    ]
+    assert seen == started + stopped
+    assert marked(directory) == []
+
+
+async def test_a_child_that_ends_is_started_again_and_the_state_file_tells(
+    directory: DataDirectory,
+) -> None:
+    supervisor = Supervisor([[service("one"), service("two")]], directory, backoff=QUICK)
+
+    async with running(supervisor):
+        killed, untouched = pid_of(supervisor, "one"), pid_of(supervisor, "two")
+        os.kill(killed, signal.SIGKILL)
+        await eventually(restarted(supervisor, "one", killed), what="a new process")
+
+        one, two = read_states(directory)
+        assert (one.name, one.state, one.restarts, one.last_exit) == (
+            "one",
+            State.READY,
+            1,
+            "SIGKILL",
+        )
+        assert (two.pid, two.restarts) == (untouched, 0)
+
+    assert {known.state for known in read_states(directory)} == {State.STOPPED}
+
+
+async def test_delays_between_restarts_double_up_to_the_longest(directory: DataDirectory) -> None:
+    lives = directory.root / "lives"
+    script = (
+        f"n = open({str(lives)!r}, 'a'); n.write(f'{{time.monotonic()}}\\n'); n.close()\n"
+        "notify_ready(); time.sleep(0.1); sys.exit(3)"
+    )
+    backoff = Backoff(first_seconds=0.2, longest_seconds=0.8)
+    supervisor = Supervisor([[service("brief", script)]], directory, backoff=backoff)
+    task = asyncio.create_task(supervisor.run())
+
+    await eventually(
+        lambda: lives.exists() and len(lives.read_text().split()) >= 5,
+        within_seconds=20,
+        what="five lives",
+    )
+    supervisor.request_stop()
+    await task
+
+    starts = [float(line) for line in lives.read_text().split()]
+    gaps = [later - earlier for earlier, later in pairwise(starts)]
+    assert all(
+        gap >= 0.1 + delay for gap, delay in zip(gaps, (0.2, 0.4, 0.8, 0.8), strict=False)
+    ), gaps
+    assert state_of(supervisor, "brief").last_exit == "exit 3"
+
+
+async def test_a_child_that_never_starts_ends_the_supervisor_with_the_end_of_its_log(
+    directory: DataDirectory,
+) -> None:
+    broken = service("broken", "print('no such model'); sys.exit(1)")
+    supervisor = Supervisor([[service("one")], [broken]], directory, backoff=QUICK)
+
+    with pytest.raises(NotReady, match=r"(?s)broken ended \(exit 1\).*no such model"):
+        await supervisor.run()
+
+    assert state_of(supervisor, "broken").restarts == QUICK.start_attempts - 1
+    assert marked(directory) == []
+
+
+async def test_a_child_that_stays_silent_is_killed_and_started_again(
+    directory: DataDirectory,
+) -> None:
+    first = directory.root / "first"
+    script = (
+        f"from pathlib import Path\np = Path({str(first)!r})\n"
+        "if not p.exists(): p.touch(); time.sleep(60)\n"
+        "notify_ready(); signal.pause()"
+    )
+    silent = service("silent", script, ready_timeout_seconds=1.0)
+    supervisor = Supervisor([[silent]], directory, backoff=QUICK)
+
+    async with running(supervisor):
+        known = state_of(supervisor, "silent")
+
+        assert known.restarts == 1
+        assert known.last_exit is not None
+        assert "was not ready within 1 s" in known.last_exit
+
+
+async def test_a_ready_file_of_an_earlier_life_does_not_count(directory: DataDirectory) -> None:
+    directory.ready_path("silent").write_text("1\n")
+    silent = service("silent", "time.sleep(60)", ready_timeout_seconds=0.3)
+    once = Backoff(start_attempts=1)
+
+    with pytest.raises(NotReady, match="was not ready"):
+        await Supervisor([[silent]], directory, backoff=once).run()
+
+
+async def test_a_child_that_ignores_the_signal_is_killed_after_its_time(
+    directory: DataDirectory,
+) -> None:
+    stubborn = service("stubborn", IGNORES_SIGTERM, stop_timeout_seconds=0.3)
+    supervisor = Supervisor([[stubborn]], directory)
+
+    async with running(supervisor) as task:
+        asked_at = time.monotonic()
+        supervisor.request_stop()
+        await task
+
+    assert 0.3 <= time.monotonic() - asked_at < 5
+    assert marked(directory) == []
+
+
+async def test_a_second_request_stops_at_once(directory: DataDirectory) -> None:
+    stubborn = service("stubborn", IGNORES_SIGTERM, stop_timeout_seconds=60)
+    supervisor = Supervisor([[stubborn]], directory)
+
+    async with running(supervisor) as task:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await eventually(
+            lambda: state_of(supervisor, "stubborn").state is State.STOPPING, what="the first stop"
+        )
+        os.kill(os.getpid(), signal.SIGINT)
+        async with asyncio.timeout(5):
+            await task
+
+    assert state_of(supervisor, "stubborn").state is State.STOPPED
+    assert marked(directory) == []
+
+
+async def test_descendants_that_left_their_group_are_ended_too(directory: DataDirectory) -> None:
+    supervisor = Supervisor([[service("parent", LEAVES_A_RUNAWAY)]], directory)
+
+    async with running(supervisor):
+        assert len(marked(directory)) == 2
+
+    assert marked(directory) == []
+
+
+async def test_what_an_earlier_life_left_is_ended_before_anything_starts(
+    directory: DataDirectory,
+) -> None:
+    orphan = subprocess.Popen(  # noqa: ASYNC220  # starting it blocks for a moment only
+        [sys.executable, "-c", "import time; time.sleep(60)"],
+        env={"GPUSTEWARD_SUPERVISED_BY": str(directory.root.resolve())},
+    )
+    await eventually(lambda: marked(directory) == [orphan.pid], what="the orphan to be marked")
+
+    async with running(Supervisor([[service("one")]], directory)):
+        assert orphan.wait(timeout=5) == -signal.SIGKILL
+
+
+async def test_output_goes_to_the_log_of_the_childs_name(directory: DataDirectory) -> None:
+    talking = service("talking", "print('said', flush=True); notify_ready(); signal.pause()")
+
+    async with running(Supervisor([[talking]], directory)):
+        assert directory.log_path("talking").read_text() == "said\n"
+
+
+def test_a_log_past_its_limit_is_moved_while_its_writer_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "one.log"
+    with path.open("a") as writer:
+        writer.write("x" * 100)
+        writer.flush()
+
+        rotate_log(path, limit_bytes=99)
+        writer.write("after")
+
+    assert (tmp_path / "one.log.1").read_text() == "x" * 100
+    assert path.read_text() == "after"
+
+
+def test_a_second_platform_on_one_data_directory_is_told_who_holds_it(
+    directory: DataDirectory,
+) -> None:
+    with DataDirectoryLock(directory, command="gpusteward up") as held:
+        held.announce("http://127.0.0.1:8470")
+
+        with pytest.raises(DataDirectoryBusy) as refused:
+            DataDirectoryLock(directory).acquire()
+
+    assert refused.value.holder is not None
+    assert refused.value.holder.pid == os.getpid()
+    sentence = str(refused.value)
+    assert f"held by process {os.getpid()} (gpusteward up)" in sentence
+    assert "http://127.0.0.1:8470" in sentence
+    assert f"`kill {os.getpid()}`" in sentence
+    assert "--data-dir" in sentence
+    DataDirectoryLock(directory).acquire().release()
+
+
+def test_the_lock_of_a_killed_process_is_free(directory: DataDirectory) -> None:
+    script = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from shared.lifecycle import DataDirectoryLock\nfrom shared.paths import DataDirectory\n"
+        "held = DataDirectoryLock(DataDirectory(Path(sys.argv[1]))).acquire()\n"
+        "print('held', flush=True); time.sleep(60)\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, directory.root], stdout=subprocess.PIPE, cwd=ROOT
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(DataDirectoryBusy, match=f"process {holder.pid}"):
+        DataDirectoryLock(directory).acquire()
+
+    holder.kill()
+    holder.communicate()
+
+    DataDirectoryLock(directory).acquire().release()
+
+
+def test_an_endpoint_whose_supervisor_is_gone_is_none(directory: DataDirectory) -> None:
+    directory.write_endpoint(Endpoint(pid=os.getpid(), api_url="http://127.0.0.1:1"))
+    assert directory.read_endpoint() == Endpoint(pid=os.getpid(), api_url="http://127.0.0.1:1")
+    assert directory.endpoint_path.stat().st_mode & 0o777 == 0o600
+
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    directory.write_endpoint(Endpoint(pid=gone.pid))
+
+    assert directory.read_endpoint() is None
+
+
+def test_an_installation_keeps_its_id(directory: DataDirectory) -> None:
+    assert directory.installation_id() == directory.installation_id()
+
+
+PLATFORM = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
+from shared.paths import DataDirectory
+from shared.local_platform.supervisor.service import ChildSpec
+from shared.local_platform.supervisor.supervisor import Supervisor
+from shared.local_platform.supervisor.supervisor import marks_of
+
+directory = DataDirectory(Path(sys.argv[1]))
+directory.prepare()
+marks = marks_of(directory)
+nats = EmbeddedNats(directory.nats, log_path=directory.log_path("nats"), environment=marks)
+postgres = EmbeddedPostgres(
+    directory.postgres, log_path=directory.log_path("postgres"), environment=marks
+)
+script = "import signal; import shared.lifecycle as s; s.notify_ready(); signal.pause()"
+services = [
+    ChildSpec(name=name, argv=[sys.executable, "-c", script], env=os.environ)
+    for name in ("one", "two")
+]
+
+def announce():
+    print(nats.authenticated_url, postgres.dsn, flush=True)
+
+asyncio.run(Supervisor([[nats, postgres], services], directory, on_started=announce).run())
+"""
+
+
+def start_platform(directory: DataDirectory) -> tuple[subprocess.Popen[str], str, str]:
+    """A supervisor process with both servers and two services, the servers' addresses with it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PLATFORM, directory.root],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    while line := process.stdout.readline():
+        if line.startswith("nats://"):
+            nats_url, postgres_dsn = line.split()
+            return process, nats_url, postgres_dsn
+    raise AssertionError(f"the supervisor ended with status {process.wait()}")
+
+
+def descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        found += [int(child), *descendants(int(child))]
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+
+
+async def test_a_supervisor_killed_with_sigkill_leaves_no_process(directory: DataDirectory) -> None:
+    process, _, _ = start_platform(directory)
+    everybody = descendants(process.pid)
+    assert len(everybody) >= 4 + 3, "both services, both servers, the workers of Postgres"
+
+    process.kill()
+    process.communicate()
+
+    await eventually(lambda: all(map(is_gone, everybody)), what="everybody to be gone")
+    assert marked(directory) == []
+
+
+@pytest.mark.long
+async def test_a_platform_comes_back_with_its_data_after_sigkill(directory: DataDirectory) -> None:
+    process, first_nats_url, dsn = start_platform(directory)
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
+    connection.terminate()
+    process.kill()
+    process.communicate()
+
+    process, nats_url, dsn = start_platform(directory)
+    connection = await asyncpg.connect(dsn)
+    try:
+        assert await connection.fetchval("SELECT n FROM kept") == 1
+        assert nats_url == first_nats_url
+    finally:
+        await connection.close()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_servers_and_services_in_order(
+    directory: DataDirectory, sent: signal.Signals
+) -> None:
+    process, _, _ = start_platform(directory)
+    everybody = descendants(process.pid)
+
+    process.send_signal(sent)
+    process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert all(map(is_gone, everybody))
+    stopped = json.loads(directory.state_path.read_text())
+    assert {known["state"] for known in stopped} == {"stopped"}
+    assert "database system is shut down" in directory.log_path("postgres").read_text()
+
+
+async def test_killed_servers_come_back_on_the_same_addresses(directory: DataDirectory) -> None:
+    process, nats_url, dsn = start_platform(directory)
+    before = {known.name: known.pid for known in read_states(directory)}
+    try:
+        for name in ("nats", "postgres"):
+            pid = before[name]
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+
+        def are_back() -> bool:
+            now = {known.name: known for known in read_states(directory)}
+            return all(
+                now[name].state is State.READY and now[name].pid != before[name]
+                for name in ("nats", "postgres")
+            )
+
+        await eventually(are_back, within_seconds=20, what="both servers to be back")
+        client = await nats.connect(nats_url)
+        await client.close()
+        connection = await asyncpg.connect(dsn)
+        assert await connection.fetchval("SELECT 1") == 1
+        await connection.close()
+        after = {known.name: known.pid for known in read_states(directory)}
+        assert (after["one"], after["two"]) == (before["one"], before["two"])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+
+
+async def test_the_store_of_nats_can_be_lost_while_everything_runs(
+    directory: DataDirectory,
+) -> None:
+    process, nats_url, _ = start_platform(directory)
+    try:
+        pid = next(known.pid for known in read_states(directory) if known.name == "nats")
+        assert pid is not None
+        shutil.rmtree(directory.nats / "jetstream")
+        os.kill(pid, signal.SIGKILL)
+
+        def is_back() -> bool:
+            known = next(known for known in read_states(directory) if known.name == "nats")
+            return known.state is State.READY and known.pid != pid
+
+        await eventually(is_back, what="nats to be back")
+        client = await nats.connect(nats_url)
+        await client.jetstream().add_stream(name="FACTS", subjects=["facts.>"])
+        await client.close()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+
+
+async def test_a_running_platform_tells_where_it_is_and_refuses_a_second_one(
+    directory: DataDirectory,
+) -> None:
+    options = PlatformOptions(data_dir=directory.root, services=())
+    told: list[Endpoint] = []
+    task = asyncio.create_task(run_platform(options, on_started=told.append))
+    await eventually(lambda: bool(told) or task.done(), what="the platform to be up")
+
+    assert directory.read_endpoint() == told[0]
+    assert told[0].nats_url is not None
+    with pytest.raises(DataDirectoryBusy):
+        await run_platform(options)
+
+    os.kill(os.getpid(), signal.SIGTERM)
+    await task
+    assert directory.read_endpoint() is None
+    assert not directory.endpoint_path.exists()

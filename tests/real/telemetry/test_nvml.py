@@ -1,0 +1,147 @@
+"""An agent on NVML, over a fake library: what it tells of GPUs that hang, fail, or fall off."""
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from schemas.telemetry import HealthAction, HealthKind, HealthState, Source
+from services.telemetry.app import create_service
+from services.telemetry.settings import TelemetrySettings
+from shared.errors import RefusedError
+from shared.testing import eventually
+from tests.support.fakes.nvml import FakeNvml
+from tests.support.worlds.telemetry_client import NODE, Watcher, watching
+
+INTERVAL_SECONDS = 0.5
+SLACK_SECONDS = 0.5  # what a busy machine adds to a schedule
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeNvml:
+    return FakeNvml(tmp_path)
+
+
+@pytest.fixture
+def fake_driver(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """The fake as the driver of this host."""
+    for name in ("LD_LIBRARY_PATH", "FAKE_NVML_STATE"):
+        monkeypatch.setenv(name, fake.environ[name])
+    return fake
+
+
+def children() -> set[int]:
+    """NVML children of this process that are alive."""
+    return {
+        child.pid
+        for child in psutil.Process().children()
+        if child.status() != psutil.STATUS_ZOMBIE
+        and any("nvml.child" in word for word in child.cmdline())
+    }
+
+
+async def test_an_agent_outlives_a_hung_driver_and_notices_when_it_works_again(
+    nats_url: str, fake_driver: FakeNvml
+) -> None:
+    settings = TelemetrySettings(
+        nats_url=nats_url,
+        node_id=NODE,
+        interval_seconds=INTERVAL_SECONDS,
+        probe_deadline_seconds=2 * INTERVAL_SECONDS,
+    )
+    async with watching(nats_url) as watcher, create_service(settings).running():
+        await watcher.samples_beyond(1)
+        fake_driver.rule("nvmlDeviceGetTemperature", latency_seconds=30)
+        hung_at = time.monotonic()
+        await _until(watcher, HealthKind.PROBE_HUNG)
+        assert time.monotonic() - hung_at < 3 * INTERVAL_SECONDS + SLACK_SECONDS
+        await eventually(
+            lambda: (
+                {device.health for device in watcher.inventories[-1].devices} == {HealthState.HUNG}
+            ),
+            what="hung devices in the inventory",
+        )
+
+        fake_driver.clear_rules()
+        await _until(watcher, HealthKind.PROBE_RECOVERED)
+        await watcher.samples_beyond(2)
+        await eventually(
+            lambda: (
+                {device.health for device in watcher.inventories[-1].devices} == {HealthState.OK}
+            ),
+            what="devices that are well",
+        )
+
+    assert {sample.source for sample in watcher.samples} == {Source.NVML}
+    assert len({sample.boot_id for sample in watcher.samples}) == 1
+    assert watcher.changes[0] == HealthKind.AGENT_STARTED
+    assert watcher.changes[-1] == HealthKind.AGENT_STOPPED
+    assert children() == set()
+
+
+async def test_a_driver_that_hangs_from_the_start_does_not_keep_the_agent_from_starting(
+    nats_url: str, fake_driver: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.telemetry.agent.READY_SECONDS", 0.1)
+    fake_driver.rule("nvmlInitWithFlags", latency_seconds=60)
+    settings = TelemetrySettings(
+        nats_url=nats_url, node_id=NODE, source="nvml", open_deadline_seconds=1.5
+    )
+    async with watching(nats_url) as watcher, create_service(settings).running():
+        with pytest.raises(RefusedError, match="it is being opened"):
+            await watcher.snapshot()
+        await _until(watcher, HealthKind.PROBE_HUNG)
+
+    assert children() == set()
+
+
+async def test_auto_prefers_a_real_gpu_to_a_fleet_that_is_allowed(
+    nats_url: str, fake_driver: FakeNvml
+) -> None:
+    settings = TelemetrySettings(
+        nats_url=nats_url, node_id=NODE, interval_seconds=0.1, simulate=True
+    )
+    async with watching(nats_url) as watcher, create_service(settings).running():
+        await watcher.samples_beyond(1)
+
+    assert watcher.samples[0].source is Source.NVML
+
+
+async def test_one_gpu_that_hangs_is_told_while_the_other_keeps_reporting(
+    nats_url: str, fake_driver: FakeNvml
+) -> None:
+    settings = TelemetrySettings(
+        nats_url=nats_url,
+        node_id=NODE,
+        interval_seconds=INTERVAL_SECONDS,
+        probe_deadline_seconds=2 * INTERVAL_SECONDS,
+        metrics=False,
+    )
+    async with watching(nats_url) as watcher, create_service(settings).running():
+        await watcher.samples_beyond(1)
+        fake_driver.rule("nvmlDeviceGetPowerUsage", device=0, latency_seconds=30)
+        fake_driver.xid(1, 48)
+        hung_at = time.monotonic()
+        await _until(watcher, HealthKind.PROBE_HUNG)
+        assert time.monotonic() - hung_at < 3 * INTERVAL_SECONDS + SLACK_SECONDS
+        await watcher.samples_beyond(2)
+        assert [gpu.index for gpu in watcher.samples[-1].gpus] == [1]
+
+        fake_driver.clear_rules()
+        await _until(watcher, HealthKind.PROBE_RECOVERED)
+        await eventually(lambda: len(watcher.samples[-1].gpus) == 2, what="both GPUs")
+
+    first, last = watcher.samples[0].sequence, watcher.samples[-1].sequence
+    assert last - first + 1 - len(watcher.samples) <= 1, "ticks were missed"
+    (hung,) = (event for event in watcher.health if event.change is HealthKind.PROBE_HUNG)
+    assert hung.device_uuid == "GPU-fa4e0000-0000-0000-0000-000000000000"
+    (xid,) = (event for event in watcher.health if event.change is HealthKind.XID)
+    assert (xid.xid, xid.action) == (48, HealthAction.RESET)
+    devices = watcher.inventories[-1].devices
+    assert [device.health for device in devices] == [HealthState.OK, HealthState.OK]
+    assert [fault.xid for fault in devices[1].recent_faults] == [48]
+
+
+async def _until(watcher: Watcher, change: HealthKind) -> None:
+    await eventually(lambda: change in watcher.changes, what=str(change), within_seconds=15)

@@ -1,0 +1,157 @@
+"""Devices, nodes and requests of every kind that the engine has to do with, by small numbers."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from schemas.gpu_request import (
+    GpuRequest,
+    Placement,
+    Preference,
+    Selector,
+    SelectorKey,
+    SelectorOperator,
+)
+from schemas.telemetry import HealthState
+from services.scheduler.domain.model.fleet import Device, Node, Reading, ReadingState
+
+TOTAL_MB = 80_000
+NODES = 4
+PER_NODE = 4
+PLACES = NODES * PER_NODE
+NO_EXTRA = 25  # of so many numbers those beyond the extras ask for nothing
+
+
+def _selector(key: SelectorKey, operator: SelectorOperator, value: str) -> Selector:
+    label = "zone" if key is SelectorKey.LABEL else None
+    return Selector(key=key, operator=operator, values=(value,), label=label)
+
+
+EXTRAS: tuple[dict[str, Any], ...] = (
+    {"min_memory_mb": 60_000},
+    {"max_utilization_percent": 10.0},
+    {"node_ids": ("node-0", "node-1")},
+    {"gpu_models": ("a100",)},
+    {"balanced_memory": True},
+    {"placement": Placement.SPREAD},
+    {"cpu_count": 8.0},
+    {"host_memory_mb": 40_000},
+    {"require": (_selector(SelectorKey.LABEL, SelectorOperator.IN, "a"),)},
+    {"require": (_selector(SelectorKey.LABEL, SelectorOperator.NOT_IN, "a"),)},
+    {"require": (_selector(SelectorKey.COMPUTE_CAPABILITY, SelectorOperator.AT_LEAST, "8.5"),)},
+    {"preemptible": True},
+    {"preemptible": True, "placement": Placement.SPREAD},
+    {"preemptible": True, "gpu_models": ("h100",)},
+    {"prefer": (Preference(selector=Selector(key=SelectorKey.GPU_MODEL, values=("H100",))),)},
+    {"device_uuids": tuple(f"GPU-{number}" for number in range(8))},
+)
+DURATIONS = (None, 30.0, 90.0, 600.0)
+
+
+def make_request(
+    gpus: int, nodes: int, extra: int, other: int, priority: int, duration: int
+) -> GpuRequest:
+    """A request of every shape; `extra` and `other` say what is asked for beside GPUs, if any."""
+    chosen: dict[str, Any] = {}
+    for number in (extra, other):
+        if number < len(EXTRAS):
+            chosen |= EXTRAS[number]
+    return GpuRequest(
+        gpus=gpus,
+        nodes=nodes,
+        priority=priority,
+        expected_duration_seconds=DURATIONS[duration],
+        **chosen,
+    )
+
+
+class Shape(NamedTuple):
+    """What many requests of one history may have in common."""
+
+    gpus: int
+    nodes: int
+    extra: int
+    other: int
+
+
+def draw_shapes(random: Random, *, plain: bool) -> list[Shape]:
+    """None for histories in which every request is another one; `plain` ones ask for GPUs alone."""
+    if plain:
+        sizes = random.sample(range(1, PER_NODE + 1), k=3)
+        return [Shape(gpus, random.choice((1, 1, 1, 2)), NO_EXTRA, NO_EXTRA) for gpus in sizes]
+    return [
+        Shape(
+            gpus=random.choice((1, 1, 1, 2, 2, 3, 4)),
+            nodes=random.choice((1, 1, 1, 2, 3)),
+            extra=random.choice((NO_EXTRA, random.randint(0, NO_EXTRA))),
+            other=random.choice((NO_EXTRA, NO_EXTRA, random.randint(0, NO_EXTRA))),
+        )
+        for _ in range(random.choice((0, 0, 1, 2, 3, 4, 6)))
+    ]
+
+
+def draw_request(random: Random, shapes: Sequence[Shape]) -> GpuRequest:
+    """Mostly of one of the shapes; what decides its turn and its end is drawn for each."""
+    shape = Shape(
+        gpus=random.choice((1, 1, 1, 2, 2, 3, 4, 5)),
+        nodes=random.choice((1, 1, 1, 2, 3)),
+        extra=random.randint(0, NO_EXTRA),
+        other=random.randint(0, NO_EXTRA),
+    )
+    if shapes and random.random() < 0.8:
+        shape = random.choice(shapes)
+    return make_request(
+        **shape._asdict(),
+        priority=random.choice((0, 0, 0, 1, 5, -2, 20)),
+        duration=random.randrange(len(DURATIONS)),
+    )
+
+
+FRESH = ReadingState.FRESH
+# State, utilization, free memory; most readings are those of an idle GPU, or good enough for some.
+READINGS: tuple[tuple[ReadingState, float | None, int | None], ...] = (
+    (FRESH, 0.0, TOTAL_MB),
+    (FRESH, 0.0, TOTAL_MB),
+    (FRESH, 30.0, TOTAL_MB),
+    (FRESH, 80.0, TOTAL_MB),
+    (FRESH, 0.0, 65_000),
+    (FRESH, 0.0, 50_000),
+    (FRESH, 0.0, 10_000),
+    (FRESH, None, TOTAL_MB),
+    (FRESH, 0.0, None),
+    (ReadingState.STALE, 0.0, TOTAL_MB),
+    (ReadingState.ABSENT, 0.0, TOTAL_MB),
+    (ReadingState.AWAITING, 0.0, TOTAL_MB),
+)
+
+
+def make_device(place: int, reading: int, trouble: int) -> Device:
+    """Device `place` of the fleet; `trouble` is what else may be wrong with it."""
+    state, used, free_mb = READINGS[reading]
+    return Device(
+        number=place,
+        node_id=f"node-{place // PER_NODE}",
+        uuid=f"GPU-{place}",
+        index=place % PER_NODE,
+        name="NVIDIA A100" if place // PER_NODE == 1 else "NVIDIA H100",
+        memory_total_mb=None if trouble == 5 else 40_000 if trouble == 6 else TOTAL_MB,
+        health=HealthState.LOST if trouble == 1 else HealthState.OK,
+        cordoned=trouble == 2,
+        foreign_pids=(4711,) if trouble == 3 else (),
+        mig_enabled=trouble == 4,
+        compute_capability=None if trouble == 7 else "9.0" if place % 2 else "8.0",
+        reading_state=state,
+        reading=None
+        if state is ReadingState.ABSENT
+        else Reading(utilization_percent=used, memory_total_mb=TOTAL_MB, memory_free_mb=free_mb),
+    )
+
+
+def make_node(number: int, kind: int) -> Node:
+    return Node(
+        node_id=f"node-{number}",
+        labels={"zone": "a"} if number % 2 == 0 else {},
+        cpu_count=None if kind == 6 else 16.0,
+        memory_total_mb=None if kind == 7 else 64_000,
+        lost=kind == 5,
+    )

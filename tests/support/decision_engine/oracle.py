@@ -1,0 +1,333 @@
+"""What the scheduler's engine has to obey, said a second time: slow, plain, from the documents.
+
+Nothing here uses the engine's own rules. It judges decisions; it does not make any.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import combinations
+from uuid import UUID
+
+from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey, SelectorOperator
+from schemas.telemetry import HealthState
+from services.scheduler.domain.model.fleet import Device, Node, ReadingState
+from services.scheduler.domain.model.inputs import (
+    DeviceGone,
+    DeviceSeen,
+    FleetComplete,
+    Input,
+    Lease,
+    LeaseEnded,
+    LeaseHeld,
+    NodeGone,
+    NodeSeen,
+    QueuedRequest,
+    RequestEnded,
+    RequestQueued,
+)
+
+NEVER = {
+    ReasonCode.NODE_MISMATCH,
+    ReasonCode.MODEL_MISMATCH,
+    ReasonCode.UUID_MISMATCH,
+    ReasonCode.COMPUTE_CAPABILITY_MISMATCH,
+    ReasonCode.LABEL_MISMATCH,
+    ReasonCode.SELECTOR_UNKNOWN,
+    ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
+    ReasonCode.MIG_ENABLED,
+}
+SUBSETS_OF = 6  # leases whose end nobody knows are tried in all combinations up to so many
+
+
+@dataclass(slots=True)
+class KnownState:
+    """What the engine was told and what followed from its decisions."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    devices: dict[int, Device] = field(default_factory=dict)
+    leases: dict[UUID, Lease] = field(default_factory=dict)
+    queue: dict[UUID, QueuedRequest] = field(default_factory=dict)
+    complete: bool = False
+
+    def take(self, change: Input) -> None:  # noqa: C901  # one case per input
+        """What the engine is told, kept."""
+        match change:
+            case NodeSeen(node=node):
+                self.nodes[node.node_id] = node
+            case NodeGone(node_id=node_id):
+                self.nodes.pop(node_id, None)
+                for number in [n for n, d in self.devices.items() if d.node_id == node_id]:
+                    del self.devices[number]
+            case DeviceSeen(device=device):
+                self.devices[device.number] = device
+            case DeviceGone(number=number):
+                self.devices.pop(number, None)
+            case RequestQueued(entry=entry):
+                self.queue[entry.reservation_id] = entry
+            case RequestEnded(reservation_id=reservation_id):
+                self.queue.pop(reservation_id, None)
+            case LeaseHeld(lease=lease):
+                self.leases[lease.reservation_id] = lease
+            case LeaseEnded(reservation_id=reservation_id):
+                self.leases.pop(reservation_id, None)
+            case FleetComplete(complete=complete):
+                self.complete = complete
+
+    def holders(self) -> dict[int, UUID]:
+        """Which lease holds which device."""
+        return {n: lease.reservation_id for lease in self.leases.values() for n in lease.numbers}
+
+    def groups(self) -> dict[str, list[Device]]:
+        """Devices by node."""
+        found: dict[str, list[Device]] = {}
+        for device in self.devices.values():
+            found.setdefault(device.node_id, []).append(device)
+        return found
+
+    def free_numbers(self) -> set[int]:
+        """Devices that nobody holds, quarantined ones left out."""
+        held = self.holders()
+        return {
+            device.number
+            for device in self.devices.values()
+            if device.number not in held and device.holder is None and not device.quarantined
+        }
+
+    def codes(self, device: Device, request: GpuRequest) -> set[ReasonCode]:
+        """Every reason of this device by which it does not serve the request now."""
+        node = self.nodes.get(device.node_id) or Node(node_id=device.node_id)
+        found = static_codes(device, node, request)
+        if node.lost:
+            found.add(ReasonCode.NODE_LOST)
+        if device.foreign_pids:
+            found.add(ReasonCode.FOREIGN_PROCESS)
+        if device.health is not HealthState.OK:
+            found.add(ReasonCode.UNHEALTHY)
+        if device.cordoned:
+            found.add(ReasonCode.CORDONED)
+        if device.quarantined:
+            found.add(ReasonCode.QUARANTINED)
+        elif device.number in self.holders() or device.holder is not None:
+            found.add(ReasonCode.HELD)
+        else:
+            found |= set(reading_codes(device, request))
+        return found
+
+    def is_impossible(self, request: GpuRequest) -> bool:
+        """Whether this fleet can never serve the request, however empty it is."""
+        if not self.complete:
+            return False
+        able = 0
+        for node_id, devices in self.groups().items():
+            node = self.nodes.get(node_id) or Node(node_id=node_id)
+            fitting = sum(not static_codes(device, node, request) for device in devices)
+            able += fitting >= request.gpus and _has(node, request, 0.0, 0)
+        return able < request.nodes
+
+    def fits(self, request: GpuRequest, available: set[int], living: set[UUID]) -> bool:
+        """Whether the request has a place on these devices while these leases live.
+
+        Devices that are free now count by their readings; others as if they were idle.
+        """
+        free = self.free_numbers()
+        usable: dict[str, list[int]] = {}
+        for node_id, devices in self.groups().items():
+            node = self.nodes.get(node_id) or Node(node_id=node_id)
+            if not self._has_room(node, request, living):
+                continue
+            numbers = [
+                device.number
+                for device in devices
+                if device.number in available
+                and not (
+                    self.codes(device, request)
+                    - (set() if device.number in free else {ReasonCode.HELD})
+                )
+            ]
+            if len(numbers) >= request.gpus:
+                usable[node_id] = numbers
+        if not request.balanced_memory:
+            return len(usable) >= request.nodes
+        return any(
+            sum(
+                sum(0.8 * top <= self._free_mb(n) <= top for n in numbers) >= request.gpus
+                for numbers in usable.values()
+            )
+            >= request.nodes
+            for top in {self._free_mb(n) for numbers in usable.values() for n in numbers}
+        )
+
+    def delays(
+        self, waiting: QueuedRequest, granted: GpuRequest, numbers: frozenset[int], now: datetime
+    ) -> bool:
+        """Whether a grant on these devices keeps one that waits from starting, at some moment
+        before the grant would be over and for some of those leases ending whose end nobody knows.
+        """
+        seconds = granted.expected_duration_seconds
+        until = now + timedelta(seconds=seconds) if seconds is not None else None
+        free = self.free_numbers()
+        mine = Lease(reservation_id=UUID(int=0), request=granted, numbers=(), granted_at=now)
+        known = [le for le in self.leases.values() if _ends_at(le, now) is not None]
+        unknown = [le for le in self.leases.values() if _ends_at(le, now) is None]
+        ends = {_ends_at(lease, now) for lease in known}
+        ends |= {lease.preempting_until for lease in unknown}
+        moments = {now} | {
+            end for end in ends if end and end > now and (until is None or end < until)
+        }
+        for at in moments:
+            over = [le for le in known if (end := _ends_at(le, now)) and end <= at]
+            over += [le for le in unknown if _has_to_stop(le, at)]
+            for ended in _subsets([le for le in unknown if not _has_to_stop(le, at)]):
+                gone = {le.reservation_id for le in (*over, *ended)}
+                available = free | {n for le in (*over, *ended) for n in le.numbers}
+                living = self.leases.keys() - gone
+                if not self.fits(waiting.request, available, set(living)):
+                    continue
+                with_grant = KnownState(
+                    nodes=self.nodes,
+                    devices=self.devices,
+                    leases={
+                        **self.leases,
+                        mine.reservation_id: Lease(
+                            reservation_id=mine.reservation_id,
+                            request=granted,
+                            numbers=tuple(numbers),
+                            granted_at=now,
+                        ),
+                    },
+                    complete=self.complete,
+                )
+                if not with_grant.fits(
+                    waiting.request, available - numbers, set(living) | {mine.reservation_id}
+                ):
+                    return True
+        return False
+
+    def room_left(self, node_id: str) -> tuple[float, float]:
+        """CPUs and memory of a node that no lease holds; negative is what must not be."""
+        node = self.nodes.get(node_id) or Node(node_id=node_id)
+        cpu, memory_mb = self._held_room(node_id, set(self.leases))
+        return (node.cpu_count or 0) - cpu, (node.memory_total_mb or 0) - memory_mb
+
+    def _has_room(self, node: Node, request: GpuRequest, living: set[UUID]) -> bool:
+        return _has(node, request, *self._held_room(node.node_id, living))
+
+    def _held_room(self, node_id: str, living: set[UUID]) -> tuple[float, int]:
+        cpu, memory_mb = 0.0, 0
+        for lease in self.leases.values():
+            on_node = any(
+                n in self.devices and self.devices[n].node_id == node_id for n in lease.numbers
+            )
+            if lease.reservation_id in living and on_node:
+                cpu += lease.request.cpu_count or 0
+                memory_mb += lease.request.host_memory_mb or 0
+        return cpu, memory_mb
+
+    def _free_mb(self, number: int) -> int:
+        reading = self.devices[number].reading
+        return (reading.memory_free_mb or 0) if reading is not None else 0
+
+
+def static_codes(device: Device, node: Node, request: GpuRequest) -> set[ReasonCode]:
+    """Reasons that do not pass by themselves."""
+    found: set[ReasonCode] = set()
+    if device.mig_enabled and device.parent_uuid is None:
+        found.add(ReasonCode.MIG_ENABLED)
+    if request.node_ids and device.node_id not in request.node_ids:
+        found.add(ReasonCode.NODE_MISMATCH)
+    if request.device_uuids and device.uuid not in request.device_uuids:
+        found.add(ReasonCode.UUID_MISMATCH)
+    if request.gpu_models and not any(m.lower() in device.name.lower() for m in request.gpu_models):
+        found.add(ReasonCode.MODEL_MISMATCH)
+    total = _total(device)
+    if request.min_memory_mb is not None and total is not None and total < request.min_memory_mb:
+        found.add(ReasonCode.INSUFFICIENT_TOTAL_MEMORY)
+    for selector in request.require:
+        found |= set(_selector_codes(selector, device, node))
+    return found
+
+
+def reading_codes(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
+    """Reasons of a free device's reading: what is unknown is never good enough."""
+    if device.reading_state is not ReadingState.FRESH:
+        yield {
+            ReadingState.ABSENT: ReasonCode.NO_READING,
+            ReadingState.STALE: ReasonCode.STALE_READING,
+            ReadingState.AWAITING: ReasonCode.AWAITING_SNAPSHOT,
+        }[device.reading_state]
+        return
+    reading = device.reading
+    used = reading.utilization_percent if reading is not None else None
+    free = reading.memory_free_mb if reading is not None else None
+    if used is None:
+        yield ReasonCode.UTILIZATION_UNKNOWN
+    elif used > request.max_utilization_percent:
+        yield ReasonCode.UTILIZATION_ABOVE_LIMIT
+    total = _total(device)
+    if free is None or total is None:
+        yield ReasonCode.MEMORY_UNKNOWN
+    elif free < (request.min_memory_mb if request.min_memory_mb is not None else total / 2):
+        yield ReasonCode.INSUFFICIENT_FREE_MEMORY
+
+
+def shape_of(request: GpuRequest, numbers: frozenset[int], devices: dict[int, Device]) -> bool:
+    """Whether these devices are exactly what was asked for: so many on each of so many nodes."""
+    per_node = Counter(devices[number].node_id for number in numbers)
+    return sorted(per_node.values()) == [request.gpus] * request.nodes
+
+
+def _selector_codes(selector: Selector, device: Device, node: Node) -> Iterator[ReasonCode]:
+    """For those selectors that the state machine makes."""
+    if selector.key is SelectorKey.LABEL:
+        value = node.labels.get(selector.label or "")
+        if selector.operator is SelectorOperator.NOT_IN:
+            matches = value not in selector.values
+        else:
+            matches = value in selector.values
+        if not matches:
+            yield ReasonCode.LABEL_MISMATCH
+    elif selector.key is SelectorKey.COMPUTE_CAPABILITY:
+        if device.compute_capability is None:
+            yield ReasonCode.SELECTOR_UNKNOWN
+        elif float(device.compute_capability) < float(selector.values[0]):
+            yield ReasonCode.COMPUTE_CAPABILITY_MISMATCH
+    else:
+        raise NotImplementedError(selector)
+
+
+def _total(device: Device) -> int | None:
+    if device.memory_total_mb is not None:
+        return device.memory_total_mb
+    return device.reading.memory_total_mb if device.reading is not None else None
+
+
+def _has(node: Node, request: GpuRequest, held_cpu: float, held_memory_mb: int) -> bool:
+    if request.cpu_count and (node.cpu_count or 0) - held_cpu < request.cpu_count:
+        return False
+    memory_mb = request.host_memory_mb
+    return not memory_mb or (node.memory_total_mb or 0) - held_memory_mb >= memory_mb
+
+
+def _ends_at(lease: Lease, now: datetime) -> datetime | None:
+    """When a lease is over; None if that may be any time, as with one that was told to stop."""
+    if lease.preempting_until is not None:
+        return None
+    end = lease.expected_end_at
+    return end if end is not None and end > now else None
+
+
+def _has_to_stop(lease: Lease, at: datetime) -> bool:
+    """Whether its notice has run out by then."""
+    return lease.preempting_until is not None and lease.preempting_until <= at
+
+
+def _subsets(leases: list[Lease]) -> Iterator[tuple[Lease, ...]]:
+    if len(leases) > SUBSETS_OF:
+        yield ()
+        yield tuple(leases)
+        yield from ((lease,) for lease in leases)
+        return
+    for size in range(len(leases) + 1):
+        yield from combinations(leases, size)

@@ -1,0 +1,134 @@
+"""Valid tasks, experiments and attempts for tests of the orchestrator's decisions."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from schemas.benchmark import BenchmarkTool
+from schemas.executor import EngineSpec, Runtime, RuntimeOffer
+from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.task import DeploymentMode, TaskFile
+from services.executor.engines.engine_table import ENGINES
+from services.orchestrator.domain.executor_offers import Offer
+from services.orchestrator.domain.records import Attempt, Experiment, Task
+from services.orchestrator.domain.waiting import Grant
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+TASK_ID, EXPERIMENT_ID, ATTEMPT_ID, RESERVATION_ID = (UUID(int=n) for n in range(1, 5))
+DEVICE = DeviceGrant(node_id="n1", uuid="GPU-0", index=0, name="H100", memory_total_mb=80_000)
+ENGINE_FLAGS = {name: dict(engine.task_flags) for name, engine in ENGINES.items()}
+OFFERS = (
+    Offer(
+        executor_id="n1",
+        runtimes=(
+            RuntimeOffer(
+                runtime=Runtime.PROCESS,
+                engines=("simulated", "llamacpp"),
+                engine_flags=ENGINE_FLAGS,
+            ),
+            RuntimeOffer(runtime=Runtime.DOCKER, engines=(), missing={"docker": "no Docker here"}),
+        ),
+        benchmark_tools=("builtin",),
+    ),
+)
+
+
+def make_offer(
+    executor_id: str = "n1",
+    *,
+    docker: tuple[str, ...] = ("sglang", "vllm"),
+    missing: dict[str, str] | None = None,
+    tools: tuple[str, ...] = ("builtin",),
+) -> Offer:
+    """One that runs containers, and the simulated engine as a process."""
+    return Offer(
+        executor_id=executor_id,
+        runtimes=(
+            RuntimeOffer(
+                runtime=Runtime.PROCESS, engines=("simulated",), engine_flags=ENGINE_FLAGS
+            ),
+            RuntimeOffer(
+                runtime=Runtime.DOCKER,
+                engines=docker,
+                missing=missing or {},
+                engine_flags=ENGINE_FLAGS,
+            ),
+        ),
+        benchmark_tools=tools,
+    )
+
+
+def make_file(**overrides: Any) -> TaskFile:
+    content: dict[str, Any] = {
+        "task_name": "a-task",
+        "deployment_mode": "process",
+        "model": {"id_or_path": "a-model"},
+        "base_runtime": "simulated",
+    }
+    return msgspec.convert({**content, **overrides}, TaskFile)
+
+
+def make_task(file: TaskFile | None = None, **overrides: Any) -> Task:
+    task = Task(
+        task_id=TASK_ID,
+        namespace="default",
+        task_name="a-task",
+        state=TaskState.RUNNING,
+        mode=DeploymentMode.PROCESS,
+        file=file or make_file(),
+        created_at=NOW,
+        revision=2,
+        benchmark_tool=BenchmarkTool.BUILTIN,
+    )
+    return msgspec.structs.replace(task, **overrides)
+
+
+def make_experiment(state: ExperimentState, **overrides: Any) -> Experiment:
+    experiment = Experiment(
+        experiment_id=EXPERIMENT_ID,
+        task_id=TASK_ID,
+        namespace="default",
+        ordinal=1,
+        state=state,
+        parameters={"slots": 1},
+        engine=EngineSpec(runtime=Runtime.PROCESS, engine="simulated", model="a-model"),
+        request=GpuRequest(),
+        created_at=NOW,
+        revision=1,
+    )
+    return msgspec.structs.replace(experiment, **overrides)
+
+
+def make_attempt(**overrides: Any) -> Attempt:
+    """One that waits for its grant."""
+    attempt = Attempt(
+        attempt_id=ATTEMPT_ID,
+        experiment_id=EXPERIMENT_ID,
+        task_id=TASK_ID,
+        attempt_number=1,
+        reservation_id=RESERVATION_ID,
+        requested_at=NOW,
+    )
+    return msgspec.structs.replace(attempt, **overrides)
+
+
+def make_granted(**overrides: Any) -> Attempt:
+    """One whose start has been sent."""
+    granted: dict[str, Any] = {
+        "reservation_revision": 2,
+        "executor_id": "n1",
+        "epoch": 7,
+        "lease_ttl_seconds": 30.0,
+        "devices": (DEVICE,),
+        "benchmark_tool": BenchmarkTool.BUILTIN,
+    }
+    return make_attempt(**{**granted, **overrides})
+
+
+def make_grant(revision: int = 2) -> Grant:
+    return Grant(
+        revision=revision, epoch=7, node_id="n1", devices=(DEVICE,), lease_ttl_seconds=30.0
+    )

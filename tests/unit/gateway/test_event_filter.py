@@ -1,0 +1,38 @@
+"""What an event is about, and whom that concerns."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from services.gateway.domain.event_filter import EventFilter, Subjects, subjects_of
+
+ID = "01a201a9-918b-7630-b786-7fe2c814f0b7"
+
+
+@pytest.mark.parametrize(
+    ("body", "about"),
+    [
+        ({"task_id": ID}, Subjects(task_id=ID)),
+        ({"holder": f"experiment/{ID}"}, Subjects(experiment_id=ID)),
+        ({"holder": f"experiment/{ID}", "experiment_id": "e"}, Subjects(experiment_id="e")),
+        ({"holder": "exec/ada", "reservation_id": ID}, Subjects(reservation_id=ID)),
+        ({"holder": "experiment/1", "task_id": 3}, Subjects()),
+        ({"holder": None, "task_id": "a\0b"}, Subjects(task_id="ab")),
+    ],
+)
+def test_an_event_is_about_the_ids_that_it_names(body: dict[str, Any], about: Subjects) -> None:
+    assert subjects_of(body) == about
+
+
+def test_an_event_is_wanted_if_it_fits_every_field_of_the_filter() -> None:
+    about = Subjects(task_id=ID, experiment_id="e", reservation_id="r")
+    other = str(UUID(int=1))
+
+    assert EventFilter().matches("any.thing", Subjects())
+    assert EventFilter(types=("a.b",), task_id=ID).matches("a.b", about)
+    assert EventFilter(experiment_id="e", reservation_id="r").matches("a.b", about)
+    assert not EventFilter(types=("a.b",)).matches("a.c", about)
+    assert not EventFilter(task_id=other).matches("a.b", about)
+    assert not EventFilter(experiment_id=other).matches("a.b", about)
+    assert not EventFilter(reservation_id=other).matches("a.b", about)

@@ -1,0 +1,39 @@
+"""Every SQL statement of the scheduler is a constant of a module in `ledger/`."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from services import scheduler
+
+SERVICE = Path(scheduler.__file__).parent
+SQL = re.compile(r"^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|SET|LISTEN|NOTIFY)\s[\w*]")
+MODULES = sorted(path.relative_to(SERVICE).as_posix() for path in SERVICE.rglob("*.py"))
+
+
+def statements(tree: ast.AST) -> set[int]:
+    """The lines of string literals that begin as SQL does, docstrings left out."""
+    return {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and SQL.match(node.value)
+        and node.value.strip() == node.value.strip().rstrip(".")
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_sql_is_a_constant_of_the_ledger(module: str) -> None:
+    tree = ast.parse((SERVICE / module).read_text())
+    constants = [
+        node
+        for node in tree.body
+        if module.startswith("ledger/") and isinstance(node, ast.AnnAssign | ast.Assign)
+    ]
+
+    inside = set().union(*(statements(constant) for constant in constants), set())
+
+    assert statements(tree) - inside == set()
