@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from shared.errors import StewardError
 from shared.lifecycle import dying_with_parent
 
 MAX_OUTPUT_BYTES: Final = 4 << 20
@@ -82,7 +83,7 @@ async def run_command(
     )
 
 
-class _OutputTooLongError(Exception):
+class _OutputTooLongError(StewardError):
     pass
 
 

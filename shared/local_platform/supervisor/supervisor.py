@@ -65,11 +65,11 @@ class Backoff:
 
 
 @dataclass(slots=True, eq=False)
-class _Kept:
+class _Supervised:
     child: Child
     first_ready: asyncio.Future[object]
-    known: ChildState
-    keeper: asyncio.Task[None] | None = None
+    state: ChildState
+    supervision: asyncio.Task[None] | None = None
     failed_starts: int = field(default=0)
 
 
@@ -96,7 +96,7 @@ class Supervisor:
         self._backoff = backoff or Backoff()
         self._on_change = on_change
         self._on_started = on_started
-        self._kept: list[_Kept] = []
+        self._supervised: list[_Supervised] = []
         self._stop = asyncio.Event()
         self._stop_at_once = asyncio.Event()
         self._failed: BaseException | None = None
@@ -104,7 +104,7 @@ class Supervisor:
     @property
     def states(self) -> list[ChildState]:
         """All children in the order of their start."""
-        return [kept.known for kept in self._kept]
+        return [each.state for each in self._supervised]
 
     def request_stop(self) -> None:
         """Stop in order; a second time, at once."""
@@ -120,14 +120,14 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for handled in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(handled, self.request_stop)
-        log_keeper = asyncio.create_task(self._keep_logs_small())
+        log_rotation = asyncio.create_task(self._rotate_logs())
         try:
             await self._end_leftovers("leftovers_killed")
             self._adopt_children(loop)
             await self._start_stages()
             await self._stop.wait()
         finally:
-            await cancelled(log_keeper)
+            await cancelled(log_rotation)
             await self._stop_all()
             for handled in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(handled)
@@ -142,26 +142,28 @@ class Supervisor:
     def _adopt_children(self, loop: asyncio.AbstractEventLoop) -> None:
         for child in (child for stage in self._stages for child in stage):
             unborn = ChildState(name=child.name, state=State.WAITING, changed_at=datetime.now(UTC))
-            self._kept.append(_Kept(child, loop.create_future(), unborn))
+            self._supervised.append(_Supervised(child, loop.create_future(), unborn))
         self._write_states()
 
     async def _start_stages(self) -> None:
-        remaining = list(self._kept)
+        remaining = list(self._supervised)
         for stage in self._stages:
             starting, remaining = remaining[: len(stage)], remaining[len(stage) :]
-            for kept in starting:
-                kept.keeper = asyncio.create_task(self._keep(kept), name=f"keep {kept.known.name}")
-                kept.keeper.add_done_callback(self._note_failure)
+            for each in starting:
+                each.supervision = asyncio.create_task(
+                    self._supervise(each), name=f"supervise {each.state.name}"
+                )
+                each.supervision.add_done_callback(self._record_failure)
             if not await self._all_ready(starting):
                 return
-        log.info("platform_started", children=[kept.known.name for kept in self._kept])
+        log.info("platform_started", children=[each.state.name for each in self._supervised])
         if self._on_started is not None:
             self._on_started()
 
-    async def _all_ready(self, starting: Sequence[_Kept]) -> bool:
+    async def _all_ready(self, starting: Sequence[_Supervised]) -> bool:
         """False if a stop was asked for, or a child gave up, before all were ready."""
         asked: asyncio.Future[object] = asyncio.ensure_future(self._stop.wait())
-        waiting: set[asyncio.Future[object]] = {kept.first_ready for kept in starting}
+        waiting: set[asyncio.Future[object]] = {each.first_ready for each in starting}
         try:
             while waiting and not asked.done():
                 done, _ = await asyncio.wait({*waiting, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -170,47 +172,47 @@ class Supervisor:
         finally:
             await cancelled(asked)
 
-    def _note_failure(self, keeper: asyncio.Task[None]) -> None:
-        if keeper.cancelled() or (error := keeper.exception()) is None:
+    def _record_failure(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
             return
         if self._failed is None:
             self._failed = error
         self._stop.set()
 
-    async def _keep(self, kept: _Kept) -> None:
+    async def _supervise(self, each: _Supervised) -> None:
         """Start the child whenever it does not run. Ends by being cancelled, or by raising."""
         delay_seconds = self._backoff.first_seconds
         while True:
             began = time.monotonic()
-            last_exit = await self._live_once(kept)
+            last_exit = await self._run_once(each)
             if time.monotonic() - began >= self._backoff.reset_after_seconds:
                 delay_seconds = self._backoff.first_seconds
             log.warning(
                 "child_ended",
-                child=kept.known.name,
+                child=each.state.name,
                 last_exit=last_exit,
                 restart_in_seconds=delay_seconds,
             )
-            self._change(kept, State.WAITING, pid=None, last_exit=last_exit)
+            self._change(each, State.WAITING, pid=None, last_exit=last_exit)
             await asyncio.sleep(delay_seconds)
             delay_seconds = min(2 * delay_seconds, self._backoff.longest_seconds)
-            kept.known = msgspec.structs.replace(kept.known, restarts=kept.known.restarts + 1)
+            each.state = msgspec.structs.replace(each.state, restarts=each.state.restarts + 1)
 
-    async def _live_once(self, kept: _Kept) -> str:
+    async def _run_once(self, each: _Supervised) -> str:
         """One life of the child from start to end; return how it ended."""
-        self._change(kept, State.STARTING)
+        self._change(each, State.STARTING)
         try:
-            await kept.child.start()
+            await each.child.start()
         except (NotReady, OSError) as error:
-            await kept.child.stop()
-            kept.failed_starts += 1
-            if not kept.first_ready.done() and kept.failed_starts >= self._backoff.start_attempts:
+            await each.child.stop()
+            each.failed_starts += 1
+            if not each.first_ready.done() and each.failed_starts >= self._backoff.start_attempts:
                 raise
             return str(error)
-        self._change(kept, State.READY, pid=kept.child.pid)
-        if not kept.first_ready.done():
-            kept.first_ready.set_result(None)
-        return describe_exit(await kept.child.wait())
+        self._change(each, State.READY, pid=each.child.pid)
+        if not each.first_ready.done():
+            each.first_ready.set_result(None)
+        return describe_exit(await each.child.wait())
 
     async def _stop_all(self) -> None:
         in_order = asyncio.create_task(self._stop_in_order())
@@ -225,50 +227,50 @@ class Supervisor:
             await self._end_leftovers("orphans_killed")
 
     async def _stop_in_order(self) -> None:
-        for kept in reversed(self._kept):
-            await self._let_go(kept)
-            if kept.child.pid is not None:
-                self._change(kept, State.STOPPING)
-                await kept.child.stop()
-            self._change(kept, State.STOPPED, pid=None)
+        for each in reversed(self._supervised):
+            await self._end_supervision(each)
+            if each.child.pid is not None:
+                self._change(each, State.STOPPING)
+                await each.child.stop()
+            self._change(each, State.STOPPED, pid=None)
 
     async def _kill_remaining(self) -> None:
-        remaining = [kept for kept in self._kept if kept.known.state is not State.STOPPED]
-        for kept in remaining:
-            await self._let_go(kept)
-            kept.child.kill()
-        for kept in remaining:
-            if kept.child.pid is not None:
+        remaining = [each for each in self._supervised if each.state.state is not State.STOPPED]
+        for each in remaining:
+            await self._end_supervision(each)
+            each.child.kill()
+        for each in remaining:
+            if each.child.pid is not None:
                 try:
                     async with asyncio.timeout(KILLED_TIMEOUT_SECONDS):
-                        await kept.child.wait()
+                        await each.child.wait()
                 except TimeoutError:
-                    log.warning("child_outlived_kill", child=kept.known.name)
-            self._change(kept, State.STOPPED, pid=None)
+                    log.warning("child_outlived_kill", child=each.state.name)
+            self._change(each, State.STOPPED, pid=None)
 
-    async def _let_go(self, kept: _Kept) -> None:
+    async def _end_supervision(self, each: _Supervised) -> None:
         """From here on the child is not started again."""
-        if kept.keeper is not None:
-            await cancelled(kept.keeper)
+        if each.supervision is not None:
+            await cancelled(each.supervision)
 
     async def _end_leftovers(self, event: str) -> None:
         if met := await kill_marked(self._marks[MARK_VARIABLE]):
             log.warning(event, pids=met)
 
-    async def _keep_logs_small(self) -> None:
+    async def _rotate_logs(self) -> None:
         while True:
             await asyncio.sleep(LOG_CHECK_SECONDS)
-            for kept in self._kept:
-                rotate_log(self._directory.log_path(kept.known.name))
+            for each in self._supervised:
+                rotate_log(self._directory.log_path(each.state.name))
 
-    def _change(self, kept: _Kept, state: State, **known: int | str | None) -> None:
-        kept.known = msgspec.structs.replace(
-            kept.known, state=state, changed_at=datetime.now(UTC), **known
+    def _change(self, each: _Supervised, state: State, **changes: int | str | None) -> None:
+        each.state = msgspec.structs.replace(
+            each.state, state=state, changed_at=datetime.now(UTC), **changes
         )
         self._write_states()
-        log.info("child_changed", child=kept.known.name, state=state.value, pid=kept.known.pid)
+        log.info("child_changed", child=each.state.name, state=state.value, pid=each.state.pid)
         if self._on_change is not None:
-            self._on_change(kept.known)
+            self._on_change(each.state)
 
     def _write_states(self) -> None:
         write_atomically(self._directory.state_path, msgspec.json.encode(self.states))

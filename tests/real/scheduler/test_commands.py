@@ -1,7 +1,6 @@
 """Commands and events that come twice, late, altered, or from a client that knows only NATS."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -21,13 +20,7 @@ from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import eventually
-from tests.support.worlds.scheduler import World, accepted, ledger, refused, scheduler, world
-
-
-@pytest.fixture
-async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
-    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
-        yield around
+from tests.support.worlds.scheduler import World, accepted, ledger, refused
 
 
 def a_request(**changes: Any) -> RequestReservation:

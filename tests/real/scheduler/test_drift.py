@@ -119,7 +119,7 @@ async def test_a_ghost_is_released_after_its_node_confirmed_that_nothing_runs(
     await node.answer_running()
     accepted(await steward.renew(ghost, activate=True))
 
-    async with _kept(steward, ghost):
+    async with _renewed(steward, ghost):
         detected = await steward.event(DriftDetected)
         released = await steward.event(ReservationReleased, ghost.reservation_id)
 
@@ -188,13 +188,13 @@ async def test_no_node_is_lost_to_an_outage_of_the_bus(
         await asyncio.sleep(outage_seconds)  # the length of the outage is the case
         await server.start()
 
-        async def is_kept() -> bool:
+        async def is_renewed() -> bool:
             try:
                 return isinstance(await around.renew(granted), Accepted)
             except UnavailableError:
                 return False
 
-        await eventually(is_kept, what="the lease to be renewed")
+        await eventually(is_renewed, what="the lease to be renewed")
         await around.granted(await around.request())
         assert not around.seen(ReservationLost)
         assert not around.seen(DeviceCordoned)
@@ -205,8 +205,8 @@ async def _drifts(steward: World, *, ended: bool = False) -> DriftList:
 
 
 @asynccontextmanager
-async def _kept(steward: World, granted: Any) -> AsyncIterator[UUID]:
-    """Keep a lease as its holder would."""
+async def _renewed(steward: World, granted: Any) -> AsyncIterator[UUID]:
+    """Renew a lease as its holder would."""
 
     async def renew() -> None:
         while True:

@@ -1,9 +1,6 @@
 """Faults of devices: cordoned with the reason, what lives there is lost, once per fault."""
 
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from schemas.base import subject_for
 from schemas.errors import ErrorCode
@@ -22,13 +19,7 @@ from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import eventually
-from tests.support.worlds.scheduler import FakeNode, World, accepted, refused, scheduler, world
-
-
-@pytest.fixture
-async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
-    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
-        yield around
+from tests.support.worlds.scheduler import FakeNode, World, accepted, refused
 
 
 async def tell_xid(steward: World, node: FakeNode, **changes: Any) -> HealthChanged:

@@ -1,7 +1,5 @@
 """What is held beside one node's devices: gangs over several nodes, CPUs and memory of hosts."""
 
-from collections.abc import AsyncIterator
-
 import asyncpg
 import pytest
 
@@ -10,13 +8,7 @@ from schemas.executor import FenceReservation
 from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import DeviceFreed, ReservationGranted, ReservationState
 from shared.testing import eventually
-from tests.support.worlds.scheduler import World, accepted, ledger, scheduler, world
-
-
-@pytest.fixture
-async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
-    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
-        yield around
+from tests.support.worlds.scheduler import World, accepted, ledger
 
 
 async def test_a_gang_is_held_whole_and_freed_by_each_node_for_itself(steward: World) -> None:

@@ -1,6 +1,5 @@
 """Questions to the scheduler over nats-server and Postgres: why, what if, what was decided."""
 
-from collections.abc import AsyncIterator
 from uuid import UUID
 
 import pytest
@@ -35,12 +34,6 @@ from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.postgres.database import Database
 from tests.support.worlds.scheduler import FakeGpu, World, accepted, ledger, scheduler, world
-
-
-@pytest.fixture
-async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
-    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
-        yield around
 
 
 async def explain(around: World, reservation_id: UUID) -> Explanation:

@@ -1,7 +1,6 @@
 """Leases that run out, devices that wait for a confirmed stop, cancels in every state."""
 
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 from msgspec.structs import replace
@@ -25,13 +24,7 @@ from schemas.scheduler import (
 )
 from shared.ids import new_id
 from shared.testing import eventually
-from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world
-
-
-@pytest.fixture
-async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
-    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
-        yield around
+from tests.support.worlds.scheduler import World, accepted, refused
 
 
 async def test_an_expired_lease_quarantines_until_the_node_confirms_the_stop(

@@ -1,7 +1,6 @@
 """The scheduler over nats-server and Postgres: who is granted what, and why the others wait."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import asyncpg
@@ -33,12 +32,6 @@ from schemas.scheduler_views import (
 )
 from shared.ids import new_id
 from tests.support.worlds.scheduler import FakeGpu, World, accepted, ledger, scheduler, world
-
-
-@pytest.fixture
-async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
-    async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
-        yield around
 
 
 async def test_a_request_is_queued_granted_activated_and_released_with_events(

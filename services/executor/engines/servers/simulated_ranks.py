@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from shared.errors import StewardError
+
 RETRY_SECONDS: Final = 0.05
 LOST_STATUS: Final = 3
 
@@ -32,7 +34,7 @@ class Place(Struct, frozen=True, kw_only=True):
         return cls(rank=rank, size=size, leader_address=host.strip("[]"), leader_port=int(port))
 
 
-class RankLost(Exception):
+class RankLost(StewardError):
     """A rank that all need has gone; the text says which."""
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from shared.errors import StewardError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackagedModel:
@@ -29,11 +31,11 @@ PACKAGED_MODELS: Final = {
 }
 
 
-class WeightsMissing(Exception):
+class WeightsMissing(StewardError):
     """The model's weights are not on this host."""
 
 
-class WeightsDamaged(Exception):
+class WeightsDamaged(StewardError):
     """The model's weights are not the ones that were published."""
 
 

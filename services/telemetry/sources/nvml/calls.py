@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 
 import pynvml
 
+from shared.errors import StewardError
+
 Handle = Any
 T = TypeVar("T")
 
@@ -23,7 +25,7 @@ _BROKEN: Final = frozenset(
 )
 
 
-class GpuLostError(Exception):
+class GpuLostError(StewardError):
     """This GPU does not answer; the others may."""
 
 
