@@ -139,7 +139,10 @@ class SelectNode(Query, frozen=True, kw_only=True, tag="scheduler.select_node"):
 
 
 class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservation"):
-    """A reservation as the ledger has it. `queue_position` counts from 1 while queued."""
+    """A reservation as the ledger has it. `queue_position` counts from 1 while queued.
+
+    With `preempting_until` it has to stop by then; `preempted_for` is what it gives way to.
+    """
 
     reservation_id: UUID
     namespace: Namespace
@@ -160,6 +163,8 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     quarantined: bool = False
     reasons: tuple[Reason, ...] = ()
     reason: str = ""
+    preempting_until: UtcDatetime | None = None
+    preempted_for: UUID | None = None
 
 
 class ReservationList(View, frozen=True, kw_only=True, tag="scheduler.reservations"):

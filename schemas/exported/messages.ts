@@ -2221,7 +2221,11 @@ export interface ReservationTimedOut {
   reasons: Reason[];
 }
 
-/** A reservation as the ledger has it. `queue_position` counts from 1 while queued. */
+/**
+ * A reservation as the ledger has it. `queue_position` counts from 1 while queued.
+ *
+ * With `preempting_until` it has to stop by then; `preempted_for` is what it gives way to.
+ */
 export interface ReservationView {
   type: "scheduler.reservation";
   reservation_id: string;
@@ -2243,6 +2247,8 @@ export interface ReservationView {
   quarantined: boolean;
   reasons: Reason[];
   reason: string;
+  preempting_until: string | null;
+  preempted_for: string | null;
 }
 
 /** Go on with a paused task. */

@@ -12,7 +12,7 @@ import click
 
 from schemas.benchmark import BenchmarkTool
 from schemas.errors import ErrorCode
-from services.cli.display.output import print_json
+from services.cli.display.output import print_json, wide_option
 from services.cli.failures import CommandFailed, leave
 from services.cli.options import data_dir_option
 
@@ -130,6 +130,7 @@ def bench() -> None:
     help="Keep the tool's own files here.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@wide_option
 def run(
     url: str,
     model: str | None,

@@ -11,6 +11,7 @@ import msgspec
 
 from schemas.errors import ErrorCode
 from schemas.orchestrator import FINISHED_TASK_STATES
+from services.cli.display.output import wide_option
 from services.cli.failures import CommandFailed, leave
 from services.cli.interruption import interrupts
 from services.cli.local_platform.options import EXAMPLES
@@ -28,6 +29,7 @@ PATIENCE_SECONDS: Final = 60.0
 @click.command()
 @data_dir_option
 @click.option("--exit", "leaves", is_flag=True, help="Stop the platform after the results.")
+@wide_option
 def demo(data_dir: Path | None, leaves: bool) -> None:
     """Tune a real language model on this machine's CPU and print the results.
 

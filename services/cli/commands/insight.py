@@ -17,13 +17,14 @@ from schemas.scheduler_views import (
     Replay,
     ReservationView,
 )
+from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import (
-    UNKNOWN,
-    Table,
     number,
     print_answer,
     print_json,
     print_table,
+    table_options,
+    wide_option,
 )
 from services.cli.display.tables import (
     explanation_text,
@@ -65,6 +66,7 @@ _thresholds = (
 @click.argument("identifier", metavar="ID", required=False)
 @click.option("--codes", is_flag=True, help="List every reason there is, with what it means.")
 @reading
+@wide_option
 def why(target: Target, identifier: str | None, codes: bool) -> None:
     """Say why a reservation, an experiment or a task waits: every reason, and what would help."""
     if codes:
@@ -91,6 +93,7 @@ def why(target: Target, identifier: str | None, codes: bool) -> None:
 @click.command()
 @request_options(whole_fleet=True)
 @reading
+@wide_option
 def availability(target: Target, request: GpuRequest) -> None:
     """Say whether GPUs would be granted now, on which, or every reason why not; reserve nothing.
 
@@ -106,6 +109,7 @@ def availability(target: Target, request: GpuRequest) -> None:
 @click.argument("identifier", metavar="ID")
 @request_options(whole_fleet=True)
 @reading
+@wide_option
 def what_if(target: Target, identifier: str, request: GpuRequest) -> None:
     """Say whether a waiting reservation would be granted now had it asked for this instead."""
 
@@ -137,6 +141,7 @@ def estimate(target: Target, file: Path) -> None:
 @_thresholds[0]
 @_thresholds[1]
 @reading
+@table_options
 def cluster(
     target: Target, each_gpu: bool, utilization_threshold: float, memory_threshold: float
 ) -> None:
@@ -174,7 +179,8 @@ def cluster(
             for node in summaries.nodes.values()
         ]
         headings = ["node", "idle", "allocatable", "GPUs", "util %", "memory %"]
-    table = Table(headings, rows, numeric=frozenset(headings) - {"node", "name"})
+    numeric = frozenset(headings) - {"node", "name", "allocatable"}
+    table = Table(headings, rows, numeric=numeric, shortened=frozenset({"name"}))
     print_answer(shown, table, as_json=target.as_json)
 
 
@@ -201,6 +207,7 @@ def select_node(
 @click.option("--from", "from_id", type=click.IntRange(min=0), metavar="ID", help="Decision id.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @reading
+@table_options
 def replay(target: Target, identifier: str | None, from_id: int | None, limit: int) -> None:
     """Decide again what the scheduler has decided, and say of each whether it comes out the same.
 
@@ -244,7 +251,11 @@ def _print_availability(view: AvailabilityView, *, as_json: bool) -> None:
 
 def _print_codes(*, as_json: bool) -> None:
     rows = [[code.value, meaning] for code, meaning in REASON_MEANINGS.items()]
-    print_answer(REASON_MEANINGS, Table(["reason", "means"], rows), as_json=as_json)
+    print_answer(
+        REASON_MEANINGS,
+        Table(["reason", "means"], rows, wrapped=frozenset({"means"})),
+        as_json=as_json,
+    )
 
 
 def print_replay(found: Replay) -> None:
@@ -260,7 +271,14 @@ def print_replay(found: Replay) -> None:
         for each in found.decisions
     ]
     headings = ["id", "decided at (UTC)", "term", "replay", "recorded", "decided again"]
-    print_table(Table(headings, rows, numeric=frozenset({"id", "term"})))
+    table = Table(
+        headings,
+        rows,
+        numeric=frozenset({"id", "term"}),
+        important=("replay", "recorded", "decided again", "decided at (UTC)"),
+        wrapped=frozenset({"recorded", "decided again"}),
+    )
+    print_table(table)
     since = f" from keyframe {found.keyframe_id} on" if found.keyframe_id is not None else ""
     click.echo(
         f"{found.checked} decisions decided again{since}, {found.different} came out otherwise"

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 import click
 
 from schemas.orchestrator import ExperimentView, TaskView
-from services.cli.display.output import print_answer, print_json, print_table
+from services.cli.display.output import (
+    print_answer,
+    print_json,
+    print_table,
+    table_options,
+    wide_option,
+)
 from services.cli.display.tables import (
     experiment_table,
     gpu_table,
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--limit", default=100, show_default=True, help="How many, newest first.")
 @reading
+@table_options
 def tasks(target: Target, limit: int) -> None:
     """List tasks, newest first."""
     views = target.ask(lambda client: client.tasks(limit=limit))
@@ -35,6 +42,7 @@ def tasks(target: Target, limit: int) -> None:
 @click.option("--task", "task_id", metavar="ID", help="Only those of this task.")
 @click.option("--limit", default=500, show_default=True, help="How many, newest tasks first.")
 @reading
+@table_options
 def experiments(target: Target, task_id: str | None, limit: int) -> None:
     """List experiments."""
 
@@ -51,6 +59,7 @@ def experiments(target: Target, task_id: str | None, limit: int) -> None:
 @click.command()
 @click.option("--fresh", is_flag=True, help="Have the nodes read anew instead of the last reading.")
 @reading
+@table_options
 def gpus(target: Target, fresh: bool) -> None:
     """List GPUs with their readings and who holds them."""
     view = target.ask(lambda client: client.gpus(use_cache=not fresh))
@@ -66,6 +75,7 @@ def gpus(target: Target, fresh: bool) -> None:
 
 @click.command()
 @reading
+@table_options
 def nodes(target: Target) -> None:
     """List nodes with what runs on them."""
     view = target.ask(lambda client: client.nodes())
@@ -75,6 +85,7 @@ def nodes(target: Target) -> None:
 @click.command()
 @click.option("--limit", default=100, show_default=True, help="How many, newest first.")
 @reading
+@table_options
 def reservations(target: Target, limit: int) -> None:
     """List reservations, newest first."""
     views = target.ask(lambda client: client.reservations(limit=limit))
@@ -84,6 +95,7 @@ def reservations(target: Target, limit: int) -> None:
 @click.command()
 @click.argument("identifier", metavar="ID")
 @reading
+@wide_option
 def show(target: Target, identifier: str) -> None:
     """Show a task, an experiment or a reservation.
 

@@ -8,7 +8,8 @@ from schemas.errors import ErrorCode
 from schemas.gateway import GpuView
 from schemas.scheduler import DriftAction, DriftKind
 from schemas.scheduler_views import Drift
-from services.cli.display.output import UNKNOWN, Table, age, print_json, print_table
+from services.cli.display.columns import UNKNOWN, Table
+from services.cli.display.output import age, print_json, print_table, table_options
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
 from services.cli.options import Target, reading, with_target
@@ -111,6 +112,7 @@ def drain(target: Target, node_id: str, reason: str) -> None:
 @click.option("--node", "node_id", metavar="ID", callback=node_name, help="Only this node.")
 @click.option("--ended", is_flag=True, help="Also what ended within a day.")
 @reading
+@table_options
 def drift(target: Target, node_id: str | None, ended: bool) -> None:
     """List where what is reserved, what runs and what is used disagree."""
     view = target.ask(lambda client: client.drifts(node_id, ended=ended))
@@ -142,7 +144,12 @@ def drift_table(drifts: tuple[Drift, ...]) -> Table:
         ]
         for each in drifts
     ]
-    return Table(["kind", "where", "age", "reservation", "pids", "what"], rows)
+    return Table(
+        ["kind", "where", "age", "reservation", "pids", "what"],
+        rows,
+        important=("where", "what", "age"),
+        wrapped=frozenset({"what"}),
+    )
 
 
 async def _find(client: "StewardClient", place: str) -> tuple[str, str | None]:

@@ -8,7 +8,8 @@ import click
 from schemas.errors import ErrorCode
 from schemas.gateway import GpuView
 from schemas.monitoring import MonitoringView
-from services.cli.display.output import Table, print_json, print_table
+from services.cli.display.columns import Table
+from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.task_results import gpu_cells
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
@@ -79,6 +80,7 @@ def power(
     help="Between two readings.",
 )
 @reading
+@wide_option
 def monitor(target: Target, node_id: str | None, seconds: float, interval: float) -> None:
     """Watch a node's GPUs for a while; print minimum, mean and maximum of what was read."""
 

@@ -12,7 +12,7 @@ from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ReservationView
-from services.cli.display.output import print_json, print_table
+from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import print_devices, reservation_table
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
@@ -39,6 +39,7 @@ ANSWER_SECONDS = 15.0
 )
 @click.option("--holder", help="What for, for people [default: reserve/USER].")
 @reading
+@wide_option
 def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None) -> None:
     """Reserve GPUs and print which ones were granted.
 

@@ -9,7 +9,7 @@ import click
 from schemas.errors import ErrorCode
 from schemas.orchestrator import FINISHED_TASK_STATES, TaskView
 from schemas.scheduler_views import ReservationView
-from services.cli.display.output import print_json, print_table
+from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import plan_table
 from services.cli.failures import CommandFailed, leave
 from services.cli.lookup import find
@@ -46,6 +46,7 @@ def submit(target: Target, file: BinaryIO) -> None:
 @click.command()
 @click.argument("file", type=click.File("rb"))
 @reading
+@wide_option
 def validate(target: Target, file: BinaryIO) -> None:
     """Show what a task FILE (`-` is standard input) would become; nothing is stored."""
     document = file.read()
@@ -92,6 +93,7 @@ def cancel(target: Target, identifier: str, no_wait: bool) -> None:
 @click.option("--simulate", is_flag=True, help="If no GPU is found, start with a made-up fleet.")
 @click.option("--keep", is_flag=True, help="Leave a platform that had to be started running.")
 @with_target
+@wide_option
 def run(target: Target, file: BinaryIO, simulate: bool, keep: bool) -> None:
     """Run a task to its end and print its results.
 

@@ -10,7 +10,8 @@ import msgspec
 
 from schemas.benchmark import BenchmarkResult, Distribution, LevelResult
 from schemas.monitoring import GpuStats
-from services.cli.display.output import Table, number, print_table
+from services.cli.display.columns import Table
+from services.cli.display.output import number, print_table
 from services.cli.display.task_results import gpu_cells
 from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback
 
@@ -79,7 +80,16 @@ def level_table(result: BenchmarkResult) -> Table:
     ]
     numeric = frozenset(headings) - {"scenario"}
     title = f"measured by {result.tool.value} {result.tool_version}"
-    return Table(headings, [_row(level) for level in result.levels], title=title, numeric=numeric)
+    return Table(
+        headings,
+        [_row(level) for level in result.levels],
+        title=title,
+        numeric=numeric,
+        important=(
+            *("at once", "requests", "failed", "ttft ms", "tpot ms", "e2e s", "output tok/s"),
+            *("e2e p99 s", "ttft p99 ms", "requests/s", "total tok/s"),
+        ),
+    )
 
 
 def _row(level: LevelResult) -> list[str]:

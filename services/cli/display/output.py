@@ -1,15 +1,27 @@
 """What is printed: tables for people, plain text for pipes, JSON for programs."""
 
+import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any, Final
 
 import click
 import msgspec
 
-UNKNOWN: Final = "-"
+from services.cli.display.columns import (
+    GAP,
+    UNKNOWN,
+    Table,
+    cell_lines,
+    fit,
+    heading_lines,
+    left_out,
+)
+
 STYLES: Final = {
     "succeeded": "green",
     "completed": "green",
@@ -32,18 +44,35 @@ STYLES: Final = {
     "warn": "yellow",
     "missing": "yellow",
     "error": "red",
-    "not applicable": "dim",
+    "not applicable": "bright_black",
 }
+WIDE: Final = "gpusteward.wide"
+COLUMNS: Final = "gpusteward.columns"
+
+Style = Callable[[str, str | None], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of text under headings; `numeric` names the headings aligned to the right."""
+def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def remember(context: click.Context, _option: click.Parameter, value: Any) -> None:
+        context.meta[key] = value
 
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    title: str = ""
-    numeric: frozenset[str] = frozenset()
+    return remember
+
+
+wide_option = click.option(
+    "--wide",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember(WIDE),
+    help="Every column in full, as in a pipe.",
+)
+_columns_option = click.option(
+    "--columns",
+    metavar="A,B,C",
+    expose_value=False,
+    callback=_remember(COLUMNS),
+    help="These columns, by the beginnings of their headings.",
+)
 
 
 def print_json(value: Any) -> None:
@@ -51,14 +80,47 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
-def print_table(table: Table) -> None:
-    """With rules and colours on a terminal, aligned text elsewhere."""
-    if sys.stdout.isatty():
-        from rich.console import Console
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--wide` and `--columns` to a command that prints one table."""
+    return wide_option(_columns_option(command))
 
-        Console(highlight=False).print(rich_table(table))
-    else:
+
+def print_table(table: Table) -> None:
+    """Aligned text; on a terminal with colours, and the columns that it has room for."""
+    context = click.get_current_context(silent=True)
+    given = context.meta if context is not None else {}
+    if names := given.get(COLUMNS):
+        table = _only(table, names)
+    if not sys.stdout.isatty():
         click.echo(plain_text(table))
+        return
+    is_full = names or given.get(WIDE)
+    width = None if is_full else shutil.get_terminal_size().columns
+    click.echo(plain_text(table, width, style=_styled))
+    if hidden := left_out(table, fit(table, width)):
+        how = "; --wide shows everything" if WIDE in given else ""
+        note = f"no room for {', '.join(hidden)} in {width} columns{how}"
+        click.echo(textwrap.fill(note, width or len(note)))
+
+
+def _only(table: Table, names: str) -> Table:
+    try:
+        return table.only(names.split(","))
+    except KeyError as error:
+        raise click.BadParameter(
+            f"expected some of {', '.join(table.headings)}, or the beginning of one, found"
+            f" {error.args[0]!r}",
+            param_hint="'--columns'",
+        ) from error
+
+
+def _styled(text: str, cell: str | None) -> str:
+    """Padded text in the colour of the cell that it shows; None for a heading."""
+    if "NO_COLOR" in os.environ:
+        return text
+    return (
+        click.style(text, fg=STYLES.get(cell)) if cell is not None else click.style(text, bold=True)
+    )
 
 
 def print_answer(answer: object, table: Table, *, as_json: bool) -> None:
@@ -69,33 +131,41 @@ def print_answer(answer: object, table: Table, *, as_json: bool) -> None:
         print_table(table)
 
 
-def plain_text(table: Table) -> str:
-    """Columns two spaces apart, nothing but text."""
-    lines = [list(table.headings), *(list(row) for row in table.rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    right = [heading in table.numeric for heading in table.headings]
-    text = [
-        "  ".join(
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(line, widths, right, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join([table.title, *text] if table.title else text)
+def _unstyled(text: str, _cell: str | None) -> str:
+    return text
 
 
-def rich_table(table: Table) -> Any:
-    """The same as a rich renderable."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
+def plain_text(table: Table, width: int | None = None, style: Style = _unstyled) -> str:
+    """Columns two spaces apart; with a width those that `fit` into it."""
+    columns = fit(table, width)
+    headings = [table.headings[column.number] for column in columns]
 
-    made = RichTable(title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in table.headings:
-        made.add_column(heading, justify="right" if heading in table.numeric else "left")
+    def lines(cells: Iterable[list[str]], said: Sequence[str | None]) -> Iterator[str]:
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = [
+                part.rjust(column.width) if heading in table.numeric else part.ljust(column.width)
+                for part, column, heading in zip(parts, columns, headings, strict=True)
+            ]
+            while len(padded) > 1 and not padded[-1].strip():
+                padded.pop()
+            padded[-1] = padded[-1].rstrip()
+            yield (" " * GAP).join(map(style, padded, said))
+
+    text = [table.title] if table.title else []
+    text += lines(
+        (heading_lines(h, column.width) for h, column in zip(headings, columns, strict=True)),
+        [None] * len(columns),
+    )
     for row in table.rows:
-        made.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    return made
+        said = [row[column.number] for column in columns]
+        text += lines(
+            (
+                cell_lines(table, heading, cell, column.width)
+                for heading, cell, column in zip(headings, said, columns, strict=True)
+            ),
+            said,
+        )
+    return "\n".join(text)
 
 
 def number(value: float | None, digits: int = 0) -> str:

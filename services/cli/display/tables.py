@@ -1,5 +1,6 @@
 """Views of the API as tables."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -11,9 +12,12 @@ from schemas.gateway import GpuView, NodeView
 from schemas.gpu_request import DeviceGrant, Reason
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
-from services.cli.display.output import UNKNOWN, Table, age, number, settings_text, until
+from schemas.telemetry import HealthState
+from services.cli.display.columns import UNKNOWN, Table
+from services.cli.display.output import age, number, settings_text, until
 
 SHORT_ID_CHARACTERS: Final = 12
+_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def short(identifier: UUID | None) -> str:
@@ -27,6 +31,7 @@ def task_table(tasks: Sequence[TaskView]) -> Table:
         [
             short(task.task_id),
             task.task_name,
+            task.namespace,
             task.state.value,
             _progress(task),
             task.objective.value,
@@ -35,7 +40,14 @@ def task_table(tasks: Sequence[TaskView]) -> Table:
         ]
         for task in tasks
     ]
-    return Table(["id", "name", "state", "done", "objective", "best", "age"], rows)
+    headings = ["id", "name", "namespace", "state", "done", "objective", "best", "age"]
+    return Table(
+        headings,
+        rows,
+        numeric=frozenset({"done", "age"}),
+        important=("name", "state", "done", "age", "best", "namespace"),
+        shortened=frozenset({"name"}),
+    )
 
 
 def experiment_table(experiments: Sequence[ExperimentView]) -> Table:
@@ -54,7 +66,13 @@ def experiment_table(experiments: Sequence[ExperimentView]) -> Table:
         for each in experiments
     ]
     headings = ["id", "task", "#", "state", "parameters", "score", "attempts", "remark"]
-    return Table(headings, rows, numeric=frozenset({"#", "score"}))
+    return Table(
+        headings,
+        rows,
+        numeric=frozenset({"#", "score"}),
+        important=("#", "state", "score", "parameters", "remark", "task"),
+        shortened=frozenset({"parameters", "remark"}),
+    )
 
 
 def gpu_table(gpus: Sequence[GpuView]) -> Table:
@@ -71,17 +89,33 @@ def gpu_table(gpus: Sequence[GpuView]) -> Table:
             number(gpu.temperature_c),
             f"{number(gpu.power_draw_w)}/{number(gpu.power_limit_w)}",
             number(gpu.availability_score, 2),
-            gpu.holder or UNKNOWN,
+            holder_text(gpu.holder),
             source_text(gpu.simulated, gpu.fresh),
+            gpu_reason(gpu) or UNKNOWN,
         ]
         for gpu in gpus
     ]
     headings = [
         *("node", "gpu", "name", "state", "health", "util %", "memory MB", "temp C", "power W"),
-        *("score", "holder", "source"),
+        *("score", "holder", "source", "reason"),
     ]
-    numeric = frozenset({"gpu", "util %", "memory MB", "temp C", "power W", "score"})
-    return Table(headings, rows, numeric=numeric)
+    return Table(
+        headings,
+        rows,
+        numeric=frozenset({"gpu", "util %", "memory MB", "temp C", "power W", "score"}),
+        important=(
+            *("gpu", "state", "util %", "memory MB", "source", "holder", "reason"),
+            *("temp C", "power W", "name", "score", "health"),
+        ),
+        shortened=frozenset({"name", "holder", "reason"}),
+    )
+
+
+def gpu_reason(gpu: GpuView) -> str:
+    """Why nothing is granted on a GPU, apart from who holds it; empty if nothing keeps it."""
+    if gpu.health is HealthState.OK:
+        return ""
+    return f"{gpu.health.value}: {gpu.health_detail}" if gpu.health_detail else gpu.health.value
 
 
 def node_table(nodes: Sequence[NodeView]) -> Table:
@@ -97,11 +131,20 @@ def node_table(nodes: Sequence[NodeView]) -> Table:
             ", ".join(sorted({engine for offer in node.runtimes for engine in offer.engines}))
             or UNKNOWN,
             age(node.last_seen_at),
+            UNKNOWN if node.fresh else "no recent reading: its agent is silent",
         ]
         for node in nodes
     ]
-    headings = ["node", "source", "fresh", "free GPUs", "CPUs", "driver", "engines", "seen"]
-    return Table(headings, rows, numeric=frozenset({"free GPUs", "CPUs"}))
+    headings = [
+        *("node", "source", "fresh", "free GPUs", "CPUs", "driver", "engines", "seen", "reason"),
+    ]
+    return Table(
+        headings,
+        rows,
+        numeric=frozenset({"free GPUs", "CPUs", "seen"}),
+        important=("free GPUs", "fresh", "source", "reason", "engines", "seen"),
+        shortened=frozenset({"engines", "reason"}),
+    )
 
 
 def reservation_table(reservations: Sequence[ReservationView]) -> Table:
@@ -114,13 +157,44 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
             _gpus_text(each),
             ",".join(each.node_ids) or each.node_id or UNKNOWN,
             _indices_text(each),
-            each.holder or UNKNOWN,
+            holder_text(each.holder),
+            each.namespace,
+            str(each.request.priority),
+            end_text(each),
             age(each.requested_at),
         ]
         for each in reservations
     ]
-    headings = ["id", "state", "position", "GPUs", "node", "indices", "holder", "age"]
-    return Table(headings, rows, numeric=frozenset({"position", "GPUs"}))
+    headings = [
+        *("id", "state", "position", "GPUs", "node", "indices", "holder", "namespace"),
+        *("priority", "ends", "age"),
+    ]
+    return Table(
+        headings,
+        rows,
+        numeric=frozenset({"position", "GPUs", "indices", "priority", "age"}),
+        important=(
+            *("state", "GPUs", "holder", "node", "ends", "indices", "priority", "position"),
+            *("age", "namespace"),
+        ),
+        shortened=frozenset({"node", "holder"}),
+    )
+
+
+def end_text(reservation: ReservationView, now: datetime | None = None) -> str:
+    """When it ends unless something happens: a renewal, a grant; or what it was announced."""
+    if reservation.preempting_until is not None:
+        return f"preempted in {until(reservation.preempting_until, now)}"
+    if reservation.lease_expires_at is not None:
+        return f"in {until(reservation.lease_expires_at, now)}"
+    if reservation.wait_deadline_at is not None:
+        return f"gives up in {until(reservation.wait_deadline_at, now)}"
+    return UNKNOWN
+
+
+def holder_text(holder: str | None) -> str:
+    """Who holds it, for people; an id in it as `short` has it."""
+    return _ID.sub(lambda found: short(UUID(found.group())), holder or UNKNOWN)
 
 
 def _gpus_text(reservation: ReservationView) -> str:
@@ -150,7 +224,12 @@ def plan_table(plan: TaskPlan) -> Table:
         for each in plan.experiments
     ]
     headings = ["#", "parameters", "engine", "GPUs", "memory MB"]
-    return Table(headings, rows, numeric=frozenset({"#", "GPUs", "memory MB"}))
+    return Table(
+        headings,
+        rows,
+        numeric=frozenset({"#", "GPUs", "memory MB"}),
+        wrapped=frozenset({"parameters"}),
+    )
 
 
 def reason_table(reasons: Sequence[Reason]) -> Table:
@@ -159,7 +238,12 @@ def reason_table(reasons: Sequence[Reason]) -> Table:
         [each.code.value, each.node_id or UNKNOWN, each.device_uuid or UNKNOWN, each.message]
         for each in reasons
     ]
-    return Table(["reason", "node", "device", "says"], rows)
+    return Table(
+        ["reason", "node", "device", "says"],
+        rows,
+        important=("says",),
+        wrapped=frozenset({"says"}),
+    )
 
 
 def explanation_text(explanation: Explanation) -> str:

@@ -14,7 +14,8 @@ from schemas.orchestrator import (
     ExperimentView,
     TaskView,
 )
-from services.cli.display.output import UNKNOWN, number, settings_text
+from services.cli.display.columns import UNKNOWN
+from services.cli.display.output import number, settings_text
 
 STEP_PERCENT: Final = 25
 

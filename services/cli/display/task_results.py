@@ -9,7 +9,8 @@ from schemas.benchmark import BenchmarkMetrics
 from schemas.monitoring import GpuStats
 from schemas.orchestrator import ExperimentState, ExperimentView
 from schemas.task import Objective
-from services.cli.display.output import UNKNOWN, Table, number, print_table, settings_text, span
+from services.cli.display.columns import UNKNOWN, Table
+from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, why_waiting
 
 SIMULATED_ENGINE: Final = "simulated"
@@ -67,7 +68,17 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
     ]
     numeric = frozenset(headings) - {"state", "parameters", "attempts"}
     title = f"experiments by {objective.value} ({MEASURES[objective]})" if objective else ""
-    return Table(headings, rows, title=title, numeric=numeric)
+    return Table(
+        headings,
+        rows,
+        title=title,
+        numeric=numeric,
+        important=(
+            *("rank", "#", "state", "parameters", "requests", "ttft ms", "tpot ms", "e2e s"),
+            *("output tok/s", "max total tok/s", "e2e p99 s"),
+        ),
+        shortened=frozenset({"parameters"}),
+    )
 
 
 def metric_cells(metrics: BenchmarkMetrics | None) -> list[str]:
@@ -108,7 +119,15 @@ def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
     ]
     numeric = frozenset(headings) - {"GPU", "source"}
     title = "GPUs while measured, min/mean/max"
-    return Table(headings, rows, title=title, numeric=numeric) if rows else None
+    table = Table(
+        headings,
+        rows,
+        title=title,
+        numeric=numeric,
+        important=("GPU", "source", "util %", "memory MB", "power W", "energy Wh", "temp C"),
+        shortened=frozenset({"GPU"}),
+    )
+    return table if rows else None
 
 
 def gpu_cells(stats: GpuStats) -> list[str]:

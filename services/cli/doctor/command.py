@@ -11,7 +11,8 @@ import click
 
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.executor import FailureKind
-from services.cli.display.output import Table, print_json, print_table
+from services.cli.display.columns import Table
+from services.cli.display.output import print_json, print_table
 from services.cli.doctor.check import Check, printable
 from services.cli.doctor.examination import DEADLINE_SECONDS
 from services.cli.failures import leave
@@ -95,7 +96,7 @@ def _examine(
 
 def _print(checks: Sequence[Check]) -> None:
     rows = [[check.name, check.state.value, check.found] for check in checks]
-    print_table(Table(["check", "state", "found"], rows))
+    print_table(Table(["check", "state", "found"], rows, wrapped=frozenset({"found"})))
     to_do = [check for check in checks if check.fix]
     for check in to_do:
         click.echo(f"\n{check.name} ({check.state.value}): {check.why}")

@@ -218,6 +218,8 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         quarantined=stored.quarantined,
         reasons=place.reasons or (_NEXT,) if waits else abridge(stored.reasons).reasons,
         reason=_notice(stored) or stored.reason,
+        preempting_until=stored.preempting_until,
+        preempted_for=stored.preempted_for,
     )
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from schemas.benchmark import BenchmarkMetrics
 from schemas.executor import AttemptPhase, AttemptProgressed, EngineSpec, Runtime
-from schemas.gateway import GpuView
+from schemas.gateway import GpuView, NodeView
 from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.monitoring import GpuStats, SampledSpread, Spread
 from schemas.orchestrator import (
@@ -81,6 +81,19 @@ def make_gpu(index: int = 0, **changes: Any) -> GpuView:
         "state": DeviceState.FREE,
     }
     return GpuView(**{**given, **changes})
+
+
+def make_node(node_id: str = NODE, **changes: Any) -> NodeView:
+    given: dict[str, Any] = {
+        "node_id": node_id,
+        "source": Source.SIMULATED,
+        "simulated": True,
+        "fresh": True,
+        "gpus_total": 8,
+        "gpus_free": 7,
+        "last_seen_at": NOW,
+    }
+    return NodeView(**{**given, **changes})
 
 
 def make_reservation(**changes: Any) -> ReservationView:

@@ -7,7 +7,8 @@ import pytest
 from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ReservationView
-from services.cli.display.output import Table, age, number, plain_text, settings_text, span
+from services.cli.display.columns import Table
+from services.cli.display.output import age, number, plain_text, settings_text, span
 from services.cli.display.tables import gpu_table, reservation_table
 from shared.ids import new_id
 from tests.support.worlds.gateway_views import NOW, make_gpu
@@ -29,9 +30,9 @@ def test_unknown_readings_are_dashes_never_zero() -> None:
 
 
 def test_stale_readings_are_called_stale() -> None:
-    row = gpu_table([make_gpu(fresh=False, simulated=False)]).rows[0]
+    table = gpu_table([make_gpu(fresh=False, simulated=False)])
 
-    assert row[-1] == "stale"
+    assert table.rows[0][table.headings.index("source")] == "stale"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""Tables of text: which columns there is room for, and how wide each of them is."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+UNKNOWN: Final = "-"
+GAP: Final = 2
+NARROWEST: Final = 14  # of a column whose text may be shortened or wrapped
+ELLIPSIS: Final = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under headings; the other fields name headings.
+
+    `numeric` ones are aligned to the right. Where a terminal is too narrow, text of the `shortened`
+    is cut and that of the `wrapped` is broken into lines, then whole columns are left out: those
+    without any content first, then those that `important` does not name, from the right, then its
+    last. The first column always stays, and nothing else is ever cut.
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    numeric: frozenset[str] = frozenset()
+    important: Sequence[str] = ()
+    shortened: frozenset[str] = frozenset()
+    wrapped: frozenset[str] = frozenset()
+
+    def only(self, names: Sequence[str]) -> "Table":
+        """These columns in this order, each named by its heading or the beginning of it.
+
+        Raises KeyError with the name that no heading has.
+        """
+        chosen = [self._named(name) for name in names]
+        return replace(
+            self,
+            headings=[self.headings[n] for n in chosen],
+            rows=[[row[n] for n in chosen] for row in self.rows],
+        )
+
+    def _named(self, name: str) -> int:
+        known = [heading.casefold() for heading in self.headings]
+        wanted = name.strip().casefold()
+        if wanted in known:
+            return known.index(wanted)
+        found = [n for n, heading in enumerate(known) if wanted and heading.startswith(wanted)]
+        if len(found) != 1:
+            raise KeyError(name)
+        return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that is shown: its place in the rows, its width in characters."""
+
+    number: int
+    width: int
+
+
+def fit(table: Table, width: int | None = None) -> list[Column]:
+    """The columns that `width` characters have room for; all of them, in full, without one.
+
+    The first column is there even where it alone is wider.
+    """
+    natural = [
+        max(map(len, (heading, *cells)))
+        for heading, cells in zip(table.headings, _columns(table), strict=True)
+    ]
+    everything = [Column(n, each) for n, each in enumerate(natural)]
+    if width is None or _total(natural) <= width:
+        return everything
+    narrowest = [
+        _narrowest(table, heading, cells)
+        for heading, cells in zip(table.headings, _columns(table), strict=True)
+    ]
+    by_importance = _by_importance(table)
+    shown = list(by_importance)
+    while len(shown) > 1 and _total([narrowest[n] for n in shown]) > width:
+        shown.pop()
+    spare = max(0, width - _total([narrowest[n] for n in shown]))
+    widths = {}
+    for n in shown:
+        widths[n] = min(natural[n], narrowest[n] + spare)
+        spare -= widths[n] - narrowest[n]
+    return [Column(n, widths[n]) for n in sorted(widths)]
+
+
+def left_out(table: Table, columns: Sequence[Column]) -> list[str]:
+    """Headings of the columns that are not among these."""
+    shown = {column.number for column in columns}
+    return [heading for n, heading in enumerate(table.headings) if n not in shown]
+
+
+def cell_lines(table: Table, heading: str, cell: str, width: int) -> list[str]:
+    """A cell's text in lines of at most `width`; longer only where it may not be changed."""
+    if len(cell) <= width:
+        return [cell]
+    if heading in table.wrapped:
+        return textwrap.wrap(cell, width)
+    return [cell[: width - 1] + ELLIPSIS] if heading in table.shortened else [cell]
+
+
+def heading_lines(heading: str, width: int) -> list[str]:
+    """A heading broken at its spaces."""
+    return textwrap.wrap(heading, width, break_long_words=False)
+
+
+def _columns(table: Table) -> list[tuple[str, ...]]:
+    return list(zip(*table.rows, strict=True)) if table.rows else [()] * len(table.headings)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _narrowest(table: Table, heading: str, cells: Sequence[str]) -> int:
+    longest_cell = max(map(len, cells), default=0)
+    if heading in table.shortened | table.wrapped:
+        longest_cell = min(NARROWEST, longest_cell)
+    return max(longest_cell, *map(len, heading.split()))
+
+
+def _by_importance(table: Table) -> list[int]:
+    """Places of columns, the most important first."""
+    ranks = {heading: n for n, heading in enumerate(table.important)}
+    is_empty = [set(cells) <= {"", UNKNOWN} for cells in _columns(table)]
+
+    def rank(n: int) -> tuple[bool, bool, int, int]:
+        return n > 0, is_empty[n], ranks.get(table.headings[n], len(ranks)), n
+
+    return sorted(range(len(table.headings)), key=rank)

@@ -1,0 +1,111 @@
+"""Lists on a terminal of 80 columns, as a person types them."""
+
+import asyncio
+import os
+import pty
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from schemas.scheduler import DeviceState
+from tests.support.fakes.gateway import StubGateway, stub_gateway
+from tests.support.paths import ROOT
+from tests.support.worlds.gateway_views import make_gpu
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal:
+    """Runs the command on a terminal; what it shows comes without colours."""
+
+    def __init__(self, stub: StubGateway, url: str, data_dir: Path) -> None:
+        self.stub = stub
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "GPUSTEWARD_URL": url,
+            "GPUSTEWARD_DATA_DIR": str(data_dir),
+            "TERM": "xterm",
+        }
+
+    async def __call__(self, *arguments: str, columns: int = 80) -> list[str]:
+        master, slave = pty.openpty()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "services.cli", *arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=slave,
+                stderr=slave,
+                env={**self.environment, "COLUMNS": str(columns)},
+            )
+        finally:
+            os.close(slave)
+        shown, _ = await asyncio.gather(asyncio.to_thread(_read_all, master), process.wait())
+        return COLOUR.sub("", shown.decode()).splitlines()
+
+
+def _read_all(master: int) -> bytes:
+    shown = b""
+    with suppress(OSError):  # EIO once the command has ended
+        while piece := os.read(master, 65536):
+            shown += piece
+    os.close(master)
+    return shown
+
+
+@pytest.fixture
+async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
+    async with stub_gateway() as (stub, url):
+        stub.gpus = [
+            make_gpu(
+                index,
+                node_id="gpu-node-07",
+                name="NVIDIA H200 141GB HBM3e",
+                memory_used_mb=143_000,
+                memory_total_mb=143_771,
+                power_draw_w=698.0,
+                state=DeviceState.HELD,
+                holder="exec/somebody-with-a-long-name",
+            )
+            for index in range(8)
+        ]
+        yield Terminal(stub, url, tmp_path)
+
+
+async def test_at_80_columns_a_gpu_is_one_line_and_the_rest_is_said_to_be_left_out(
+    terminal: Terminal,
+) -> None:
+    shown = await terminal("gpus")
+
+    rows = [line for line in shown if line.startswith("gpu-node-07")]
+    assert len(rows) == 8
+    assert max(map(len, shown)) <= 80
+    assert all("143000/143771" in row for row in rows)
+    note = " ".join(shown[9:])
+    assert "--wide" in note
+    assert "power W" in note
+
+
+async def test_wide_shows_every_column_and_columns_those_that_were_named(
+    terminal: Terminal,
+) -> None:
+    wide = await terminal("gpus", "--wide")
+    chosen = await terminal("gpus", "--columns", "gpu,power,holder")
+
+    assert "NVIDIA H200 141GB HBM3e" in wide[1]
+    assert "exec/somebody-with-a-long-name" in wide[1]
+    assert chosen[0].split("  ")[0] == "gpu"
+    assert chosen[1].split() == ["0", "698/700", "exec/somebody-with-a-long-name"]
+
+
+async def test_a_column_that_is_not_there_is_refused_with_those_that_are(
+    terminal: Terminal,
+) -> None:
+    shown = " ".join(await terminal("gpus", "--columns", "gpu,colour"))
+
+    assert "found 'colour'" in shown
+    assert "memory MB" in shown
