@@ -11,12 +11,22 @@ from msgspec import Meta, Struct
 PREFIX: Final = "gpusteward"
 TOKEN_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}$"  # noqa: S105  # a subject token's grammar, not a secret
 
-Token = Annotated[str, Meta(pattern=TOKEN_PATTERN)]
-NodeId = Annotated[
-    str, Meta(pattern=TOKEN_PATTERN, description="A node's name made a subject token.")
+TOKEN_FORM: Final = "1 to 128 letters, digits, - and _"  # noqa: S105  # as above
+NODE_ID_FORM: Final = f"a node's id: {TOKEN_FORM}"
+NAMESPACE_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+NAMESPACE_FORM: Final = "1 to 63 small letters, digits and -, the first and last none of -"
+
+# Whoever sends another form is told the description.
+Token = Annotated[str, Meta(pattern=TOKEN_PATTERN, description=TOKEN_FORM)]
+NodeId = Annotated[str, Meta(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
+Namespace = Annotated[str, Meta(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?$",
+        description="1 to 128 letters, digits, _, . and -, the first and last a letter or digit",
+    ),
 ]
-Namespace = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?$")]
 DeviceUuid = Annotated[str, Meta(min_length=1, max_length=128)]
 UtcDatetime = Annotated[datetime, Meta(tz=True)]
 Seconds = Annotated[float, Meta(ge=0)]

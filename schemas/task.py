@@ -50,8 +50,15 @@ class Choice(TaskPart, frozen=True, kw_only=True):
 
 
 ParameterValues = Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=1000)] | Choice
+ParameterName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$",
+        description="1 to 64 letters, digits, - and _, the first a letter",
+    ),
+]
 ParameterGrid = Annotated[
-    dict[Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")], ParameterValues],
+    dict[ParameterName, ParameterValues],
     Meta(max_length=64),
 ]
 IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]

@@ -2,6 +2,7 @@
 
 import enum
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -9,8 +10,17 @@ from msgspec import inspect
 
 _PLACE: Final = re.compile(r" - at (?:`key` in )?`(?P<path>\$.*)`$", re.DOTALL)
 _NAMED_FIELD: Final = re.compile(r"(?:missing required|contains unknown) field `(?P<name>[^`]*)`")
+_PATTERN: Final = re.compile(r"Expected `str` matching regex (?P<pattern>.*)", re.DOTALL)
+_CHOICE: Final = re.compile(r"Invalid enum value (?P<found>.*)", re.DOTALL)
 _STEP: Final = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+|\.\.\.)\]")
 _ANY_KEY: Final = "[...]"
+_PLAIN: Final = {
+    "Invalid UUID": "expected a UUID",
+    "Invalid RFC3339 encoded datetime": "expected a time such as 2026-01-31T12:00:00Z",
+    "Expected `datetime` with a timezone component": (
+        "expected a time with its zone, such as 2026-01-31T12:00:00Z"
+    ),
+}
 _KEYS_TRIED: Final = 1000
 
 
@@ -29,17 +39,35 @@ def explain_validation_error(
     place = _PLACE.search(text)
     path = place["path"] if place else "$"
     sentence = text[: place.start()] if place else text
-    if place and "`key` in" in place.group():
+    is_key = place is not None and "`key` in" in place.group()
+    options = _keys_at(type_, path) if is_key else _types_at(type_, path)
+    sentence = in_words(sentence, choices=_choices(options), form=_form(options))
+    if is_key:
         sentence += ", as a key"
     if field := _NAMED_FIELD.search(sentence):
         known = _fields_at(type_, path) if "unknown" in sentence else []
         sentence += _listed("known", known)
         path = f"{path}.{field['name']}"
-    elif sentence.startswith("Invalid enum value"):
-        sentence += _listed("expected one of", _choices_at(type_, path))
     if _ANY_KEY in path and text_decoded is not None:
         path = _with_key(path, text, type_, text_decoded)
     return path, sentence
+
+
+def in_words(sentence: str, *, choices: Sequence[str] = (), form: str | None = None) -> str:
+    """A decoder's sentence as people read it: with the choices there are, without a pattern.
+
+    `form` says in words what a pattern asks for.
+    """
+    if choice := _CHOICE.fullmatch(sentence):
+        return f"expected one of: {', '.join(choices)}; found {choice['found']}"
+    if _PATTERN.fullmatch(sentence):
+        return f"expected {form or 'a text of another form'}"
+    return _PLAIN.get(sentence, sentence)
+
+
+def choices_of(type_: Any) -> list[str]:
+    """The values that an enumeration allows, as they are written; none if it is another type."""
+    return _choices(_options(inspect.type_info(type_)))
 
 
 def _with_key(path: str, text: str, type_: Any, text_decoded: bytes | str) -> str:
@@ -85,15 +113,33 @@ def _fields_at(type_: Any, path: str) -> list[str]:
     )
 
 
-def _choices_at(type_: Any, path: str) -> list[str]:
+def _choices(options: Iterable[inspect.Type]) -> list[str]:
     choices: list[str] = []
-    for found in _types_at(type_, path):
+    for found in options:
         match found:
             case inspect.EnumType(cls=cls) if issubclass(cls, enum.Enum):
                 choices += [str(member.value) for member in cls]
             case inspect.LiteralType(values=values):
                 choices += [str(value) for value in values]
     return choices
+
+
+def _form(options: Iterable[inspect.Type]) -> str | None:
+    """What the description of a text says."""
+    described = (
+        found.extra_json_schema for found in options if isinstance(found, inspect.Metadata)
+    )
+    return next((known["description"] for known in described if known), None)
+
+
+def _keys_at(type_: Any, path: str) -> list[inspect.Type]:
+    """Everything that a key of the mapping at a path may be."""
+    return [
+        option
+        for holder in _types_at(type_, path)
+        if isinstance(holder, inspect.DictType)
+        for option in _options(holder.key_type)
+    ]
 
 
 def _types_at(type_: Any, path: str) -> list[inspect.Type]:
@@ -110,7 +156,8 @@ def _types_at(type_: Any, path: str) -> list[inspect.Type]:
 
 
 def _options(type_: inspect.Type) -> list[inspect.Type]:
-    if isinstance(type_, inspect.Metadata):
+    """What a type may be; only of texts with what their description says."""
+    if isinstance(type_, inspect.Metadata) and not isinstance(type_.type, inspect.StrType):
         return _options(type_.type)
     if isinstance(type_, inspect.UnionType):
         return [option for member in type_.types for option in _options(member)]

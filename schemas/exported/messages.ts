@@ -24,7 +24,7 @@ export interface Accepted {
  */
 export interface AgentView {
   type: "telemetry.agent_view";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   boot_id: string;
   source: Source;
@@ -57,11 +57,12 @@ export interface AttemptFinished {
   attempt_id: string;
   attempt_number: number;
   task_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   reservation_id: string;
   epoch: number;
   outcome: AttemptOutcome;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   devices: DeviceGrant[];
   engine: EngineSpec;
@@ -118,7 +119,7 @@ export interface AttemptPhaseChanged {
   attempt_id: string;
   attempt_number: number;
   task_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   reservation_id: string;
   epoch: number;
@@ -153,7 +154,7 @@ export interface AttemptStarted {
   attempt_id: string;
   attempt_number: number;
   task_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   reservation_id: string;
   epoch: number;
@@ -193,7 +194,7 @@ export interface AvailabilityView {
 /** Best score first. A GPU whose memory or utilization is unknown is not among them. */
 export interface AvailableGpus {
   type: "telemetry.available_gpus_view";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   gpus: ScoredGpu[];
 }
@@ -301,7 +302,7 @@ export type BufferedMetric = "power_draw_w" | "utilization_percent";
 export interface CancelExperiment {
   type: "executor.cancel_experiment";
   command_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   experiment_id: string;
   attempt_id: string;
@@ -372,7 +373,7 @@ export interface ClusterStatus {
 export interface Cordon {
   type: "scheduler.cordon";
   command_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid?: string | null;
   reason?: string;
@@ -384,6 +385,7 @@ export interface CustomEvent {
   message_id: string;
   occurred_at: string;
   revision: number;
+  /** 1 to 128 letters, digits, - and _ */
   name: string;
   namespace: string;
   data: Record<string, unknown>;
@@ -425,7 +427,7 @@ export type DeploymentMode = "docker" | "ome" | "process";
  * `allocated` is the held share, 0 to 1; null readings are unknown.
  */
 export interface DeviceAllocation {
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   uuid: string;
   index: number;
@@ -446,7 +448,7 @@ export interface DeviceCordoned {
   message_id: string;
   occurred_at: string;
   revision: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid: string;
   reservation_id: string | null;
@@ -492,7 +494,7 @@ export interface DeviceFreed {
   message_id: string;
   occurred_at: string;
   revision: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid: string;
   reservation_id: string | null;
@@ -506,7 +508,7 @@ export interface DeviceFreed {
  * instance's. Without a `share` the device is granted as a whole.
  */
 export interface DeviceGrant {
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   uuid: string;
   index: number;
@@ -524,7 +526,7 @@ export interface DeviceQuarantined {
   message_id: string;
   occurred_at: string;
   revision: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid: string;
   reservation_id: string | null;
@@ -533,7 +535,7 @@ export interface DeviceQuarantined {
 
 /** One device's history; a bucket without a known reading is absent. */
 export interface DeviceSeries {
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid: string;
   index: number;
@@ -560,7 +562,7 @@ export interface DeviceUncordoned {
   message_id: string;
   occurred_at: string;
   revision: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid: string;
   reservation_id: string | null;
@@ -586,7 +588,7 @@ export interface Distribution {
 export interface Drain {
   type: "scheduler.drain";
   command_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   reason?: string;
 }
@@ -595,7 +597,7 @@ export interface Drain {
 export interface Drift {
   drift_id: string;
   drift: DriftKind;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   since_at: string;
   age_seconds: number;
@@ -616,7 +618,7 @@ export interface DriftDetected {
   message_id: string;
   occurred_at: string;
   revision: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   drift: DriftKind;
   device_uuid: string | null;
@@ -648,7 +650,7 @@ export interface DriftResolved {
   message_id: string;
   occurred_at: string;
   revision: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   drift: DriftKind;
   device_uuid: string | null;
@@ -730,7 +732,7 @@ export interface ExecutorReported {
   message_id: string;
   occurred_at: string;
   revision: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   boot_id: string;
   runtimes: RuntimeOffer[];
@@ -747,6 +749,7 @@ export interface ExperimentCancelled {
   revision: number;
   experiment_id: string;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   ordinal: number;
   reason: string;
@@ -760,6 +763,7 @@ export interface ExperimentFailed {
   revision: number;
   experiment_id: string;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   ordinal: number;
   reason: string;
@@ -790,6 +794,7 @@ export interface ExperimentRetrying {
   revision: number;
   experiment_id: string;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   ordinal: number;
   attempt_number: number;
@@ -806,9 +811,10 @@ export interface ExperimentRunning {
   revision: number;
   experiment_id: string;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   ordinal: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   attempt_id: string;
 }
@@ -821,10 +827,11 @@ export interface ExperimentStarting {
   revision: number;
   experiment_id: string;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   ordinal: number;
   reservation_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   devices: DeviceGrant[];
 }
@@ -851,6 +858,7 @@ export interface ExperimentSucceeded {
   revision: number;
   experiment_id: string;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   ordinal: number;
   objective_score: number | null;
@@ -880,6 +888,7 @@ export interface ExperimentView {
   type: "orchestrator.experiment";
   experiment_id: string;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   ordinal: number;
   state: ExperimentState;
@@ -912,6 +921,7 @@ export interface ExperimentWaiting {
   revision: number;
   experiment_id: string;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   ordinal: number;
   reservation_id: string;
@@ -1012,7 +1022,7 @@ export interface FaultSeen {
 export interface FenceReservation {
   type: "executor.fence_reservation";
   command_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   reservation_id: string;
   epoch: number;
@@ -1022,14 +1032,14 @@ export interface FenceReservation {
 export interface GangPlace {
   rank: number;
   size: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   coordinator_id: string;
 }
 
 /** Whether a node's GPUs can be read, and how. Answered by `AgentView`. */
 export interface GetAgent {
   type: "telemetry.agent";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
 }
 
@@ -1069,7 +1079,7 @@ export interface GetExperiment {
 /** One GPU by its index in its node. Answered by `GpuDetail`; refused with not_found. */
 export interface GetGpu {
   type: "telemetry.gpu_info";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   index: number;
   use_cache?: boolean;
@@ -1085,7 +1095,7 @@ export interface GetNodeSummaries {
 /** How is this executor's part of the attempt? Answered by `RankView`; `not_found` without. */
 export interface GetRank {
   type: "executor.get_rank";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   attempt_id: string;
 }
@@ -1124,7 +1134,7 @@ export interface GetSeries {
  */
 export interface GetSnapshot {
   type: "telemetry.snapshot";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   use_cache?: boolean;
   released_reservation_id?: string | null;
@@ -1149,7 +1159,7 @@ export interface GetTask {
 /** Facts and newest reading; `reading` null if the GPU does not answer. */
 export interface GpuDetail {
   type: "telemetry.gpu_detail";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   observed_at: string;
   facts: DeviceFacts;
@@ -1174,7 +1184,7 @@ export interface GpuInfoDetail {
   index: number;
   name: string;
   uuid: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   memory_total_mb: number | null;
   availability_score: number | null;
@@ -1197,7 +1207,7 @@ export interface GpuList {
 /** A node's reading, as `/ws/metrics` sends it: a slow client gets only the newest. */
 export interface GpuMetrics {
   type: "gateway.gpu_metrics";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   sequence: number;
   observed_at: string;
@@ -1376,7 +1386,7 @@ export interface GpuStats {
  */
 export interface GpuView {
   type: "gateway.gpu";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   uuid: string;
   index: number;
@@ -1441,7 +1451,7 @@ export interface HealthChanged {
   message_id: string;
   occurred_at: string;
   revision: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   boot_id: string;
   change: HealthKind;
@@ -1496,7 +1506,7 @@ export interface InventoryReported {
   message_id: string;
   occurred_at: string;
   revision: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   boot_id: string;
   source: Source;
@@ -1569,7 +1579,7 @@ export type LinkKind = "internal" | "node" | "nvlink" | "phb" | "pix" | "pxb" | 
  */
 export interface ListAvailableGpus {
   type: "telemetry.available_gpus";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   min_memory_mb?: number | null;
   max_utilization_percent?: number;
@@ -1624,7 +1634,7 @@ export interface ListReservations {
 /** What runs on this executor? Answered by `RunningAttempts`. */
 export interface ListRunning {
   type: "executor.list_running";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
 }
 
@@ -1675,7 +1685,7 @@ export interface ModelSpec {
  */
 export interface MonitoringView {
   type: "telemetry.monitoring";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   monitoring_id: string;
   running: boolean;
@@ -1688,7 +1698,7 @@ export interface MonitoringView {
 
 /** A node with its devices; `fresh` tells whether its readings are recent enough to grant on. */
 export interface NodeAllocation {
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   source: Source;
   fresh: boolean;
@@ -1728,7 +1738,7 @@ export interface NodeSummaries {
 /** A node as its agents report it. `runtimes` is empty while no executor runs there. */
 export interface NodeView {
   type: "gateway.node";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   source: Source;
   simulated: boolean;
@@ -1861,7 +1871,7 @@ export type RankState = "ended" | "ending" | "preparing" | "ready" | "running";
  */
 export interface RankView {
   type: "executor.rank";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   attempt_id: string;
   rank: number;
@@ -1878,7 +1888,7 @@ export interface RankView {
  */
 export interface ReadLog {
   type: "executor.read_log";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   attempt_id: string;
   offset?: number | null;
@@ -2024,6 +2034,7 @@ export interface RequestReservation {
   type: "scheduler.request_reservation";
   command_id: string;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace?: string;
   holder?: string;
   request?: GpuRequest;
@@ -2036,10 +2047,11 @@ export interface ReservationActivated {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
 }
 
@@ -2050,6 +2062,7 @@ export interface ReservationCancelled {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number | null;
@@ -2065,6 +2078,7 @@ export interface ReservationExpired {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number | null;
@@ -2084,10 +2098,11 @@ export interface ReservationGranted {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   devices: DeviceGrant[];
   lease_ttl_seconds: number;
@@ -2108,6 +2123,7 @@ export interface ReservationLost {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number | null;
@@ -2123,6 +2139,7 @@ export interface ReservationPreempted {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number | null;
@@ -2138,10 +2155,11 @@ export interface ReservationPreempting {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   grace_seconds: number;
 }
@@ -2153,6 +2171,7 @@ export interface ReservationQueued {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   request: GpuRequest;
@@ -2167,6 +2186,7 @@ export interface ReservationRejected {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number | null;
@@ -2183,6 +2203,7 @@ export interface ReservationReleased {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number | null;
@@ -2212,6 +2233,7 @@ export interface ReservationTimedOut {
   occurred_at: string;
   revision: number;
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   epoch: number | null;
@@ -2229,6 +2251,7 @@ export interface ReservationTimedOut {
 export interface ReservationView {
   type: "scheduler.reservation";
   reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
   state: ReservationState;
@@ -2272,7 +2295,7 @@ export interface RunningAttempt {
 /** Everything under way. `workloads` null: this executor does not look for labels. */
 export interface RunningAttempts {
   type: "executor.running_attempts";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   boot_id: string;
   attempts: RunningAttempt[];
@@ -2387,7 +2410,7 @@ export interface SeriesView {
 export interface SetBurst {
   type: "telemetry.burst";
   command_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   interval_seconds: number;
   duration_seconds: number;
@@ -2403,7 +2426,7 @@ export interface SetBurst {
 export interface SetPowerLimit {
   type: "telemetry.set_power_limit";
   command_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid: string;
   power_limit_w: number | null;
@@ -2459,12 +2482,13 @@ export interface Spread {
 export interface StartExperiment {
   type: "executor.start_experiment";
   command_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   experiment_id: string;
   attempt_id: string;
   attempt_number: number;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   reservation_id: string;
   epoch: number;
@@ -2485,7 +2509,7 @@ export interface StartExperiment {
  */
 export interface StartMonitoring {
   type: "telemetry.start_monitoring";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   monitoring_id: string;
   interval_seconds?: number;
@@ -2500,7 +2524,7 @@ export interface StartMonitoring {
 export interface StartRank {
   type: "executor.start_rank";
   command_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   attempt_id: string;
   leader_address: string;
@@ -2514,7 +2538,7 @@ export interface StartRank {
  */
 export interface StopMonitoring {
   type: "telemetry.stop_monitoring";
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   monitoring_id: string;
 }
@@ -2545,6 +2569,7 @@ export interface SubmitTask {
   type: "orchestrator.submit_task";
   command_id: string;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace?: string;
   task: TaskFile;
 }
@@ -2593,6 +2618,7 @@ export interface TaskAccepted {
   occurred_at: string;
   revision: number;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
   experiments: number;
@@ -2606,6 +2632,7 @@ export interface TaskCancelled {
   occurred_at: string;
   revision: number;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
   reason: string;
@@ -2618,6 +2645,7 @@ export interface TaskCompleted {
   occurred_at: string;
   revision: number;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
   best_experiment_id: string | null;
@@ -2632,6 +2660,7 @@ export interface TaskFailed {
   occurred_at: string;
   revision: number;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
   reason: string;
@@ -2645,6 +2674,7 @@ export interface TaskFailed {
  * `docker`.
  */
 export interface TaskFile {
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
   task_name: string;
   description?: string;
   deployment_mode?: DeploymentMode | null;
@@ -2676,6 +2706,7 @@ export interface TaskPaused {
   occurred_at: string;
   revision: number;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
 }
@@ -2705,6 +2736,7 @@ export interface TaskResumed {
   occurred_at: string;
   revision: number;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
 }
@@ -2716,6 +2748,7 @@ export interface TaskStarted {
   occurred_at: string;
   revision: number;
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
 }
@@ -2732,6 +2765,7 @@ export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "pau
 export interface TaskView {
   type: "orchestrator.task";
   task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
   description: string;
@@ -2760,7 +2794,7 @@ export interface TaskView {
 export interface Uncordon {
   type: "scheduler.uncordon";
   command_id: string;
-  /** A node's name made a subject token. */
+  /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid?: string | null;
   confirm_stopped?: boolean;

@@ -4,29 +4,34 @@ Built on `Problem` alone: the guard answers before Litestar has a request, so th
 for problem details would be a second form of the same.
 """
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 from litestar import Request, Response
+from litestar.enums import ParamType
 from litestar.exceptions import (
     HTTPException,
     MethodNotAllowedException,
     NotFoundException,
     ValidationException,
 )
+from litestar.typing import FieldDefinition
 
 from schemas.errors import HTTP_STATUS, ErrorCode
 from schemas.gateway import Problem
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
+from shared.problems import choices_of, in_words
 
 PROBLEM_JSON: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 1
 REFUSAL: Final = "refusal"
 TYPE_PREFIX: Final = "urn:gpusteward:problem:"
 
+_MISSING: Final = re.compile(r"Missing required (?P<place>\w+) parameter '(?P<name>[^']+)'")
 _CODE_OF_STATUS: Final = {
     HTTPStatus.NOT_FOUND: ErrorCode.NOT_FOUND,
     HTTPStatus.UNAUTHORIZED: ErrorCode.UNAUTHENTICATED,
@@ -37,23 +42,27 @@ _CODE_OF_STATUS: Final = {
 
 
 def problem_of(
-    error: Exception, instance: str | None = None, names: Mapping[str, str] | None = None
+    error: Exception,
+    instance: str | None = None,
+    parameters: Mapping[str, FieldDefinition] | None = None,
 ) -> Problem:
     """What an error is to a client; of an unforeseen one only that it happened.
 
-    `names`: what clients call the parameters of the handler.
+    `parameters`: those of the handler, by its own names.
     """
+    known = parameters or {}
     path: str | None = None
     status: int | None = None
     details: dict[str, Any] = {}
     match error:
         case RefusedError():
-            code, detail, path, details = error.code, error.message, error.path, error.details
+            code, detail, details = error.code, error.message, error.details
+            path = _place_in_request(error.path, known)
         case UnavailableError():
             code, detail = ErrorCode.UNAVAILABLE, str(error)
         case ValidationException():
             code = ErrorCode.BAD_REQUEST
-            path, detail = _first_fault(error, names or {})
+            path, detail = _first_fault(error, known)
         case NotFoundException():
             code, detail = ErrorCode.NOT_FOUND, "no such route"
         case MethodNotAllowedException():
@@ -78,14 +87,41 @@ def problem_of(
     )
 
 
-def _first_fault(error: ValidationException, names: Mapping[str, str]) -> tuple[str | None, str]:
+def _first_fault(
+    error: ValidationException, parameters: Mapping[str, FieldDefinition]
+) -> tuple[str | None, str]:
     """The first parameter that is wrong; only the text of the error names a missing one."""
+    if missing := _MISSING.match(error.detail):
+        path = f"{missing['place']}.{missing['name']}"
+        return path, f"expected the parameter {missing['name']}, found none"
     if not isinstance(error.extra, list) or not error.extra:
         return None, error.detail
     fault = error.extra[0]
-    source = getattr(fault.get("source"), "value", fault.get("source")) or "query"
-    key = names.get(fault.get("key"), fault.get("key"))
-    return f"{source}.{key}" if key else None, str(fault.get("message", ""))
+    field = parameters.get(fault.get("key"))
+    if field is None:
+        return None, str(fault.get("message", ""))
+    detail = in_words(
+        str(fault.get("message", "")),
+        choices=choices_of(field.annotation),
+        form=getattr(field.kwarg_definition, "description", None),
+    )
+    return _place(field), detail
+
+
+def _place_in_request(path: str | None, parameters: Mapping[str, FieldDefinition]) -> str | None:
+    """Where a client gave the field that an owner refused: in the URL, or in the body as it is."""
+    field = parameters.get(path.removeprefix("$.")) if path is not None else None
+    return path if field is None else _place(field)
+
+
+def _place(field: FieldDefinition) -> str:
+    definition = field.kwarg_definition
+    place = getattr(definition, "param_type", ParamType.QUERY)
+    return f"{place.value}.{_wire_name(field)}"
+
+
+def _wire_name(field: FieldDefinition) -> str:
+    return getattr(field.kwarg_definition, "name", None) or field.name
 
 
 def headers_of(problem: Problem, error: Exception) -> dict[str, str]:
@@ -113,8 +149,9 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
 
 def problem_in(scope: Any, error: Exception) -> Problem:
     """What an error is to the client of this request; logged if it was not foreseen."""
-    handler = scope.get("route_handler") if isinstance(error, ValidationException) else None
-    problem = problem_of(error, scope["path"], wire_names(handler) if handler is not None else {})
+    handler = scope.get("route_handler")
+    parameters = handler.parsed_fn_signature.parameters if handler is not None else {}
+    problem = problem_of(error, scope["path"], parameters)
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("request_failed", path=scope["path"], exc_info=error)
     return problem
@@ -129,10 +166,7 @@ async def remember_refusal(error: Exception, scope: Any) -> None:
 def wire_names(handler: Any) -> dict[str, str]:
     """What clients call a route's parameters, by the handler's names."""
     parameters = handler.parsed_fn_signature.parameters
-    return {
-        inside: getattr(field.kwarg_definition, "name", None) or inside
-        for inside, field in parameters.items()
-    }
+    return {inside: _wire_name(field) for inside, field in parameters.items()}
 
 
 EXCEPTION_HANDLERS: Final[dict[int | type[Exception], Any]] = {

@@ -15,7 +15,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, PathParameter, QueryParameter, SkipValidation
 
-from schemas.base import TOKEN_PATTERN
+from schemas.base import NAMESPACE_FORM, NAMESPACE_PATTERN, NODE_ID_FORM, TOKEN_PATTERN
 from schemas.errors import ErrorCode
 from schemas.gateway import Problem
 from services.gateway.context import Gateway
@@ -38,13 +38,15 @@ IdempotencyKey = Annotated[
     ),
 ]
 
-InNamespace = Annotated[str | None, QueryParameter(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+InNamespace = Annotated[
+    str | None, QueryParameter(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)
+]
 InStates = Annotated[
     str | None, QueryParameter(name="state", description="A comma-separated list of states.")
 ]
 LARGEST_INTEGER: Final = 2**63 - 1
-Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN)]
-OnNode = Annotated[str | None, QueryParameter(pattern=TOKEN_PATTERN)]
+Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
+OnNode = Annotated[str | None, QueryParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 
 COMMAND_NAMESPACE: Final = UUID("5d0c53d1-6dd4-4f0a-9d8f-5a7f1f1b6a01")
 PROBLEMS: Final[Mapping[int, ResponseSpec]] = {

@@ -1,12 +1,15 @@
 """Bad input at the gateway, over a real nats-server and Postgres."""
 
 import io
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from schemas.errors import ErrorCode, Refused
+from schemas.orchestrator import GetTask
 from tests.support.worlds.gateway import (
     TASK,
     Api,
@@ -114,21 +117,59 @@ BAD_REQUESTS: dict[str, tuple[str, str, Any, int, str | None]] = {
         "query.end_at",
     ),
     "zero byte": ("GET", "/api/v1/nodes/a%00b", None, 400, "path.node_id"),
+    "no yes or no": ("GET", "/api/v1/gpus?use_cache=maybe", None, 400, "query.use_cache"),
+    "no time": ("GET", "/api/v1/series?start_at=today", None, 400, "query.start_at"),
+    "namespace": ("POST", "/api/v1/reservations", {"namespace": "A B"}, 400, "$.namespace"),
+    "parameter name": (
+        "POST",
+        "/api/v1/tasks",
+        {**TASK, "parameters": {"a b": [1]}},
+        400,
+        "$.parameters",
+    ),
     "misspelt parameter": ("GET", "/api/v1/tasks?limits=5", None, 400, "query.limits"),
+}
+
+
+SAYS = {
+    "path": "expected 1 to 128 letters, digits, _, . and -, the first and last a letter or digit",
+    "unknown strategy": "expected one of: grid_search, random, bayesian; found 'guess'",
+    "bad namespace": "expected 1 to 63 small letters, digits and -, the first and last none of -",
+    "dotted node": "expected a node's id: 1 to 128 letters, digits, - and _",
+    "metric": (
+        "expected one of: utilization_percent, memory_used_mb, temperature_c, power_draw_w;"
+        " found 'mood'"
+    ),
+    "range": "expected one of: 30m, 1h, 6h, 12h, 24h, 2d, 7d; found '9y'",
+    "bad id in path": "expected a UUID",
+    "no time": "expected a time such as 2026-01-31T12:00:00Z",
+    "parameter name": "expected 1 to 64 letters, digits, - and _, the first a letter, as a key",
 }
 
 
 async def test_bad_input_is_refused_by_field_and_not_forwarded(api: Api) -> None:
     sent = await api.owners.overhear()
-    found = {}
+    found, said = {}, {}
 
     for name, (method, path, body, _, _) in BAD_REQUESTS.items():
         options = {"data": io.BytesIO(body)} if isinstance(body, bytes) else {"body": body}
         status, problem = await api.call(method, path, **options)
         found[name] = (status, problem.get("path"))
         assert problem["status"] == status
-        assert problem["detail"]
+        said[name] = problem["detail"]
+        assert not re.search(r"regex|enum value|gpusteward\.", problem["detail"])
         assert problem["type"].startswith("urn:gpusteward:problem:")
 
     assert found == {name: (case[3], case[4]) for name, case in BAD_REQUESTS.items()}
+    assert {name: said[name] for name in SAYS} == SAYS
     assert sent == []
+
+
+async def test_what_an_owner_refuses_is_named_as_the_client_gave_it(api: Api) -> None:
+    task_id = UUID(int=5)
+    refusal = Refused(code=ErrorCode.NOT_FOUND, message="there is none", path="$.task_id")
+    await api.owners.answer(GetTask, refusal)
+
+    _, problem = await api.get(f"/api/v1/tasks/{task_id}")
+
+    assert problem["path"] == "path.task_id"

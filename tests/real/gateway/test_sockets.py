@@ -178,7 +178,7 @@ async def test_a_wrong_filter_is_refused_with_what_was_expected(api: Api) -> Non
         "/ws/events?type=task_started": ("query.type", "orchestrator.task_started"),
         "/ws/events?tsak=1": ("query.tsak", "no such parameter"),
         "/ws/metrics?experiment=first": ("query.experiment", "UUID"),
-        "/ws/logs": (None, "'experiment'"),
+        "/ws/logs": ("query.experiment", "expected the parameter experiment, found none"),
     }
     opening = {
         "Connection": "Upgrade",

@@ -1,8 +1,12 @@
 """Errors of decoding, told by path and expectation."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
 import pytest
 
+from schemas import catalog
 from schemas.task import TaskFile
 from shared.problems import explain_validation_error
 
@@ -42,7 +46,15 @@ START = '{"task_name": "a", "base_runtime": "vllm", "model": {"id_or_path": "m"}
             "got `array`",
             id="list",
         ),
-        pytest.param(START + ', "parameters": {"t p": [1]}}', "$.parameters", "as a key", id="key"),
+        pytest.param(
+            START + ', "parameters": {"t p": [1]}}',
+            "$.parameters",
+            "expected 1 to 64 letters, digits, - and _, the first a letter, as a key",
+            id="key",
+        ),
+        pytest.param(
+            '{"task_name": "a b"}', "$.task_name", "expected 1 to 128 letters", id="a pattern"
+        ),
         pytest.param('{"task_name":', None, "truncated", id="cut off"),
         pytest.param('{"task_name": NaN}', None, "malformed", id="not a number"),
     ],
@@ -87,3 +99,19 @@ def test_a_value_of_a_mapping_keeps_its_dots_where_the_text_is_cut_off_behind_it
         msgspec.json.decode(text, type=TaskFile)
 
     assert explain_validation_error(caught.value, TaskFile, text)[0] == "$.parameters[...]"
+
+
+def test_every_pattern_of_a_message_is_also_told_in_words() -> None:
+    _, schemas = msgspec.json.schema_components([*catalog.MESSAGES, TaskFile])
+    texts = [found for found in _nested(schemas) if "pattern" in found]
+
+    assert texts
+    assert [text["pattern"] for text in texts if not text.get("description")] == []
+
+
+def _nested(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+    if isinstance(schema, dict | list):
+        for inner in schema.values() if isinstance(schema, dict) else schema:
+            yield from _nested(inner)
