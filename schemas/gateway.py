@@ -23,7 +23,7 @@ from schemas.base import (
     View,
 )
 from schemas.executor import RuntimeOffer
-from schemas.gpu_request import GpuRequest
+from schemas.gpu_request import GpuRequest, Reason
 from schemas.scheduler import DeviceState
 from schemas.scheduler_views import NodeAllocation
 from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
@@ -78,9 +78,10 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     """A GPU: its last reading joined to the scheduler's ledger.
 
     None is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are None while the
-    scheduler does not know the device. `availability_score` is 0.6 x free memory share + 0.4 x idle
-    share, None if one of them is unknown. What follows `holder` is as telemetry's `GpuReading` and
-    `DeviceFacts` have it.
+    scheduler does not know the device. `reasons` say why it would not be granted now, as
+    `DeviceAllocation` has them. `availability_score` is 0.6 x free memory share + 0.4 x idle
+    share, None if one of them is unknown. From `health_detail` to `recent_faults` it is as
+    telemetry's `GpuReading` and `DeviceFacts` have it.
     """
 
     node_id: NodeId
@@ -131,6 +132,7 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     power_limit_min_w: float | None = None
     power_limit_max_w: float | None = None
     recent_faults: tuple[FaultSeen, ...] = ()
+    reasons: tuple[Reason, ...] = ()
 
 
 class GpuList(View, frozen=True, kw_only=True, tag="gateway.gpus"):

@@ -47,12 +47,13 @@ OPEN_STATES = LIVE_STATES | {ReservationState.QUEUED}
 
 
 class DeviceState(StrEnum):
-    """A device in the ledger."""
+    """Whether a device can be had. Only `free` is granted to a request that has no wishes."""
 
     FREE = "free"
     HELD = "held"
     QUARANTINED = "quarantined"  # its last holder's stop is not confirmed
     CORDONED = "cordoned"
+    UNAVAILABLE = "unavailable"  # held by nobody and not granted: unwell, unread, used by others
 
 
 class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.request_reservation"):

@@ -221,7 +221,8 @@ class EstimateView(View, frozen=True, kw_only=True, tag="scheduler.estimate_view
 class DeviceAllocation(Struct, frozen=True, kw_only=True):
     """One device in the allocation map.
 
-    `allocated` is the held share, 0 to 1; None readings are unknown.
+    `allocated` is the held share, 0 to 1; None readings are unknown. `reasons` say why it would not
+    be granted now, other than that it is held; their sentences leave out the device.
     """
 
     node_id: NodeId
@@ -236,6 +237,7 @@ class DeviceAllocation(Struct, frozen=True, kw_only=True):
     reservation_id: UUID | None = None
     namespace: Namespace | None = None
     holder: str | None = None
+    reasons: tuple[Reason, ...] = ()
 
 
 class NodeAllocation(Struct, frozen=True, kw_only=True):

@@ -424,7 +424,8 @@ export type DeploymentMode = "docker" | "ome" | "process";
 /**
  * One device in the allocation map.
  *
- * `allocated` is the held share, 0 to 1; null readings are unknown.
+ * `allocated` is the held share, 0 to 1; null readings are unknown. `reasons` say why it would not
+ * be granted now, other than that it is held; their sentences leave out the device.
  */
 export interface DeviceAllocation {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -440,6 +441,7 @@ export interface DeviceAllocation {
   reservation_id: string | null;
   namespace: string | null;
   holder: string | null;
+  reasons: Reason[];
 }
 
 /** Taken out of service. */
@@ -553,8 +555,8 @@ export interface DeviceShare {
   memory_mb?: number | null;
 }
 
-/** A device in the ledger. */
-export type DeviceState = "cordoned" | "free" | "held" | "quarantined";
+/** Whether a device can be had. Only `free` is granted to a request that has no wishes. */
+export type DeviceState = "cordoned" | "free" | "held" | "quarantined" | "unavailable";
 
 /** Back in service. */
 export interface DeviceUncordoned {
@@ -1380,9 +1382,10 @@ export interface GpuStats {
  * A GPU: its last reading joined to the scheduler's ledger.
  *
  * null is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are null while the
- * scheduler does not know the device. `availability_score` is 0.6 x free memory share + 0.4 x idle
- * share, null if one of them is unknown. What follows `holder` is as telemetry's `GpuReading` and
- * `DeviceFacts` have it.
+ * scheduler does not know the device. `reasons` say why it would not be granted now, as
+ * `DeviceAllocation` has them. `availability_score` is 0.6 x free memory share + 0.4 x idle share,
+ * null if one of them is unknown. From `health_detail` to `recent_faults` it is as telemetry's
+ * `GpuReading` and `DeviceFacts` have it.
  */
 export interface GpuView {
   type: "gateway.gpu";
@@ -1435,6 +1438,7 @@ export interface GpuView {
   power_limit_min_w: number | null;
   power_limit_max_w: number | null;
   recent_faults: FaultSeen[];
+  reasons: Reason[];
 }
 
 /** What an operator does about a fault; `drain` and `reset` take the device out of service. */

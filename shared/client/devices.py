@@ -7,6 +7,7 @@ else the `node_id` that has to be given.
 from collections.abc import Sequence
 
 from schemas.gateway import GpuView
+from schemas.gpu_request import DEPENDS_ON_REQUEST
 from schemas.scheduler import DeviceState
 from schemas.telemetry import HealthState
 from shared.ids import host_node_id
@@ -17,12 +18,19 @@ def is_free(view: GpuView, min_memory_mb: int | None, max_utilization: float) ->
     return (
         view.health is HealthState.OK
         and view.fresh
-        and view.state in {None, DeviceState.FREE}
+        and _is_grantable(view)
         and view.memory_free_mb is not None
         and view.memory_free_mb >= _needed_memory_mb(view, min_memory_mb)
         and view.utilization_percent is not None
         and view.utilization_percent <= max_utilization
     )
+
+
+def _is_grantable(view: GpuView) -> bool:
+    """Whether some request might get it; None is a device that the scheduler does not know."""
+    if view.state is DeviceState.UNAVAILABLE:
+        return all(reason.code in DEPENDS_ON_REQUEST for reason in view.reasons)
+    return view.state in {None, DeviceState.FREE}
 
 
 def of_one_node(views: Sequence[GpuView], node_id: str | None) -> list[GpuView]:

@@ -34,6 +34,8 @@ STYLES: Final = {
     "waiting": "yellow",
     "queued": "yellow",
     "quarantined": "yellow",
+    "cordoned": "yellow",
+    "unavailable": "yellow",
     "simulated": "magenta",
     "failed": "red",
     "rejected": "red",

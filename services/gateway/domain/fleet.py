@@ -133,6 +133,7 @@ def _gpu_view(
         reservation_id=held.reservation_id if held else None,
         namespace=held.namespace if held else None,
         holder=held.holder if held else None,
+        reasons=held.reasons if held else (),
         **{name: getattr(gpu, name) for name in READING_FIELDS},
         **({name: getattr(facts, name) for name in FACTS_FIELDS} if facts else {}),
     )

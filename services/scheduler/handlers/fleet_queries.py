@@ -22,18 +22,19 @@ from schemas.scheduler_views import (
     NodeSummaries,
     SelectNode,
 )
-from services.scheduler.domain.model.fleet import Device, Host
+from services.scheduler.domain.model.fleet import Device, Fleet, Host, Node
 from services.scheduler.domain.model.inputs import NO_RESERVATION
 from services.scheduler.domain.node_selection import (
     cluster_gpu_status,
     find_best_node,
     node_gpu_summaries,
 )
+from services.scheduler.domain.placement.eligibility import state_of, state_reasons
 from services.scheduler.leader.engine_feed import node_from
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.ledger import change_feed, node_rows, reservation_rows
 from shared.messaging.paging import fitting
-from shared.postgres.database import Database
+from shared.postgres.database import Connection, Database
 
 Owners = Mapping[UUID, tuple[str, str]]
 
@@ -52,7 +53,7 @@ class FleetQueries:
             if query.node_id is not None:
                 await node_rows.check_known(connection, query.node_id)
             nodes = await node_rows.statuses(connection)
-            fleet = await reader.read(connection)
+            fleet = await self._fleet(connection)
             holders = {d.holder for ds in fleet.nodes.values() for d in ds if d.holder is not None}
             owners = await reservation_rows.owners(connection, holders)
         after = query.after_node_id
@@ -61,7 +62,10 @@ class FleetQueries:
                 node_id=node.node_id,
                 source=node.source,
                 fresh=reader.readings.is_fresh(node.node_id),
-                devices=tuple(_allocation(d, owners) for d in fleet.nodes.get(node.node_id, ())),
+                devices=tuple(
+                    _allocation(device, fleet.node(node.node_id), owners)
+                    for device in fleet.nodes.get(node.node_id, ())
+                ),
             )
             for node in sorted(nodes, key=lambda node: node.node_id)
             if query.node_id in (None, node.node_id) and (after is None or node.node_id > after)
@@ -102,21 +106,25 @@ class FleetQueries:
 
     async def _gpus(self) -> list[ClusterGpu]:
         async with self.database.transaction() as connection:
-            fleet = await self.reader.read(connection)
-            nodes = [node_from(row) for row in await change_feed.read_nodes(connection)]
-        known = replace(fleet, hosts={node.node_id: Host(node=node) for node in nodes})
-        return cluster_gpu_status(known, self.reader.readings.temperatures())
+            fleet = await self._fleet(connection)
+        return cluster_gpu_status(fleet, self.reader.readings.temperatures())
+
+    async def _fleet(self, connection: Connection) -> Fleet:
+        fleet = await self.reader.read(connection)
+        nodes = [node_from(row) for row in await change_feed.read_nodes(connection)]
+        return replace(fleet, hosts={node.node_id: Host(node=node) for node in nodes})
 
 
-def _allocation(device: Device, owners: Owners) -> DeviceAllocation:
+def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:
     namespace, holder = owners.get(device.holder or NO_RESERVATION, (None, None))
-    is_taken = device.state in (DeviceState.HELD, DeviceState.QUARANTINED)
+    state = state_of(device, node)
+    is_taken = state in (DeviceState.HELD, DeviceState.QUARANTINED)
     return DeviceAllocation(
         node_id=device.node_id,
         uuid=device.uuid,
         index=device.index,
         name=device.name,
-        state=device.state,
+        state=state,
         allocated=1.0 if is_taken else 0.0,
         health=device.health,
         simulated=device.simulated,
@@ -124,4 +132,5 @@ def _allocation(device: Device, owners: Owners) -> DeviceAllocation:
         reservation_id=device.holder,
         namespace=namespace,
         holder=holder,
+        reasons=state_reasons(device, node),
     )

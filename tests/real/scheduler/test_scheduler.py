@@ -30,7 +30,9 @@ from schemas.scheduler_views import (
     ReservationList,
     SelectNode,
 )
+from schemas.telemetry import GpuProcess, HealthState
 from shared.ids import new_id
+from shared.testing import eventually
 from tests.support.worlds.scheduler import FakeGpu, World, accepted, ledger, scheduler, world
 
 
@@ -327,6 +329,36 @@ async def test_explanations_are_empty_only_for_what_is_granted(steward: World) -
     assert (waiting.queue_position, waiting.queue_length) == (1, 1)
     assert "queued at 1 of 1 for 1 GPU" in waiting.summary
     assert [reason.code for reason in ended.reasons] == [ReasonCode.ENDED]
+
+
+async def test_what_would_not_be_granted_is_not_called_free(steward: World) -> None:
+    hung = FakeGpu("GPU-hung", 0, health=HealthState.HUNG)
+    used = FakeGpu("GPU-used", 1, processes=(GpuProcess(pid=4711),))
+    full = FakeGpu("GPU-full", 2, memory_used_mb=79_000)
+    await steward.add_node("alpha", [hung, used, full, FakeGpu("GPU-fine", 3)])
+    await steward.add_node("left", [FakeGpu("GPU-left", 0)], samples=False)
+
+    async def states() -> dict[str, tuple[DeviceState, list[ReasonCode]]]:
+        seen = await steward.bus.query(GetAllocationMap(), AllocationMap)
+        return {
+            device.uuid: (device.state, [reason.code for reason in device.reasons])
+            for node in seen.nodes
+            for device in node.devices
+        }
+
+    async def are_read() -> bool:
+        found = await states()
+        return len(found) == 5 and found["GPU-fine"][0] is DeviceState.FREE
+
+    await eventually(are_read, what="both nodes to be known")
+    unavailable = DeviceState.UNAVAILABLE
+    assert await states() == {
+        "GPU-hung": (unavailable, [ReasonCode.UNHEALTHY]),
+        "GPU-used": (unavailable, [ReasonCode.FOREIGN_PROCESS]),
+        "GPU-full": (unavailable, [ReasonCode.INSUFFICIENT_FREE_MEMORY]),
+        "GPU-fine": (DeviceState.FREE, []),
+        "GPU-left": (unavailable, [ReasonCode.NO_READING]),
+    }
 
 
 async def test_the_fleet_can_be_asked_about_without_reserving(steward: World) -> None:

@@ -13,6 +13,8 @@ from services.scheduler.domain.placement.eligibility import (
     blocks,
     can_ever_serve,
     reason_for,
+    state_of,
+    state_reasons,
 )
 from services.scheduler.domain.placement.selectors import matches_model
 from tests.unit.scheduler.builders import make_device
@@ -145,9 +147,58 @@ def test_a_device_with_too_little_free_memory_says_how_much_is_needed(
         ({"cordoned": True}, DeviceState.CORDONED),
         ({"cordoned": True, "holder": HOLDER}, DeviceState.HELD),
         ({"cordoned": True, "holder": HOLDER, "quarantined": True}, DeviceState.QUARANTINED),
+        ({"cordoned": True, "health": HealthState.HUNG}, DeviceState.CORDONED),
+        ({"health": HealthState.HUNG, "holder": HOLDER}, DeviceState.HELD),
     ],
 )
 def test_a_quarantine_outweighs_a_holder_and_a_holder_a_cordon(
     device: dict[str, Any], want: DeviceState
 ) -> None:
-    assert make_device(**device).state is want
+    assert state_of(make_device(**device), NODE) is want
+
+
+@pytest.mark.parametrize(
+    ("device", "says"),
+    [
+        pytest.param(
+            {"health": HealthState.HUNG, "health_detail": "no answer"},
+            "is hung (no answer)",
+            id="hung",
+        ),
+        pytest.param(
+            {"foreign_pids": (4711,)},
+            "runs processes that no reservation explains (4711)",
+            id="a stranger on it",
+        ),
+        pytest.param(
+            {"reading_state": ReadingState.ABSENT, "reading": None},
+            "has no reading: its agent has not told one yet, or has stopped",
+            id="the agent left",
+        ),
+        pytest.param({"used": 90.0}, "is 90 % utilized by others, 50 % is the limit", id="busy"),
+        pytest.param(
+            {"mig_enabled": True},
+            "is divided into MIG instances, which are granted instead of it",
+            id="divided",
+        ),
+    ],
+)
+def test_a_device_that_would_not_be_granted_is_never_called_free(
+    device: dict[str, Any], says: str
+) -> None:
+    made = make_device(**device)
+
+    assert state_of(made, NODE) is DeviceState.UNAVAILABLE
+    assert [reason.message for reason in state_reasons(made, NODE)] == [says]
+
+
+def test_nothing_is_free_on_a_lost_node() -> None:
+    lost = Node(node_id="alpha", lost=True)
+
+    assert state_of(make_device(), lost) is DeviceState.UNAVAILABLE
+    assert [reason.code for reason in state_reasons(make_device(), lost)] == [ReasonCode.NODE_LOST]
+
+
+def test_a_device_s_state_leaves_its_holder_to_the_fields_that_name_it() -> None:
+    assert state_of(make_device(holder=HOLDER), NODE) is DeviceState.HELD
+    assert state_reasons(make_device(holder=HOLDER), NODE) == ()

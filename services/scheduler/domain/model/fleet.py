@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler import DeviceState
 from schemas.telemetry import HealthState
 
 
@@ -107,15 +106,6 @@ class Device(Struct, frozen=True, kw_only=True):
     parent_uuid: str | None = None
     foreign_pids: tuple[int, ...] = ()
     cordon_reason: str = ""
-
-    @property
-    def state(self) -> DeviceState:
-        """The ledger's state of this device; a quarantine outweighs everything else."""
-        if self.quarantined:
-            return DeviceState.QUARANTINED
-        if self.holder is not None:
-            return DeviceState.HELD
-        return DeviceState.CORDONED if self.cordoned else DeviceState.FREE
 
     @property
     def total_mb(self) -> int | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.scheduler import DeviceState
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
@@ -30,6 +31,8 @@ NEVER: Final = frozenset(
         ReasonCode.MIG_ENABLED,
     }
 )
+
+WITHOUT_WISHES: Final = GpuRequest()
 
 _READING_REASONS: Final = {
     ReadingState.ABSENT: ReasonCode.NO_READING,
@@ -77,6 +80,30 @@ def blocks(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCo
         yield ReasonCode.HELD
     else:
         yield from _foreign_use(device, request)
+
+
+def state_of(device: Device, node: Node) -> DeviceState:
+    """What may be had of the device now, by the rule of grants; a quarantine outweighs the rest."""
+    if device.quarantined:
+        return DeviceState.QUARANTINED
+    if device.holder is not None:
+        return DeviceState.HELD
+    if device.cordoned:
+        return DeviceState.CORDONED
+    is_free = is_eligible(device, WITHOUT_WISHES, node)
+    return DeviceState.FREE if is_free else DeviceState.UNAVAILABLE
+
+
+def state_reasons(device: Device, node: Node) -> tuple[Reason, ...]:
+    """Why the device would not be granted to a request without wishes, other than its holder.
+
+    The sentences leave out their subject, the device.
+    """
+    return tuple(
+        Reason(code=code, message=_predicate(code, device, WITHOUT_WISHES, node))
+        for code in blocks(device, WITHOUT_WISHES, node)
+        if code is not ReasonCode.HELD
+    )
 
 
 def host_blocks(
