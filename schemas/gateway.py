@@ -17,14 +17,15 @@ from schemas.base import (
     Mebibytes,
     Namespace,
     NodeId,
+    PositiveInt,
     Seconds,
     Token,
     UtcDatetime,
     View,
 )
 from schemas.executor import RuntimeOffer
-from schemas.gpu_request import GpuRequest, Reason
-from schemas.scheduler import DeviceState
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.scheduler import CordonState, DeviceState, SetBy
 from schemas.scheduler_views import NodeAllocation
 from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
 
@@ -133,6 +134,7 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     power_limit_max_w: float | None = None
     recent_faults: tuple[FaultSeen, ...] = ()
     reasons: tuple[Reason, ...] = ()
+    cordon: CordonState | None = None
 
 
 class GpuList(View, frozen=True, kw_only=True, tag="gateway.gpus"):
@@ -142,7 +144,11 @@ class GpuList(View, frozen=True, kw_only=True, tag="gateway.gpus"):
 
 
 class NodeView(View, frozen=True, kw_only=True, tag="gateway.node"):
-    """A node as its agents report it. `runtimes` is empty while no executor runs there."""
+    """A node as its agents report it. `runtimes` is empty while no executor runs there.
+
+    `cordon` is that of the whole node; its GPUs have theirs. `reasons` count the GPUs that would
+    not be granted now, though nobody holds them.
+    """
 
     node_id: NodeId
     source: Source
@@ -154,6 +160,8 @@ class NodeView(View, frozen=True, kw_only=True, tag="gateway.node"):
     host: HostFacts | None = None
     labels: dict[str, str] = {}
     runtimes: tuple[RuntimeOffer, ...] = ()
+    cordon: CordonState | None = None
+    reasons: dict[ReasonCode, PositiveInt] = {}
 
 
 class NodeList(View, frozen=True, kw_only=True, tag="gateway.nodes"):
@@ -196,16 +204,18 @@ class LeaseRenewal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why somebody does something, for people."""
+    """Why somebody does something, and who, for people."""
 
     reason: Annotated[str, Meta(max_length=1000)] = ""
+    set_by: SetBy = ""
 
 
 class Withdrawal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Takes a device, or with None the whole node, out of service."""
+    """Takes a device, or with None the whole node, out of service. `set_by` says who asks."""
 
     device_uuid: DeviceUuid | None = None
     reason: Annotated[str, Meta(max_length=1000)] = ""
+    set_by: SetBy = ""
 
 
 class ReturnToService(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

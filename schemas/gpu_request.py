@@ -64,8 +64,8 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.HELD: "Another reservation holds the device until it is released or its lease ends.",
     ReasonCode.QUARANTINED: "Its last reservation has ended, but its node has not confirmed that"
     " nothing of it runs any more; an administrator may confirm it instead.",
-    ReasonCode.CORDONED: "An administrator or a fault took the device or its node out of service,"
-    " until somebody uncordons it.",
+    ReasonCode.CORDONED: "An operator, a fault or a loss took the device or its node out of"
+    " service, until it is uncordoned; a loss that is over lifts its own cordon.",
     ReasonCode.UNHEALTHY: "The driver reports the device as lost, failed or hung.",
     ReasonCode.NO_READING: "No reading of the device has come yet, or its agent has stopped, so"
     " nobody knows whether it is free.",
@@ -97,7 +97,7 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.MIG_ENABLED: "The GPU is divided into MIG instances, which are devices of their own;"
     " the GPU itself is not granted.",
     ReasonCode.FOREIGN_PROCESS: "A process runs on the device that no live reservation explains.",
-    ReasonCode.NODE_LOST: "The node is lost; it returns to service when it is uncordoned.",
+    ReasonCode.NODE_LOST: "The node is lost; it returns to service a while after it reports again.",
     ReasonCode.INSUFFICIENT_CPU: "Too few of the node's CPUs are free of reservations.",
     ReasonCode.INSUFFICIENT_HOST_MEMORY: "Too little of the node's memory is free of reservations.",
     ReasonCode.TOO_FEW_NODES: "Fewer nodes have room now than the request asks for together.",

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 from uuid import UUID
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from schemas.base import (
     Command,
@@ -20,6 +20,8 @@ from schemas.base import (
     UtcDatetime,
 )
 from schemas.gpu_request import DeviceGrant, GpuRequest, LeaseTtlSeconds, Reason
+
+SetBy = Annotated[str, Meta(max_length=100)]
 
 EXPERIMENT_HOLDER: Final = "experiment/"  # before the experiment's id, in `holder`
 
@@ -54,6 +56,33 @@ class DeviceState(StrEnum):
     QUARANTINED = "quarantined"  # its last holder's stop is not confirmed
     CORDONED = "cordoned"
     UNAVAILABLE = "unavailable"  # held by nobody and not granted: unwell, unread, used by others
+
+
+class CordonCause(StrEnum):
+    """Who or what set a cordon. One for a loss lifts itself once the loss is over."""
+
+    OPERATOR = "operator"
+    FAULT = "fault"  # one that asks for a drain or a reset
+    GPU_LOST = "gpu_lost"
+    NODE_LOST = "node_lost"
+
+
+LOSSES: Final = frozenset({CordonCause.GPU_LOST, CordonCause.NODE_LOST})
+
+
+class CordonState(Struct, frozen=True, kw_only=True):
+    """Why a device or a node is out of service.
+
+    `set_by` names the operator, if known. `until` says what lifts it, for people; `lifts_at` is
+    when, once that is only a matter of time. `since_at` None: longer ago than that was recorded.
+    """
+
+    cause: CordonCause
+    until: str
+    reason: str = ""
+    set_by: str = ""
+    since_at: UtcDatetime | None = None
+    lifts_at: UtcDatetime | None = None
 
 
 class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.request_reservation"):
@@ -102,11 +131,14 @@ class CancelReservation(Command, frozen=True, kw_only=True, tag="scheduler.cance
 
 
 class Cordon(Command, frozen=True, kw_only=True, tag="scheduler.cordon"):
-    """Grant nothing new on a device (None: on the whole node)."""
+    """Grant nothing new on a device (None: on the whole node). `set_by` says who asks, for
+    people.
+    """
 
     node_id: NodeId
     device_uuid: DeviceUuid | None = None
     reason: str = ""
+    set_by: SetBy = ""
 
 
 class Uncordon(Command, frozen=True, kw_only=True, tag="scheduler.uncordon"):
@@ -122,10 +154,11 @@ class Uncordon(Command, frozen=True, kw_only=True, tag="scheduler.uncordon"):
 
 
 class Drain(Command, frozen=True, kw_only=True, tag="scheduler.drain"):
-    """Cordon a node and end its reservations."""
+    """Cordon a node and end its reservations. `set_by` says who asks, for people."""
 
     node_id: NodeId
     reason: str = ""
+    set_by: SetBy = ""
 
 
 class ReservationEvent(Event, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from schemas.base import (
     View,
 )
 from schemas.gpu_request import DeviceGrant, GpuCount, GpuRequest, Reason, ReasonCode, Suggestion
-from schemas.scheduler import DeviceState, DriftAction, DriftKind, ReservationState
+from schemas.scheduler import CordonState, DeviceState, DriftAction, DriftKind, ReservationState
 from schemas.telemetry import HealthState, Source
 
 
@@ -238,15 +238,20 @@ class DeviceAllocation(Struct, frozen=True, kw_only=True):
     namespace: Namespace | None = None
     holder: str | None = None
     reasons: tuple[Reason, ...] = ()
+    cordon: CordonState | None = None
 
 
 class NodeAllocation(Struct, frozen=True, kw_only=True):
-    """A node with its devices; `fresh` tells whether its readings are recent enough to grant on."""
+    """A node with its devices; `fresh` tells whether its readings are recent enough to grant on.
+
+    `cordon` is that of the whole node; its devices have theirs.
+    """
 
     node_id: NodeId
     source: Source
     fresh: bool
     devices: tuple[DeviceAllocation, ...]
+    cordon: CordonState | None = None
 
 
 class AllocationMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_map_view"):

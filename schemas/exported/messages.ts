@@ -369,7 +369,9 @@ export interface ClusterStatus {
   next_after_node_id: string | null;
 }
 
-/** Grant nothing new on a device (null: on the whole node). */
+/**
+ * Grant nothing new on a device (null: on the whole node). `set_by` says who asks, for people.
+ */
 export interface Cordon {
   type: "scheduler.cordon";
   command_id: string;
@@ -377,6 +379,25 @@ export interface Cordon {
   node_id: string;
   device_uuid?: string | null;
   reason?: string;
+  set_by?: string;
+}
+
+/** Who or what set a cordon. One for a loss lifts itself once the loss is over. */
+export type CordonCause = "fault" | "gpu_lost" | "node_lost" | "operator";
+
+/**
+ * Why a device or a node is out of service.
+ *
+ * `set_by` names the operator, if known. `until` says what lifts it, for people; `lifts_at` is
+ * when, once that is only a matter of time. `since_at` null: longer ago than that was recorded.
+ */
+export interface CordonState {
+  cause: CordonCause;
+  until: string;
+  reason: string;
+  set_by: string;
+  since_at: string | null;
+  lifts_at: string | null;
 }
 
 /** An event that a user published through the API. */
@@ -442,6 +463,7 @@ export interface DeviceAllocation {
   namespace: string | null;
   holder: string | null;
   reasons: Reason[];
+  cordon: CordonState | null;
 }
 
 /** Taken out of service. */
@@ -586,13 +608,14 @@ export interface Distribution {
   p99: number;
 }
 
-/** Cordon a node and end its reservations. */
+/** Cordon a node and end its reservations. `set_by` says who asks, for people. */
 export interface Drain {
   type: "scheduler.drain";
   command_id: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   reason?: string;
+  set_by?: string;
 }
 
 /** A disagreement of the three ledgers; `ended_at` null while it lasts. */
@@ -1439,6 +1462,7 @@ export interface GpuView {
   power_limit_max_w: number | null;
   recent_faults: FaultSeen[];
   reasons: Reason[];
+  cordon: CordonState | null;
 }
 
 /** What an operator does about a fault; `drain` and `reset` take the device out of service. */
@@ -1700,13 +1724,18 @@ export interface MonitoringView {
   gpu_stats: Record<string, GpuStats>;
 }
 
-/** A node with its devices; `fresh` tells whether its readings are recent enough to grant on. */
+/**
+ * A node with its devices; `fresh` tells whether its readings are recent enough to grant on.
+ *
+ * `cordon` is that of the whole node; its devices have theirs.
+ */
 export interface NodeAllocation {
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   source: Source;
   fresh: boolean;
   devices: DeviceAllocation[];
+  cordon: CordonState | null;
 }
 
 /** A node's GPUs in brief; means count only GPUs with metrics, null if there are none. */
@@ -1739,7 +1768,12 @@ export interface NodeSummaries {
   nodes: Record<string, NodeGpuSummary>;
 }
 
-/** A node as its agents report it. `runtimes` is empty while no executor runs there. */
+/**
+ * A node as its agents report it. `runtimes` is empty while no executor runs there.
+ *
+ * `cordon` is that of the whole node; its GPUs have theirs. `reasons` count the GPUs that would not
+ * be granted now, though nobody holds them.
+ */
 export interface NodeView {
   type: "gateway.node";
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -1753,6 +1787,8 @@ export interface NodeView {
   host: HostFacts | null;
   labels: Record<string, string>;
   runtimes: RuntimeOffer[];
+  cordon: CordonState | null;
+  reasons: Record<string, number>;
 }
 
 /** What the best experiment is best at. */

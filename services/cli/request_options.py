@@ -1,5 +1,6 @@
 """The options that say which GPUs are wanted, read into a request."""
 
+import getpass
 import math
 import re
 from collections.abc import Callable
@@ -46,6 +47,14 @@ class NumberRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"expected a number, got {value}", param, ctx)
         return number
+
+
+def user_name() -> str:
+    """Who asks, as far as the system knows."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
 
 
 def node_name(_context: click.Context, _option: click.Parameter, given: Any) -> Any:

@@ -73,7 +73,11 @@ def create_service(
     liveness = NodeLiveness(longest_gap_seconds=3 * interval_seconds + LATE_SECONDS)
     snapshots = ReleaseSnapshots(bus, readings, settings.snapshot_timeout_seconds)
     reader = FleetReader(
-        readings, snapshots, settings.inventory_grace_seconds, limits.system_processes
+        readings,
+        snapshots,
+        settings.inventory_grace_seconds,
+        settings.recovery_quiet_seconds,
+        limits.system_processes,
     )
     decision_loop = DecisionLoop(database, leadership, reader, settings.policy)
     commands = Commands(database)
@@ -90,6 +94,7 @@ def create_service(
         Collector(bus, readings, liveness, limits),
         interval_seconds=interval_seconds,
         node_lost_seconds=settings.node_lost_seconds,
+        quiet_seconds=settings.recovery_quiet_seconds,
     )
     return Service(
         "scheduler",

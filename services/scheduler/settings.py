@@ -26,7 +26,8 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     disagreement is a drift after its `*_seconds`: a ghost is a reservation under which nothing runs
     for so long, and for a whole lease; an orphan runs without a live reservation; a squatter is a
     process under none; underuse is a held device below `idle_percent`; an agent is stale that sends
-    nothing. A node that sends nothing at all for `node_lost_seconds` is lost. Processes named in
+    nothing. A node that sends nothing at all for `node_lost_seconds` is lost. The cordon of a lost
+    GPU or node lifts itself once it was well for `recovery_quiet_seconds`. Processes named in
     `system_processes`, separated by commas, never keep a GPU from being granted.
     `aging_seconds` of waiting count as one point of priority, 0 turns that off; a preempted holder
     has `preemption_grace_seconds` to stop. Ended reservations stay for `retention_days`; of the
@@ -46,6 +47,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     idle_percent: Percent = 5.0
     stale_agent_seconds: PositiveSeconds = 15.0
     node_lost_seconds: PositiveSeconds = 120.0
+    recovery_quiet_seconds: Seconds = 60.0
     system_processes: str = SYSTEM_PROCESSES
     aging_seconds: Seconds = 60.0
     preemption: bool = True

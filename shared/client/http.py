@@ -274,10 +274,15 @@ class StewardClient(NodeClient):
         )
 
     async def cordon(
-        self, node_id: str, device_uuid: str | None = None, *, reason: str = ""
+        self,
+        node_id: str,
+        device_uuid: str | None = None,
+        *,
+        reason: str = "",
+        set_by: str = "",
     ) -> None:
         """Have nothing new granted on a device, or on the whole node."""
-        document = {"device_uuid": device_uuid, "reason": reason}
+        document = {"device_uuid": device_uuid, "reason": reason, "set_by": set_by}
         await self.send("POST", f"/nodes/{node_id}/cordon", document)
 
     async def uncordon(
@@ -296,9 +301,10 @@ class StewardClient(NodeClient):
         }
         await self.send("POST", f"/nodes/{node_id}/uncordon", document)
 
-    async def drain(self, node_id: str, *, reason: str = "") -> None:
+    async def drain(self, node_id: str, *, reason: str = "", set_by: str = "") -> None:
         """Cordon a node and end its reservations."""
-        await self.send("POST", f"/nodes/{node_id}/drain", {"reason": reason})
+        document = {"reason": reason, "set_by": set_by}
+        await self.send("POST", f"/nodes/{node_id}/drain", document)
 
     async def drifts(self, node_id: str | None = None, *, ended: bool = False) -> DriftList:
         """Where reserved, running and physically used disagree, oldest first."""

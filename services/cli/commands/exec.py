@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler_views import ReservationView
-from services.cli.commands.reservations import ANSWER_SECONDS, granted, user_name
+from services.cli.commands.reservations import ANSWER_SECONDS, granted
 from services.cli.failures import LEASE_LOST_EXIT_CODE, leave
 from services.cli.leased_process.process import (
     DeviceProcess,
@@ -21,7 +21,7 @@ from services.cli.leased_process.process import (
     labelled_processes,
 )
 from services.cli.options import Target, with_target
-from services.cli.request_options import NumberRange, request_options
+from services.cli.request_options import NumberRange, request_options, user_name
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import host_node_id, new_id
 from shared.waiting import cancelled

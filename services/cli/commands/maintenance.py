@@ -13,7 +13,7 @@ from services.cli.display.output import age, print_json, print_table, table_opti
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
 from services.cli.options import Target, reading, with_target
-from services.cli.request_options import node_name
+from services.cli.request_options import node_name, user_name
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -68,7 +68,7 @@ def cordon(target: Target, place: str, reason: str) -> None:
 
     async def ask(client: "StewardClient") -> None:
         node_id, device_uuid = await _find(client, place)
-        await client.cordon(node_id, device_uuid, reason=reason)
+        await client.cordon(node_id, device_uuid, reason=reason, set_by=user_name())
 
     target.ask(ask)
     click.echo(f"{place} is cordoned; `gpusteward uncordon {place}` takes it back into service")
@@ -104,7 +104,7 @@ def uncordon(target: Target, place: str, confirm_stopped: bool, reason: str) -> 
 @with_target
 def drain(target: Target, node_id: str, reason: str) -> None:
     """Cordon a node and end what is reserved there."""
-    target.ask(lambda client: client.drain(node_id, reason=reason))
+    target.ask(lambda client: client.drain(node_id, reason=reason, set_by=user_name()))
     click.echo(f"{node_id} is drained; `gpusteward uncordon {node_id}` takes it back into service")
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import getpass
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +16,7 @@ from services.cli.display.tables import print_devices, reservation_table
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
 from services.cli.options import Target, reading, with_target
-from services.cli.request_options import NumberRange, request_options
+from services.cli.request_options import NumberRange, request_options, user_name
 from shared.errors import StewardError
 from shared.ids import new_id
 
@@ -125,14 +124,6 @@ def granted(view: ReservationView) -> ReservationView:
         f"reservation {view.reservation_id} is {view.state.value.replace('_', ' ')}"
         + (f": {reasons}" if reasons else ""),
     )
-
-
-def user_name() -> str:
-    """Who asks, as far as the system knows."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 def _epoch(view: ReservationView) -> int:

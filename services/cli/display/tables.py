@@ -9,8 +9,9 @@ from uuid import UUID
 import click
 
 from schemas.gateway import GpuView, NodeView
-from schemas.gpu_request import DeviceGrant, Reason
+from schemas.gpu_request import DeviceGrant, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
+from schemas.scheduler import CordonState
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
 from schemas.telemetry import HealthState
 from services.cli.display.columns import UNKNOWN, Table
@@ -113,9 +114,11 @@ def gpu_table(gpus: Sequence[GpuView]) -> Table:
 
 def gpu_reason(gpu: GpuView) -> str:
     """Why nothing is granted on a GPU, apart from who holds it; empty if nothing keeps it."""
-    if gpu.health is HealthState.OK:
-        return ""
-    return f"{gpu.health.value}: {gpu.health_detail}" if gpu.health_detail else gpu.health.value
+    if gpu.state is None and gpu.health is not HealthState.OK:  # not known to the scheduler
+        return f"{gpu.health.value}: {gpu.health_detail}" if gpu.health_detail else gpu.health.value
+    others = [reason.message for reason in gpu.reasons if reason.code is not ReasonCode.CORDONED]
+    cordoned = [cordon_text(gpu.cordon)] if gpu.cordon is not None else []
+    return "; ".join([*cordoned, *others])
 
 
 def node_table(nodes: Sequence[NodeView]) -> Table:
@@ -131,7 +134,7 @@ def node_table(nodes: Sequence[NodeView]) -> Table:
             ", ".join(sorted({engine for offer in node.runtimes for engine in offer.engines}))
             or UNKNOWN,
             age(node.last_seen_at),
-            UNKNOWN if node.fresh else "no recent reading: its agent is silent",
+            node_reason(node) or UNKNOWN,
         ]
         for node in nodes
     ]
@@ -145,6 +148,23 @@ def node_table(nodes: Sequence[NodeView]) -> Table:
         important=("free GPUs", "fresh", "source", "reason", "engines", "seen"),
         shortened=frozenset({"engines", "reason"}),
     )
+
+
+def node_reason(node: NodeView) -> str:
+    """The node's cordon, and how many of its GPUs would not be granted for which reasons; empty if
+    nothing keeps them.
+    """
+    counts = [f"{count} {code.value.replace('_', ' ')}" for code, count in node.reasons.items()]
+    cordoned = [cordon_text(node.cordon)] if node.cordon is not None else []
+    silent = [] if node.fresh else ["no recent reading: its agent is silent"]
+    return "; ".join([*cordoned, *silent, *counts])
+
+
+def cordon_text(cordon: CordonState, now: datetime | None = None) -> str:
+    """`hot (by alice 5m ago), until it is uncordoned`."""
+    who = cordon.set_by or cordon.cause.value.replace("_", " ")
+    since = f" {age(cordon.since_at, now)} ago" if cordon.since_at is not None else ""
+    return f"{cordon.reason or 'cordoned'} (by {who}{since}), until {cordon.until}"
 
 
 def reservation_table(reservations: Sequence[ReservationView]) -> Table:

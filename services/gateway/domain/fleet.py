@@ -1,5 +1,6 @@
 """Readings, inventory and ledger of the GPUs as one view."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -8,7 +9,7 @@ from msgspec import Struct, convert
 from schemas.executor import ExecutorReported
 from schemas.gateway import GpuProcessView, GpuView, NodeView
 from schemas.scheduler import DeviceState
-from schemas.scheduler_views import AllocationMap, DeviceAllocation
+from schemas.scheduler_views import AllocationMap, DeviceAllocation, NodeAllocation
 from schemas.telemetry import (
     DeviceFacts,
     GpuReading,
@@ -134,6 +135,7 @@ def _gpu_view(
         namespace=held.namespace if held else None,
         holder=held.holder if held else None,
         reasons=held.reasons if held else (),
+        cordon=held.cordon if held else None,
         **{name: getattr(gpu, name) for name in READING_FIELDS},
         **({name: getattr(facts, name) for name in FACTS_FIELDS} if facts else {}),
     )
@@ -153,7 +155,7 @@ def node_views(
 ) -> list[NodeView]:
     """Every node with a sample, a report or a place in the ledger, by id."""
     gpus = gpu_views(latest, inventories, ledger)
-    ledger_nodes = {node.node_id for node in ledger.nodes} if ledger is not None else set()
+    ledger_nodes = {node.node_id: node for node in ledger.nodes} if ledger is not None else {}
     return [
         _node_view(
             node_id,
@@ -161,6 +163,7 @@ def node_views(
             latest.get(node_id),
             inventories.get(node_id),
             executors.get(node_id),
+            ledger_nodes.get(node_id),
         )
         for node_id in sorted({*latest, *inventories, *executors, *ledger_nodes})
     ]
@@ -172,6 +175,7 @@ def _node_view(
     latest: LatestSample | None,
     inventory: InventoryReported | None,
     executor: ExecutorReported | None,
+    known: NodeAllocation | None,
 ) -> NodeView:
     source = latest.sample.source if latest else inventory.source if inventory else Source.NONE
     seen = [fact.occurred_at for fact in (inventory, executor) if fact is not None]
@@ -188,6 +192,8 @@ def _node_view(
         host=inventory.host if inventory else None,
         labels=inventory.labels if inventory else {},
         runtimes=executor.runtimes if executor else (),
+        cordon=known.cordon if known else None,
+        reasons=dict(Counter(reason.code for gpu in gpus for reason in gpu.reasons)),
     )
 
 

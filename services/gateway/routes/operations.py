@@ -35,6 +35,7 @@ async def cordon(
             node_id=node_id,
             device_uuid=data.device_uuid,
             reason=data.reason,
+            set_by=data.set_by,
         )
     )
 
@@ -71,7 +72,9 @@ async def drain(
     """Cordon a node and end its reservations. For admins."""
     identity.require_admin()
     command_id = command_id_of(idempotency_key)
-    return await gateway.send(Drain(command_id=command_id, node_id=node_id, reason=data.reason))
+    return await gateway.send(
+        Drain(command_id=command_id, node_id=node_id, reason=data.reason, set_by=data.set_by)
+    )
 
 
 @get("/drifts")

@@ -1,12 +1,14 @@
-"""Which faults take a device out of service, and when a silent node is lost."""
+"""Which faults take a device out of service, which silence is a loss, and when a loss is over."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
+from schemas.scheduler import LOSSES, CordonCause, CordonState
 from schemas.telemetry import FaultSeen, HealthAction, HealthChanged, HealthKind, InventoryReported
 
 OUT_OF_SERVICE: Final = frozenset({HealthAction.DRAIN, HealthAction.RESET})
@@ -18,18 +20,38 @@ class Fault(Struct, frozen=True, kw_only=True):
     event_id: UUID
     device_uuid: DeviceUuid | None
     reason: str
+    cause: CordonCause = CordonCause.FAULT
 
 
 class NodeSilence(Struct, frozen=True, kw_only=True):
     """How long no message came from a node: not from its agent, not from its executor.
 
-    `was_stopped`: its agent reported that it stops. `holds`: a live reservation has devices there.
+    `was_stopped`: its agent reported that it stops.
     """
 
     node_id: NodeId
     seconds: float
     was_stopped: bool = False
-    holds: bool = False
+
+
+class Loss(Struct, frozen=True, kw_only=True):
+    """A cordon for a loss: of a device, or with `device_no` None of a whole node.
+
+    `is_well`: it is there again, without a fault. `quiet_since`: first seen so since the loss.
+    """
+
+    node_id: NodeId
+    device_no: int | None
+    is_well: bool
+    quiet_since: datetime | None
+
+
+class Recovery(Struct, frozen=True, kw_only=True):
+    """Losses that seem over from now on, that are not over after all, and that are over."""
+
+    began: tuple[Loss, ...]
+    broken: tuple[Loss, ...]
+    over: tuple[Loss, ...]
 
 
 def fault_of_event(event: HealthChanged) -> Fault | None:
@@ -37,13 +59,23 @@ def fault_of_event(event: HealthChanged) -> Fault | None:
     lost_nothing = event.change is HealthKind.GPU_LOST and event.device_uuid is None
     if lost_nothing or not _ends_service(event):
         return None
-    return Fault(event_id=event.message_id, device_uuid=event.device_uuid, reason=_reason(event))
+    return Fault(
+        event_id=event.message_id,
+        device_uuid=event.device_uuid,
+        reason=_reason(event),
+        cause=_cause(event),
+    )
 
 
 def faults_of_inventory(event: InventoryReported) -> tuple[Fault, ...]:
     """The faults that an inventory repeats, in case their events were missed."""
     return tuple(
-        Fault(event_id=seen.event_id, device_uuid=device.uuid, reason=_reason(seen))
+        Fault(
+            event_id=seen.event_id,
+            device_uuid=device.uuid,
+            reason=_reason(seen),
+            cause=_cause(seen),
+        )
         for device in event.devices
         for seen in device.recent_faults
         if _ends_service(seen)
@@ -56,16 +88,66 @@ def lost_nodes(
     """The nodes that count as lost.
 
     If no message came from any of several nodes within `outage_seconds`, the network is out, not
-    they. A node stopped on purpose is lost only if a live reservation has devices there.
+    they; of a node whose agent reported that it stops none is expected.
     """
-    expected = [node for node in silences if node.holds or not node.was_stopped]
-    if len(expected) > 1 and all(node.seconds > outage_seconds for node in expected):
-        return ()
-    return tuple(node.node_id for node in expected if node.seconds > limit_seconds)
+    expected = [node for node in silences if not node.was_stopped]
+    is_outage = len(expected) > 1 and all(node.seconds > outage_seconds for node in expected)
+    return tuple(
+        node.node_id
+        for node in silences
+        if node.seconds > limit_seconds and (node.was_stopped or not is_outage)
+    )
+
+
+def recovery(losses: Sequence[Loss], *, now: datetime, quiet_seconds: float) -> Recovery:
+    """A loss is over once its device or node was well for `quiet_seconds` without a break."""
+
+    def is_over(loss: Loss) -> bool:
+        quiet = (now - (loss.quiet_since or now)).total_seconds()
+        return loss.is_well and quiet >= quiet_seconds
+
+    return Recovery(
+        began=tuple(x for x in losses if x.is_well and x.quiet_since is None and not is_over(x)),
+        broken=tuple(x for x in losses if not x.is_well and x.quiet_since is not None),
+        over=tuple(x for x in losses if is_over(x)),
+    )
+
+
+def cordon_state(
+    cause: CordonCause,
+    *,
+    reason: str,
+    set_by: str,
+    since_at: datetime | None,
+    quiet_since: datetime | None,
+    quiet_seconds: float,
+) -> CordonState:
+    """A cordon as people see it."""
+    lifts_at = None
+    if cause not in LOSSES:
+        until = "it is uncordoned"
+    elif quiet_since is None:
+        until = f"it has been well for {quiet_seconds:g} s"
+    else:
+        lifts_at = quiet_since + timedelta(seconds=quiet_seconds)
+        until = f"{lifts_at.astimezone(UTC):%H:%M:%S} UTC, if it stays well"
+    return CordonState(
+        cause=cause,
+        until=until,
+        reason=reason,
+        set_by=set_by,
+        since_at=since_at,
+        lifts_at=lifts_at,
+    )
 
 
 def _ends_service(seen: FaultSeen | HealthChanged) -> bool:
     return seen.change is HealthKind.GPU_LOST or seen.action in OUT_OF_SERVICE
+
+
+def _cause(seen: FaultSeen | HealthChanged) -> CordonCause:
+    lasts = seen.action in OUT_OF_SERVICE or seen.change is not HealthKind.GPU_LOST
+    return CordonCause.FAULT if lasts else CordonCause.GPU_LOST
 
 
 def _reason(seen: FaultSeen | HealthChanged) -> str:

@@ -80,7 +80,7 @@ class Commands:
         self, command: C, apply: Callable[[Connection, C], Awaitable[Accepted]]
     ) -> Reply:
         async def apply_checked(connection: Connection) -> Accepted:
-            for name in ("reason", "device_uuid"):
+            for name in ("reason", "device_uuid", "set_by"):
                 validation.check_text(getattr(command, name, None) or "", f"$.{name}")
             return await apply(connection, command)
 
@@ -104,7 +104,10 @@ async def _cordon(connection: Connection, command: Cordon | Uncordon) -> Accepte
             await _confirm_stopped(connection, command)
         revision = await out_of_service.uncordon(connection, node_id, device_uuid, reason)
     else:
-        revision = await out_of_service.cordon(connection, node_id, device_uuid, reason)
+        cordon = out_of_service.NewCordon(
+            device_uuid=device_uuid, reason=reason, set_by=command.set_by
+        )
+        revision = await out_of_service.set_cordon(connection, node_id, cordon)
     return Accepted(command_id=command.command_id, revision=revision)
 
 
@@ -122,8 +125,10 @@ async def _confirm_stopped(connection: Connection, command: Uncordon) -> None:
 async def _drain(connection: Connection, command: Drain) -> Accepted:
     await pause_decisions(connection)
     await node_rows.check_known(connection, command.node_id)
-    reason = command.reason or "the node is drained"
+    cordon = out_of_service.NewCordon(
+        device_uuid=None, reason=command.reason or "the node is drained", set_by=command.set_by
+    )
     _, revision = await out_of_service.take_out(
-        connection, command.node_id, None, ReservationState.CANCELLED, reason
+        connection, command.node_id, ReservationState.CANCELLED, cordon
     )
     return Accepted(command_id=command.command_id, revision=revision)

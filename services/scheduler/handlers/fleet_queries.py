@@ -66,6 +66,7 @@ class FleetQueries:
                     _allocation(device, fleet.node(node.node_id), owners)
                     for device in fleet.nodes.get(node.node_id, ())
                 ),
+                cordon=reader.cordon(node),
             )
             for node in sorted(nodes, key=lambda node: node.node_id)
             if query.node_id in (None, node.node_id) and (after is None or node.node_id > after)
@@ -133,4 +134,5 @@ def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:
         namespace=namespace,
         holder=holder,
         reasons=state_reasons(device, node),
+        cordon=device.cordon,
     )

@@ -5,10 +5,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from schemas.scheduler import CordonState
 from services.scheduler.domain.drift.detection import foreign_processes
+from services.scheduler.domain.faults import cordon_state
 from services.scheduler.domain.model.fleet import Device, Fleet, ReadingState
 from services.scheduler.ledger import change_feed
 from services.scheduler.ledger.change_feed import DeviceRow, NodeRow
+from services.scheduler.ledger.node_rows import NodeStatus
 from services.scheduler.observations.latest_readings import LatestReadings
 from services.scheduler.observations.release_snapshots import ReleaseSnapshots
 from shared.postgres.database import Connection
@@ -26,6 +29,7 @@ class FleetReader:
     readings: LatestReadings
     snapshots: ReleaseSnapshots
     grace_seconds: float
+    quiet_seconds: float = 60.0
     system_processes: frozenset[str] = frozenset()
     clock: Callable[[], float] = time.monotonic
     _started_at_seconds: float = field(default_factory=time.monotonic)
@@ -53,6 +57,19 @@ class FleetReader:
             return False
         return all(at <= now for at in complete_at)
 
+    def cordon(self, row: DeviceRow | NodeStatus) -> CordonState | None:
+        """Why a device or a node is out of service; None if it is not."""
+        if not row.cordoned:
+            return None
+        return cordon_state(
+            row.cordon_cause,
+            reason=row.cordon_reason,
+            set_by=row.cordon_set_by,
+            since_at=row.cordoned_at,
+            quiet_since=row.quiet_since,
+            quiet_seconds=self.quiet_seconds,
+        )
+
     def device(self, row: DeviceRow) -> Device:
         """A device from its row, with its reading."""
         state, reading = self.readings.find(row.node_id, row.uuid, row.releases)
@@ -70,7 +87,7 @@ class FleetReader:
             health=row.health,
             health_detail=row.health_detail,
             cordoned=row.cordoned,
-            cordon_reason=row.cordon_reason if row.cordoned else "",
+            cordon=self.cordon(row),
             holder=row.reservation_id,
             quarantined=row.quarantined,
             reading_state=state,

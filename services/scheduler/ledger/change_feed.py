@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReservationState
+from schemas.scheduler import CordonCause, ReservationState
 from schemas.telemetry import HealthState, HostFacts
 from shared.postgres.database import Connection, Row, from_json
 
@@ -123,7 +123,8 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
 class DeviceRow(Struct, frozen=True, kw_only=True):
     """A device with its open holding, if there is one.
 
-    `releases` counts its confirmed releases, of which `released_by` was the last.
+    `releases` counts its confirmed releases, of which `released_by` was the last. `quiet_since`:
+    well since the loss that it is cordoned for.
     """
 
     device_no: int
@@ -136,7 +137,11 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     health: HealthState
     health_detail: str | None
     cordoned: bool
+    cordon_cause: CordonCause
     cordon_reason: str
+    cordon_set_by: str
+    cordoned_at: datetime | None
+    quiet_since: datetime | None
     compute_capability: str | None
     numa_node: int | None
     mig_enabled: bool | None
@@ -149,7 +154,13 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_row(cls, row: Row) -> Self:
         """From `_DEVICES`."""
-        return cls(**dict(row) | {"health": HealthState(row["health"])})
+        return cls(
+            **dict(row)
+            | {
+                "health": HealthState(row["health"]),
+                "cordon_cause": CordonCause(row["cordon_cause"]),
+            }
+        )
 
 
 class NodeRow(Struct, frozen=True, kw_only=True):

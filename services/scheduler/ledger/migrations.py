@@ -238,4 +238,19 @@ BEGIN
     RETURN NULL;
 END $$;
 """,
+    """
+-- Who or what set a cordon, and since when. quiet_since: cordoned for a loss and well since then.
+ALTER TABLE device ADD COLUMN cordon_cause text NOT NULL DEFAULT 'operator',
+    ADD COLUMN cordon_set_by text NOT NULL DEFAULT '',
+    ADD COLUMN cordoned_at timestamptz, ADD COLUMN quiet_since timestamptz;
+ALTER TABLE node ADD COLUMN cordon_cause text NOT NULL DEFAULT 'operator',
+    ADD COLUMN cordon_reason text NOT NULL DEFAULT '',
+    ADD COLUMN cordon_set_by text NOT NULL DEFAULT '',
+    ADD COLUMN cordoned_at timestamptz, ADD COLUMN quiet_since timestamptz;
+UPDATE device SET cordon_cause = CASE WHEN cordon_reason LIKE 'gpu lost%' THEN 'gpu_lost'
+    WHEN cordon_reason LIKE 'node lost:%' THEN 'node_lost' ELSE 'fault' END
+WHERE cordoned AND cordon_reason ~ '^(gpu lost|node lost:|XID [0-9]|ecc |row remap )';
+UPDATE node n SET cordon_cause = 'node_lost', cordon_reason = d.cordon_reason
+FROM device d WHERE n.cordoned AND d.node_id = n.node_id AND d.cordon_cause = 'node_lost';
+""",
 )

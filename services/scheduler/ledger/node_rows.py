@@ -1,6 +1,7 @@
 """Rows of nodes and their devices: functions on a connection, inside the caller's transaction."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -8,19 +9,23 @@ from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.errors import ErrorCode
+from schemas.scheduler import LOSSES, CordonCause
 from schemas.telemetry import DeviceFacts, HealthState, InventoryReported, Source
-from services.scheduler.domain.faults import Fault
+from services.scheduler.domain.faults import Fault, Loss
 from services.scheduler.ledger.holding_rows import OpenHolding
 from shared.errors import RefusedError
-from shared.postgres.database import Connection, to_json
+from shared.postgres.database import Connection, Row, to_json
 
 BOOTS_REMEMBERED: Final = 16
+_LOSS_CAUSES: Final = sorted(cause.value for cause in LOSSES)
 FAULT_DAYS: Final = 14  # for those of earlier boots of an agent; the stream repeats 7 days
 
 _ADD: Final = "INSERT INTO node (node_id) VALUES ($1) ON CONFLICT DO NOTHING"
 _LOCK: Final = "SELECT 1 FROM node WHERE node_id = $1 FOR UPDATE"
 _STATUS: Final = """
-SELECT node_id, source, executor_seen_at IS NOT NULL AS has_executor, stopped, lost FROM node
+SELECT node_id, source, executor_seen_at IS NOT NULL AS has_executor, stopped, lost, cordoned,
+    cordon_cause, cordon_reason, cordon_set_by, cordoned_at, quiet_since
+FROM node
 ORDER BY node_id
 """
 _EXISTS: Final = "SELECT 1 FROM node WHERE node_id = $1"
@@ -39,14 +44,16 @@ UPDATE node SET boot_id = $2, inventory_revision = $3, source = $4, labels = $5,
         ELSE (ARRAY[boot_id] || past_boot_ids)[1:{BOOTS_REMEMBERED}] END
 WHERE node_id = $1 AND NOT ($2 = ANY(past_boot_ids))
     AND (boot_id IS DISTINCT FROM $2 OR inventory_revision < $3)
-RETURNING cordoned
+RETURNING true
 """
 _UPSERT_DEVICE: Final = """
 INSERT INTO device
     (node_id, uuid, index, name, memory_total_mb, simulated, health, health_detail,
-    compute_capability, numa_node, mig_enabled, parent_uuid, cordoned, cordon_reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-    CASE WHEN $13 THEN 'its node is cordoned' ELSE '' END)
+    compute_capability, numa_node, mig_enabled, parent_uuid,
+    cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+    cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at
+FROM node WHERE node_id = $1
 ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = excluded.name,
     memory_total_mb = coalesce(excluded.memory_total_mb, device.memory_total_mb),
     simulated = excluded.simulated, health = excluded.health,
@@ -72,12 +79,50 @@ UPDATE node SET executor_seen_at = clock_timestamp() WHERE node_id = $1
 """
 _IS_LOST: Final = "SELECT lost FROM node WHERE node_id = $1"
 _LOSE: Final = "UPDATE node SET lost = true WHERE node_id = $1"
-_CORDON_NODE: Final = "UPDATE node SET cordoned = $2 WHERE node_id = $1"
-_CORDON_DEVICES: Final = """
-UPDATE device SET cordoned = $3, cordon_reason = $4
-WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2)
-    AND (cordoned <> $3 OR ($3 AND $4 <> '' AND cordon_reason <> $4))
+# A cordon for a loss, which lifts itself, replaces none that has to be lifted.
+_CORDON: Final = """
+SET cordoned = true, cordon_cause = $2, cordon_reason = $3, cordon_set_by = $4,
+    cordoned_at = clock_timestamp(), quiet_since = NULL
+WHERE node_id = $1 AND (NOT cordoned
+    OR (cordon_cause = ANY($5) AND $2 <> ALL($5))
+    OR ($3 <> '' AND $3 <> cordon_reason AND ($2 <> ALL($5) OR cordon_cause = ANY($5))))
+"""
+_CORDON_NODE: Final = f"UPDATE node {_CORDON}"
+_CORDON_DEVICES: Final = f"""
+UPDATE device {_CORDON} AND ($6::text IS NULL OR uuid = $6)
 RETURNING device_no, node_id, uuid, false AS quarantined
+"""
+_BREAK_QUIET: Final = """
+UPDATE device SET quiet_since = NULL
+WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2) AND quiet_since IS NOT NULL
+"""
+_IN_SERVICE: Final = """
+SET cordoned = false, cordon_cause = 'operator', cordon_reason = '', cordon_set_by = '',
+    cordoned_at = NULL, quiet_since = NULL
+"""
+_UNCORDON_NODE: Final = f"UPDATE node {_IN_SERVICE} WHERE node_id = $1"
+_UNCORDON_DEVICES: Final = f"""
+UPDATE device {_IN_SERVICE} WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2) AND cordoned
+RETURNING device_no, node_id, uuid, false AS quarantined
+"""
+_LOSSES: Final = """
+SELECT d.node_id, d.uuid, d.device_no, d.health = 'ok' AND NOT n.lost AS is_well, d.quiet_since
+FROM device d JOIN node n USING (node_id) WHERE d.cordoned AND d.cordon_cause = ANY($1)
+UNION ALL
+SELECT node_id, NULL, NULL, NOT lost, quiet_since
+FROM node WHERE cordoned AND cordon_cause = ANY($1)
+"""
+_QUIET_DEVICES: Final = "UPDATE device SET quiet_since = $2 WHERE device_no = ANY($1)"
+_QUIET_NODES: Final = "UPDATE node SET quiet_since = $2 WHERE node_id = ANY($1)"
+# What was lost again meanwhile, or cordoned for more than the loss, stays out of service.
+_LIFT_DEVICES: Final = f"""
+UPDATE device {_IN_SERVICE}
+WHERE device_no = ANY($1) AND cordoned AND cordon_cause = ANY($2) AND health = 'ok'
+RETURNING device_no, node_id, uuid, false AS quarantined
+"""
+_LIFT_NODES: Final = f"""
+UPDATE node {_IN_SERVICE}
+WHERE node_id = ANY($1) AND cordoned AND cordon_cause = ANY($2) AND NOT lost
 """
 _HANDLED_FAULTS: Final = "SELECT event_id FROM fault WHERE node_id = $1 AND event_id = ANY($2)"
 _ADD_FAULT: Final = """
@@ -91,7 +136,7 @@ DELETE FROM fault WHERE node_id = $1 AND boot_id <> $2
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
     """`source` is where its readings come from. `stopped`: its agent has said that it stops.
-    `lost`: silent for so long that what it held has ended.
+    `lost`: silent for so long that what it held has ended. `quiet_since`: well since its loss.
     """
 
     node_id: NodeId
@@ -99,6 +144,22 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     has_executor: bool
     stopped: bool
     lost: bool
+    cordoned: bool
+    cordon_cause: CordonCause
+    cordon_reason: str
+    cordon_set_by: str
+    cordoned_at: datetime | None
+    quiet_since: datetime | None
+
+
+class LossRow(Struct, frozen=True, kw_only=True):
+    """A cordon for a loss, of a device or with None of a node; `is_well` by what was reported."""
+
+    node_id: NodeId
+    uuid: DeviceUuid | None
+    device_no: int | None
+    is_well: bool
+    quiet_since: datetime | None
 
 
 class KnownDevice(Struct, frozen=True, kw_only=True):
@@ -114,7 +175,16 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
 async def statuses(connection: Connection) -> list[NodeStatus]:
     """Every node, in order."""
     rows = await connection.fetch(_STATUS)
-    return [NodeStatus(**dict(row) | {"source": Source(row["source"])}) for row in rows]
+    return [
+        NodeStatus(
+            **dict(row)
+            | {
+                "source": Source(row["source"]),
+                "cordon_cause": CordonCause(row["cordon_cause"]),
+            }
+        )
+        for row in rows
+    ]
 
 
 async def devices(connection: Connection) -> list[KnownDevice]:
@@ -146,7 +216,7 @@ async def next_revision(connection: Connection, node_id: NodeId) -> int:
 async def write_inventory(connection: Connection, event: InventoryReported) -> None:
     """Store a node's devices as reported, unless that is old; one that is missing is lost."""
     await connection.execute(_ADD, event.node_id)
-    row = await connection.fetchrow(
+    is_newer = await connection.fetchval(
         _INVENTORY,
         event.node_id,
         event.boot_id,
@@ -155,10 +225,10 @@ async def write_inventory(connection: Connection, event: InventoryReported) -> N
         to_json(event.labels),
         to_json(event.host),
     )
-    if row is None:
+    if not is_newer:
         return
     for device in sorted(event.devices, key=lambda each: each.uuid):
-        await _upsert(connection, event.node_id, device, cordoned=row["cordoned"])
+        await _upsert(connection, event.node_id, device)
     await connection.execute(_LOSE_OTHERS, event.node_id, [device.uuid for device in event.devices])
     await connection.execute(_DELETE_FAULTS, event.node_id, event.boot_id, FAULT_DAYS)
 
@@ -200,19 +270,49 @@ async def write_cordon(
     connection: Connection,
     node_id: NodeId,
     device_uuid: DeviceUuid | None,
-    *,
-    cordoned: bool,
-    reason: str = "",
+    cause: CordonCause,
+    reason: str,
+    set_by: str = "",
 ) -> list[OpenHolding]:
-    """Take a device, or a whole node, out of service or back.
+    """Take a device, or a whole node, out of service; the devices for which anything changed."""
+    await connection.execute(_LOCK, node_id)
+    values = (node_id, cause.value, reason, set_by, _LOSS_CAUSES)
+    if device_uuid is None:
+        await connection.execute(_CORDON_NODE, *values)
+    rows = await connection.fetch(_CORDON_DEVICES, *values, device_uuid)
+    await connection.execute(_BREAK_QUIET, node_id, device_uuid)
+    return _by_number(rows)
 
-    Returns those that were not so before, or were out for another reason than the one now given.
-    """
+
+async def write_uncordon(
+    connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None
+) -> list[OpenHolding]:
+    """Take a device, or a whole node, back into service; the devices that were out of it."""
     await connection.execute(_LOCK, node_id)
     if device_uuid is None:
-        await connection.execute(_CORDON_NODE, node_id, cordoned)
-    rows = await connection.fetch(_CORDON_DEVICES, node_id, device_uuid, cordoned, reason)
-    return sorted((OpenHolding(**dict(row)) for row in rows), key=lambda one: one.device_no)
+        await connection.execute(_UNCORDON_NODE, node_id)
+    return _by_number(await connection.fetch(_UNCORDON_DEVICES, node_id, device_uuid))
+
+
+async def losses(connection: Connection) -> list[LossRow]:
+    """Devices and nodes that are cordoned for a loss."""
+    return [LossRow(**dict(row)) for row in await connection.fetch(_LOSSES, _LOSS_CAUSES)]
+
+
+async def write_quiet(
+    connection: Connection, of: Sequence[Loss], quiet_since: datetime | None
+) -> None:
+    """Store since when these are well; None: they are not, after all."""
+    numbers, node_ids = _numbers_and_nodes(of)
+    await connection.execute(_QUIET_DEVICES, numbers, quiet_since)
+    await connection.execute(_QUIET_NODES, node_ids, quiet_since)
+
+
+async def lift(connection: Connection, over: Sequence[Loss]) -> list[OpenHolding]:
+    """Take back into service what these losses cordoned; the devices among it."""
+    numbers, node_ids = _numbers_and_nodes(over)
+    await connection.execute(_LIFT_NODES, node_ids, _LOSS_CAUSES)
+    return _by_number(await connection.fetch(_LIFT_DEVICES, numbers, _LOSS_CAUSES))
 
 
 async def handled_faults(
@@ -229,9 +329,16 @@ async def add_fault(connection: Connection, node_id: NodeId, boot_id: UUID, faul
     )
 
 
-async def _upsert(
-    connection: Connection, node_id: NodeId, device: DeviceFacts, *, cordoned: bool
-) -> None:
+def _by_number(rows: Iterable[Row]) -> list[OpenHolding]:
+    return sorted((OpenHolding(**dict(row)) for row in rows), key=lambda one: one.device_no)
+
+
+def _numbers_and_nodes(of: Sequence[Loss]) -> tuple[list[int], list[NodeId]]:
+    numbers = sorted(loss.device_no for loss in of if loss.device_no is not None)
+    return numbers, sorted(loss.node_id for loss in of if loss.device_no is None)
+
+
+async def _upsert(connection: Connection, node_id: NodeId, device: DeviceFacts) -> None:
     await connection.execute(
         _UPSERT_DEVICE,
         node_id,
@@ -246,5 +353,4 @@ async def _upsert(
         device.numa_node,
         device.mig_enabled,
         device.parent_uuid,
-        cordoned,
     )

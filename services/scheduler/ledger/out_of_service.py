@@ -4,15 +4,27 @@ The caller, or the function itself, has paused decisions: nothing is granted the
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
+from msgspec import Struct
+
 from schemas.base import DeviceUuid, NodeId
-from schemas.scheduler import DeviceCordoned, DeviceUncordoned, ReservationState
-from services.scheduler.domain.faults import Fault
+from schemas.scheduler import CordonCause, DeviceCordoned, DeviceUncordoned, ReservationState
+from services.scheduler.domain.faults import Fault, Recovery
 from services.scheduler.ledger import holding_rows, node_rows, reservation_rows, transitions
 from services.scheduler.ledger.leader_election import pause_decisions
 from shared.logging import log
 from shared.postgres.database import Connection
+
+
+class NewCordon(Struct, frozen=True, kw_only=True):
+    """A cordon to set: on a device, or with None on the whole node."""
+
+    device_uuid: DeviceUuid | None
+    reason: str
+    cause: CordonCause = CordonCause.OPERATOR
+    set_by: str = ""
 
 
 async def handle_faults(
@@ -26,7 +38,7 @@ async def handle_faults(
         return
     await pause_decisions(connection)
     for fault in await _unhandled(connection, node_id, faults):
-        await _lose(connection, node_id, fault.device_uuid, fault.reason)
+        await _lose(connection, node_id, fault.device_uuid, fault.cause, fault.reason)
         await node_rows.add_fault(connection, node_id, boot_id, fault)
 
 
@@ -34,56 +46,70 @@ async def lose_node(connection: Connection, node_id: NodeId, reason: str) -> Non
     """Act on a node's silence, once until it reports again."""
     await pause_decisions(connection)
     if not await node_rows.is_lost(connection, node_id):
-        await _lose(connection, node_id, None, reason)
+        await _lose(connection, node_id, None, CordonCause.NODE_LOST, reason)
         await node_rows.write_lost(connection, node_id)
 
 
 async def take_out(
-    connection: Connection,
-    node_id: NodeId,
-    device_uuid: DeviceUuid | None,
-    end: ReservationState,
-    reason: str,
+    connection: Connection, node_id: NodeId, end: ReservationState, cordon: NewCordon
 ) -> tuple[list[UUID], int]:
-    """Cordon a device, or a whole node, and end what lives on it; its devices wait for the stop.
+    """Cordon and end what lives there; its devices wait for the stop.
 
     Returns the reservations that ended, and the revision of the last device event.
     """
-    held = await holding_rows.held_on(connection, node_id, device_uuid)
+    held = await holding_rows.held_on(connection, node_id, cordon.device_uuid)
     found = await reservation_rows.lock(connection, {h.held_by for h in held if not h.quarantined})
     now = await reservation_rows.database_now(connection)
     live = [stored for stored in found.values() if stored.state in transitions.HELD_ON_LEASE]
     for stored in live:
-        ended = await transitions.end(connection, stored, end, now, reason=reason)
-        await transitions.quarantine(connection, ended, reason)
-    revision = await cordon(connection, node_id, device_uuid, reason)
+        ended = await transitions.end(connection, stored, end, now, reason=cordon.reason)
+        await transitions.quarantine(connection, ended, cordon.reason)
+    revision = await set_cordon(connection, node_id, cordon)
     return [stored.reservation_id for stored in live], revision
 
 
-async def cordon(
-    connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None, reason: str
-) -> int:
-    """Grant nothing new on a device, or on a whole node; the revision of the last device event."""
+async def set_cordon(connection: Connection, node_id: NodeId, cordon: NewCordon) -> int:
+    """Grant nothing new there; the revision of the last device event."""
     changed = await node_rows.write_cordon(
-        connection, node_id, device_uuid, cordoned=True, reason=reason
+        connection, node_id, cordon.device_uuid, cordon.cause, cordon.reason, cordon.set_by
     )
-    return await transitions.stage_device_events(connection, DeviceCordoned, changed, None, reason)
+    return await transitions.stage_device_events(
+        connection, DeviceCordoned, changed, None, cordon.reason
+    )
 
 
 async def uncordon(
     connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None, reason: str
 ) -> int:
     """Grant there again; the revision of the last device event."""
-    changed = await node_rows.write_cordon(connection, node_id, device_uuid, cordoned=False)
+    changed = await node_rows.write_uncordon(connection, node_id, device_uuid)
     return await transitions.stage_device_events(
         connection, DeviceUncordoned, changed, None, reason
     )
 
 
-async def _lose(
-    connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None, reason: str
+async def recover(
+    connection: Connection, found: Recovery, now: datetime, quiet_seconds: float
 ) -> None:
-    lost, _ = await take_out(connection, node_id, device_uuid, ReservationState.LOST, reason)
+    """Take back into service what was lost and is well again, and store what may follow."""
+    await node_rows.write_quiet(connection, found.began, now)
+    await node_rows.write_quiet(connection, found.broken, None)
+    lifted = await node_rows.lift(connection, found.over)
+    reason = f"well again for {quiet_seconds:g} s"
+    await transitions.stage_device_events(connection, DeviceUncordoned, lifted, None, reason)
+    if lifted:
+        log.info("back_in_service", devices=[f"{one.node_id}/{one.uuid}" for one in lifted])
+
+
+async def _lose(
+    connection: Connection,
+    node_id: NodeId,
+    device_uuid: DeviceUuid | None,
+    cause: CordonCause,
+    reason: str,
+) -> None:
+    cordon = NewCordon(device_uuid=device_uuid, cause=cause, reason=reason)
+    lost, _ = await take_out(connection, node_id, ReservationState.LOST, cordon)
     log.error(
         "taken_out_of_service",
         node_id=node_id,

@@ -138,6 +138,11 @@ class LatestReadings:
         node = self._nodes.get(node_id)
         return node is not None and _is_fresh(node, self.clock())
 
+    def is_read(self, node_id: NodeId, uuid: DeviceUuid | None) -> bool:
+        """Whether a recent sample shows the device, or with None the node."""
+        node = self._nodes.get(node_id)
+        return self.is_fresh(node_id) and node is not None and (uuid is None or uuid in node.gpus)
+
     def interval_seconds(self, node_id: NodeId) -> float:
         """The node's sampling interval, 1 s before its first sample."""
         node = self._nodes.get(node_id)

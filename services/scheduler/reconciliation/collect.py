@@ -13,9 +13,10 @@ from schemas.base import NodeId
 from schemas.executor import ListRunning, RunningAttempts
 from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
 from services.scheduler.domain.drift.lifecycle import Limits
+from services.scheduler.domain.faults import Loss
 from services.scheduler.domain.model.fleet import ReadingState
 from services.scheduler.ledger import holding_rows, node_rows, reservation_rows
-from services.scheduler.ledger.node_rows import KnownDevice, NodeStatus
+from services.scheduler.ledger.node_rows import KnownDevice, LossRow, NodeStatus
 from services.scheduler.observations.latest_readings import FRESH_INTERVALS, LatestReadings
 from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.errors import RefusedError, UnavailableError
@@ -29,14 +30,15 @@ CONCURRENT_QUERIES: Final = 32
 class Collected(Struct, frozen=True, kw_only=True):
     """Holdings, nodes with devices, and the reservations of labels that the ledger knows.
 
-    `stopped` and `lost` nodes are among them; `epochs` are those of the known reservations.
+    `lost` nodes are among them; `losses` are cordons that lift themselves; `epochs` are those of
+    the known reservations.
     """
 
     holdings: tuple[Holding, ...]
     nodes: tuple[NodeUse, ...]
     epochs: Mapping[UUID, int]
-    stopped: frozenset[NodeId]
     lost: frozenset[NodeId]
+    losses: tuple[Loss, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ class Collector:
             holdings=await holding_rows.all_open(connection),
             nodes=uses,
             epochs=await reservation_rows.epochs(connection, _labels(uses)),
-            stopped=frozenset(node.node_id for node in nodes if node.stopped),
             lost=frozenset(node.node_id for node in nodes if node.lost),
+            losses=tuple(map(self._loss, await node_rows.losses(connection))),
         )
 
     def _use(
@@ -101,7 +103,8 @@ class Collector:
     ) -> NodeUse:
         return NodeUse(
             node_id=node.node_id,
-            silent_seconds=0.0 if node.stopped or not devices else self._silence(node.node_id),
+            silent_seconds=self._silence(node.node_id) if devices else 0.0,
+            was_stopped=node.stopped,
             workloads=_workloads(running),
             # A GPU in MIG mode shows the processes of its instances, which are devices themselves.
             devices=tuple(self._device(device) for device in devices if not device.mig_enabled),
@@ -113,6 +116,14 @@ class Collector:
             return 0.0 if has_sent else None
         is_long = seconds > self.limits.stale_agent_seconds
         return seconds if has_sent or is_long else None
+
+    def _loss(self, row: LossRow) -> Loss:
+        return Loss(
+            node_id=row.node_id,
+            device_no=row.device_no,
+            is_well=row.is_well and self.readings.is_read(row.node_id, row.uuid),
+            quiet_since=row.quiet_since,
+        )
 
     def _device(self, device: KnownDevice) -> DeviceUse:
         node_id, uuid = device.node_id, device.uuid

@@ -18,7 +18,7 @@ from services.scheduler.domain.drift.lifecycle import (
     Suspicion,
     update_drifts,
 )
-from services.scheduler.domain.faults import NodeSilence, lost_nodes
+from services.scheduler.domain.faults import NodeSilence, lost_nodes, recovery
 from services.scheduler.ledger import (
     drift_rows,
     events,
@@ -44,6 +44,7 @@ class Reconciler:
     collector: Collector
     interval_seconds: float
     node_lost_seconds: float
+    quiet_seconds: float
     _suspicions: Mapping[DriftKey, Suspicion] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -71,6 +72,7 @@ class Reconciler:
             await self._lose_silent(collected)
             update = self._update(collected, known, now, elapsed_seconds)
             await self._apply(collected, update, now)
+            await self._recover(collected, now)
         except LeadershipLost:
             log.warning("leadership_lost")
 
@@ -93,17 +95,16 @@ class Reconciler:
         return update
 
     async def _lose_silent(self, collected: Collected) -> None:
-        holding = {held.node_id for held in collected.holdings if not held.quarantined}
         silences = [
             NodeSilence(
                 node_id=node.node_id,
                 seconds=self.collector.liveness.silence(node.node_id),
-                was_stopped=node.node_id in collected.stopped,
-                holds=node.node_id in holding,
+                was_stopped=node.was_stopped,
             )
             for node in collected.nodes
             if node.devices and node.node_id not in collected.lost
         ]
+        stopped = {silence.node_id for silence in silences if silence.was_stopped}
         for node_id in lost_nodes(
             silences,
             limit_seconds=self.node_lost_seconds,
@@ -111,8 +112,16 @@ class Reconciler:
         ):
             async with self.database.transaction() as connection:
                 await self.leadership.check(connection)
-                reason = f"node lost: not heard for {self.node_lost_seconds:g} s"
+                left = "its agent has stopped, " if node_id in stopped else ""
+                reason = f"node lost: {left}not heard for {self.node_lost_seconds:g} s"
                 await out_of_service.lose_node(connection, node_id, reason)
+
+    async def _recover(self, collected: Collected, now: datetime) -> None:
+        found = recovery(collected.losses, now=now, quiet_seconds=self.quiet_seconds)
+        if found.began or found.broken or found.over:
+            async with self.database.transaction() as connection:
+                await self.leadership.check(connection)
+                await out_of_service.recover(connection, found, now, self.quiet_seconds)
 
     async def _apply(self, collected: Collected, update: DriftUpdate, now: datetime) -> None:
         acting = [

@@ -8,6 +8,7 @@ from typing import Any
 from schemas.scheduler import Cordon, Drain, DriftAction, DriftKind, Uncordon
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.cli.commands.maintenance import DONE, MEANINGS, NEXT
+from services.cli.request_options import user_name
 from tests.real.cli.test_cli import Command
 from tests.support.fakes.gateway import stub_gateway
 from tests.support.worlds.gateway import gateway
@@ -38,7 +39,7 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
         assert await status("drain", "s", {}) == 403
         assert await status("uncordon", "s", {}) == 403
         assert api.owners.received == []
-        assert await status("cordon", "a", {"device_uuid": "GPU-0", "reason": "hot"}) == 200
+        assert await status("cordon", "a", {"device_uuid": "GPU-0", "set_by": "eve"}) == 200
         assert await status("uncordon", "a", {"confirm_stopped": True}) == 200
         assert await status("drain", "a", {"reason": "moves"}) == 200
         assert await status("cordon", "a", {"device": "GPU-0"}) == 400
@@ -49,7 +50,7 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
         asked = api.owners.received[-1]
 
     assert isinstance(cordoned, Cordon)
-    assert (cordoned.node_id, cordoned.device_uuid, cordoned.reason) == ("alpha", "GPU-0", "hot")
+    assert (cordoned.node_id, cordoned.device_uuid, cordoned.set_by) == ("alpha", "GPU-0", "eve")
     assert isinstance(back, Uncordon)
     assert (back.device_uuid, back.confirm_stopped) == (None, True)
     assert isinstance(drained, Drain)
@@ -73,7 +74,11 @@ async def test_the_command_names_a_gpu_by_its_index_and_lists_what_does_not_add_
 
     assert (cordoned.code, back.code) == (0, 0)
     assert changes == [
-        ("POST", "/api/v1/nodes/alpha/cordon", {"device_uuid": "GPU-1", "reason": "hot"}),
+        (
+            "POST",
+            "/api/v1/nodes/alpha/cordon",
+            {"device_uuid": "GPU-1", "reason": "hot", "set_by": user_name()},
+        ),
         (
             "POST",
             "/api/v1/nodes/alpha/uncordon",

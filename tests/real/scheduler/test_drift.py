@@ -13,6 +13,7 @@ from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import (
     DeviceCordoned,
     DeviceFreed,
+    DeviceUncordoned,
     DriftAction,
     DriftDetected,
     DriftKind,
@@ -169,6 +170,32 @@ async def test_a_node_that_falls_silent_is_lost_with_what_it_holds(steward: Worl
     await beta.publish_sample()
     await steward.granted(waiting)
     assert len(steward.seen(DeviceCordoned)) == 1
+
+
+async def test_a_node_whose_agent_was_stopped_is_a_drift_then_lost_and_returns_by_itself(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    quick = {**QUICK, "stale_agent_seconds": 0.5, "recovery_quiet_seconds": 0.3}
+    async with scheduler(nats_url, postgres_dsn, **quick), world(nats_url) as steward:
+        await steward.add_node("alpha", 1, interval_seconds=0.2)
+        beta = await steward.add_node("beta", 1, samples=False, interval_seconds=0.2)
+        await beta.publish_sample()
+        await steward.known("beta", 1)
+
+        await beta.report_stop()
+        drift = await steward.event(DriftDetected)
+        cordoned = await steward.event(DeviceCordoned)
+        beta.boot_id = new_id()
+        await beta.report_inventory()
+        waiting = await steward.request(GpuRequest(node_ids=("beta",)))
+        steward.running.append(steward.tasks.create_task(beta.keep_sampling()))
+
+        assert (drift.node_id, drift.drift) == ("beta", DriftKind.STALE_AGENT)
+        assert drift.detail == "its telemetry agent has stopped"
+        assert cordoned.node_id == "beta"
+        assert cordoned.reason == "node lost: its agent has stopped, not heard for 2 s"
+        await steward.granted(waiting)
+        assert (await steward.event(DeviceUncordoned)).node_id == "beta"
 
 
 @pytest.mark.long

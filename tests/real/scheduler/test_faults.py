@@ -7,6 +7,9 @@ from schemas.errors import ErrorCode
 from schemas.executor import FenceReservation
 from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import (
+    Cordon,
+    CordonCause,
+    CordonState,
     DeviceCordoned,
     DeviceFreed,
     DeviceUncordoned,
@@ -14,12 +17,13 @@ from schemas.scheduler import (
     ReservationState,
     Uncordon,
 )
+from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from schemas.telemetry import FaultSeen, HealthAction, HealthChanged, HealthKind
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import eventually
-from tests.support.worlds.scheduler import FakeNode, World, accepted, refused
+from tests.support.worlds.scheduler import FakeNode, World, accepted, refused, scheduler, world
 
 
 async def tell_xid(steward: World, node: FakeNode, **changes: Any) -> HealthChanged:
@@ -109,6 +113,66 @@ async def test_a_fault_whose_event_was_missed_is_found_in_the_inventory(steward:
         await steward.request(GpuRequest(device_uuids=("GPU-alpha-0",)))
     )
     assert granted.devices[0].uuid == "GPU-alpha-0"
+
+
+async def test_the_cordon_of_a_loss_lifts_itself_and_nobody_else_s(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """Two GPUs vanish for a moment; an operator had cordoned one of them."""
+    quick = {"reconcile_interval_seconds": 0.1, "recovery_quiet_seconds": 0.5}
+    async with scheduler(nats_url, postgres_dsn, **quick), world(nats_url) as steward:
+        node = await steward.add_node("alpha", 2, interval_seconds=0.2)
+        await steward.known("alpha", 2)
+        hot = Cordon(
+            command_id=new_id(),
+            node_id="alpha",
+            device_uuid="GPU-alpha-1",
+            reason="hot",
+            set_by="alice",
+        )
+        accepted(await steward.bus.request(hot))
+        for revision, gpu in enumerate(node.gpus):
+            await tell_loss(steward, node, gpu.uuid, HealthKind.GPU_LOST, 100 + revision)
+        await eventually(lambda: len(steward.seen(DeviceCordoned)) > 1)
+        lost = await _cordons(steward)
+        for revision, gpu in enumerate(node.gpus):
+            await tell_loss(steward, node, gpu.uuid, HealthKind.GPU_RECOVERED, 200 + revision)
+
+        lifted = await steward.event(DeviceUncordoned)
+        granted = await steward.granted(await steward.request())
+        left = await _cordons(steward)
+
+    assert (lifted.device_uuid, lifted.reason) == ("GPU-alpha-0", "well again for 0.5 s")
+    assert granted.devices[0].uuid == "GPU-alpha-0"
+    loss = lost["GPU-alpha-0"]
+    assert (loss.cause, loss.reason) == (CordonCause.GPU_LOST, "gpu lost: it vanished")
+    assert loss.since_at is not None
+    assert loss.until == "it has been well for 0.5 s"
+    assert lost.keys() == {"GPU-alpha-0", "GPU-alpha-1"}
+    assert left.keys() == {"GPU-alpha-1"}
+    assert left["GPU-alpha-1"] == lost["GPU-alpha-1"]
+    assert (left["GPU-alpha-1"].set_by, left["GPU-alpha-1"].reason) == ("alice", "hot")
+
+
+async def tell_loss(
+    steward: World, node: FakeNode, uuid: str, change: HealthKind, revision: int
+) -> None:
+    detail = "it vanished" if change is HealthKind.GPU_LOST else ""
+    await tell_xid(
+        steward,
+        node,
+        change=change,
+        device_uuid=uuid,
+        revision=revision,
+        xid=None,
+        action=None,
+        detail=detail,
+    )
+
+
+async def _cordons(steward: World) -> dict[str, CordonState]:
+    seen = await steward.bus.query(GetAllocationMap(), AllocationMap)
+    return {d.uuid: d.cordon for node in seen.nodes for d in node.devices if d.cordon is not None}
 
 
 def _as_seen(event: HealthChanged) -> FaultSeen:

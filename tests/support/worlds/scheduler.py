@@ -43,6 +43,8 @@ from schemas.telemetry import (
     GpuProcess,
     GpuReading,
     GpuSampled,
+    HealthChanged,
+    HealthKind,
     HealthState,
     HostFacts,
     InventoryReported,
@@ -141,6 +143,19 @@ class FakeNode:
         )
         await self.bus.publish_event(event)
         return event
+
+    async def report_stop(self) -> None:
+        """As an agent's last word."""
+        await self.bus.publish_event(
+            HealthChanged(
+                message_id=new_id(),
+                occurred_at=utcnow(),
+                revision=self.inventory_revision + 1,
+                node_id=self.node_id,
+                boot_id=self.boot_id,
+                change=HealthKind.AGENT_STOPPED,
+            )
+        )
 
     def sample(self) -> GpuSampled:
         """The next tick; a loaded GPU is full."""

@@ -1,15 +1,15 @@
 """Tables as plain text, and ages and numbers as people read them."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schemas.gpu_request import DeviceGrant, GpuRequest
-from schemas.scheduler import ReservationState
+from schemas.gpu_request import DeviceGrant, GpuRequest, Reason, ReasonCode
+from schemas.scheduler import CordonCause, CordonState, ReservationState
 from schemas.scheduler_views import ReservationView
 from services.cli.display.columns import Table
 from services.cli.display.output import age, number, plain_text, settings_text, span
-from services.cli.display.tables import gpu_table, reservation_table
+from services.cli.display.tables import gpu_reason, gpu_table, reservation_table
 from shared.ids import new_id
 from tests.support.worlds.gateway_views import NOW, make_gpu
 
@@ -33,6 +33,24 @@ def test_stale_readings_are_called_stale() -> None:
     table = gpu_table([make_gpu(fresh=False, simulated=False)])
 
     assert table.rows[0][table.headings.index("source")] == "stale"
+
+
+def test_a_gpu_out_of_service_says_who_set_it_why_since_when_and_what_lifts_it() -> None:
+    cordon = CordonState(
+        cause=CordonCause.OPERATOR,
+        set_by="alice",
+        reason="hot",
+        since_at=datetime.now(UTC) - timedelta(seconds=125),
+        until="it is uncordoned",
+    )
+    reasons = (
+        Reason(code=ReasonCode.UNHEALTHY, message="is hung"),
+        Reason(code=ReasonCode.CORDONED, message="is cordoned: hot; set by alice ..."),
+    )
+
+    remark = gpu_reason(make_gpu(cordon=cordon, reasons=reasons))
+
+    assert remark == "hot (by alice 2m ago), until it is uncordoned; is hung"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from schemas.gpu_request import Reason, ReasonCode
 from schemas.scheduler import DeviceState
 from schemas.scheduler_views import AllocationMap, DeviceAllocation, NodeAllocation
 from schemas.telemetry import (
@@ -109,6 +110,17 @@ def test_a_device_is_shown_whoever_knows_of_it() -> None:
     ]
     assert views[0].utilization_percent == 5.0
     assert views[1].utilization_percent is None
+
+
+def test_a_node_counts_the_gpus_that_would_not_be_granted_by_reason() -> None:
+    hung = Reason(code=ReasonCode.UNHEALTHY, message="is hung")
+    unwell = {"state": DeviceState.UNAVAILABLE, "health": HealthState.HUNG, "reasons": (hung,)}
+    ledger = make_ledger(*(make_allocation(f"g{i}", i, **unwell) for i in range(2)))
+
+    (node,) = node_views({}, {}, {}, ledger)
+
+    assert (node.gpus_total, node.gpus_free) == (2, 0)
+    assert node.reasons == {ReasonCode.UNHEALTHY: 2}
 
 
 def test_health_comes_from_the_agent_before_the_ledger() -> None:

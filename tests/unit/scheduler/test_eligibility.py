@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from schemas.gpu_request import GpuRequest, ReasonCode
-from schemas.scheduler import DeviceState
+from schemas.scheduler import CordonCause, CordonState, DeviceState
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import Node, ReadingState
 from services.scheduler.domain.placement.eligibility import (
@@ -17,7 +17,7 @@ from services.scheduler.domain.placement.eligibility import (
     state_reasons,
 )
 from services.scheduler.domain.placement.selectors import matches_model
-from tests.unit.scheduler.builders import make_device
+from tests.unit.scheduler.builders import NOW, make_device
 
 HOLDER = UUID(int=9)
 NODE = Node(node_id="alpha")
@@ -190,6 +190,28 @@ def test_a_device_that_would_not_be_granted_is_never_called_free(
 
     assert state_of(made, NODE) is DeviceState.UNAVAILABLE
     assert [reason.message for reason in state_reasons(made, NODE)] == [says]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"set_by": "alice", "reason": "hot"}, "hot; set by alice at 2026-01-01 00:00 UTC"),
+        ({"since_at": None}, "set by an operator"),
+        (
+            {"cause": CordonCause.FAULT, "reason": "XID 48"},
+            "XID 48; set by a fault at 2026-01-01 00:00 UTC",
+        ),
+    ],
+)
+def test_a_cordon_s_reason_says_who_set_it_why_since_when_and_what_lifts_it(
+    changes: dict[str, Any], says: str
+) -> None:
+    given = {"cause": CordonCause.OPERATOR, "until": "it is uncordoned", "since_at": NOW}
+    device = make_device(cordoned=True, cordon=CordonState(**{**given, **changes}))
+
+    (reason,) = state_reasons(device, NODE)
+
+    assert reason.message == f"is cordoned: {says}, until it is uncordoned"
 
 
 def test_nothing_is_free_on_a_lost_node() -> None:

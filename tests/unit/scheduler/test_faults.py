@@ -1,11 +1,13 @@
 """Which faults take devices out of service, and which silence is a loss."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
+from schemas.scheduler import LOSSES, CordonCause
 from schemas.telemetry import (
     DeviceFacts,
     FaultSeen,
@@ -17,10 +19,13 @@ from schemas.telemetry import (
     Source,
 )
 from services.scheduler.domain.faults import (
+    Loss,
     NodeSilence,
+    cordon_state,
     fault_of_event,
     faults_of_inventory,
     lost_nodes,
+    recovery,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -108,16 +113,17 @@ def silent(node_id: str, seconds: float, **more: bool) -> NodeSilence:
         pytest.param([silent("a", 1), silent("b", 119)], [], id="not long enough"),
         pytest.param([silent("a", 130), silent("b", 121)], [], id="nobody is heard: an outage"),
         pytest.param([silent("a", 121)], ["a"], id="the only one, while the bus answers"),
-        pytest.param([silent("a", 1), silent("b", 121, was_stopped=True)], [], id="stopped"),
-        pytest.param(
-            [silent("a", 1), silent("b", 121, was_stopped=True, holds=True)],
-            ["b"],
-            id="stopped under a reservation",
-        ),
+        pytest.param([silent("a", 1), silent("b", 121, was_stopped=True)], ["b"], id="stopped"),
+        pytest.param([silent("a", 1), silent("b", 9, was_stopped=True)], [], id="restarted"),
         pytest.param(
             [silent("a", 500, was_stopped=True), silent("b", 121)],
-            ["b"],
-            id="the only one that runs",
+            ["a", "b"],
+            id="one that stopped says nothing about the way to the other",
+        ),
+        pytest.param(
+            [silent("a", 500, was_stopped=True), silent("b", 20), silent("c", 20)],
+            ["a"],
+            id="one that stopped needs no way",
         ),
         pytest.param([], [], id="no node at all"),
     ],
@@ -126,3 +132,68 @@ def test_a_silent_node_is_lost_unless_the_way_to_all_is_out(
     silences: list[NodeSilence], lost: list[str]
 ) -> None:
     assert list(lost_nodes(silences, limit_seconds=120, outage_seconds=15)) == lost
+
+
+def a_loss(number: int | None = 1, *, well: bool = True, since: float | None = None) -> Loss:
+    """Well since so many seconds before NOW."""
+    quiet_since = None if since is None else NOW - timedelta(seconds=since)
+    return Loss(node_id="alpha", device_no=number, is_well=well, quiet_since=quiet_since)
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        pytest.param(a_loss(well=False), "", id="still lost"),
+        pytest.param(a_loss(), "began", id="seen again"),
+        pytest.param(a_loss(since=59), "", id="not quiet for long enough"),
+        pytest.param(a_loss(well=False, since=59), "broken", id="lost again meanwhile"),
+        pytest.param(a_loss(since=60), "over", id="quiet for long enough"),
+        pytest.param(a_loss(None, since=60), "over", id="a whole node"),
+    ],
+)
+def test_a_loss_is_over_after_a_quiet_time_without_a_break(loss: Loss, found: str) -> None:
+    result = recovery([loss], now=NOW, quiet_seconds=60)
+
+    assert {name for name in ("began", "broken", "over") if getattr(result, name)} == (
+        {found} if found else set()
+    )
+
+
+def test_without_a_quiet_time_a_loss_is_over_when_it_is_seen_again() -> None:
+    assert recovery([a_loss()], now=NOW, quiet_seconds=0).over == (a_loss(),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        pytest.param({"change": HealthKind.GPU_LOST, "action": None, "xid": None}, "gpu_lost"),
+        pytest.param({}, "fault", id="an XID to drain for"),
+        pytest.param({"change": HealthKind.GPU_LOST}, "fault", id="lost, and to drain for"),
+    ],
+)
+def test_only_the_cordon_of_a_mere_loss_lifts_itself(changes: dict[str, Any], cause: str) -> None:
+    fault = fault_of_event(replace(XID, **changes))
+
+    assert fault is not None
+    assert fault.cause == cause
+    assert (fault.cause in LOSSES) == (cause == "gpu_lost")
+
+
+@pytest.mark.parametrize(
+    ("cause", "quiet_since", "until", "lifts"),
+    [
+        (CordonCause.OPERATOR, None, "it is uncordoned", False),
+        (CordonCause.FAULT, NOW, "it is uncordoned", False),
+        (CordonCause.GPU_LOST, None, "it has been well for 60 s", False),
+        (CordonCause.NODE_LOST, NOW, "00:01:00 UTC, if it stays well", True),
+    ],
+)
+def test_a_cordon_says_what_lifts_it(
+    cause: CordonCause, quiet_since: datetime | None, until: str, *, lifts: bool
+) -> None:
+    state = cordon_state(
+        cause, reason="", set_by="", since_at=NOW, quiet_since=quiet_since, quiet_seconds=60
+    )
+
+    assert state.until == until
+    assert state.lifts_at == (NOW + timedelta(seconds=60) if lifts else None)

@@ -68,13 +68,15 @@ class DeviceUse(Struct, frozen=True, kw_only=True):
 class NodeUse(Struct, frozen=True, kw_only=True):
     """What a node reports. `workloads` None: its executor did not answer.
 
-    `silent_seconds`: since its agent's last message; None before that is known.
+    `silent_seconds`: since its agent's last message; None before that is known. `was_stopped`: the
+    agent has reported that it stops.
     """
 
     node_id: NodeId
     silent_seconds: float | None = 0.0
     workloads: tuple[Workload, ...] | None = None
     devices: tuple[DeviceUse, ...] = ()
+    was_stopped: bool = False
 
 
 def foreign_processes(
@@ -124,7 +126,8 @@ def compare_ledgers(
                     kind=DriftKind.STALE_AGENT,
                     node_id=node.node_id,
                     action=DriftAction.STOP_GRANTING,
-                    detail="its telemetry agent is silent",
+                    detail="its telemetry agent "
+                    + ("has stopped" if node.was_stopped else "is silent"),
                 )
             )
         if node.workloads is None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import GpuRequest
+from schemas.scheduler import CordonState
 from schemas.telemetry import HealthState
 
 
@@ -83,7 +84,7 @@ class Device(Struct, frozen=True, kw_only=True):
 
     `foreign_pids` are processes on it that no live reservation explains. `parent_uuid` is set for
     a MIG instance; a GPU whose `mig_enabled` is True is granted only by its instances.
-    `cordon_reason` is why it is out of service, for people.
+    `cordon` says why it is out of service, for people.
     """
 
     number: int
@@ -105,7 +106,7 @@ class Device(Struct, frozen=True, kw_only=True):
     mig_enabled: bool | None = None
     parent_uuid: str | None = None
     foreign_pids: tuple[int, ...] = ()
-    cordon_reason: str = ""
+    cordon: CordonState | None = None
 
     @property
     def total_mb(self) -> int | None:

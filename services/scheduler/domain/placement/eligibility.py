@@ -1,10 +1,11 @@
 """Which devices may serve a request now, which never can, and why not."""
 
 from collections.abc import Iterator
+from datetime import UTC
 from typing import Final
 
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
-from schemas.scheduler import DeviceState
+from schemas.scheduler import CordonCause, DeviceState
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
@@ -38,6 +39,12 @@ _READING_REASONS: Final = {
     ReadingState.ABSENT: ReasonCode.NO_READING,
     ReadingState.STALE: ReasonCode.STALE_READING,
     ReadingState.AWAITING: ReasonCode.AWAITING_SNAPSHOT,
+}
+_SETTERS: Final = {
+    CordonCause.OPERATOR: "an operator",
+    CordonCause.FAULT: "a fault",
+    CordonCause.GPU_LOST: "the GPU's loss",
+    CordonCause.NODE_LOST: "the node's silence",
 }
 _PLAIN: Final = {
     ReasonCode.CORDONED: "is cordoned",
@@ -197,7 +204,7 @@ def _foreign_use(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
 def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
     """What the device is or lacks, as the rest of a sentence that names it."""
     if code in _PLAIN:
-        why = device.cordon_reason if code is ReasonCode.CORDONED else ""
+        why = _cordon_text(device) if code is ReasonCode.CORDONED else ""
         return f"{_PLAIN[code]}: {why}" if why else _PLAIN[code]
     if code in NEVER:
         return _mismatch_predicate(code, device, request, node)
@@ -219,6 +226,16 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
         return f"is quarantined until reservation {device.holder} is confirmed stopped"
     detail = f" ({device.health_detail})" if device.health_detail else ""
     return f"is {device.health.value}{detail}"
+
+
+def _cordon_text(device: Device) -> str:
+    cordon = device.cordon
+    if cordon is None:
+        return ""
+    who = cordon.set_by or _SETTERS[cordon.cause]
+    since = f" at {cordon.since_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if cordon.since_at else ""
+    reason = f"{cordon.reason}; " if cordon.reason else ""
+    return f"{reason}set by {who}{since}, until {cordon.until}"
 
 
 def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
