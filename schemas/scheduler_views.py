@@ -196,7 +196,8 @@ class Explanation(View, frozen=True, kw_only=True, tag="scheduler.explanation"):
 class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availability_view"):
     """Whether a request would be granted now, on what, and every reason if not.
 
-    The rest as in `Explanation`.
+    `impossible`: this fleet can never serve it, so that waiting for it is in vain and a reservation
+    of it is rejected. The rest as in `Explanation`.
     """
 
     available: bool
@@ -206,6 +207,7 @@ class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availabil
     expected_start_at: UtcDatetime | None = None
     suggestion: Suggestion | None = None
     reasons_left_out: dict[ReasonCode, PositiveInt] = {}
+    impossible: bool = False
 
 
 class EstimateView(View, frozen=True, kw_only=True, tag="scheduler.estimate_view"):

@@ -178,7 +178,8 @@ export interface AttemptView {
 /**
  * Whether a request would be granted now, on what, and every reason if not.
  *
- * The rest as in `Explanation`.
+ * `impossible`: this fleet can never serve it, so that waiting for it is in vain and a reservation
+ * of it is rejected. The rest as in `Explanation`.
  */
 export interface AvailabilityView {
   type: "scheduler.availability_view";
@@ -189,6 +190,7 @@ export interface AvailabilityView {
   expected_start_at: string | null;
   suggestion: Suggestion | null;
   reasons_left_out: Record<string, number>;
+  impossible: boolean;
 }
 
 /** Best score first. A GPU whose memory or utilization is unknown is not among them. */

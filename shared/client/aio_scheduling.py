@@ -40,7 +40,8 @@ async def wait_for_gpu_availability(
 ) -> tuple[bool, str]:
     """Wait until so many GPUs would be granted; the sentence says why or why not.
 
-    The platform tells when something changes, so `check_interval` is accepted and has no effect.
+    What the fleet can never give is answered at once. The platform tells when something
+    changes, so `check_interval` is accepted and has no effect.
     """
     del check_interval
     request = GpuRequest(gpus=required_gpus, min_memory_mb=min_memory_mb)

@@ -150,13 +150,14 @@ class StewardClient(NodeClient):
     ) -> AvailabilityView:
         """The answer as soon as the request would be granted, or as it is at the time-out.
 
-        The gateway holds each question until there is something to tell; nothing is polled.
+        What the fleet can never give is answered at once. The gateway holds each question until
+        there is something to tell; nothing is polled.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
             left = max(0.0, min(deadline - time.monotonic(), LONGEST_POLL_SECONDS))
             view = await self.availability(request, wait_seconds=left)
-            if view.available or time.monotonic() >= deadline:
+            if view.available or view.impossible or time.monotonic() >= deadline:
                 return view
 
     async def cluster_status(self) -> ClusterStatus:

@@ -97,7 +97,8 @@ def why(target: Target, identifier: str | None, codes: bool) -> None:
 def availability(target: Target, request: GpuRequest) -> None:
     """Say whether GPUs would be granted now, on which, or every reason why not; reserve nothing.
 
-    --wait waits that long until they would be. The exit code is 0 only if they would.
+    --wait waits that long until they would be, unless the fleet can never give them. The exit code
+    is 0 only if they would.
     """
     is_waiting = click.get_current_context().get_parameter_source("wait_timeout_seconds")
     seconds = request.wait_timeout_seconds if _is_given(is_waiting) else 0.0

@@ -187,7 +187,8 @@ async def check_availability(
 ) -> AvailabilityView:
     """Whether a request would be granted now; reserves nothing.
 
-    With `wait_seconds` as soon as it would be, or then.
+    With `wait_seconds` as soon as it would be, or then; what the fleet can never give is answered
+    at once, as `impossible`.
     """
     return await _available(gateway, data, wait_seconds)
 
@@ -221,7 +222,7 @@ async def _available(
             _has_news(watcher, request, idle)
             view = await gateway.bus.query(query, AvailabilityView)
             left = give_up_at - loop.time()
-            if view.available or left <= 0:
+            if view.available or view.impossible or left <= 0:
                 return view
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(left, SAFETY_SECONDS)):

@@ -185,13 +185,17 @@ def _availability(request: GpuRequest, evaluation: Evaluation) -> AvailabilityVi
     return AvailabilityView(
         available=placed is not None,
         message=availability_sentence(
-            request, evaluation.reasons, placed.node_ids if placed is not None else ()
+            request,
+            evaluation.reasons,
+            placed.node_ids if placed is not None else (),
+            impossible=evaluation.impossible,
         ),
         devices=device_grants(placed) if placed is not None else (),
         reasons=shown.reasons,
         reasons_left_out=shown.left_out,
         expected_start_at=evaluation.expected_start_at,
         suggestion=evaluation.suggestion,
+        impossible=evaluation.impossible,
     )
 
 

@@ -19,6 +19,7 @@ from services.scheduler.domain.placement.decisions import (
     Rejection,
     TimeOut,
 )
+from services.scheduler.domain.placement.reasons import NEVER_FITS
 from services.scheduler.ledger import events, reservation_rows
 from services.scheduler.ledger.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
@@ -169,7 +170,7 @@ async def _end(
             Ending(
                 stored=before,
                 state=ReservationState.TIMED_OUT if timed_out else ReservationState.REJECTED,
-                reason="waited as long as asked" if timed_out else "can never fit on this fleet",
+                reason="waited as long as asked" if timed_out else NEVER_FITS,
                 reasons=decision.reasons,
             )
         )

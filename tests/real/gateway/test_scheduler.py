@@ -118,6 +118,16 @@ async def test_waiting_in_vain_ends_with_the_reason(api: Api) -> None:
     assert len(api.owners.received) == 2
 
 
+async def test_waiting_for_what_the_fleet_can_never_give_ends_at_once(api: Api) -> None:
+    never = msgspec.structs.replace(IN_VAIN, impossible=True)
+    await api.owners.answer(GetAvailability, never)
+
+    status, body = await asyncio.wait_for(api.get("/api/v1/availability?wait_seconds=60"), 10)
+
+    assert (status, body["available"], body["impossible"]) == (200, False, True)
+    assert len(api.owners.received) == 1
+
+
 def make_granted() -> tuple[str, bytes]:
     """Subject and body of a fact of the ledger."""
     event = ReservationGranted(

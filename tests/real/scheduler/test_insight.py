@@ -109,8 +109,11 @@ async def test_what_was_rejected_is_told_what_would_have_fit(steward: World) -> 
     await steward.event(ReservationRejected, reservation_id)
 
     told = await explain(steward, reservation_id)
+    asked = await steward.bus.query(GetAvailability(request=GpuRequest(gpus=3)), AvailabilityView)
 
     assert told.state is ReservationState.REJECTED
+    assert asked.impossible
+    assert asked.reasons == told.reasons
     assert told.reasons[0].code is ReasonCode.EXCEEDS_LARGEST_NODE
     assert told.suggestion is not None
     assert told.suggestion.request.gpus == 2

@@ -255,6 +255,20 @@ async def test_asynchronous_functions_answer_as_the_plain_ones_do(
         await aio_scheduling.select_gpus_for_task(1)
 
 
+async def test_waiting_for_what_the_fleet_can_never_give_ends_at_once(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, _ = gateway
+    stub.availability = AvailabilityView(available=False, impossible=True, message="never")
+
+    answer = await asyncio.wait_for(
+        aio_scheduling.wait_for_gpu_availability(64, timeout_seconds=300), 10
+    )
+
+    assert answer == (False, "never")
+    assert len(_asked(stub)) == 1
+
+
 async def test_waiting_for_gpus_in_vain_says_why(gateway: tuple[StubGateway, str]) -> None:
     answer = await asyncio.to_thread(
         steward.wait_for_gpu_availability, 1, timeout_seconds=1, check_interval=30

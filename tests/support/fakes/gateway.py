@@ -185,7 +185,7 @@ class StubGateway:
         return _json(EstimateView(gpus=4, min_memory_mb=20_000, world_size=4))
 
     async def _availability(self, request: web.Request) -> web.Response:
-        if not self.availability.available:
+        if not self.availability.available and not self.availability.impossible:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(float(request.query.get("wait_seconds", 0))):
                     await self.freed.wait()

@@ -24,7 +24,7 @@ from services.scheduler.domain.model.inputs import (
     RequestQueued,
     arriving_request,
 )
-from services.scheduler.domain.placement.decisions import Grant
+from services.scheduler.domain.placement.decisions import Grant, Rejection
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.unit.scheduler.builders import (
     NOW,
@@ -124,11 +124,15 @@ def queue_of(engine: DecisionEngine) -> list[QueuedRequest]:
 
 
 def grants(engine: DecisionEngine, entry: QueuedRequest) -> bool:
-    """Whether an engine like this one, with this entry in its queue, grants it at its next turn."""
+    return decides(engine, entry, Grant)
+
+
+def decides(engine: DecisionEngine, entry: QueuedRequest, kind: type[Grant | Rejection]) -> bool:
+    """Whether an engine like this one, with this entry in its queue, does so at its next turn."""
     other = DecisionEngine(engine.policy)
     other.apply(*engine.state(), RequestQueued(entry=entry))
     return any(
-        isinstance(decision, Grant) and decision.reservation_id == entry.reservation_id
+        isinstance(decision, kind) and decision.reservation_id == entry.reservation_id
         for decision in other.decide(NOW)
     )
 
@@ -155,6 +159,7 @@ def check(engine: DecisionEngine, request: GpuRequest) -> None:
 
         assert (evaluation.placed is not None) == (evaluation.reasons == ())
         assert (evaluation.placed is not None) == grants(engine, entry)
+        assert evaluation.impossible == decides(engine, entry, Rejection)
         if evaluation.suggestion is not None:
             assert evaluation.reasons
             assert grants(engine, replace(entry, request=evaluation.suggestion.request))
@@ -192,8 +197,11 @@ def suggested(engine: DecisionEngine, entry: QueuedRequest) -> tuple[tuple[Chang
 def test_a_request_that_can_never_fit_is_told_what_would() -> None:
     engine = make_engine(make_device(1), make_device(2))
 
-    changes, request = suggested(engine, arriving_request(GpuRequest(gpus=3), NOW))
+    newcomer = arriving_request(GpuRequest(gpus=3), NOW)
 
+    changes, request = suggested(engine, newcomer)
+
+    assert evaluate(engine, newcomer, NOW).impossible
     assert changes == (ChangeKind.FEWER_GPUS,)
     assert request.gpus == 2
 

@@ -186,3 +186,15 @@ def test_sentences_say_what_was_asked_and_count_what_blocks() -> None:
     many = [f"n{n}" for n in range(10)]
     assert availability_sentence(gang, (), many).endswith("n7 and 2 more nodes")
     assert availability_sentence(GpuRequest(), held[:1], ()) == "1 GPU not available: held"
+
+
+def test_what_can_never_be_had_is_said_as_its_rejection_says_it() -> None:
+    fleet = fleet_of(make_device(1), make_device(2))
+    request = GpuRequest(gpus=3, gpu_models=("A100",))
+
+    reasons = impossible_reasons(fleet, request)
+
+    assert availability_sentence(request, reasons, (), impossible=True) == (
+        "3 GPUs can never fit on this fleet: 3 GPUs of one node asked for, no node has any that"
+        " match"
+    )

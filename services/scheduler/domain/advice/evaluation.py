@@ -17,12 +17,16 @@ MANY_NODES: Final = 8  # a trial of such a gang takes milliseconds
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
-    """Result of `evaluate`: `placed`, or every reason why not with what would help; never both."""
+    """Result of `evaluate`: `placed`, or every reason why not with what would help; never both.
+
+    `impossible`: this fleet can never serve it, so that a reservation of it is rejected.
+    """
 
     placed: Placed | None = None
     reasons: tuple[Reason, ...] = ()
     suggestion: Suggestion | None = None
     expected_start_at: datetime | None = None
+    impossible: bool = False
 
 
 def evaluate(
@@ -37,11 +41,16 @@ def evaluate(
         placed = what_if.place(asked)
         if placed is not None:
             return Evaluation(placed=placed)
-        reasons = what_if.reasons(asked)
+        never = what_if.impossible_reasons(asked)
+        reasons = never or what_if.blocking_reasons(asked)
         suggestion = suggest(
             asked.request,
             lambda changed: what_if.can_place(replace(asked, request=changed)),
             trials=TRIALS if asked.request.nodes <= MANY_NODES else TRIALS // 4,
         )
-    start = expected_start(engine, asked, now)
-    return Evaluation(reasons=reasons, suggestion=suggestion, expected_start_at=start)
+    return Evaluation(
+        reasons=reasons,
+        suggestion=suggestion,
+        expected_start_at=expected_start(engine, asked, now),
+        impossible=bool(never),
+    )

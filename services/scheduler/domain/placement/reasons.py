@@ -31,6 +31,7 @@ from services.scheduler.domain.placement.placement import (
 MAX_REASONS: Final = 500
 REASONS_PER_CODE: Final = 10
 LONGEST_MESSAGE: Final = 400
+NEVER_FITS: Final = "can never fit on this fleet"
 
 NO_GPUS = Reason(
     code=ReasonCode.NO_GPUS,
@@ -103,11 +104,20 @@ def abridge(reasons: Sequence[Reason], limit: int = MAX_REASONS) -> AbridgedReas
 
 
 def availability_sentence(
-    request: GpuRequest, reasons: Sequence[Reason], node_ids: Sequence[NodeId]
+    request: GpuRequest,
+    reasons: Sequence[Reason],
+    node_ids: Sequence[NodeId],
+    *,
+    impossible: bool = False,
 ) -> str:
-    """The answer to "could it be granted now?"; `node_ids` is where, if `reasons` is empty."""
+    """The answer to "could it be granted now?"; `node_ids` is where, if `reasons` is empty.
+
+    `reasons` are those of `impossible_reasons` if it is `impossible`.
+    """
     if not reasons:
         return f"{asked(request)} available on {_listed(node_ids)}"
+    if impossible:
+        return f"{asked(request)} {NEVER_FITS}: {_shortened(reasons[0]).message}"
     return f"{asked(request)} not available: {_digest(reasons)}"
 
 

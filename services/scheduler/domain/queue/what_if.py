@@ -55,9 +55,16 @@ class WhatIfSimulation:
 
     def reasons(self, entry: QueuedRequest) -> tuple[Reason, ...]:
         """Every reason why `place` finds none; empty if it finds one."""
-        impossible = impossible_reasons(self._state.fleet(), entry.request)
-        if impossible or self.place(entry) is not None:
-            return impossible
+        return self.impossible_reasons(entry) or self.blocking_reasons(entry)
+
+    def impossible_reasons(self, entry: QueuedRequest) -> tuple[Reason, ...]:
+        """Why it is rejected, not queued; empty if this fleet may serve it some day."""
+        return impossible_reasons(self._state.fleet(), entry.request)
+
+    def blocking_reasons(self, entry: QueuedRequest) -> tuple[Reason, ...]:
+        """Why what the fleet may serve some day is not placed now; empty if it is."""
+        if self.place(entry) is not None:
+            return ()
         return blocking_reasons(self.context(entry), entry.request)
 
     def close(self) -> None:
