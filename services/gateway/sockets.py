@@ -21,7 +21,7 @@ from schemas.orchestrator import ExperimentState, ExperimentView, GetExperiment,
 from services.gateway.context import Gateway
 from services.gateway.domain.event_filter import EventFilter, subjects_of
 from services.gateway.live_state import Watcher
-from services.gateway.routes.common import TheGateway, refuse_unknown_parameters
+from services.gateway.routes.common import OnNode, TheGateway, refuse_unknown_parameters
 from services.gateway.routes.history import event_filter
 from services.gateway.routes.tasks import all_experiments
 from shared.errors import RefusedError, UnavailableError
@@ -141,13 +141,13 @@ class MetricsFilter:
 async def watch_metrics(
     socket: Socket,
     gateway: TheGateway,
-    node: FromQuery[str | None] = None,
-    gpu: FromQuery[str | None] = None,
-    experiment: FromQuery[UUID | None] = None,
-    task: FromQuery[UUID | None] = None,
+    node_id: OnNode = None,
+    device_uuid: FromQuery[str | None] = None,
+    experiment_id: FromQuery[UUID | None] = None,
+    task_id: FromQuery[UUID | None] = None,
 ) -> None:
     """Every new reading and progress report; a slow client gets only the newest."""
-    wanted = MetricsFilter(gateway, node, gpu, experiment, task)
+    wanted = MetricsFilter(gateway, node_id, device_uuid, experiment_id, task_id)
     with gateway.live.watching() as watcher:
         await _serve(socket, _metrics(watcher, wanted))
 
@@ -171,16 +171,16 @@ async def watch_events(
     gateway: TheGateway,
     after: Annotated[int | None, QueryParameter(ge=0)] = None,
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
-    task: FromQuery[UUID | None] = None,
-    experiment: FromQuery[UUID | None] = None,
-    reservation: FromQuery[UUID | None] = None,
+    task_id: FromQuery[UUID | None] = None,
+    experiment_id: FromQuery[UUID | None] = None,
+    reservation_id: FromQuery[UUID | None] = None,
 ) -> None:
     """Events from a cursor on, without a gap; from now on if none is given.
 
     Those of a task include its experiments', attempts' and reservations'. Progress passes through
     as well, with `cursor` null: it is not in the log and not repeated.
     """
-    wanted = event_filter(event_type, task, experiment, reservation)
+    wanted = event_filter(event_type, task_id, experiment_id, reservation_id)
     start = gateway.log.cursor if after is None else after
     with gateway.live.watching() as watcher:
         watcher.take()
@@ -215,7 +215,7 @@ def _passing(report: AttemptProgressed, wanted: EventFilter) -> dict[str, Any] |
 
 
 @websocket("/ws/logs")
-async def watch_logs(socket: Socket, gateway: TheGateway, experiment: FromQuery[UUID]) -> None:
+async def watch_logs(socket: Socket, gateway: TheGateway, experiment_id: FromQuery[UUID]) -> None:
     """Lines of an experiment's engine as they are written, from now on.
 
     Where an `offset` is not the `next_offset` before it, lines were left out, also such as a slow
@@ -236,7 +236,7 @@ async def watch_logs(socket: Socket, gateway: TheGateway, experiment: FromQuery[
                 yield unsent.popleft()
 
     # Before the client is accepted: it gets everything that is written from then on.
-    subscription = await gateway.bus.listen(AttemptLogged, on_logged, key=str(experiment))
+    subscription = await gateway.bus.listen(AttemptLogged, on_logged, key=str(experiment_id))
     try:
         await gateway.bus.flush()
         await _serve(socket, lines())

@@ -324,7 +324,7 @@ class StewardClient(NodeClient):
 
         Those of a task or experiment include its reservations'.
         """
-        wanted = {"after": after, "task": task_id, "experiment": experiment_id}
+        wanted = {"after": after, "task_id": task_id, "experiment_id": experiment_id}
         async with self.socket(_path("/ws/events", wanted)) as socket:
             yield decoded_frames(socket, StoredEvent)
 
@@ -336,7 +336,7 @@ class StewardClient(NodeClient):
 
         A task's are its benchmarks and the GPUs of its experiments under way.
         """
-        async with self.socket(_path("/ws/metrics", {"task": task_id})) as socket:
+        async with self.socket(_path("/ws/metrics", {"task_id": task_id})) as socket:
             yield decoded_frames(socket, GpuMetrics | AttemptProgressed)
 
     @asynccontextmanager
@@ -344,7 +344,7 @@ class StewardClient(NodeClient):
         """Lines of an experiment's engine as they are written; offsets show what we were too slow
         for. Ends when the gateway does.
         """
-        async with self.socket(f"/ws/logs?experiment={experiment_id}") as socket:
+        async with self.socket(f"/ws/logs?experiment_id={experiment_id}") as socket:
             yield decoded_frames(socket, AttemptLogged)
 
 

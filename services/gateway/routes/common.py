@@ -20,7 +20,7 @@ from schemas.errors import ErrorCode
 from schemas.gateway import Problem
 from services.gateway.context import Gateway
 from services.gateway.domain.access import TOKEN_PARAMETER, Identity
-from services.gateway.problems import PROBLEM_JSON, wire_names
+from services.gateway.problems import PROBLEM_JSON
 from shared.errors import RefusedError
 from shared.ids import new_id
 
@@ -77,15 +77,30 @@ def provide_identity(request: Request[Any, Any, Any]) -> Identity:
 
 
 def refuse_unknown_parameters(connection: AnyConnection, handler: BaseRouteHandler) -> None:
-    """A misspelt filter would show everything. Raises RefusedError."""
-    known = set(wire_names(handler).values())
-    if connection.scope["type"] == ScopeType.WEBSOCKET:
-        known.add(TOKEN_PARAMETER)
+    """A misspelt filter would show everything. Raises RefusedError naming those there are."""
+    known = query_names(handler)
+    accepted = {*known, TOKEN_PARAMETER} if _is_socket(connection) else known
     for name in connection.query_params:
-        if name not in known:
+        if name not in accepted:
+            told = f"known: {', '.join(sorted(known))}" if known else "it takes none"
             raise RefusedError(
-                ErrorCode.BAD_REQUEST, "this route has no such parameter", path=f"query.{name}"
+                ErrorCode.BAD_REQUEST,
+                f"this route has no such parameter; {told}",
+                path=f"query.{name}",
             )
+
+
+def query_names(handler: BaseRouteHandler) -> set[str]:
+    """What a route takes after the question mark."""
+    return {
+        getattr(field.kwarg_definition, "name", None) or inside
+        for inside, field in handler.parsed_fn_signature.parameters.items()
+        if isinstance(field.kwarg_definition, QueryParameter)
+    }
+
+
+def _is_socket(connection: AnyConnection) -> bool:
+    return connection.scope["type"] == ScopeType.WEBSOCKET
 
 
 def command_id_of(idempotency_key: str | None) -> UUID:

@@ -118,7 +118,7 @@ async def test_a_log_that_nobody_keeps_or_answers_for_is_a_clear_problem(api: Ap
 async def test_lines_of_one_experiment_arrive_as_they_are_written(api: Api) -> None:
     mine, other = uuid4(), uuid4()
 
-    async with api.session.ws_connect(f"{api.url}/ws/logs?experiment={mine}") as socket:
+    async with api.session.ws_connect(f"{api.url}/ws/logs?experiment_id={mine}") as socket:
         await api.owners.publish(make_logged(other, line="not mine"), make_logged(mine))
         await api.owners.publish(make_logged(mine, 6, "again"))
         heard = [json.loads(await socket.receive_str(timeout=5)) for _ in range(2)]
@@ -148,7 +148,7 @@ async def test_a_slow_client_gets_the_newest_lines_and_an_offset_that_shows_the_
     api: Api,
 ) -> None:
     mine, line = uuid4(), "x" * 60_000
-    socket_url = f"{api.url}/ws/logs?experiment={mine}"
+    socket_url = f"{api.url}/ws/logs?experiment_id={mine}"
     async with api.session.ws_connect(socket_url) as socket:
         for number in range(600):
             await api.owners.publish(make_logged(mine, number * 60_001, line))
@@ -172,7 +172,7 @@ async def test_what_a_real_engine_writes_is_heard_and_read_while_it_runs_and_aft
         create_executor(settings).running(),
     ):
         await api.owners.answer(GetExperiment, view_of(start))
-        socket_url = f"{api.url}/ws/logs?experiment={start.experiment_id}"
+        socket_url = f"{api.url}/ws/logs?experiment_id={start.experiment_id}"
         path = f"/api/v1/experiments/{start.experiment_id}/logs"
         async with api.session.ws_connect(socket_url) as socket:
             reply = await scheduler.ask(start)

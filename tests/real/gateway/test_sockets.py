@@ -26,7 +26,11 @@ from schemas.orchestrator import (
 )
 from services.gateway import eventlog
 from services.gateway.app import create_service
+from services.gateway.routes.common import query_names
+from services.gateway.routes.history import get_series, list_events
+from services.gateway.routes.tasks import list_experiments
 from services.gateway.settings import GatewaySettings
+from services.gateway.sockets import watch_events, watch_logs, watch_metrics
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
@@ -97,7 +101,7 @@ async def test_event_filters_and_progress_without_a_cursor(api: Api) -> None:
     )
     stream = api.owners.client.jetstream()
 
-    async with api.session.ws_connect(f"{api.url}/ws/events?task={wanted.task_id}") as socket:
+    async with api.session.ws_connect(f"{api.url}/ws/events?task_id={wanted.task_id}") as socket:
         await stream.publish(subject_for(other), encode(other))
         await stream.publish(subject_for(wanted), encode(wanted))
         first = await receive(socket, 1)
@@ -123,7 +127,11 @@ async def test_a_tasks_events_include_its_reservations_live_and_again(api: Api) 
     ]
     stream = api.owners.client.jetstream()
     seen = {}
-    filters = (f"task={task_id}", f"experiment={experiment_id}", f"reservation={reservation_id}")
+    filters = (
+        f"task_id={task_id}",
+        f"experiment_id={experiment_id}",
+        f"reservation_id={reservation_id}",
+    )
 
     async with contextlib.AsyncExitStack() as sockets:
         live = {
@@ -150,7 +158,7 @@ async def test_a_reservations_event_that_comes_before_its_experiments_is_not_los
     waiting = make_waiting(task_id, experiment_id, reservation_id)
     stream = api.owners.client.jetstream()
 
-    async with api.session.ws_connect(f"{api.url}/ws/events?task={task_id}") as socket:
+    async with api.session.ws_connect(f"{api.url}/ws/events?task_id={task_id}") as socket:
         for event in (queued, waiting):
             await stream.publish(subject_for(event), encode(event))
         seen = await receive(socket, 2)
@@ -172,13 +180,18 @@ async def test_an_event_of_an_experiment_that_is_never_announced_is_in_the_log_a
 
 async def test_a_wrong_filter_is_refused_with_what_was_expected(api: Api) -> None:
     expected = {
-        "/ws/events?task=tune": ("query.task", "UUID"),
-        "/ws/events?reservation=1": ("query.reservation", "UUID"),
+        "/ws/events?task_id=tune": ("query.task_id", "UUID"),
+        "/ws/events?reservation_id=1": ("query.reservation_id", "UUID"),
         "/ws/events?after=-1": ("query.after", "0"),
         "/ws/events?type=task_started": ("query.type", "orchestrator.task_started"),
         "/ws/events?tsak=1": ("query.tsak", "no such parameter"),
-        "/ws/metrics?experiment=first": ("query.experiment", "UUID"),
-        "/ws/logs": ("query.experiment", "expected the parameter experiment, found none"),
+        "/ws/metrics?experiment_id=first": ("query.experiment_id", "UUID"),
+        "/ws/metrics?nod=x": (
+            "query.nod",
+            "no such parameter; known: device_uuid, experiment_id, node_id, task_id",
+        ),
+        "/ws/metrics?gateway=x": ("query.gateway", "no such parameter"),
+        "/ws/logs": ("query.experiment_id", "expected the parameter experiment_id, found none"),
     }
     opening = {
         "Connection": "Upgrade",
@@ -212,11 +225,11 @@ async def test_metrics_are_filtered_by_node_gpu_experiment_and_task(api: Api) ->
     await api.owners.publish(make_sample(1))
     seen = {}
 
-    holders = (f"experiment={view.experiment_id}", f"task={view.task_id}")
-    for query in ("node=node-a", "gpu=GPU-0", *holders):
+    holders = (f"experiment_id={view.experiment_id}", f"task_id={view.task_id}")
+    for query in ("node_id=node-a", "device_uuid=GPU-0", *holders):
         async with api.session.ws_connect(f"{api.url}/ws/metrics?{query}") as socket:
             seen[query] = (await receive(socket, 1))[0]
-    async with api.session.ws_connect(f"{api.url}/ws/metrics?node=other") as socket:
+    async with api.session.ws_connect(f"{api.url}/ws/metrics?node_id=other") as socket:
         await api.owners.publish(make_sample(2))
         with pytest.raises(TimeoutError):
             await socket.receive_str(timeout=0.3)
@@ -254,3 +267,15 @@ async def test_a_slow_client_gets_the_newest_reading_and_nothing_piles_up(
         writer.close()
         await eventually(lambda: not live.watchers, what="the watcher's end")
     await client.close()
+
+
+def test_sockets_and_routes_filter_by_one_set_of_names() -> None:
+    names = {
+        name
+        for handler in (watch_metrics, watch_events, watch_logs)
+        for name in query_names(handler)
+    }
+
+    assert names <= query_names(list_events) | query_names(get_series) | query_names(
+        list_experiments
+    )
