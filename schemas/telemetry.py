@@ -205,6 +205,7 @@ class DeviceFacts(Struct, frozen=True, kw_only=True):
     pcie_generation_max: Count | None = None
     pcie_width_max: Count | None = None
     recent_faults: tuple[FaultSeen, ...] = ()
+    multiprocessor_count: Count | None = None
 
 
 class LinkKind(StrEnum):

@@ -512,6 +512,7 @@ export interface DeviceFacts {
   pcie_generation_max: number | null;
   pcie_width_max: number | null;
   recent_faults: FaultSeen[];
+  multiprocessor_count: number | null;
 }
 
 /** The stop was confirmed by the node, or by an administrator. */

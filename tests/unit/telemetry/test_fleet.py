@@ -29,7 +29,6 @@ subproc_count = 108, memory_size = "2G", is_mig_device = false },
 [attributes]
 nvidia_driver = "450.00"
 [formats]
-shares = { unit = "fGPU" }
 """
 
 
@@ -59,8 +58,46 @@ def test_the_mock_accelerator_form_is_read() -> None:
     assert [facts.numa_node for facts in fleet.devices] == [0, 1]
     assert {facts.memory_total_mb for facts in fleet.devices} == {2048}
     assert all(facts.simulated and facts.name == "CUDA GPU" for facts in fleet.devices)
+    assert {facts.multiprocessor_count for facts in fleet.devices} == {108}
     assert fleet.driver_version == "450.00"
     assert fleet.load == LoadShape()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        pytest.param(
+            ("is_mig_device = false", "is_mig_device = true"),
+            "MIG instances are not granted yet.*`\\$.devices\\[0\\].is_mig_device`",
+            id="a MIG instance",
+        ),
+        pytest.param(
+            ("[formats]", "[formats.shares]"), "no formats.*`\\$.formats.shares`", id="formats"
+        ),
+        pytest.param(
+            ("[formats]", 'driver = "1"\n[formats]'),
+            "known: compute_capability, cuda_runtime, nvidia_driver - at `\\$.attributes.driver`",
+            id="an attribute",
+        ),
+        pytest.param(
+            ("numa_node", "display_unit"),
+            "known: is_mig_device, memory_size, .* - at `\\$.devices\\[0\\].display_unit`",
+            id="a key of a device",
+        ),
+        pytest.param(("cuda", "rocm"), "cuda.* - at `\\$.slot_name`", id="another slot"),
+        pytest.param(
+            ("[attributes]", 'device_plugin_name = "CUDADevice"\n[attributes]'),
+            "known: attributes, devices, .* - at `\\$.device_plugin_name`",
+            id="a plugin's name",
+        ),
+    ],
+)
+def test_what_would_change_nothing_is_refused_by_its_key(
+    changed: tuple[str, str], says: str
+) -> None:
+    """An instance once showed free and was never granted."""
+    with pytest.raises(FleetError, match=says):
+        parse_fleet(MOCK_ACCELERATOR.replace(*changed, 1))
 
 
 def test_the_example_has_two_simulated_h200() -> None:

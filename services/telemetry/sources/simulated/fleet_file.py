@@ -4,7 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,6 +13,7 @@ from schemas.base import Count, DeviceUuid, Percent, PositiveSeconds
 from schemas.telemetry import DeviceFacts, GpuLink, LinkKind
 from services.telemetry.sources.simulated.fault_script import ScriptedFault, invalid_reason
 from services.telemetry.sources.simulated.recording import ReplayPlan
+from shared.problems import explain_validation_error
 
 MEBIBYTE: Final = 1 << 20
 LOWEST_LIMIT_W: Final = 200.0
@@ -27,13 +28,16 @@ class FleetError(ValueError):
 
 
 class MockDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One device of the file. `memory_size` is bytes, or a number with K, M, G or T (1024 each)."""
+    """One device of the file. `memory_size` is bytes, or a number with K, M, G or T (1024 each).
+
+    `subproc_count` are its multiprocessors. `is_mig_device` may only be false.
+    """
 
     mother_uuid: DeviceUuid
     model_name: str
     memory_size: str | int
     numa_node: int | None = None
-    subproc_count: int | None = None
+    subproc_count: Count | None = None
     is_mig_device: bool = False
 
 
@@ -72,11 +76,18 @@ class LoadShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory_clock_mhz: NotNegative = 3201.0
 
 
+class MockAttributes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the driver says of all devices."""
+
+    nvidia_driver: str | None = None
+    cuda_runtime: str | None = None
+    compute_capability: str | None = None
+
+
 class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     devices: Annotated[list[MockDevice], Meta(min_length=1, max_length=1024)]
-    slot_name: str = "cuda"
-    device_plugin_name: str | None = None
-    attributes: dict[str, Any] = {}
+    slot_name: Literal["cuda"] = "cuda"
+    attributes: MockAttributes = MockAttributes()
     formats: dict[str, Any] = {}
     load: LoadShape = LoadShape()
     replay: ReplayPlan | None = None
@@ -97,11 +108,17 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
 
 def parse_fleet(text: str) -> Fleet:
-    """Raises FleetError for what is not TOML, an unknown name, a wrong type or a repeated uuid."""
+    """Raises FleetError for what is not TOML, an unknown name, a wrong type, a repeated uuid, and
+    what the form has and this simulation has not.
+    """
     try:
         file = msgspec.convert(tomllib.loads(text), _FleetFile)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise FleetError(str(error)) from error
+    except msgspec.ValidationError as error:
+        path, sentence = explain_validation_error(error, _FleetFile)
+        raise FleetError(f"{sentence} - at `{path}`") from error
+    _refuse_unused(file)
     uuids = [device.mother_uuid for device in file.devices]
     for place, uuid in enumerate(uuids):
         if uuid in uuids[:place]:
@@ -115,8 +132,8 @@ def parse_fleet(text: str) -> Fleet:
         replay=file.replay,
         faults=tuple(file.fault),
         links=tuple(_links(file.link, uuids)),
-        driver_version=_attribute(file, "nvidia_driver"),
-        cuda_driver_version=_attribute(file, "cuda_runtime"),
+        driver_version=file.attributes.nvidia_driver,
+        cuda_driver_version=file.attributes.cuda_runtime,
     )
 
 
@@ -137,9 +154,10 @@ def _facts(file: _FleetFile, device: MockDevice, index: int) -> DeviceFacts:
         index=index,
         name=device.model_name,
         memory_total_mb=memory_mb(device.memory_size, f"$.devices[{index}].memory_size"),
-        compute_capability=_attribute(file, "compute_capability"),
+        compute_capability=file.attributes.compute_capability,
         numa_node=device.numa_node,
-        mig_enabled=device.is_mig_device,
+        mig_enabled=False,
+        multiprocessor_count=device.subproc_count,
         simulated=True,
         power_limit_default_w=load.power_limit_w,
         power_limit_min_w=lowest if load.power_limit_min_w is None else load.power_limit_min_w,
@@ -163,6 +181,16 @@ def _links(links: Sequence[MockLink], uuids: Sequence[str]) -> Iterator[GpuLink]
             )
 
 
-def _attribute(file: _FleetFile, name: str) -> str | None:
-    value = file.attributes.get(name)
-    return None if value is None else str(value)
+def _refuse_unused(file: _FleetFile) -> None:
+    """Raises FleetError for a key of the form that would change nothing here."""
+    for place, device in enumerate(file.devices):
+        if device.is_mig_device:
+            raise FleetError(
+                "expected false: MIG instances are not granted yet; a [[fault]] of kind mig_change"
+                f" shows how a GPU is divided - at `$.devices[{place}].is_mig_device`"
+            )
+    for name in file.formats:
+        raise FleetError(
+            "expected no formats: they are of shares of a device, and whole devices are granted"
+            f" - at `$.formats.{name}`"
+        )
