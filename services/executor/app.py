@@ -38,7 +38,7 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
         bus=bus,
         routes=build_routes(Handlers(executor)),
         loops={
-            "keep_house": executor.keep_house,
+            "prune": executor.prune,
             "reconcile": executor.reconcile,
             "send_events": outbox.send_events,
             "send_releases": outbox.send_releases,

@@ -205,7 +205,7 @@ class Executor:
     async def request_report(self) -> None:
         self._report_due.set()
 
-    async def keep_house(self) -> None:
+    async def prune(self) -> None:
         """Forget what is old; close the journal at the end."""
         try:
             while True:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from schemas.executor import RunningWorkload, Runtime
 from schemas.scheduler import OPEN_STATES
 from schemas.scheduler_views import GetReservation, ReservationView
-from services.executor.domain.reconciliation import Known, Seen, compare
+from services.executor.domain.reconciliation import KnownReservations, LabelledWorkload, compare
 from services.executor.host.local_executors import Neighbours
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
@@ -87,7 +87,7 @@ class Workloads:
         if unavailable:
             log.warning("runtime_unavailable", reason=unavailable)
         seen = [
-            Seen(
+            LabelledWorkload(
                 reservation_id=each.labels.reservation_id,
                 experiment_id=each.labels.experiment_id,
                 is_ours=each.is_named and each.labels.node_id == self.node_id,
@@ -113,12 +113,14 @@ class Workloads:
             return False
         return True
 
-    async def _known(self, ending: Collection[UUID], seen: Iterable[Seen]) -> Known:
+    async def _known(
+        self, ending: Collection[UUID], seen: Iterable[LabelledWorkload]
+    ) -> KnownReservations:
         reservations = {each.reservation_id for each in seen}
 
-        def read(connection: sqlite3.Connection) -> Known:
+        def read(connection: sqlite3.Connection) -> KnownReservations:
             unfinished = store.unfinished_attempts(connection)
-            return Known(
+            return KnownReservations(
                 under_way={record.command.reservation_id for record in unfinished},
                 ending=frozenset(ending),
                 fenced={each for each in reservations if store.is_fenced(connection, each)},

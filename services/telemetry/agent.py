@@ -15,7 +15,7 @@ from services.telemetry.domain.monitoring_sessions import MAX_RUNNING, Monitorin
 from services.telemetry.domain.sampling_rate import MAX_RATE_REQUESTS, SamplingRate
 from services.telemetry.domain.tick_schedule import next_slot
 from services.telemetry.event_publisher import EventPublisher, TelemetrySink
-from services.telemetry.sources.source import Reading
+from services.telemetry.sources.source import NodeReading
 from shared.errors import RefusedError
 from shared.waiting import wait_for
 
@@ -173,7 +173,7 @@ class Agent:
                 await self._sink.publish_live(sample)
             return sample
 
-    def _numbered(self, reading: Reading, now: float) -> GpuSampled:
+    def _numbered(self, reading: NodeReading, now: float) -> GpuSampled:
         return GpuSampled(
             node_id=self.publisher.node_id,
             boot_id=self.publisher.boot_id,

@@ -17,8 +17,8 @@ from services.telemetry.sources.selection import SourceSelection
 from services.telemetry.sources.source import (
     GpuSource,
     Inventory,
+    NodeReading,
     ProbeHungError,
-    Reading,
     SourceFailedError,
 )
 from shared.errors import RefusedError
@@ -85,7 +85,7 @@ class DeviceMonitor:
         """As of the last inventory."""
         return self._inventory.driver_version
 
-    async def read(self) -> Reading | None:
+    async def read(self) -> NodeReading | None:
         """One fresh reading; None if the source does not answer."""
         if not await self._ensure_open():
             return None
@@ -190,7 +190,7 @@ class DeviceMonitor:
         taken_at = self._inventory_due_at - self._inventory_seconds
         return asyncio.get_running_loop().time() - taken_at >= self._interval_seconds
 
-    def _is_unexpected(self, reading: Reading) -> bool:
+    def _is_unexpected(self, reading: NodeReading) -> bool:
         """Whether a device is new, or an instance gone whose GPU is there."""
         present = {gpu.uuid for gpu in reading.gpus}
         return not present <= self._known.keys() or any(
@@ -199,7 +199,7 @@ class DeviceMonitor:
             if uuid not in present and uuid not in reading.lost and uuid not in reading.hung
         )
 
-    def _health_of(self, reading: Reading) -> NodeHealth:
+    def _health_of(self, reading: NodeReading) -> NodeHealth:
         present = {gpu.uuid for gpu in reading.gpus}
         return NodeHealth(
             lost={
@@ -223,7 +223,7 @@ class DeviceMonitor:
         if is_changed:
             self._report_inventory()
 
-    def _report_faults(self, reading: Reading) -> None:
+    def _report_faults(self, reading: NodeReading) -> None:
         """As events, and again in every inventory that follows."""
         now = asyncio.get_running_loop().time()
         faults = [*reading.faults, *self._counter_watch.faults(reading.gpus, now)]

@@ -137,19 +137,19 @@ async def _run_on(client: "StewardClient", view: ReservationView, wanted: Wanted
 async def _while_leased(process: DeviceProcess, lease: "HeldLease") -> int:
     from services.cli.leased_process.lease import LeaseLost
 
-    keeping = asyncio.create_task(lease.keep())
+    renewing = asyncio.create_task(lease.renew_until_lost())
     ending = asyncio.create_task(process.wait())
     try:
-        await asyncio.wait({keeping, ending}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({renewing, ending}, return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
             return ending.result()
         await process.stop(lease.confirmed.stop_budget_seconds / 2)
-        lost = keeping.exception()
+        lost = renewing.exception()
         if isinstance(lost, LeaseLost):
             return _say_lost(lost, "was stopped")
         raise lost or RuntimeError("the lease is not kept any more")
     finally:
-        await cancelled(keeping, ending)
+        await cancelled(renewing, ending)
         process.send(signal.SIGKILL)
 
 

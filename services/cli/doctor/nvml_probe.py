@@ -42,7 +42,7 @@ def _gpu(index: int) -> dict[str, Any]:
 
 
 def _known(ask: Callable[..., Any], *arguments: Any) -> Any:
-    """None for what this driver or this GPU does not tell."""
+    """None for what this driver or this GPU does not report."""
     try:
         return ask(*arguments)
     except (pynvml.NVMLError, AttributeError):

@@ -14,7 +14,7 @@ _PROBE: Final = Path(__file__).with_name("nvml_probe.py")
 
 
 class NvmlGpu(Struct, frozen=True, kw_only=True):
-    """None is what the driver does not tell; `error` that this GPU does not answer."""
+    """None is what the driver does not report; `error` that this GPU does not answer."""
 
     index: int
     name: str | None = None

@@ -44,7 +44,7 @@ class HeldLease:
                 raise LeaseLost(self._unconfirmed())
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def keep(self) -> None:
+    async def renew_until_lost(self) -> None:
         """Renew every third of the lease, until cancelled. Raises LeaseLost."""
         while True:
             await asyncio.sleep(max(0.0, self.confirmed.renew_at - self.now()))

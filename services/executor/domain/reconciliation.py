@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import Struct
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class LabelledWorkload(Struct, frozen=True, kw_only=True):
     """A workload by its labels. Without an `experiment_id` it is not an attempt's.
 
     `is_ours`: the labels name this installation and this node, which may share its host.
@@ -17,7 +17,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     is_ours: bool = True
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class KnownReservations(Struct, frozen=True, kw_only=True):
     """Reservations: of attempts under way here, of what is being ended already, and fenced ones."""
 
     under_way: Collection[UUID] = frozenset()
@@ -32,7 +32,7 @@ class Sorted(Struct, frozen=True, kw_only=True):
     ask: tuple[UUID, ...]
 
 
-def compare(workloads: Iterable[Seen], known: Known) -> Sorted:
+def compare(workloads: Iterable[LabelledWorkload], known: KnownReservations) -> Sorted:
     """Sort out what runs.
 
     An attempt's workload without an attempt has no holder of its lease. What is not an

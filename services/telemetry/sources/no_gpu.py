@@ -3,7 +3,7 @@
 from typing import Final
 
 from schemas.telemetry import Source
-from services.telemetry.sources.source import Inventory, Reading, no_power_limit
+from services.telemetry.sources.source import Inventory, NodeReading, no_power_limit
 
 
 class NoSource:
@@ -17,8 +17,8 @@ class NoSource:
     async def inventory(self) -> Inventory:
         return Inventory()
 
-    async def read(self) -> Reading:
-        return Reading()
+    async def read(self) -> NodeReading:
+        return NodeReading()
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
         raise no_power_limit(self.source)

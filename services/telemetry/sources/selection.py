@@ -30,7 +30,6 @@ from services.telemetry.sources.source import GpuSource, SourceAbsentError, Sour
 from shared.logging import log
 from shared.settings import SettingsError
 
-REAL_SOURCES: Final = ("nvml", "nvidia-smi", "amd", "dcgm")
 DEFAULT_FLEET: Final = Path(schemas.__file__).parent / "examples" / "fleet.toml"
 
 Make = Callable[[], GpuSource]
@@ -102,7 +101,8 @@ def select_source(settings: TelemetrySettings, holdings: Holdings) -> SourceSele
 def candidates(settings: TelemetrySettings, holdings: Holdings) -> list[Candidate]:
     """The sources that the settings allow, first the preferred. Raises SettingsError.
 
-    What outlives a source that broke is made here: isolated GPUs, reported XIDs, the fleet.
+    `auto` tries the real sources in the order of the rows here, then one that needs no GPU. What
+    outlives a source that broke is made here: isolated GPUs, reported XIDs, the fleet.
     """
     isolation = HungGpuIsolation()
     makers: dict[str, Candidate] = {
@@ -151,8 +151,8 @@ def candidates(settings: TelemetrySettings, holdings: Holdings) -> list[Candidat
         if settings.source not in makers:
             raise SettingsError("GPUSTEWARD_TELEMETRY_DCGM_URL: expected the exporter's address")
         return [makers[settings.source]]
-    last = "simulated" if "simulated" in makers else "none"
-    return [makers[name] for name in (*REAL_SOURCES, last) if name in makers]
+    real = [made for made in makers.values() if _is_real(made[0])]
+    return [*real, makers["simulated" if "simulated" in makers else "none"]]
 
 
 def _dcgm(url: str, deadline_seconds: float) -> Make:

@@ -34,7 +34,7 @@ class Inventory(Struct, frozen=True, kw_only=True):
     cuda_driver_version: str | None = None
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class NodeReading(Struct, frozen=True, kw_only=True):
     """The GPUs that answered, ordered by index. `lost` names devices that did not, and why.
 
     `hung` names devices whose driver call did not return in time, and why, while the others
@@ -67,7 +67,7 @@ class GpuSource(Protocol):
         """Enumerate the devices anew."""
         ...
 
-    async def read(self) -> Reading:
+    async def read(self) -> NodeReading:
         """One fresh reading. A field that cannot be read is None and takes nothing else with it."""
         ...
 

@@ -27,8 +27,8 @@ from services.telemetry.host.cgroup import container_of
 from services.telemetry.sources.nvml.hung_gpus import HungGpuIsolation
 from services.telemetry.sources.nvml.source import NvmlSource
 from services.telemetry.sources.source import (
+    NodeReading,
     ProbeHungError,
-    Reading,
     SourceAbsentError,
     SourceFailedError,
 )
@@ -462,7 +462,7 @@ async def test_a_power_limit_is_set_within_what_the_gpu_allows(fake: FakeNvml) -
 
 
 def test_the_source_works_in_the_loop_that_services_run_in(fake: FakeNvml) -> None:
-    async def read_and_hang() -> Reading:
+    async def read_and_hang() -> NodeReading:
         async with opened(fake, deadline_seconds=0.5) as source:
             fake.rule("nvmlDeviceGetPowerUsage", device=0, latency_seconds=30)
             return await source.read()
@@ -479,7 +479,7 @@ def own_container() -> str | None:
     return container_of(Path("/proc/self/cgroup").read_text())
 
 
-async def read_until(source: NvmlSource, condition: Callable[[Reading], bool]) -> None:
+async def read_until(source: NvmlSource, condition: Callable[[NodeReading], bool]) -> None:
     """Read every now and then until a reading is as wanted."""
     async with asyncio.timeout(10):
         while not condition(await source.read()):  # noqa: ASYNC110  # each look is a reading

@@ -20,7 +20,7 @@ from services.telemetry.counters import Counters
 from services.telemetry.device_monitor import DeviceMonitor
 from services.telemetry.event_publisher import EventPublisher
 from services.telemetry.sources.selection import SourceSelection
-from services.telemetry.sources.source import Inventory, Reading
+from services.telemetry.sources.source import Inventory, NodeReading
 
 GPU = DeviceFacts(uuid="GPU-0", index=0, name="H100")
 OTHER = DeviceFacts(uuid="GPU-1", index=1, name="H100")
@@ -32,7 +32,7 @@ class FakeSource:
     """Stands for a driver; the test sets what it has and what it says."""
 
     devices: tuple[DeviceFacts, ...] = (GPU, OTHER)
-    reading: Reading | Exception | None = None
+    reading: NodeReading | Exception | None = None
     inventories: int = 0
     closed: int = 0
     limits: dict[str, float] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class FakeSource:
         self.inventories += 1
         return Inventory(devices=self.devices)
 
-    async def read(self) -> Reading:
+    async def read(self) -> NodeReading:
         if isinstance(self.reading, Exception):
             raise self.reading
-        return self.reading or Reading(gpus=tuple(reading_of(facts) for facts in self.devices))
+        return self.reading or NodeReading(gpus=tuple(reading_of(facts) for facts in self.devices))
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
         if self.on_limit is not None:

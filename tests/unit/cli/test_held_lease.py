@@ -84,9 +84,9 @@ async def test_an_unavailable_scheduler_is_asked_again() -> None:
 async def test_a_lease_nobody_confirms_is_given_up_before_it_ends() -> None:
     clock = Clock()
     lease = make_lease(ScriptedGateway(PlatformUnreachable("down")), clock)
-    keeping = asyncio.create_task(lease.keep())
+    renewing = asyncio.create_task(lease.renew_until_lost())
     clock.now += TTL_SECONDS - 1.0
 
     with pytest.raises(LeaseLost, match="no renewal was confirmed for 2 s"):
         async with asyncio.timeout(3):
-            await keeping
+            await renewing

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.domain.reconciliation import Known, Seen, compare
+from services.executor.domain.reconciliation import KnownReservations, LabelledWorkload, compare
 
 R = UUID(int=1)
 E = UUID(int=2)
@@ -15,17 +15,29 @@ E = UUID(int=2)
 @pytest.mark.parametrize(
     ("seen", "known", "stopped", "asked"),
     [
-        pytest.param({"experiment_id": E}, Known(under_way={R}), False, False, id="under way"),
-        pytest.param({"experiment_id": E}, Known(), True, False, id="nobody holds its lease"),
-        pytest.param({"experiment_id": E}, Known(ending={R}), False, False, id="ended already"),
         pytest.param(
-            {"experiment_id": E}, Known(under_way={R}, fenced={R}), True, False, id="fenced"
+            {"experiment_id": E}, KnownReservations(under_way={R}), False, False, id="under way"
         ),
-        pytest.param({}, Known(), False, True, id="a command of a person"),
-        pytest.param({}, Known(fenced={R}), True, False, id="a fenced command of a person"),
+        pytest.param(
+            {"experiment_id": E}, KnownReservations(), True, False, id="nobody holds its lease"
+        ),
+        pytest.param(
+            {"experiment_id": E}, KnownReservations(ending={R}), False, False, id="ended already"
+        ),
+        pytest.param(
+            {"experiment_id": E},
+            KnownReservations(under_way={R}, fenced={R}),
+            True,
+            False,
+            id="fenced",
+        ),
+        pytest.param({}, KnownReservations(), False, True, id="a command of a person"),
+        pytest.param(
+            {}, KnownReservations(fenced={R}), True, False, id="a fenced command of a person"
+        ),
         pytest.param(
             {"experiment_id": E, "is_ours": False},
-            Known(),
+            KnownReservations(),
             False,
             True,
             id="an experiment of another node of this host",
@@ -33,9 +45,9 @@ E = UUID(int=2)
     ],
 )
 def test_a_workload_is_stopped_asked_about_or_left(
-    seen: dict[str, object], known: Known, stopped: bool, asked: bool
+    seen: dict[str, object], known: KnownReservations, stopped: bool, asked: bool
 ) -> None:
-    found = compare([Seen(reservation_id=R, **seen)], known)  # type: ignore[arg-type]
+    found = compare([LabelledWorkload(reservation_id=R, **seen)], known)  # type: ignore[arg-type]
 
     assert (R in found.stop) is stopped
     assert (R in found.ask) is asked
@@ -43,16 +55,19 @@ def test_a_workload_is_stopped_asked_about_or_left(
 
 ids = st.sampled_from([uuid4() for _ in range(5)])
 workloads = st.builds(
-    Seen, reservation_id=ids, experiment_id=st.none() | ids, is_ours=st.booleans()
+    LabelledWorkload, reservation_id=ids, experiment_id=st.none() | ids, is_ours=st.booleans()
 )
 known_things = st.builds(
-    Known, under_way=st.frozensets(ids), ending=st.frozensets(ids), fenced=st.frozensets(ids)
+    KnownReservations,
+    under_way=st.frozensets(ids),
+    ending=st.frozensets(ids),
+    fenced=st.frozensets(ids),
 )
 
 
 @given(seen=st.lists(workloads), known=known_things)
 def test_what_is_granted_is_never_stopped_and_nothing_is_stopped_twice(
-    seen: list[Seen], known: Known
+    seen: list[LabelledWorkload], known: KnownReservations
 ) -> None:
     found = compare(seen, known)
 

@@ -64,7 +64,7 @@ def test_every_reason_of_every_device_and_node_is_told() -> None:
     }
     texts = {reason.code: reason.message for reason in reasons}
     assert "7, 8" in texts[ReasonCode.FOREIGN_PROCESS]
-    assert texts[ReasonCode.INSUFFICIENT_CPU] == "beta does not tell its CPUs, 4 are needed"
+    assert texts[ReasonCode.INSUFFICIENT_CPU] == "beta reports no CPUs, 4 are needed"
 
 
 def test_devices_kept_for_others_say_for_whom_and_which_way() -> None:

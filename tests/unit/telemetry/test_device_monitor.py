@@ -5,7 +5,7 @@ import pytest
 from schemas.errors import ErrorCode
 from schemas.telemetry import DeviceFacts, HealthAction, HealthKind, HealthState
 from services.telemetry.domain.faults import Fault
-from services.telemetry.sources.source import ProbeHungError, Reading
+from services.telemetry.sources.source import NodeReading, ProbeHungError
 from shared.errors import RefusedError
 from tests.support.worlds.telemetry_node import GPU, OTHER, FakeSource, Node, reading_of
 
@@ -25,7 +25,7 @@ async def test_a_fault_is_an_event_with_its_advice_and_the_inventory_repeats_it(
     source = FakeSource()
     node = Node(source)
     await node.devices.read()
-    source.reading = Reading(gpus=(reading_of(GPU), reading_of(OTHER)), faults=(make_fault(),))
+    source.reading = NodeReading(gpus=(reading_of(GPU), reading_of(OTHER)), faults=(make_fault(),))
     await node.devices.read()
     source.reading = None
     await node.devices.read()
@@ -45,7 +45,7 @@ async def test_the_newest_eight_faults_of_a_device_are_repeated() -> None:
     source = FakeSource()
     node = Node(source)
     for xid in range(20):
-        source.reading = Reading(
+        source.reading = NodeReading(
             gpus=(reading_of(GPU), reading_of(OTHER)), faults=(make_fault(xid),)
         )
         await node.devices.read()
@@ -59,7 +59,9 @@ async def test_one_device_that_hangs_takes_no_other_with_it() -> None:
     source = FakeSource()
     node = Node(source)
     await node.devices.read()
-    source.reading = Reading(gpus=(reading_of(OTHER),), hung={"GPU-0": "nvmlDeviceGetPowerUsage"})
+    source.reading = NodeReading(
+        gpus=(reading_of(OTHER),), hung={"GPU-0": "nvmlDeviceGetPowerUsage"}
+    )
     await node.devices.read()
     hung = await node.inventory()
     source.reading = None

@@ -48,10 +48,10 @@ _SETTERS: Final = {
 }
 _PLAIN: Final = {
     ReasonCode.CORDONED: "is cordoned",
-    ReasonCode.NO_READING: "has no reading: its agent has not told one yet, or has stopped",
+    ReasonCode.NO_READING: "has no reading: its agent has not sent one yet, or has stopped",
     ReasonCode.STALE_READING: "has no recent reading; its agent is silent",
     ReasonCode.AWAITING_SNAPSHOT: "was just released; its first reading since is under way",
-    ReasonCode.UTILIZATION_UNKNOWN: "does not tell its utilization",
+    ReasonCode.UTILIZATION_UNKNOWN: "reports no utilization",
     ReasonCode.MIG_ENABLED: "is divided into MIG instances, which are granted instead of it",
     ReasonCode.NODE_LOST: "is on a node that is lost",
 }
@@ -162,7 +162,7 @@ def host_reason(
         what, asked = "MB of host memory", str(request.host_memory_mb or 0)
         total = node.memory_total_mb
         free = str(total - held.memory_mb) if total is not None else None
-    has = f"has {free} {what} free" if free is not None else f"does not tell its {what}"
+    has = f"has {free} {what} free" if free is not None else f"reports no {what}"
     return Reason(
         code=code, message=f"{node.node_id} {has}, {asked} are needed", node_id=node.node_id
     )

@@ -47,7 +47,7 @@ class DecisionEngine:
         """What requests would get now. The only way to ask; the engine is restored in any case.
 
         Nothing else may use the engine in the block. Works on the live state because a copy costs
-        0.3 s and more with its indexes, this a fraction of a millisecond (docs/performance.md).
+        0.1 s and more until its first answer, this less than a millisecond (docs/performance.md).
         After an error of the engine itself its indexes are not to be trusted: discard it.
         """
         self._check_no_what_if()

@@ -14,7 +14,7 @@ from services.telemetry.sources.amd import amd_smi, rocm_smi
 from services.telemetry.sources.command import AdaptiveDeadline, is_installed, run_program
 from services.telemetry.sources.source import (
     Inventory,
-    Reading,
+    NodeReading,
     SourceAbsentError,
     SourceFailedError,
     no_power_limit,
@@ -66,10 +66,10 @@ class AmdSource:
         await self._enumerate()
         return Inventory(devices=tuple(self._facts.values()), driver_version=self._driver_version)
 
-    async def read(self) -> Reading:
+    async def read(self) -> NodeReading:
         """The devices that answer now."""
         if not self._uses_amd_smi:
-            return Reading(gpus=rocm_smi.readings(await self._rocm()))
+            return NodeReading(gpus=rocm_smi.readings(await self._rocm()))
         listing = asyncio.ensure_future(self._processes())
         try:
             gpus = await self._metrics()
@@ -78,9 +78,9 @@ class AmdSource:
             raise
         processes = await listing
         if processes is None:
-            return Reading(gpus=gpus)
+            return NodeReading(gpus=gpus)
         found = with_details(self._process_table, processes)
-        return Reading(
+        return NodeReading(
             gpus=tuple(msgspec.structs.replace(gpu, processes=found.get(gpu.index)) for gpu in gpus)
         )
 

@@ -9,7 +9,7 @@ from services.telemetry.sources.dcgm.prometheus_text import samples
 from services.telemetry.sources.dcgm.sticky_xids import StickyXids
 from services.telemetry.sources.source import (
     Inventory,
-    Reading,
+    NodeReading,
     SourceAbsentError,
     SourceFailedError,
     no_power_limit,
@@ -42,10 +42,10 @@ class DcgmSource:
         page = await self._scrape()
         return Inventory(devices=page.devices, driver_version=page.driver_version)
 
-    async def read(self) -> Reading:
+    async def read(self) -> NodeReading:
         """One page. No XID is reported twice."""
         page = await self._scrape()
-        return Reading(gpus=page.readings, faults=tuple(self._xids.faults(page)))
+        return NodeReading(gpus=page.readings, faults=tuple(self._xids.faults(page)))
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
         raise no_power_limit(self.source)

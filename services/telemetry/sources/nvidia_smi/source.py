@@ -28,7 +28,7 @@ from services.telemetry.sources.nvidia_smi.csv import (
 from services.telemetry.sources.nvidia_smi.processes import PROCESS_FIELDS, parse_processes
 from services.telemetry.sources.source import (
     Inventory,
-    Reading,
+    NodeReading,
     SourceAbsentError,
     SourceFailedError,
 )
@@ -84,7 +84,7 @@ class NvidiaSmiSource:
             cuda_driver_version=self._cuda_version,
         )
 
-    async def read(self) -> Reading:
+    async def read(self) -> NodeReading:
         """The devices that answer now, and those that a complaint names by their PCI address."""
         listing = asyncio.ensure_future(self._processes())
         try:
@@ -100,7 +100,7 @@ class NvidiaSmiSource:
                 msgspec.structs.replace(reading, processes=found.get(reading.uuid, ()))
                 for reading in readings
             )
-        return Reading(gpus=readings, lost=dict(self._lost))
+        return NodeReading(gpus=readings, lost=dict(self._lost))
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
         """Change it by another run of the program, which needs root for that."""

@@ -23,8 +23,8 @@ from services.telemetry.sources.nvml.protocol import (
 )
 from services.telemetry.sources.source import (
     Inventory,
+    NodeReading,
     ProbeHungError,
-    Reading,
     SourceFailedError,
 )
 from shared.errors import RefusedError
@@ -80,7 +80,7 @@ class NvmlSource:
                 self._bus_ids[facts.uuid] = facts.pci_bus_id
         return taken.inventory
 
-    async def read(self) -> Reading:
+    async def read(self) -> NodeReading:
         """Raises ProbeHungError after the deadline, and when no GPU answers."""
         if self._isolation.pop_recovered():
             await self.inventory()
@@ -90,7 +90,7 @@ class NvmlSource:
             self._isolation.isolate_first(self._opened.stuck)
             raise
         self._isolation.retry_soon(self._new_probe)
-        return Reading(
+        return NodeReading(
             gpus=taken.gpus,
             lost=taken.lost,
             hung=taken.hung | self._isolation.hung(),

@@ -8,7 +8,12 @@ from typing import Final
 from schemas.telemetry import Source
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.sources.simulated.simulation import Simulation
-from services.telemetry.sources.source import Inventory, ProbeHungError, Reading, SourceFailedError
+from services.telemetry.sources.source import (
+    Inventory,
+    NodeReading,
+    ProbeHungError,
+    SourceFailedError,
+)
 
 TIME_STEP_SECONDS: Final = 0.1
 
@@ -67,9 +72,9 @@ class SimulatedSource:
             cuda_driver_version=fleet.cuda_driver_version,
         )
 
-    async def read(self) -> Reading:
+    async def read(self) -> NodeReading:
         reading = self._simulation.read(await self._now(), self._holdings.devices)
-        return Reading(
+        return NodeReading(
             gpus=reading.gpus, lost=reading.lost, hung=reading.hung, faults=reading.faults
         )
 
