@@ -19,7 +19,7 @@ from tests.support.paths import ROOT
 QUICK = ROOT / "schemas" / "examples" / "simulated-quick.json"
 START_SECONDS = 45.0
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 class Installation:
