@@ -60,5 +60,9 @@ class UnavailableError(StewardError):
     """What is needed outside (Postgres, the bus, a service) is down. Retried without limit."""
 
 
+class NodeUnavailableError(UnavailableError):
+    """A node's service does not answer. Nothing of the platform starts it again."""
+
+
 class PermanentError(StewardError):
     """A message that can never succeed, however often tried. Goes to `dead_letter` at once."""

@@ -111,7 +111,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
     tokens = _tokens(settings)
     database = Database(settings.postgres_dsn, "gateway", MIGRATIONS)
     gateway = Gateway(
-        bus=Bus.from_settings("gateway", settings),
+        bus=Bus.from_settings("gateway", settings, awaits_services=True),
         database=database,
         log=EventLog(database, settings.event_retention_days),
         live=LiveState(),

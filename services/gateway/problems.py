@@ -22,7 +22,7 @@ from litestar.typing import FieldDefinition
 
 from schemas.errors import HTTP_STATUS, ErrorCode
 from schemas.gateway import Problem
-from shared.errors import RefusedError, UnavailableError
+from shared.errors import NodeUnavailableError, RefusedError, UnavailableError
 from shared.logging import log
 from shared.problems import choices_of, in_words
 
@@ -127,7 +127,8 @@ def _wire_name(field: FieldDefinition) -> str:
 def headers_of(problem: Problem, error: Exception) -> dict[str, str]:
     """Retry-After, WWW-Authenticate and Allow, where they belong to the problem."""
     headers = {}
-    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+    is_soon_back = not isinstance(error, NodeUnavailableError)
+    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE and is_soon_back:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     if problem.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"

@@ -29,8 +29,9 @@ class GatewayConnection:
     """An asynchronous context manager that holds the connections to one gateway.
 
     Every method raises ApiError when the gateway refuses, PlatformUnreachable when nothing answers.
-    With `patience_seconds` an unreachable or unavailable gateway is asked again for so long;
-    changes carry an idempotency key, so a repeated one is the same one.
+    What is being started again, as the gateway or the supervisor beside it says, is asked again
+    until the time-out; with `patience_seconds` anything unreachable or unavailable is, for so long.
+    Changes carry an idempotency key, so a repeated one is the same one.
     """
 
     def __init__(
@@ -115,15 +116,28 @@ class GatewayConnection:
         if body is not None:
             headers["Content-Type"] = "application/json"
         given = {key: str(value) for key, value in (parameters or {}).items() if value is not None}
-        give_up_at = time.monotonic() + self._patience_seconds
+        began = time.monotonic()
+        limit_seconds = timeout_seconds or self.timeout_seconds
         while True:
             try:
-                return await self._once(method, path, body, given, headers, timeout_seconds)
+                return await self._once(method, path, body, given, headers, limit_seconds)
             except (PlatformUnreachable, ApiError) as error:
-                is_final = isinstance(error, ApiError) and error.problem.status not in _RETRIED
-                if is_final or time.monotonic() + RETRY_SECONDS > give_up_at:
+                retried_seconds = self._retried_seconds(error, limit_seconds)
+                if time.monotonic() - began + RETRY_SECONDS > retried_seconds:
                     raise
             await asyncio.sleep(RETRY_SECONDS)
+
+    def _retried_seconds(
+        self, error: PlatformUnreachable | ApiError, limit_seconds: float
+    ) -> float:
+        """For how long to ask again what failed so."""
+        if isinstance(error, PlatformUnreachable):
+            is_passing = self.address.is_supervised
+        elif error.problem.status in _RETRIED:
+            is_passing = error.is_passing
+        else:
+            return 0.0
+        return max(self._patience_seconds, limit_seconds if is_passing else 0.0)
 
     async def _once(
         self,
@@ -132,9 +146,9 @@ class GatewayConnection:
         body: bytes | None,
         parameters: Mapping[str, str],
         headers: Mapping[str, str],
-        timeout_seconds: float | None,
+        limit_seconds: float,
     ) -> bytes:
-        limit = aiohttp.ClientTimeout(total=timeout_seconds or self.timeout_seconds)
+        limit = aiohttp.ClientTimeout(total=limit_seconds)
         url = f"{self.address.url}{API}{path}"
         try:
             async with self._open.request(
@@ -142,10 +156,11 @@ class GatewayConnection:
             ) as response:
                 content = await response.read()
                 status = response.status
+                is_passing = "Retry-After" in response.headers
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
         if status >= HTTPStatus.BAD_REQUEST:
-            raise ApiError(_problem(status, content))
+            raise ApiError(_problem(status, content), is_passing=is_passing)
         return content
 
     def decoded(self, content: bytes, reply: type[T]) -> T:

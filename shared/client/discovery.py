@@ -15,10 +15,14 @@ TOKEN_VARIABLE: Final = "GPUSTEWARD_TOKEN"  # noqa: S105  # the variable's name,
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A gateway's base URL and the token to show it."""
+    """A gateway's base URL and the token to show it.
+
+    `is_supervised`: a supervisor that runs on this machine starts it again whenever it ends.
+    """
 
     url: str
     token: str | None = None
+    is_supervised: bool = False
 
 
 def find_address(
@@ -41,4 +45,4 @@ def find_address(
     endpoint = directory.read_endpoint()
     if endpoint is None or endpoint.api_url is None:
         raise PlatformUnreachable(f"no platform runs on {directory.root}")
-    return Address(endpoint.api_url, token)
+    return Address(endpoint.api_url, token, is_supervised=True)

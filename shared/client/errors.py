@@ -10,10 +10,12 @@ class PlatformUnreachable(UnavailableError):
 
 
 class ApiError(RefusedError):
-    """The gateway refused. `problem` is its RFC 9457 answer."""
+    """The gateway refused. `problem` is its RFC 9457 answer; `is_passing`: it asks to come again
+    (Retry-After), because what it lacks is being started.
+    """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, *, is_passing: bool = False) -> None:
+        self.problem, self.is_passing = problem, is_passing
         code = _code_of(problem)
         super().__init__(code, problem.detail, path=problem.path, details=problem.details)
 

@@ -4,8 +4,10 @@ Commands and queries are core requests, answered by their owner. Durable events 
 stream; `settlement` says what becomes of those whose handler fails.
 """
 
+import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +23,19 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
-from schemas.base import Command, Event, Live, Message, Query, pattern_for, subject_for
+from schemas.base import (
+    Command,
+    Event,
+    Live,
+    Message,
+    Query,
+    pattern_for,
+    subject_for,
+    tag_of,
+)
 from schemas.errors import Refused, Reply
 from schemas.telemetry import GpuSampled
-from shared.errors import RefusedError, UnavailableError
+from shared.errors import NodeUnavailableError, RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.codec import TypedCodec, check_size, decode_reply, encode
 from shared.messaging.routes import (
@@ -45,6 +56,13 @@ __all__ = ["Bus", "DurableRoute", "Route", "command_route", "event_route", "quer
 
 PUBLISH_TIMEOUT_SECONDS: Final = 5.0
 HEADERS_BYTES: Final = 256  # they count as part of a stored message
+ASK_AGAIN_SECONDS: Final = 0.1
+DOCTOR: Final = "`gpusteward doctor` shows what runs here and what does not"
+BUS_AWAY: Final = f"the message bus (NATS) does not answer; {DOCTOR}"
+
+
+class _NotDelivered(UnavailableError):
+    """Nothing has received the request, so that it may be sent again."""
 
 
 def _refusal(query: Query, data: bytes, error: msgspec.MsgspecError) -> Exception:
@@ -52,16 +70,41 @@ def _refusal(query: Query, data: bytes, error: msgspec.MsgspecError) -> Exceptio
     try:
         return RefusedError.from_refused(msgspec.msgpack.decode(data, type=Refused))
     except msgspec.MsgspecError:
-        return UnavailableError(f"{subject_for(query)}: unreadable answer: {error}")
+        return _unreadable(query, error)
+
+
+def _unreadable(message: Message, error: msgspec.MsgspecError) -> UnavailableError:
+    return UnavailableError(f"the answer of {_owner(message)} cannot be read: {error}")
+
+
+def _owner(message: Message) -> str:
+    """Who answers a message, for people."""
+    service = tag_of(type(message)).partition(".")[0]
+    if message.key_field is None:
+        return f"the {service} service"
+    return f"the {service} service of node {getattr(message, message.key_field)}"
+
+
+def _silent(message: Message, how: str) -> UnavailableError:
+    if message.key_field is not None:
+        return NodeUnavailableError(
+            f"{_owner(message)} {how}; `gpusteward nodes` shows which nodes report"
+        )
+    return UnavailableError(f"{_owner(message)} {how}; {DOCTOR}")
 
 
 @dataclass
 class Bus:
-    """One connection to NATS, made closed; `open` connects, `start` subscribes the routes."""
+    """One connection to NATS, made closed; `open` connects, `start` subscribes the routes.
+
+    With `awaits_services` a request that no service of the platform receives is sent again until
+    its time-out: a service that died is being started again. A node's service may never be.
+    """
 
     name: str
     url: str
     credentials: str | None = None
+    awaits_services: bool = False
     durable_routes: list[DurableRoute] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -82,9 +125,11 @@ class Bus:
         )
 
     @classmethod
-    def from_settings(cls, name: str, settings: CommonSettings) -> "Bus":
+    def from_settings(
+        cls, name: str, settings: CommonSettings, *, awaits_services: bool = False
+    ) -> "Bus":
         """A bus for the service `name`."""
-        return cls(name, settings.nats_url, settings.nats_credentials)
+        return cls(name, settings.nats_url, settings.nats_credentials, awaits_services)
 
     def include(self, routes: Sequence[Route], dead_letter: DeadLetter) -> None:
         """Add routes, and where their messages go that are given up; before `open`."""
@@ -141,7 +186,7 @@ class Bus:
         except RefusedError as error:
             return error.refused(command.command_id)
         except msgspec.MsgspecError as error:
-            raise UnavailableError(f"{subject_for(command)}: unreadable answer: {error}") from error
+            raise _unreadable(command, error) from error
         return reply
 
     async def query(self, query: Query, reply: type[V], *, timeout_seconds: float = 5.0) -> V:
@@ -164,7 +209,7 @@ class Bus:
     async def publish_stored(self, subject: str, body: bytes, message_id: UUID) -> None:
         """Store bytes in EVENTS, once per id. Raises UnavailableError, RefusedError (too large)."""
         if not self.is_connected:
-            raise UnavailableError("the bus is not connected")
+            raise UnavailableError(BUS_AWAY)
         check_size(subject, body, self.nats.max_payload - HEADERS_BYTES)
         try:
             await self.jetstream.publish(
@@ -175,7 +220,8 @@ class Bus:
                 headers={"Nats-Msg-Id": str(message_id)},
             )
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            raise UnavailableError(f"{subject}: {error!r}") from error
+            log.warning("publish_failed", subject=subject, error=repr(error))
+            raise UnavailableError(f"the message bus (NATS) stored no event; {DOCTOR}") from error
 
     async def listen(
         self,
@@ -203,16 +249,32 @@ class Bus:
         return await self.nats.subscribe(pattern_for(message, key), cb=on_message)
 
     async def _ask(self, message: Message, timeout_seconds: float) -> bytes:
+        give_up_at = time.monotonic() + timeout_seconds
+        while True:
+            try:
+                return await self._ask_once(message, max(0.0, give_up_at - time.monotonic()))
+            except _NotDelivered as error:
+                is_away = not self.is_connected
+                may_return = self.awaits_services and (is_away or message.key_field is None)
+                if not may_return or time.monotonic() + ASK_AGAIN_SECONDS >= give_up_at:
+                    silent = _silent(message, "does not answer")
+                    raise UnavailableError(BUS_AWAY) if is_away else silent from error
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    async def _ask_once(self, message: Message, timeout_seconds: float) -> bytes:
         subject, body = subject_for(message), encode(message)
         if not self.is_connected:
-            raise UnavailableError("the bus is not connected")
-        check_size(subject, body, self.nats.max_payload)
+            raise _NotDelivered
+        check_size(f"a message to {_owner(message)}", body, self.nats.max_payload)
         try:
             reply = await self.nats.request(subject, body, timeout=timeout_seconds)
         except nats.errors.NoRespondersError as error:
-            raise UnavailableError(f"no service answers {subject}") from error
-        except (nats.errors.Error, OSError, TimeoutError) as error:
-            raise UnavailableError(f"{subject}: {error!r}") from error
+            raise _NotDelivered from error
+        except TimeoutError as error:
+            raise _silent(message, "did not answer in time") from error
+        except (nats.errors.Error, OSError) as error:
+            log.warning("request_failed", subject=subject, error=repr(error))
+            raise _silent(message, "could not be asked") from error
         return reply.data
 
     async def _on_error(self, error: Exception) -> None:

@@ -23,12 +23,12 @@ def decode_reply(body: bytes) -> Reply:
     return reply
 
 
-def check_size(subject: str, body: bytes, limit_bytes: int) -> None:
+def check_size(what: str, body: bytes, limit_bytes: int) -> None:
     """Raises RefusedError for what no server would carry, however often it is sent."""
     if len(body) > limit_bytes:
         raise RefusedError(
             ErrorCode.TOO_LARGE,
-            f"{subject}: expected at most {limit_bytes} bytes, got {len(body)}",
+            f"{what}: expected at most {limit_bytes} bytes, got {len(body)}",
         )
 
 

@@ -1,6 +1,7 @@
 """User stories over the whole platform: every service a process, every seam crossed."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -87,6 +88,22 @@ async def test_a_task_completes_although_a_service_is_killed(
     view = await platform.until_finished(task_id)
     assert view["state"] == "completed"
     await assert_sound(platform, task_id)
+
+
+async def test_what_people_ask_waits_for_a_killed_scheduler(platform: PlatformProcess) -> None:
+    first = platform.pid_of("scheduler")
+    platform.kill("scheduler")
+
+    listed, reserved = await asyncio.gather(
+        platform.command("reservations"),
+        platform.command("reserve", "--gpus", "1", "--wait", "30", "--json"),
+    )
+
+    assert (listed[0], listed[2]) == (0, "")
+    assert reserved[0] == 0, reserved
+    assert platform.pid_of("scheduler") not in {None, first}
+    reservation_id = json.loads(reserved[1])["reservation_id"]
+    await platform.request("DELETE", f"/api/v1/reservations/{reservation_id}")
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from schemas.errors import ErrorCode
 from schemas.executor import LogChunk, ReadLog
 from schemas.orchestrator import AttemptView, ExperimentView, GetExperiment
 from services.gateway.routes.common import TheGateway, get
-from shared.errors import RefusedError, UnavailableError
+from shared.errors import NodeUnavailableError, RefusedError
 
 MOST_LINES: Final = 10_000
 
@@ -42,8 +42,8 @@ async def read_log(
     )
     try:
         return await gateway.bus.query(query, LogChunk)
-    except UnavailableError as error:
-        raise UnavailableError(
+    except NodeUnavailableError as error:
+        raise NodeUnavailableError(
             f"the executor of node {wanted.executor_id}, which keeps this log, does not answer"
         ) from error
 

@@ -94,6 +94,53 @@ async def test_with_patience_an_unavailable_gateway_is_asked_again_under_the_sam
     assert len(stub.reservations) == 1
 
 
+async def test_what_is_being_started_again_is_asked_again_until_the_time_out(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, url = gateway
+    stub.refusal, stub.is_passing = ErrorCode.UNAVAILABLE, True
+
+    async with StewardClient(Address(url)) as client:
+        asking = asyncio.create_task(client.request_reservation(GpuRequest(), holder="test"))
+        await eventually(lambda: len(stub.calls) >= 2, what="a second try")
+        stub.refusal = None
+        await asking
+
+    assert len(set(stub.keys)) == 1
+
+
+async def test_what_may_stay_away_is_told_at_once(gateway: tuple[StubGateway, str]) -> None:
+    stub, url = gateway
+    stub.refusal = ErrorCode.UNAVAILABLE
+
+    async with StewardClient(Address(url), timeout_seconds=60) as client:
+        with pytest.raises(ApiError):
+            await client.gpus()
+
+    assert len(stub.calls) == 1
+
+
+async def test_a_gateway_that_its_supervisor_starts_again_is_asked_again() -> None:
+    calls = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with StewardClient(Address(url)) as client:
+            with pytest.raises(PlatformUnreachable):
+                await client.send("POST", "/estimate", {})
+        calls = 0
+        async with StewardClient(Address(url, is_supervised=True)) as client:
+            assert await client.send("POST", "/estimate", {}) == b"{}"
+
+
 async def test_waiting_for_a_grant_ends_with_its_state(gateway: tuple[StubGateway, str]) -> None:
     stub, url = gateway
     stub.outcome = ReservationState.REJECTED
@@ -115,7 +162,8 @@ def test_the_address_is_the_argument_then_the_variable_then_the_data_directory(
 
     assert find_address("http://arg", environ=environ) == Address("http://arg", "t")
     assert find_address(environ=environ) == Address("http://env", "t")
-    assert find_address(environ=environ, data_dir=tmp_path) == Address("http://file", "t")
+    ours = Address("http://file", "t", is_supervised=True)
+    assert find_address(environ=environ, data_dir=tmp_path) == ours
     with pytest.raises(PlatformUnreachable, match="no platform runs on"):
         find_address(environ={"GPUSTEWARD_DATA_DIR": str(tmp_path / "empty")})
 

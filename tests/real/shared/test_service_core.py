@@ -17,7 +17,12 @@ from schemas.scheduler import CancelReservation, ReservationLost, ReservationRel
 from schemas.scheduler_views import GetReservation, ReservationView
 from schemas.telemetry import GetSnapshot, GpuReading, GpuSampled, Source
 from shared.clock import utcnow
-from shared.errors import PermanentError, RefusedError, UnavailableError
+from shared.errors import (
+    NodeUnavailableError,
+    PermanentError,
+    RefusedError,
+    UnavailableError,
+)
 from shared.ids import new_id
 from shared.messaging.bus import Bus, command_route, event_route, query_route
 from shared.messaging.codec import encode
@@ -242,6 +247,46 @@ async def test_a_query_is_answered_refused_or_unavailable(nats_url: str, postgre
         assert sample.gpus[0].utilization_percent is None
         assert refused.value.code is ErrorCode.NOT_FOUND
         assert crashed.value.code is ErrorCode.INTERNAL
+
+
+async def test_what_asks_for_people_waits_for_a_service_that_is_started_again(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    asking = Bus("gateway", nats_url, awaits_services=True)
+    await asking.open()
+    command = cancel()
+    pending = asyncio.create_task(asking.request(command))
+    query = asyncio.create_task(
+        asking.query(GetReservation(reservation_id=new_id()), ReservationView)
+    )
+    await asyncio.sleep(0)
+
+    async with owner_service(nats_url, postgres_dsn):
+        reply = await pending
+        with pytest.raises(RefusedError, match="no reservation"):
+            await query
+
+    assert reply == Accepted(command_id=command.command_id, revision=1)
+    await asking.close()
+
+
+@pytest.mark.parametrize("awaits_services", [True, False])
+async def test_silence_is_told_with_the_service_and_the_next_step_and_without_a_subject(
+    nats_url: str, awaits_services: bool
+) -> None:
+    bus = Bus("gateway", nats_url, awaits_services=awaits_services)
+    await bus.open()
+
+    with pytest.raises(UnavailableError) as service:
+        await bus.query(
+            GetReservation(reservation_id=new_id()), ReservationView, timeout_seconds=0.3
+        )
+    with pytest.raises(NodeUnavailableError) as node:
+        await bus.query(GetSnapshot(node_id="n9"), GpuSampled, timeout_seconds=60)
+
+    assert str(service.value).startswith("the scheduler service does not answer; `gpusteward ")
+    assert str(node.value).startswith("the telemetry service of node n9 does not answer; `gpus")
+    await bus.close()
 
 
 async def test_a_durable_command_is_repeated_until_its_owner_answers(

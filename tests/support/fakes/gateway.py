@@ -18,7 +18,7 @@ from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
 from schemas.executor import AttemptLogged, LogChunk
 from schemas.gateway import GpuList, GpuView, Problem, StoredEvent
 from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskView
+from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,
@@ -37,7 +37,13 @@ from schemas.scheduler_views import (
 from services.executor.logs.engine_log import EngineLog
 from shared.ids import new_id
 from tests.support.http_server import serving
-from tests.support.worlds.gateway_views import NOW, make_gpu, make_grant, make_reservation
+from tests.support.worlds.gateway_views import (
+    NOW,
+    make_gpu,
+    make_grant,
+    make_plan,
+    make_reservation,
+)
 
 
 @dataclass(slots=True)
@@ -45,6 +51,7 @@ class StubGateway:
     """What it answers, and what it was asked."""
 
     gpus: list[GpuView] = field(default_factory=lambda: [make_gpu(0), make_gpu(1)])
+    plan: TaskPlan = field(default_factory=make_plan)
     tasks: list[TaskView] = field(default_factory=list)
     experiments: list[ExperimentView] = field(default_factory=list)
     reservations: dict[UUID, ReservationView] = field(default_factory=dict)
@@ -58,6 +65,7 @@ class StubGateway:
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     renewal_refusal: ErrorCode | None = None
     refusal: ErrorCode | None = None
+    is_passing: bool = False  # a refusal asks to come again
     calls: list[tuple[str, str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     tokens: list[str | None] = field(default_factory=list)
@@ -94,6 +102,7 @@ class StubGateway:
                 web.get("/ws/logs", self._socket),
                 web.get("/api/v1/gpus", self._gpus),
                 web.get("/api/v1/tasks", self._tasks),
+                web.post("/api/v1/tasks/validate", self._validate),
                 web.get("/api/v1/tasks/{id}", self._task),
                 web.get("/api/v1/tasks/{id}/experiments", self._experiments),
                 web.get("/api/v1/experiments", self._experiments),
@@ -123,9 +132,15 @@ class StubGateway:
         self.keys.append(request.headers.get("Idempotency-Key"))
         self.tokens.append(request.headers.get("Authorization"))
         if self.refusal is not None:
-            return _refused(self.refusal, "refused by the test", path="$.model")
+            refused = _refused(self.refusal, "refused by the test", path="$.model")
+            if self.is_passing:
+                refused.headers["Retry-After"] = "1"
+            return refused
         answer: web.StreamResponse = await handler(request)
         return answer
+
+    async def _validate(self, _: web.Request) -> web.Response:
+        return _json(self.plan)
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response()

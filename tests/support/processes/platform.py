@@ -138,6 +138,17 @@ class PlatformProcess:
             text = await response.text()
             return response.status, json.loads(text) if text.startswith(("{", "[")) else None
 
+    async def command(self, *arguments: str) -> tuple[int | None, str, str]:
+        """One `gpusteward` command: its exit code and what it printed."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "services.cli", *arguments),
+            *("--data-dir", str(self.data_dir)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
+
     async def submit(self, task: Mapping[str, Any]) -> str:
         """Submit a task and return its id."""
         status, body = await self.request("POST", "/api/v1/tasks", task)

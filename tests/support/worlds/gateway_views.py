@@ -15,13 +15,14 @@ from schemas.orchestrator import (
     ExperimentView,
     GpuInfo,
     GpuInfoDetail,
+    TaskPlan,
     TaskState,
     TaskView,
 )
 from schemas.results import GpuMonitoring
 from schemas.scheduler import DeviceState, DriftAction, DriftKind, ReservationState
 from schemas.scheduler_views import Drift, ReservationView
-from schemas.task import DeploymentMode, Objective
+from schemas.task import DeploymentMode, Objective, Strategy
 from schemas.telemetry import Source
 from shared.ids import new_id
 
@@ -43,6 +44,18 @@ def make_experiment(ordinal: int = 1, **changes: Any) -> ExperimentView:
         "created_at": NOW,
     }
     return ExperimentView(**{**given, **changes})
+
+
+def make_plan(**changes: Any) -> TaskPlan:
+    given: dict[str, Any] = {
+        "mode": DeploymentMode.PROCESS,
+        "strategy": Strategy.GRID_SEARCH,
+        "objective": Objective.MINIMIZE_LATENCY,
+        "total": 0,
+        "cut": 0,
+        "experiments": (),
+    }
+    return TaskPlan(**{**given, **changes})
 
 
 def make_task(**changes: Any) -> TaskView:
