@@ -22,6 +22,7 @@ from schemas.base import (
     View,
 )
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
+from schemas.engine_rules import EngineRules
 from schemas.gpu_request import DeviceGrant, LeaseTtlSeconds
 
 
@@ -247,8 +248,8 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
 class RuntimeOffer(Struct, frozen=True, kw_only=True):
     """A runtime of an executor, the engines it can start, and for the others what is missing.
 
-    `engine_flags` has every engine that the executor knows, startable or not: the flags for fields
-    of a task's `quant_config` and `parallel_config`, by field.
+    `engine_rules` has every engine that the executor knows, startable or not. `engine_flags` is
+    what older releases read: the flags for fields of a task's typed blocks, by field.
     """
 
     runtime: Runtime
@@ -256,6 +257,7 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
     version: str | None = None
     engine_flags: dict[str, dict[str, str]] = {}
+    engine_rules: dict[str, EngineRules] = {}
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):

@@ -42,14 +42,38 @@ class TaskPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """Base of every block of a task file: a misspelt name is an error, never ignored."""
 
 
-class Choice(TaskPart, frozen=True, kw_only=True):
+SomeScalars = Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=1000)]
+
+
+class Choice(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="choice"):
     """The long form of a parameter's values."""
 
-    type: Literal["choice"]
-    values: Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=1000)]
+    values: SomeScalars
 
 
-ParameterValues = Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=1000)] | Choice
+class Categorical(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="categorical"):
+    """The same; for a search, values without an order."""
+
+    values: SomeScalars
+
+
+class IntegerRange(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="integer"):
+    """Whole numbers from `low` to `high`, both included; a grid takes every `step`-th."""
+
+    low: int
+    high: int
+    step: PositiveInt | None = None
+
+
+class ContinuousRange(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="continuous"):
+    """Numbers from `low` to `high`; with `log` as many between 1 and 10 as between 10 and 100."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+ParameterValues = SomeScalars | Choice | Categorical | IntegerRange | ContinuousRange
 ParameterName = Annotated[
     str,
     Meta(
@@ -61,6 +85,7 @@ ParameterGrid = Annotated[
     dict[ParameterName, ParameterValues],
     Meta(max_length=64),
 ]
+Switches = bool | Annotated[tuple[bool, ...], Meta(min_length=1, max_length=2)]
 IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]
 Texts = Text | Annotated[tuple[Text, ...], Meta(min_length=1, max_length=64)]
 
@@ -102,6 +127,9 @@ class ParallelConfig(TaskPart, frozen=True, kw_only=True):
     ep: IntegerValues = 1
     moe_tp: IntegerValues = 1
     moe_ep: IntegerValues = 1
+    moe_cluster: IntegerValues = 1
+    moe_dense_tp: IntegerValues = 1
+    enable_expert_parallel: Switches = False
 
 
 class QuantConfig(TaskPart, frozen=True, kw_only=True):
@@ -152,7 +180,8 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
 
     `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs
     only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
-    attempts are interrupted, or fail in a way that may pass.
+    attempts are interrupted, or fail in a way that may pass. `n_initial_random` and `seed` are of
+    searches that draw configurations.
     """
 
     strategy: Strategy = Strategy.GRID_SEARCH
@@ -162,6 +191,8 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     max_parallel: Annotated[int, Meta(ge=1, le=256)] = 1
     wait_timeout_seconds: PositiveSeconds = 300.0
     max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
+    n_initial_random: PositiveInt | None = None
+    seed: int | None = None
 
 
 class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):

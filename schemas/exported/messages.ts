@@ -330,6 +330,12 @@ export interface CancelTask {
   reason?: string;
 }
 
+/** The same; for a search, values without an order. */
+export interface Categorical {
+  type: "categorical";
+  values: (string | number | boolean | null)[];
+}
+
 /** A part of a request that can give way; the closed set of what an explanation suggests. */
 export type ChangeKind =
   | "drop_selector"
@@ -369,6 +375,14 @@ export interface ClusterStatus {
   type: "scheduler.cluster_status_view";
   gpus: ClusterGpu[];
   next_after_node_id: string | null;
+}
+
+/** Numbers from `low` to `high`; with `log` as many between 1 and 10 as between 10 and 100. */
+export interface ContinuousRange {
+  type: "continuous";
+  low: number;
+  high: number;
+  log?: boolean;
 }
 
 /**
@@ -688,6 +702,28 @@ export interface DriftResolved {
   since_at: string | null;
   action: DriftAction;
   pids: number[];
+}
+
+/** A parameter of known form, under its hyphenated name. */
+export interface EngineParameter {
+  name: string;
+  kind: ParameterKind;
+  minimum?: number | null;
+  maximum?: number | null;
+  choices?: string[];
+}
+
+/**
+ * What a task may give to an engine.
+ *
+ * With `is_closed` there are no parameters beside `parameters`. `refused` are those that are not a
+ * task's to set, by the reason.
+ */
+export interface EngineRules {
+  parameters?: EngineParameter[];
+  is_closed?: boolean;
+  refused?: Record<string, string[]>;
+  task_fields?: Record<string, TaskField>;
 }
 
 /**
@@ -1527,6 +1563,14 @@ export interface HostFacts {
   operating_system: string | null;
 }
 
+/** Whole numbers from `low` to `high`, both included; a grid takes every `step`-th. */
+export interface IntegerRange {
+  type: "integer";
+  low: number;
+  high: number;
+  step?: number | null;
+}
+
 /**
  * The full inventory and health of a node: at the agent's start, at every change, and every 30 s.
  *
@@ -1806,7 +1850,8 @@ export type Objective =
  *
  * `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs
  * only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
- * attempts are interrupted, or fail in a way that may pass.
+ * attempts are interrupted, or fail in a way that may pass. `n_initial_random` and `seed` are of
+ * searches that draw configurations.
  */
 export interface OptimizationSpec {
   strategy?: Strategy;
@@ -1816,6 +1861,8 @@ export interface OptimizationSpec {
   max_parallel?: number;
   wait_timeout_seconds?: number;
   max_attempts?: number;
+  n_initial_random?: number | null;
+  seed?: number | null;
 }
 
 /** Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp). */
@@ -1830,7 +1877,13 @@ export interface ParallelConfig {
   ep?: number | number[];
   moe_tp?: number | number[];
   moe_ep?: number | number[];
+  moe_cluster?: number | number[];
+  moe_dense_tp?: number | number[];
+  enable_expert_parallel?: boolean | boolean[];
 }
+
+/** How a parameter's value is written. */
+export type ParameterKind = "choice" | "integer" | "number" | "switch";
 
 /** Start no further experiment; what runs goes on. */
 export interface PauseTask {
@@ -2366,8 +2419,8 @@ export type Runtime = "docker" | "ome" | "process";
 /**
  * A runtime of an executor, the engines it can start, and for the others what is missing.
  *
- * `engine_flags` has every engine that the executor knows, startable or not: the flags for fields
- * of a task's `quant_config` and `parallel_config`, by field.
+ * `engine_rules` has every engine that the executor knows, startable or not. `engine_flags` is what
+ * older releases read: the flags for fields of a task's typed blocks, by field.
  */
 export interface RuntimeOffer {
   runtime: Runtime;
@@ -2375,6 +2428,7 @@ export interface RuntimeOffer {
   missing: Record<string, string>;
   version: string | null;
   engine_flags: Record<string, Record<string, string>>;
+  engine_rules: Record<string, EngineRules>;
 }
 
 /** A spread with the number of readings that were not unknown. */
@@ -2710,6 +2764,20 @@ export interface TaskFailed {
 }
 
 /**
+ * How an engine takes a field of a task's `quant_config` or `parallel_config`.
+ *
+ * Its value becomes that of the parameter `flag`, or the parameters that `values` has for it; for
+ * the reason `note` these may be none. What the field `implied_by` says with the same value is not
+ * said again.
+ */
+export interface TaskField {
+  flag?: string | null;
+  values?: Record<string, Record<string, unknown>>;
+  note?: string;
+  implied_by?: string | null;
+}
+
+/**
  * One tuning task as people write it.
  *
  * `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
@@ -2727,7 +2795,7 @@ export interface TaskFile {
   storage?: StorageSpec | null;
   clusterbasemodel_config?: PresetConfig | null;
   clusterservingruntime_config?: PresetConfig | null;
-  parameters?: Record<string, (string | number | boolean | null)[] | Choice>;
+  parameters?: Record<string, (string | number | boolean | null)[] | Choice | Categorical | IntegerRange | ContinuousRange>;
   parallel_config?: ParallelConfig | null;
   quant_config?: QuantConfig | null;
   slo?: SloSpec | null;

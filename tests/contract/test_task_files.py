@@ -28,7 +28,7 @@ AUTOTUNER = {
     "ome_with_presets_task.json": (1, DeploymentMode.OME, "$.deployment_mode"),
     "parallel_config_test.json": (2, DeploymentMode.DOCKER, None),
     "pvc_task.json": (1, DeploymentMode.OME, "$.deployment_mode"),
-    "quant_custom_task.json": (2, DeploymentMode.DOCKER, "$.quant_config.attention_dtype"),
+    "quant_custom_task.json": (2, DeploymentMode.DOCKER, None),
     "quant_preset_task.json": (4, DeploymentMode.DOCKER, "$.quant_config.preset"),
     "simple_task.json": (1, DeploymentMode.OME, "$.base_runtime"),
     "tuning_task.json": (18, DeploymentMode.OME, "$.base_runtime"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from schemas.errors import ErrorCode
+from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.orchestrator import FINISHED_TASK_STATES, TaskView
 from schemas.scheduler_views import ReservationView
 from services.cli.display.output import print_json, print_table, wide_option
@@ -48,11 +48,15 @@ def submit(target: Target, file: BinaryIO) -> None:
 @reading
 @wide_option
 def validate(target: Target, file: BinaryIO) -> None:
-    """Show what a task FILE (`-` is standard input) would become; nothing is stored."""
+    """Show what a task FILE (`-` is standard input) would become; nothing is stored.
+
+    Ends with 0 only if the task can run here.
+    """
     document = file.read()
     plan = target.ask(lambda client: client.validate_task(document))
     if target.as_json:
         print_json(plan)
+        leave(EXIT_CODE[ErrorCode.UNSUPPORTED] if plan.missing else 0)
         return
     cut = f", {plan.cut} left out" if plan.cut else ""
     click.echo(
@@ -64,6 +68,10 @@ def validate(target: Target, file: BinaryIO) -> None:
         click.echo(note)
     for lack in plan.missing:
         click.echo(f"missing here: {lack}")
+    if plan.missing:
+        click.echo("this task cannot run here: it would be refused for what is missing")
+        leave(EXIT_CODE[ErrorCode.UNSUPPORTED])
+    click.echo("this task can run here")
 
 
 @click.command()

@@ -4,17 +4,16 @@ A task names an engine and gives parameters; the program, the address and the se
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
+from schemas.engine_rules import EngineRules, TaskField
 from schemas.errors import ErrorCode
 from services.executor.engines.ranks import RankFlags
-from services.executor.engines.servers.flags import Flag
+from services.executor.engines.servers.flags import Flag, render
+from shared.engine_parameters import bad_parameter, declared, fitting_value, flag_named
 from shared.errors import RefusedError
-
-PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,8 @@ class Engine:
     only the executor sets; `loads_code` those by which a task would have the engine import or
     download code, refused for the reason `code_refusal`, or allowed where that is None.
 
-    `task_flags` are the flags for fields of a task's `quant_config` and `parallel_config`.
+    `task_fields` say how fields of a task's `quant_config` and `parallel_config` are written.
+    `plain_switches` are those without a `--no-` form, although others have one.
 
     `model_flag` None puts the model first, without a flag; `hub_flag` is the one for a model that
     is no path, where it differs. A `name_flag`, `host_flag` or `port_flag` of None is left out.
@@ -58,16 +58,37 @@ class Engine:
     host_flag: str | None = "--host"
     port_flag: str | None = "--port"
     readiness_path: str = "/health"
-    task_flags: Mapping[str, str] = field(default_factory=dict)
+    task_fields: Mapping[str, TaskField] = field(default_factory=dict)
     flags: tuple[Flag, ...] | None = None
     takes_others: bool = False
     has_negative_switches: bool = True
+    plain_switches: frozenset[str] = frozenset()
     loads_code: frozenset[str] = frozenset()
     code_refusal: str | None = "which a process does not isolate"
     env: tuple[tuple[str, str], ...] = ()
     simulated: bool = False
     announces_address: bool = False
     rank_flags: RankFlags | None = None
+
+    @property
+    def rules(self) -> EngineRules:
+        """What a task may give it, as the executor's offer says."""
+        refused = {"is set by the executor, not by a task": tuple(sorted(self.owned))}
+        if self.code_refusal is not None and self.loads_code:
+            reason = f"would make {self.name} load code, {self.code_refusal}"
+            refused[reason] = tuple(sorted(self.loads_code))
+        return EngineRules(
+            parameters=tuple(flag.parameter for flag in self.flags or ()),
+            is_closed=self.flags is not None and not self.takes_others,
+            refused=refused,
+            task_fields=dict(self.task_fields),
+        )
+
+    @property
+    def task_flags(self) -> dict[str, str]:
+        """The flags for fields of a task's typed blocks, as older releases read them."""
+        fields = self.task_fields.items()
+        return {name: each.flag for name, each in fields if each.flag is not None}
 
     def model_arguments(self, model: str, name: str) -> list[str]:
         """The model, and the name to serve it under."""
@@ -117,13 +138,14 @@ def command_of(
             path="$.model.id_or_path",
         )
     arguments: dict[str, list[str]] = {}
+    rules = engine.rules
     for spelling, value in parameters.items():
-        flag = _flag_name(engine, spelling)
+        flag = flag_named(rules, spelling)
         if flag in arguments:
-            raise _bad_parameter(spelling, f"{spelling!r} is given twice, in two spellings")
-        arguments[flag] = _arguments(engine, spelling, flag, value)
+            raise bad_parameter(spelling, f"{spelling!r} is given twice, in two spellings")
+        arguments[flag] = _arguments(engine, rules, spelling, flag, value)
         if any("\0" in element for element in arguments[flag]):
-            raise _bad_parameter(spelling, "expected a value without a NUL character")
+            raise bad_parameter(spelling, "expected a value without a NUL character")
     for spelling, value in (rank_parameters or {}).items():
         flag = spelling.replace("_", "-")
         arguments[flag] = [] if value is None else _open_arguments(engine, spelling, flag, value)
@@ -142,43 +164,15 @@ def command_of(
     )
 
 
-def _bad_parameter(spelling: str, message: str) -> RefusedError:
-    return RefusedError(ErrorCode.BAD_REQUEST, message, path=f"$.parameters.{spelling}")
-
-
-def _flag_name(engine: Engine, spelling: str) -> str:
-    """The hyphenated name; underscores and hyphens are the same."""
-    if not PARAMETER_NAME.fullmatch(spelling):
-        raise _bad_parameter(spelling, f"expected a parameter name, got {spelling!r}")
-    flag = spelling.replace("_", "-")
-    # Parsers take a unique beginning for the whole flag, so a beginning counts as the flag.
-    if any(owned.startswith(flag) for owned in engine.owned):
-        raise _bad_parameter(spelling, f"{spelling!r} is set by the executor, not by a task")
-    is_code = any(name.startswith(flag) for name in engine.loads_code)
-    if is_code and engine.code_refusal is not None:
-        raise _bad_parameter(
-            spelling, f"{spelling!r} would make {engine.name} load code, {engine.code_refusal}"
-        )
-    return flag
-
-
-def _arguments(engine: Engine, spelling: str, flag: str, value: object) -> list[str]:
+def _arguments(
+    engine: Engine, rules: EngineRules, spelling: str, flag: str, value: object
+) -> list[str]:
+    known = declared(engine.name, rules, spelling, flag)
     if value is None:
         return []
-    if engine.flags is None:
+    if known is None:
         return _open_arguments(engine, spelling, flag, value)
-    declared = next((known for known in engine.flags if known.name == flag), None)
-    if declared is None and engine.takes_others:
-        return _open_arguments(engine, spelling, flag, value)
-    if declared is None:
-        known = ", ".join(known.name for known in engine.flags)
-        raise _bad_parameter(
-            spelling, f"{engine.name} has no parameter {spelling!r}; known: {known}"
-        )
-    try:
-        return declared.render(value)
-    except ValueError as error:
-        raise _bad_parameter(spelling, f"expected {declared.expected}, got {value!r}") from error
+    return render(known, fitting_value(known, spelling, value))
 
 
 def _open_arguments(engine: Engine, spelling: str, flag: str, value: object) -> list[str]:
@@ -196,7 +190,7 @@ def _open_arguments(engine: Engine, spelling: str, flag: str, value: object) -> 
 def _switch_arguments(engine: Engine, flag: str, *, is_on: bool) -> list[str]:
     if is_on:
         return [f"--{flag}"]
-    if not engine.has_negative_switches:
+    if not engine.has_negative_switches or flag in engine.plain_switches:
         return []
     return [f"--{flag.removeprefix('no-')}" if flag.startswith("no-") else f"--no-{flag}"]
 
@@ -204,5 +198,5 @@ def _switch_arguments(engine: Engine, flag: str, *, is_on: bool) -> list[str]:
 def _several(spelling: str, values: Sequence[Any]) -> list[str]:
     texts = [json.dumps(value) if isinstance(value, dict) else str(value) for value in values]
     if any(text.startswith("-") for text in texts):
-        raise _bad_parameter(spelling, f"expected values that do not begin with '-', got {texts!r}")
+        raise bad_parameter(spelling, f"expected values that do not begin with '-', got {texts!r}")
     return texts

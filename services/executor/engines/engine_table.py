@@ -11,11 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from schemas.engine_rules import TaskField
 from schemas.errors import ErrorCode
 from services.executor.engines.engine import Engine, EngineCommand, command_of
 from services.executor.engines.image import EngineImage, in_container
 from services.executor.engines.ranks import RankFlags, meeting_ranks, vllm_ranks
 from services.executor.engines.servers import llamacpp, simulated
+from services.executor.engines.task_fields import (
+    SGLANG_FIELDS,
+    VLLM_FIELDS,
+    VLLM_PLAIN_SWITCHES,
+)
 from shared.errors import RefusedError
 
 SWITCHED_OFF: Final = "simulated engines are switched off on this node"
@@ -58,7 +64,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         ),
         Engine(
             name="simulated",
-            task_flags={"tp": "tp-size"},
+            task_fields={"tp": TaskField(flag="tp-size")},
             program=(*_OURS, simulated.__name__),
             name_flag="--alias",
             missing=_nothing_missing,
@@ -72,14 +78,8 @@ ENGINES: Final[Mapping[str, Engine]] = {
         Engine(
             name="vllm",
             program=("vllm", "serve"),
-            task_flags={
-                "tp": "tensor-parallel-size",
-                "pp": "pipeline-parallel-size",
-                "dp": "data-parallel-size",
-                "dcp": "decode-context-parallel-size",
-                "gemm_dtype": "quantization",
-                "kvcache_dtype": "kv-cache-dtype",
-            },
+            task_fields=VLLM_FIELDS,
+            plain_switches=VLLM_PLAIN_SWITCHES,
             model_flag=None,
             missing=_vllm_missing,
             owned=frozenset(
@@ -105,14 +105,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         Engine(
             name="sglang",
             program=(sys.executable, "-m", "sglang.launch_server"),
-            task_flags={
-                "tp": "tp-size",
-                "pp": "pp-size",
-                "dp": "dp-size",
-                "ep": "ep-size",
-                "gemm_dtype": "quantization",
-                "kvcache_dtype": "kv-cache-dtype",
-            },
+            task_fields=SGLANG_FIELDS,
             model_flag="--model-path",
             missing=_sglang_missing,
             owned=frozenset(

@@ -49,7 +49,8 @@ class ProcessRuntime:
             runtime=Runtime.PROCESS,
             engines=tuple(name for name, reason in reasons.items() if reason is None),
             missing={name: reason for name, reason in reasons.items() if reason is not None},
-            engine_flags={name: dict(engine.task_flags) for name, engine in ENGINES.items()},
+            engine_flags={name: engine.task_flags for name, engine in ENGINES.items()},
+            engine_rules={name: engine.rules for name, engine in ENGINES.items()},
         )
 
     def check(self, command: StartExperiment) -> None:

@@ -1,6 +1,6 @@
-"""Which engine a task names, and how its typed blocks become flags of that engine.
+"""Which engine a task names, and how its typed blocks become parameters of that engine.
 
-The executors' offers say which engines there are and what their flags are called.
+The executors' offers say which engines there are and what a task may give them.
 """
 
 from collections.abc import Collection, Mapping
@@ -8,14 +8,19 @@ from typing import Any
 
 from msgspec import Struct
 
+from schemas.engine_rules import EngineRules
 from schemas.task import DeploymentMode, TaskFile
 
 
-class Flags(Struct, frozen=True, kw_only=True):
-    """Engine flags of one configuration; `unknown` are fields that the engine has no flag for."""
+class FieldsTaken(Struct, frozen=True, kw_only=True):
+    """What an engine makes of the fields of a typed block.
+
+    `unknown` are those it cannot take, by name, with the values that it could; None: no value.
+    """
 
     parameters: dict[str, Any]
-    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    unknown: dict[str, tuple[str, ...] | None] = {}
 
 
 def engine_of(base_runtime: str, known: Collection[str]) -> str | None:
@@ -40,18 +45,25 @@ def mode_of(task: TaskFile, known: Collection[str]) -> DeploymentMode:
     return DeploymentMode.DOCKER
 
 
-def flags_of(flags: Mapping[str, str], block: str, fields: Mapping[str, Any]) -> Flags:
-    """The flags for a point of `quant_config` or `parallel_config`; `flags` are the engine's.
+def fields_taken(rules: EngineRules, block: str, fields: Mapping[str, Any]) -> FieldsTaken:
+    """The parameters for a point of `quant_config` or `parallel_config`.
 
-    Values that mean "as the engine does it by itself" (`auto`, a degree of 1) need no flag.
+    Values that mean "as the engine does it by itself" (`auto`, a degree of 1) need none.
     """
     parameters: dict[str, Any] = {}
-    unknown = []
+    notes: list[str] = []
+    unknown: dict[str, tuple[str, ...] | None] = {}
     for field, value in fields.items():
-        if value in ("auto", 1):
+        if value is not True and value in ("auto", 1, False):
             continue
-        if field in flags:
-            parameters[flags[field]] = value
-        else:
-            unknown.append(f"{block}.{field}")
-    return Flags(parameters=parameters, unknown=tuple(unknown))
+        rule = rules.task_fields.get(field)
+        if rule is None:
+            unknown[field] = None
+        elif rule.flag is not None:
+            parameters[rule.flag] = value
+        elif value not in rule.values:
+            unknown[field] = ("auto", *rule.values)
+        elif rule.implied_by is None or fields.get(rule.implied_by) != value:
+            parameters |= rule.values[value]
+            notes += [] if rule.values[value] else [f"{block}.{field} {value!r}: {rule.note}"]
+    return FieldsTaken(parameters=parameters, notes=tuple(notes), unknown=unknown)

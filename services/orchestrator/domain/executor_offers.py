@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.benchmark import BenchmarkTool
+from schemas.engine_rules import EngineRules, TaskField
 from schemas.executor import Runtime, RuntimeOffer
 from schemas.task import DeploymentMode, TaskFile
 
@@ -38,18 +39,27 @@ def known_engines(offers: Sequence[Offer]) -> tuple[str, ...]:
         name
         for offer in offers
         for runtime in offer.runtimes
-        for name in (*runtime.engines, *runtime.missing, *runtime.engine_flags)
+        for name in (
+            *(*runtime.engines, *runtime.missing),
+            *(*runtime.engine_flags, *runtime.engine_rules),
+        )
     }
     return tuple(sorted(found - {runtime.value for runtime in Runtime}))
 
 
-def engine_flags(engine: str, offers: Sequence[Offer]) -> Mapping[str, str]:
-    """The engine's flags for fields of a task's typed blocks, as the first executor has them."""
-    for offer in sorted(offers, key=lambda offer: offer.executor_id):
-        for runtime in offer.runtimes:
-            if engine in runtime.engine_flags:
-                return runtime.engine_flags[engine]
-    return {}
+def engine_rules(engine: str, mode: DeploymentMode, offers: Sequence[Offer]) -> EngineRules:
+    """What a task may give the engine, as the first executor says; in this mode, if any knows."""
+    ordered = sorted(offers, key=lambda offer: offer.executor_id)
+    for runtime in (
+        *(runtime for offer in ordered for runtime in offer.in_mode(mode)),
+        *(runtime for offer in ordered for runtime in offer.runtimes),
+    ):
+        if engine in runtime.engine_rules:
+            return runtime.engine_rules[engine]
+        if engine in runtime.engine_flags:  # an executor of an older release
+            flags = runtime.engine_flags[engine]
+            return EngineRules(task_fields={name: TaskField(flag=flags[name]) for name in flags})
+    return EngineRules()
 
 
 def serving_offers(

@@ -8,12 +8,23 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.task import Choice, ParallelConfig, ParameterValues, QuantConfig, TaskFile
+from schemas.task import (
+    ContinuousRange,
+    IntegerRange,
+    ParallelConfig,
+    ParameterValues,
+    QuantConfig,
+    TaskFile,
+)
 from shared.errors import RefusedError
 
 LARGEST_TASK: Final = 5000
 _DTYPES: Final = ("gemm_dtype", "kvcache_dtype", "attention_dtype", "moe_dtype")
-_DEGREES: Final = ("tp", "pp", "dp", "cp", "dcp", "ep", "moe_tp", "moe_ep")
+_DEGREES: Final = (
+    *("tp", "pp", "dp", "cp", "dcp", "ep"),
+    *("moe_tp", "moe_ep", "moe_cluster", "moe_dense_tp", "enable_expert_parallel"),
+)
+MOST_VALUES: Final = 1000
 
 
 class Axis(Struct, frozen=True, kw_only=True):
@@ -51,7 +62,7 @@ class Grid(Struct, frozen=True, kw_only=True):
 def expand(task: TaskFile) -> Grid:
     """Quantization, then parallelism, then parameters; the last key varies fastest.
 
-    Raises RefusedError for a grid larger than any task may be.
+    Raises RefusedError for a grid larger than any task may be, and for values that are no grid.
     """
     axes = (*_quant_axes(task.quant_config), *_parallel_axes(task.parallel_config))
     axes = (*axes, *_parameter_axes(task))
@@ -100,7 +111,7 @@ def _parallel_axes(config: ParallelConfig | None) -> Iterator[Axis]:
     yield from _preset_axis("parallel_config", config.preset, config.presets)
     for name in _DEGREES:
         values = getattr(config, name)
-        if values != 1:
+        if values is True or values not in (1, False):
             yield Axis(block="parallel_config", name=name, values=_several(values))
 
 
@@ -112,12 +123,33 @@ def _preset_axis(block: str, preset: str | None, presets: tuple[str, ...]) -> It
 
 def _parameter_axes(task: TaskFile) -> Iterator[Axis]:
     for name, values in task.parameters.items():
-        yield Axis(block="parameters", name=name, values=values_of(values))
+        yield Axis(block="parameters", name=name, values=values_of(name, values))
 
 
-def values_of(values: ParameterValues) -> tuple[Any, ...]:
-    """A parameter's values, whichever form they are written in."""
-    return values.values if isinstance(values, Choice) else values
+def values_of(name: str, values: ParameterValues) -> tuple[Any, ...]:
+    """A parameter's values, whichever form they are written in.
+
+    Raises RefusedError for a range that is not in steps.
+    """
+    if isinstance(values, tuple):
+        return values
+    if not isinstance(values, IntegerRange | ContinuousRange):
+        return values.values
+    path = f"$.parameters.{name}"
+    if values.high < values.low:
+        message = f"expected at least {values.low:g}, its low, got {values.high:g}"
+        raise RefusedError(ErrorCode.BAD_REQUEST, message, path=f"{path}.high")
+    if isinstance(values, ContinuousRange):
+        message = "a grid cannot try every number of a continuous range: give a list of values"
+        raise RefusedError(ErrorCode.BAD_REQUEST, message, path=path)
+    if values.step is None:
+        message = "a grid takes an integer range in steps: give its step, or a list of values"
+        raise RefusedError(ErrorCode.BAD_REQUEST, message, path=path)
+    steps = range(values.low, values.high + 1, values.step)
+    if len(steps) > MOST_VALUES:
+        message = f"expected at most {MOST_VALUES} values of a parameter, got {len(steps)}"
+        raise RefusedError(ErrorCode.BAD_REQUEST, message, path=f"{path}.step")
+    return tuple(steps)
 
 
 def _several(values: Any) -> tuple[Any, ...]:

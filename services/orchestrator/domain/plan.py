@@ -1,33 +1,35 @@
 """What a task becomes in this installation, and what the installation lacks for it."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
+from schemas.engine_rules import EngineRules
 from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime
 from schemas.orchestrator import PlannedExperiment
-from schemas.task import BenchmarkConfig, DeploymentMode, TaskFile
-from services.orchestrator.domain.engines import engine_of, flags_of, mode_of
+from schemas.task import BenchmarkConfig, DeploymentMode, Strategy, TaskFile
+from services.orchestrator.domain.engines import engine_of, fields_taken, mode_of
 from services.orchestrator.domain.executor_offers import (
     Offer,
     eligible_nodes,
-    engine_flags,
+    engine_rules,
     known_engines,
     serving_offers,
 )
-from services.orchestrator.domain.expansion import Point, expand
+from services.orchestrator.domain.expansion import Grid, Point, expand
 from services.orchestrator.domain.requirements_check import (
     Missing,
-    missing_flag,
+    missing_field,
     missing_nodes,
     missing_strategy,
 )
 from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import choose_tool
+from shared.engine_parameters import check_parameters
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree_named, hyphenated
 
@@ -56,16 +58,19 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     known = known_engines(offers)
     mode = mode_of(task, known)
     engine = _engine(task, mode, known)
-    flags = engine_flags(engine, offers)
+    rules = engine_rules(engine, mode, offers)
     choice = choose_tool(task.benchmark.tool, serving_offers(task, mode, engine, offers))
     tool = choice.tool or BenchmarkTool.BUILTIN
-    grid = expand(task)
+    is_grid = task.optimization.strategy is Strategy.GRID_SEARCH
+    grid = expand(task) if is_grid else Grid(points=(), total=0, cut=0)
     nodes = eligible_nodes(task, mode, engine, offers, tool)
     experiments: list[PlannedExperiment] = []
-    unknown: dict[str, None] = {}
+    unknown: dict[Missing, None] = {}
+    notes: dict[str, None] = {}
     for ordinal, point in enumerate(grid.points, start=1):
-        parameters, without_flag = _engine_parameters(flags, point)
-        unknown.update(dict.fromkeys(without_flag))
+        parameters, lacking, said = _engine_parameters(engine, rules, point)
+        unknown |= dict.fromkeys(lacking)
+        notes |= dict.fromkeys(said)
         experiments.append(
             PlannedExperiment(
                 ordinal=ordinal,
@@ -83,7 +88,7 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     missing = (
         *missing_nodes(task, mode, engine, offers, tool),
         *missing_strategy(task),
-        *(missing_flag(engine, field) for field in unknown),
+        *unknown,
     )
     return Plan(
         mode=mode,
@@ -92,7 +97,7 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
         total=grid.total,
         cut=grid.cut,
         missing=missing,
-        notes=tuple(_notes(task, mode, grid.total, grid.cut, choice.note)),
+        notes=(*_notes(task, mode, grid.total, grid.cut, choice.note), *notes),
     )
 
 
@@ -167,28 +172,32 @@ def _engine(task: TaskFile, mode: DeploymentMode, known: Collection[str]) -> str
 
 
 def _engine_parameters(
-    known_flags: Mapping[str, str], point: Point
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+    engine: str, rules: EngineRules, point: Point
+) -> tuple[dict[str, Any], list[Missing], list[str]]:
+    """With what the engine cannot take, and notes. Raises RefusedError for a bad parameter."""
     parameters: dict[str, Any] = {}
-    unknown: list[str] = []
+    unknown: list[Missing] = []
+    notes: list[str] = []
     for block, fields in (("quant_config", point.quant), ("parallel_config", point.parallel)):
-        flags = flags_of(known_flags, block, fields)
-        for flag in flags.parameters:
-            _refuse_twice(block, flag, point.parameters)
-        parameters.update(flags.parameters)
-        unknown.extend(flags.unknown)
-    return {**parameters, **point.parameters}, tuple(unknown)
+        taken = fields_taken(rules, block, fields)
+        for flag, value in taken.parameters.items():
+            name = _given_as(flag, point.parameters)
+            if name is None:
+                parameters[flag] = value
+            else:
+                notes.append(f"parameters.{name} takes the place of {flag!r} of {block}")
+        unknown += [missing_field(engine, block, *each) for each in taken.unknown.items()]
+        notes += taken.notes
+    check_parameters(engine, rules, point.parameters)
+    return {**parameters, **point.parameters}, unknown, notes
 
 
-def _refuse_twice(block: str, flag: str, parameters: dict[str, Any]) -> None:
+def _given_as(flag: str, parameters: dict[str, Any]) -> str | None:
+    """The parameter by which the user sets the same himself."""
     meaning = degree_named(flag) or flag
-    for name in parameters:
-        if meaning in {degree_named(name), hyphenated(name)}:
-            raise RefusedError(
-                ErrorCode.BAD_REQUEST,
-                f"{name!r} and {block} both set {flag!r}; give it once",
-                path=f"$.parameters.{name}",
-            )
+    return next(
+        (name for name in parameters if meaning in {degree_named(name), hyphenated(name)}), None
+    )
 
 
 def _notes(
@@ -198,6 +207,9 @@ def _notes(
         yield f"deployment_mode is not given; '{mode.value}' follows from the rest of the task"
     if cut:
         yield f"max_iterations cuts the grid: {total - cut} of {total} configurations are run"
+    search = task.optimization
+    if search.n_initial_random is not None or search.seed is not None:
+        yield "n_initial_random and seed have no meaning for a grid, which draws nothing"
     if task.slo is not None:
         yield "slo is kept with the task; experiments are ranked by the objective alone"
     if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:

@@ -48,19 +48,22 @@ def missing_strategy(task: TaskFile) -> Iterator[Missing]:
     if strategy is not Strategy.GRID_SEARCH:
         yield Missing(
             path="$.optimization.strategy",
-            sentence=f"this installation searches by 'grid_search', not by '{strategy.value}'",
+            sentence=f"strategy '{strategy.value}' is not available yet; use 'grid_search'",
         )
 
 
-def missing_flag(engine: str, field: str) -> Missing:
-    """A field of a typed block that the engine has no flag for."""
-    if field.endswith(".preset"):
-        block = field.partition(".")[0]
+def missing_field(engine: str, block: str, field: str, taken: Sequence[str] | None) -> Missing:
+    """A field of a typed block, or a value of it, that the engine cannot take."""
+    path = f"$.{block}.{field}"
+    if field == "preset":
         return Missing(
-            path=f"$.{field}",
+            path=path,
             sentence=f"this installation does not know what the presets of {block} stand for",
         )
-    return Missing(path=f"$.{field}", sentence=f"engine {engine!r} has no flag for {field}")
+    if taken is None:
+        return Missing(path=path, sentence=f"engine {engine!r} has no flag for {block}.{field}")
+    known = ", ".join(taken)
+    return Missing(path=path, sentence=f"{block}.{field} of engine {engine!r} is one of {known}")
 
 
 def _missing_runtime(

@@ -61,10 +61,11 @@ def world_size(point: Point) -> int:
 
 
 def _degrees(point: Point) -> Iterator[tuple[str, int]]:
-    for name, value in point.parameters.items():
-        kind = degree_named(name)
-        if kind is not None and value is not None:
-            yield kind, degree(value, f"$.parameters.{name}")
+    """A parameter's goes before the one of `parallel_config`."""
+    given = {degree_named(name): name for name in point.parameters}
+    for kind, name in given.items():
+        if kind is not None and point.parameters[name] is not None:
+            yield kind, degree(point.parameters[name], f"$.parameters.{name}")
     for name, value in point.parallel.items():
-        if name in SPELLINGS:
+        if name in SPELLINGS and name not in given:
             yield name, value

@@ -21,6 +21,7 @@ from tests.support.worlds.gateway_views import (
     make_experiment,
     make_metrics,
     make_monitoring,
+    make_plan,
     make_task,
 )
 
@@ -88,6 +89,31 @@ async def test_help_answers_quickly_and_without_the_slow_libraries(command: Comm
     assert out.decode().strip() == "[]"
     assert "demo" in ended.out
     assert after.ru_utime - before.ru_utime < 1.0  # of a core, whatever else runs; 0.3 s is usual
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "last"),
+    [
+        ((), 0, "this task can run here"),
+        (
+            ("no executor runs mode 'docker'",),
+            EXIT_CODE[ErrorCode.UNSUPPORTED],
+            "this task cannot run here: it would be refused for what is missing",
+        ),
+    ],
+)
+async def test_validate_says_in_its_last_line_and_by_its_exit_code_whether_a_task_can_run(
+    command: Command, missing: tuple[str, ...], code: int, last: str
+) -> None:
+    command.stub.plan = make_plan(missing=missing)
+
+    ended = await command("validate", "-", text="{}")
+    document = await command("validate", "-", "--json", text="{}")
+
+    assert (ended.code, document.code) == (code, code)
+    assert ended.out.splitlines()[-1] == last
+    assert [f"missing here: {lack}" in ended.out for lack in missing] == [True] * len(missing)
+    assert json.loads(document.out)["missing"] == list(missing)
 
 
 async def test_gpus_are_a_plain_table_in_a_pipe_and_the_apis_answer_as_json(

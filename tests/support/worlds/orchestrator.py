@@ -61,7 +61,7 @@ from shared.ids import new_id
 from shared.messaging.bus import Bus, command_route, query_route
 from shared.service import Service
 from shared.testing import eventually
-from tests.support.worlds.orchestrator_records import ENGINE_FLAGS
+from tests.support.worlds.orchestrator_records import ENGINE_RULES
 
 NODE = "n1"
 TTL_SECONDS = 3.0
@@ -345,7 +345,7 @@ class World:
                     RuntimeOffer(
                         runtime=Runtime.PROCESS,
                         engines=("simulated", "llamacpp"),
-                        engine_flags=ENGINE_FLAGS,
+                        engine_rules=ENGINE_RULES,
                     ),
                     RuntimeOffer(
                         runtime=Runtime.DOCKER, engines=(), missing={"docker": "no Docker here"}

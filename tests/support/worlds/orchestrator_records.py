@@ -19,7 +19,7 @@ from services.orchestrator.domain.waiting import Grant
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TASK_ID, EXPERIMENT_ID, ATTEMPT_ID, RESERVATION_ID = (UUID(int=n) for n in range(1, 5))
 DEVICE = DeviceGrant(node_id="n1", uuid="GPU-0", index=0, name="H100", memory_total_mb=80_000)
-ENGINE_FLAGS = {name: dict(engine.task_flags) for name, engine in ENGINES.items()}
+ENGINE_RULES = {name: engine.rules for name, engine in ENGINES.items()}
 OFFERS = (
     Offer(
         executor_id="n1",
@@ -27,7 +27,7 @@ OFFERS = (
             RuntimeOffer(
                 runtime=Runtime.PROCESS,
                 engines=("simulated", "llamacpp"),
-                engine_flags=ENGINE_FLAGS,
+                engine_rules=ENGINE_RULES,
             ),
             RuntimeOffer(runtime=Runtime.DOCKER, engines=(), missing={"docker": "no Docker here"}),
         ),
@@ -48,13 +48,13 @@ def make_offer(
         executor_id=executor_id,
         runtimes=(
             RuntimeOffer(
-                runtime=Runtime.PROCESS, engines=("simulated",), engine_flags=ENGINE_FLAGS
+                runtime=Runtime.PROCESS, engines=("simulated",), engine_rules=ENGINE_RULES
             ),
             RuntimeOffer(
                 runtime=Runtime.DOCKER,
                 engines=docker,
                 missing=missing or {},
-                engine_flags=ENGINE_FLAGS,
+                engine_rules=ENGINE_RULES,
             ),
         ),
         benchmark_tools=tools,

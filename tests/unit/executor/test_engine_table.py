@@ -53,6 +53,8 @@ def test_a_parameter_becomes_arguments(parameters: dict[str, Any], want: list[st
         pytest.param("vllm", {"enable-x": False}, ["--no-enable-x"], id="vllm says no"),
         pytest.param("vllm", {"no-enable-x": False}, ["--enable-x"], id="vllm says no twice"),
         pytest.param("sglang", {"enable-x": False}, [], id="sglang leaves it out"),
+        pytest.param("vllm", {"disable-log-stats": False}, [], id="vllm has no such form of it"),
+        pytest.param("vllm", {"disable_log_stats": True}, ["--disable-log-stats"], id="but it has"),
     ],
 )
 def test_a_switch_that_is_off_follows_the_engine(

@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from services.executor.engines.servers.flags import Flag, FlagKind, server_parser
+from services.executor.engines.servers.flags import Flag, FlagKind, render, server_parser
 
 THREADS = Flag(name="threads", kind=FlagKind.INTEGER, minimum=1, maximum=8, help="threads")
 RATE = Flag(name="error-rate", kind=FlagKind.NUMBER, minimum=0, maximum=1, help="rate")
@@ -25,12 +25,12 @@ TYPE = Flag(name="cache-type-k", kind=FlagKind.CHOICE, choices=("f16", "q8_0"), 
 def test_a_fitting_value_becomes_arguments_that_the_parser_reads_back(
     flag: Flag, value: object, want: list[str]
 ) -> None:
-    arguments = flag.render(value)
+    arguments = render(flag.parameter, value)
 
     options = server_parser("server", "", [flag]).parse_args(arguments)
     read_back = getattr(options, flag.name.replace("-", "_"))
     assert arguments == want
-    assert flag.render(read_back) == want
+    assert render(flag.parameter, read_back) == want
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_fitting_value_becomes_arguments_that_the_parser_reads_back(
 )
 def test_a_value_that_does_not_fit_is_refused(flag: Flag, value: object) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        flag.render(value)
+        render(flag.parameter, value)
 
 
 def test_the_command_line_refuses_with_what_was_expected(

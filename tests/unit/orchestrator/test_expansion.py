@@ -42,6 +42,30 @@ def test_quantization_varies_slowest_then_parallelism_then_parameters() -> None:
             id="the long form",
         ),
         pytest.param(
+            {"parameters": {"a": {"type": "categorical", "values": ["x"]}}},
+            [{"a": "x"}],
+            id="categories",
+        ),
+        pytest.param(
+            {"parameters": {"a": {"type": "integer", "low": 1, "high": 6, "step": 2}}},
+            [{"a": 1}, {"a": 3}, {"a": 5}],
+            id="a range in steps",
+        ),
+        pytest.param(
+            {"parallel_config": {"moe_dense_tp": [1, 2], "enable_expert_parallel": True}},
+            [
+                {
+                    "parallel_config.moe_dense_tp": 1,
+                    "parallel_config.enable_expert_parallel": True,
+                },
+                {
+                    "parallel_config.moe_dense_tp": 2,
+                    "parallel_config.enable_expert_parallel": True,
+                },
+            ],
+            id="experts",
+        ),
+        pytest.param(
             {"parallel_config": {"tp": 2, "dp": 1}},
             [{"parallel_config.tp": 2}],
             id="one value without a list",
@@ -86,6 +110,30 @@ def test_a_grid_beyond_all_measure_is_refused_without_being_made() -> None:
 
     assert refused.value.code is ErrorCode.BAD_REQUEST
     assert refused.value.path == "$.optimization.max_iterations"
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "says"),
+    [
+        pytest.param({"type": "integer", "low": 1, "high": 4}, "", "give its step", id="no step"),
+        pytest.param(
+            {"type": "continuous", "low": 0.1, "high": 0.9, "log": True}, "", "a list", id="numbers"
+        ),
+        pytest.param(
+            {"type": "integer", "low": 4, "high": 1, "step": 1}, ".high", "at least 4", id="order"
+        ),
+        pytest.param(
+            {"type": "integer", "low": 0, "high": 10**9, "step": 1}, ".step", "1000", id="many"
+        ),
+    ],
+)
+def test_a_range_that_is_no_grid_says_what_to_give(
+    values: dict[str, Any], path: str, says: str
+) -> None:
+    with pytest.raises(RefusedError, match=says) as refused:
+        shown(parameters={"slots": values})
+
+    assert refused.value.path == f"$.parameters.slots{path}"
 
 
 def test_a_huge_grid_that_is_cut_is_expanded_only_so_far() -> None:

@@ -4,11 +4,13 @@ import pytest
 
 from schemas.benchmark import BenchmarkTool
 from schemas.errors import ErrorCode
+from schemas.executor import Runtime, RuntimeOffer
 from schemas.task import DeploymentMode
 from services.orchestrator.domain.engines import mode_of
+from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import Plan, benchmark_spec, make_plan, refuse_missing
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import ENGINE_FLAGS, OFFERS, make_file, make_offer
+from tests.support.worlds.orchestrator_records import ENGINE_RULES, OFFERS, make_file, make_offer
 
 
 def plan(**overrides: Any) -> Plan:
@@ -51,7 +53,7 @@ def plan(**overrides: Any) -> Plan:
 def test_the_mode_follows_from_the_task(overrides: dict[str, Any], want: DeploymentMode) -> None:
     task = make_file(**{"deployment_mode": None, **overrides})
 
-    assert mode_of(task, ENGINE_FLAGS) is want
+    assert mode_of(task, ENGINE_RULES) is want
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_a_task_that_can_run_here_lacks_nothing() -> None:
         pytest.param(
             {"optimization": {"strategy": "random"}},
             "$.optimization.strategy",
-            "not by 'random'",
+            "strategy 'random' is not available yet; use 'grid_search'",
             id="a strategy",
         ),
         pytest.param(
@@ -203,6 +205,31 @@ def test_a_task_that_can_run_here_lacks_nothing() -> None:
             "$.parallel_config.tp",
             "engine 'llamacpp' has no flag for parallel_config.tp",
             id="a flag",
+        ),
+        pytest.param(
+            {
+                "optimization": {"strategy": "bayesian", "n_initial_random": 3, "seed": 7},
+                "parameters": {"slots": {"type": "integer", "low": 1, "high": 64}},
+            },
+            "$.optimization.strategy",
+            "strategy 'bayesian' is not available yet; use 'grid_search'",
+            id="a search of ranges",
+        ),
+        pytest.param(
+            {"base_runtime": "llamacpp", "parallel_config": {"enable_expert_parallel": True}},
+            "$.parallel_config.enable_expert_parallel",
+            "engine 'llamacpp' has no flag for parallel_config.enable_expert_parallel",
+            id="a switch",
+        ),
+        pytest.param(
+            {
+                "deployment_mode": "docker",
+                "base_runtime": "vllm",
+                "quant_config": {"gemm_dtype": ["fp8", "int8"]},
+            },
+            "$.deployment_mode",
+            "gemm_dtype of engine 'vllm' is one of auto, fp8, float16, bfloat16, float32",
+            id="a data type",
         ),
         pytest.param(
             {"benchmark": {"tool": "genai-bench"}},
@@ -258,6 +285,45 @@ def test_an_unknown_engine_is_refused_where_the_mode_needs_one() -> None:
             id="vllm",
         ),
         pytest.param(
+            "vllm",
+            {"quant_config": {"gemm_dtype": "bfloat16", "kvcache_dtype": "fp8_e4m3"}},
+            {"dtype": "bfloat16", "kv-cache-dtype": "fp8_e4m3"},
+            id="a type that is no quantization",
+        ),
+        pytest.param(
+            "vllm",
+            {"parallel_config": {"dp": 2, "enable_expert_parallel": [True, False]}},
+            {"data-parallel-size": 2, "enable-expert-parallel": True},
+            id="a switch",
+        ),
+        pytest.param(
+            "sglang",
+            {
+                "parallel_config": {"moe_dense_tp": 2, "enable_expert_parallel": False},
+                "quant_config": {"gemm_dtype": "float16", "kvcache_dtype": "fp8"},
+            },
+            {"dtype": "float16", "kv-cache-dtype": "fp8_e5m2", "moe-dense-tp-size": 2},
+            id="sglang's own spelling",
+        ),
+        pytest.param(
+            "sglang",
+            {"quant_config": {"gemm_dtype": "bfloat16", "attention_dtype": "fp8"}},
+            {"dtype": "bfloat16", "attention-backend": "flashinfer"},
+            id="attention",
+        ),
+        pytest.param(
+            "sglang",
+            {"quant_config": {"gemm_dtype": "bfloat16", "moe_dtype": "w4afp8"}},
+            {"dtype": "auto", "quantization": "w4afp8", "moe-runner-backend": "flashinfer_mxfp4"},
+            id="experts in the place of gemm",
+        ),
+        pytest.param(
+            "sglang",
+            {"quant_config": {"gemm_dtype": "fp8", "moe_dtype": "fp8"}},
+            {"quantization": "fp8"},
+            id="experts as gemm",
+        ),
+        pytest.param(
             "sglang",
             {"quant_config": {"moe_dtype": "auto"}, "parameters": {"x": [1]}},
             {"x": 1},
@@ -274,11 +340,95 @@ def test_typed_blocks_become_the_engines_flags(
     assert [m.path for m in planned.missing] == ["$.deployment_mode"]
 
 
-def test_a_flag_given_twice_is_refused() -> None:
-    with pytest.raises(RefusedError) as refused:
-        plan(parallel_config={"tp": 2}, parameters={"tensor_parallel_size": [2]})
+def test_what_the_user_sets_himself_takes_the_place_of_what_follows_from_a_block() -> None:
+    planned = plan(
+        deployment_mode="docker",
+        base_runtime="sglang",
+        parallel_config={"tp": 4},
+        parameters={"tp_size": [2]},
+    )
 
-    assert refused.value.path == "$.parameters.tensor_parallel_size"
+    [experiment] = planned.experiments
+    assert experiment.engine.parameters == {"tp_size": 2}
+    assert experiment.request.gpus == 2
+    assert planned.notes == ("parameters.tp_size takes the place of 'tp-size' of parallel_config",)
+
+
+def test_a_value_that_the_engine_has_no_flag_for_is_left_out_and_said() -> None:
+    planned = plan(
+        deployment_mode="docker",
+        base_runtime="sglang",
+        quant_config={"kvcache_dtype": ["int8", "auto"], "attention_dtype": "bfloat16"},
+    )
+
+    assert [e.engine.parameters for e in planned.experiments] == [{}, {}]
+    assert planned.notes == (
+        (
+            "quant_config.kvcache_dtype 'int8': "
+            "SGLang's KV cache is auto, bfloat16, fp8_e5m2 or fp8_e4m3"
+        ),
+        (
+            "quant_config.attention_dtype 'bfloat16': "
+            "SGLang has no flag for it, attention follows gemm_dtype"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "parameters", "path", "says"),
+    [
+        pytest.param(
+            "simulated",
+            {"nope": [1]},
+            "$.parameters.nope",
+            "simulated has no parameter 'nope'; known: ttft-seconds, ",
+            id="unknown",
+        ),
+        pytest.param(
+            "simulated",
+            {"slots": [1, 0]},
+            "$.parameters.slots",
+            "expected an integer >= 1, got 0",
+            id="out of bounds",
+        ),
+        pytest.param(
+            "vllm",
+            {"port": [1]},
+            "$.parameters.port",
+            "'port' is set by the executor, not by a task",
+            id="the executor's",
+        ),
+        pytest.param(
+            "vllm",
+            {"max_num_seqs": [1], "max-num-seqs": [2]},
+            "$.parameters.max-num-seqs",
+            "given twice",
+            id="twice",
+        ),
+    ],
+)
+def test_a_parameter_that_the_engine_would_not_be_given_is_refused_before_anything_runs(
+    engine: str, parameters: dict[str, Any], path: str, says: str
+) -> None:
+    mode = "process" if engine == "simulated" else "docker"
+
+    with pytest.raises(RefusedError) as refused:
+        plan(base_runtime=engine, deployment_mode=mode, parameters=parameters)
+
+    assert (refused.value.code, refused.value.path) == (ErrorCode.BAD_REQUEST, path)
+    assert says in refused.value.message
+
+
+def test_executors_of_an_older_release_name_flags_alone() -> None:
+    runtime = RuntimeOffer(
+        runtime=Runtime.DOCKER, engines=("vllm",), engine_flags={"vllm": {"tp": "tensor"}}
+    )
+    offer = Offer(executor_id="n1", runtimes=(runtime,), benchmark_tools=("builtin",))
+    task = make_file(base_runtime="vllm", deployment_mode="docker", parallel_config={"tp": 2})
+
+    [experiment] = make_plan(task, (offer,)).experiments
+
+    assert experiment.engine.parameters == {"tensor": 2}
 
 
 @pytest.mark.parametrize(
@@ -307,14 +457,15 @@ def test_notes_say_what_was_cut_and_assumed() -> None:
     planned = plan(
         deployment_mode=None,
         base_runtime="sglang",
-        parameters={"a": [1, 2, 3]},
-        optimization={"max_iterations": 2},
+        parameters={"x": [1, 2, 3]},
+        optimization={"max_iterations": 2, "seed": 1},
         slo={"ttft": {"threshold": 1.0}},
     )
 
     assert planned.notes == (
         "deployment_mode is not given; 'docker' follows from the rest of the task",
         "max_iterations cuts the grid: 2 of 3 configurations are run",
+        "n_initial_random and seed have no meaning for a grid, which draws nothing",
         "slo is kept with the task; experiments are ranked by the objective alone",
     )
 

@@ -3,16 +3,12 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from enum import StrEnum
 
+from schemas.engine_rules import EngineParameter
+from schemas.engine_rules import ParameterKind as FlagKind
+from shared.engine_parameters import expected, read_value
 
-class FlagKind(StrEnum):
-    """How a flag's value is written."""
-
-    INTEGER = "an integer"
-    NUMBER = "a number"
-    SWITCH = "true or false"
-    CHOICE = "one of a list"
+__all__ = ["Flag", "FlagKind", "render", "server_parser"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,36 +24,15 @@ class Flag:
     choices: tuple[str, ...] = ()
 
     @property
-    def expected(self) -> str:
-        """What a value has to be, in words."""
-        if self.kind is FlagKind.CHOICE:
-            return f"one of {', '.join(self.choices)}"
-        low = "" if self.minimum is None else f" >= {self.minimum:g}"
-        high = "" if self.maximum is None else f"{' and' if low else ''} <= {self.maximum:g}"
-        return f"{self.kind.value}{low}{high}"
-
-    def render(self, value: object) -> list[str]:
-        """The argv elements for `value`; numbers and switches may come as text.
-
-        Raises ValueError if the value does not fit.
-        """
-        if self.kind is FlagKind.SWITCH:
-            return [f"--{self.name}" if _switch(value) else f"--no-{self.name}"]
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            raise ValueError(repr(value))  # noqa: TRY004  # one error for every misfit
-        return [f"--{self.name}", str(self.parse(str(value)))]
-
-    def parse(self, text: str) -> int | float | str:
-        """The value that `text` stands for. Raises ValueError naming the text."""
-        if self.kind is FlagKind.CHOICE:
-            if text.lower() not in self.choices:
-                raise ValueError(repr(text))
-            return text.lower()
-        number = int(text) if self.kind is FlagKind.INTEGER else float(text)
-        too_low = self.minimum is not None and not number >= self.minimum
-        if too_low or (self.maximum is not None and not number <= self.maximum):
-            raise ValueError(repr(text))
-        return number
+    def parameter(self) -> EngineParameter:
+        """What a task may give for it."""
+        return EngineParameter(
+            name=self.name,
+            kind=self.kind,
+            minimum=self.minimum,
+            maximum=self.maximum,
+            choices=self.choices,
+        )
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Declare this flag on a parser; absent means None."""
@@ -73,22 +48,23 @@ class Flag:
             f"--{self.name}",
             type=self._parse_argument,
             default=None,
-            help=f"{self.help} ({self.expected})",
+            help=f"{self.help} ({expected(self.parameter)})",
         )
 
     def _parse_argument(self, text: str) -> int | float | str:
         try:
-            return self.parse(text)
+            return read_value(self.parameter, text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(f"expected {self.expected}, got {text!r}") from error
+            wanted = expected(self.parameter)
+            raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}") from error
 
 
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in {"true", "false"}:
-        return value.lower() == "true"
-    raise ValueError(repr(value))
+def render(parameter: EngineParameter, value: object) -> list[str]:
+    """The argv elements for a value that fits. Raises ValueError for any other."""
+    read = read_value(parameter, value)
+    if isinstance(read, bool):
+        return [f"--{parameter.name}" if read else f"--no-{parameter.name}"]
+    return [f"--{parameter.name}", str(read)]
 
 
 def server_parser(program: str, description: str, flags: Sequence[Flag]) -> argparse.ArgumentParser:

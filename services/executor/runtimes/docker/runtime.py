@@ -81,9 +81,8 @@ class DockerRuntime:
         offer = RuntimeOffer(
             runtime=Runtime.DOCKER,
             engines=(),
-            engine_flags={
-                name: dict(image.engine.task_flags) for name, image in self._images.items()
-            },
+            engine_flags={name: image.engine.task_flags for name, image in self._images.items()},
+            engine_rules={name: image.engine.rules for name, image in self._images.items()},
         )
         try:
             host = await self._engine.call(engine_info, seconds=OFFER_SECONDS)
