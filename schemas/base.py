@@ -98,6 +98,26 @@ class View(Struct, frozen=True, kw_only=True, tag_field="type"):
     """An owner's answer to a query: its state at the moment of asking."""
 
 
+class ListQuery(Query, frozen=True, kw_only=True):
+    """A question for a list: at most `limit` of it, from where `cursor` says.
+
+    A `cursor` is the `next_cursor` of an earlier answer; None begins at the front.
+    """
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    cursor: str | None = None
+
+
+class ListView(View, frozen=True, kw_only=True):
+    """A part of a list. `next_cursor` asks for what follows; None: nothing does.
+
+    It names a place in the order, so that what is stored or deleted meanwhile moves nothing else
+    to another part.
+    """
+
+    next_cursor: str | None = None
+
+
 def token(value: str) -> str:
     """`value`, if it can stand as one subject token.
 

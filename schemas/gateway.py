@@ -14,6 +14,7 @@ from schemas.base import (
     DeviceUuid,
     Epoch,
     Event,
+    ListView,
     Mebibytes,
     Namespace,
     NodeId,
@@ -23,10 +24,13 @@ from schemas.base import (
     UtcDatetime,
     View,
 )
+from schemas.benchmark import BenchmarkMetrics, BenchmarkResult
 from schemas.executor import RuntimeOffer
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.orchestrator import ExperimentView
+from schemas.results import GpuMonitoring
 from schemas.scheduler import CordonState, DeviceState, SetBy
-from schemas.scheduler_views import NodeAllocation
+from schemas.scheduler_views import Explanation, NodeAllocation
 from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
 
 DaySeconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -63,6 +67,31 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
     message_id: UUID
     occurred_at: UtcDatetime
     event: dict[str, Any]
+
+
+class MeasuredMetrics(BenchmarkMetrics, frozen=True, kw_only=True):
+    """An experiment's aggregate with what its GPUs did meanwhile."""
+
+    gpu_monitoring: GpuMonitoring | None = None
+
+
+class ExperimentDetail(ExperimentView, frozen=True, kw_only=True, tag="orchestrator.experiment"):
+    """An experiment joined to its measurements, and while it waits to the reasons why.
+
+    `benchmark` and `explanation` are those of one experiment; lists leave them out. `missing` names
+    services whose part is not there because they did not answer.
+    """
+
+    metrics: MeasuredMetrics | None = None
+    benchmark: BenchmarkResult | None = None
+    explanation: Explanation | None = None
+    missing: tuple[str, ...] = ()
+
+
+class ExperimentDetails(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):
+    """Experiments, newest task first, then by ordinal."""
+
+    experiments: tuple[ExperimentDetail, ...]
 
 
 class GpuProcessView(Struct, frozen=True, kw_only=True):
@@ -137,7 +166,7 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     cordon: CordonState | None = None
 
 
-class GpuList(View, frozen=True, kw_only=True, tag="gateway.gpus"):
+class GpuList(ListView, frozen=True, kw_only=True, tag="gateway.gpus"):
     """GPUs by node and index."""
 
     gpus: tuple[GpuView, ...]
@@ -164,7 +193,7 @@ class NodeView(View, frozen=True, kw_only=True, tag="gateway.node"):
     reasons: dict[ReasonCode, PositiveInt] = {}
 
 
-class NodeList(View, frozen=True, kw_only=True, tag="gateway.nodes"):
+class NodeList(ListView, frozen=True, kw_only=True, tag="gateway.nodes"):
     """Nodes by id."""
 
     nodes: tuple[NodeView, ...]

@@ -10,6 +10,8 @@ from schemas.base import (
     Command,
     Count,
     Event,
+    ListQuery,
+    ListView,
     Namespace,
     NodeId,
     PositiveInt,
@@ -216,12 +218,11 @@ class GetTask(Query, frozen=True, kw_only=True, tag="orchestrator.get_task"):
     task_id: UUID
 
 
-class ListTasks(Query, frozen=True, kw_only=True, tag="orchestrator.list_tasks"):
+class ListTasks(ListQuery, frozen=True, kw_only=True, tag="orchestrator.list_tasks"):
     """Answered by `TaskList`, newest first."""
 
     namespace: Namespace | None = None
     states: tuple[TaskState, ...] = ()
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class GetExperiment(Query, frozen=True, kw_only=True, tag="orchestrator.get_experiment"):
@@ -230,10 +231,10 @@ class GetExperiment(Query, frozen=True, kw_only=True, tag="orchestrator.get_expe
     experiment_id: UUID
 
 
-class ListExperiments(Query, frozen=True, kw_only=True, tag="orchestrator.list_experiments"):
-    """Experiments, or only those that follow `after_experiment_id` in the order of the answer.
+class ListExperiments(ListQuery, frozen=True, kw_only=True, tag="orchestrator.list_experiments"):
+    """Experiments, newest task first, then by ordinal. Answered by `ExperimentList`.
 
-    Answered by `ExperimentList`.
+    `after_experiment_id` is an older form of `cursor`, which goes before it.
     """
 
     task_id: UUID | None = None
@@ -302,7 +303,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     benchmark_tool: BenchmarkTool | None = None
 
 
-class TaskList(View, frozen=True, kw_only=True, tag="orchestrator.tasks"):
+class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):
     """Tasks, newest first."""
 
     tasks: tuple[TaskView, ...]
@@ -377,10 +378,10 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     failed_attempts: Count = 0
 
 
-class ExperimentList(View, frozen=True, kw_only=True, tag="orchestrator.experiments"):
+class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):
     """Experiments, newest task first, then by ordinal.
 
-    `next_after_experiment_id` is what to ask for next; None: these were the last.
+    `next_after_experiment_id` is an older form of `next_cursor`.
     """
 
     experiments: tuple[ExperimentView, ...]

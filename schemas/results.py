@@ -10,6 +10,7 @@ from schemas.base import (
     Count,
     DeviceUuid,
     Event,
+    ListView,
     NodeId,
     Percent,
     PositiveInt,
@@ -84,7 +85,7 @@ class ListSummaries(Query, frozen=True, kw_only=True, tag="results.list_summarie
     after_experiment_id: UUID | None = None
 
 
-class SummaryList(View, frozen=True, kw_only=True, tag="results.summaries"):
+class SummaryList(ListView, frozen=True, kw_only=True, tag="results.summaries"):
     """Newest summaries by experiment id, their `benchmark` left out.
 
     `next_after_experiment_id` is what to ask for next; None: these were the last.

@@ -9,6 +9,8 @@ from schemas.base import (
     Count,
     DeviceUuid,
     Epoch,
+    ListQuery,
+    ListView,
     Mebibytes,
     Namespace,
     NodeId,
@@ -30,13 +32,12 @@ class GetReservation(Query, frozen=True, kw_only=True, tag="scheduler.get_reserv
     reservation_id: UUID
 
 
-class ListReservations(Query, frozen=True, kw_only=True, tag="scheduler.list_reservations"):
+class ListReservations(ListQuery, frozen=True, kw_only=True, tag="scheduler.list_reservations"):
     """Answered by `ReservationList`, newest first. Empty `states` means all."""
 
     states: tuple[ReservationState, ...] = ()
     namespace: Namespace | None = None
     node_id: NodeId | None = None
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class ExplainReservation(Query, frozen=True, kw_only=True, tag="scheduler.explain"):
@@ -71,7 +72,7 @@ class WhatIf(Query, frozen=True, kw_only=True, tag="scheduler.what_if"):
     request: GpuRequest
 
 
-class ListDrifts(Query, frozen=True, kw_only=True, tag="scheduler.drifts"):
+class ListDrifts(ListQuery, frozen=True, kw_only=True, tag="scheduler.drifts"):
     """Where reserved, running and physically used disagree. Answered by `DriftList`.
 
     None: every node. Ended ones are told for a day with `ended`.
@@ -167,7 +168,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     preempted_for: UUID | None = None
 
 
-class ReservationList(View, frozen=True, kw_only=True, tag="scheduler.reservations"):
+class ReservationList(ListView, frozen=True, kw_only=True, tag="scheduler.reservations"):
     """Reservations, newest first."""
 
     reservations: tuple[ReservationView, ...]
@@ -286,7 +287,7 @@ class ClusterGpu(Struct, frozen=True, kw_only=True):
     has_metrics: bool = False
 
 
-class ClusterStatus(View, frozen=True, kw_only=True, tag="scheduler.cluster_status_view"):
+class ClusterStatus(ListView, frozen=True, kw_only=True, tag="scheduler.cluster_status_view"):
     """GPUs by node and index. `next_after_node_id` is set where more nodes follow."""
 
     gpus: tuple[ClusterGpu, ...]
@@ -305,7 +306,7 @@ class NodeGpuSummary(Struct, frozen=True, kw_only=True):
     has_metrics: bool = False
 
 
-class NodeSummaries(View, frozen=True, kw_only=True, tag="scheduler.node_summaries_view"):
+class NodeSummaries(ListView, frozen=True, kw_only=True, tag="scheduler.node_summaries_view"):
     """Summaries by node name."""
 
     nodes: dict[str, NodeGpuSummary]
@@ -327,7 +328,7 @@ class Drift(Struct, frozen=True, kw_only=True):
     ended_at: UtcDatetime | None = None
 
 
-class DriftList(View, frozen=True, kw_only=True, tag="scheduler.drifts_view"):
+class DriftList(ListView, frozen=True, kw_only=True, tag="scheduler.drifts_view"):
     """Drifts, oldest first."""
 
     drifts: tuple[Drift, ...]

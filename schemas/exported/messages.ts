@@ -373,6 +373,7 @@ export interface ClusterGpu {
 /** GPUs by node and index. `next_after_node_id` is set where more nodes follow. */
 export interface ClusterStatus {
   type: "scheduler.cluster_status_view";
+  next_cursor: string | null;
   gpus: ClusterGpu[];
   next_after_node_id: string | null;
 }
@@ -683,6 +684,7 @@ export type DriftKind =
 /** Drifts, oldest first. */
 export interface DriftList {
   type: "scheduler.drifts_view";
+  next_cursor: string | null;
   drifts: Drift[];
 }
 
@@ -837,10 +839,11 @@ export interface ExperimentFailed {
 /**
  * Experiments, newest task first, then by ordinal.
  *
- * `next_after_experiment_id` is what to ask for next; null: these were the last.
+ * `next_after_experiment_id` is an older form of `next_cursor`.
  */
 export interface ExperimentList {
   type: "orchestrator.experiments";
+  next_cursor: string | null;
   experiments: ExperimentView[];
   next_after_experiment_id: string | null;
 }
@@ -1265,6 +1268,7 @@ export interface GpuLink {
 /** GPUs by node and index. */
 export interface GpuList {
   type: "gateway.gpus";
+  next_cursor: string | null;
   gpus: GpuView[];
 }
 
@@ -1680,30 +1684,34 @@ export interface ListDecisions {
  */
 export interface ListDrifts {
   type: "scheduler.drifts";
+  limit?: number;
+  cursor?: string | null;
   node_id?: string | null;
   ended?: boolean;
 }
 
 /**
- * Experiments, or only those that follow `after_experiment_id` in the order of the answer.
+ * Experiments, newest task first, then by ordinal. Answered by `ExperimentList`.
  *
- * Answered by `ExperimentList`.
+ * `after_experiment_id` is an older form of `cursor`, which goes before it.
  */
 export interface ListExperiments {
   type: "orchestrator.list_experiments";
+  limit?: number;
+  cursor?: string | null;
   task_id?: string | null;
   states?: ExperimentState[];
-  limit?: number;
   after_experiment_id?: string | null;
 }
 
 /** Answered by `ReservationList`, newest first. Empty `states` means all. */
 export interface ListReservations {
   type: "scheduler.list_reservations";
+  limit?: number;
+  cursor?: string | null;
   states?: ReservationState[];
   namespace?: string | null;
   node_id?: string | null;
-  limit?: number;
 }
 
 /** What runs on this executor? Answered by `RunningAttempts`. */
@@ -1727,9 +1735,10 @@ export interface ListSummaries {
 /** Answered by `TaskList`, newest first. */
 export interface ListTasks {
   type: "orchestrator.list_tasks";
+  limit?: number;
+  cursor?: string | null;
   namespace?: string | null;
   states?: TaskState[];
-  limit?: number;
 }
 
 /**
@@ -1799,6 +1808,7 @@ export interface NodeGpuSummary {
 /** Nodes by id. */
 export interface NodeList {
   type: "gateway.nodes";
+  next_cursor: string | null;
   nodes: NodeView[];
 }
 
@@ -1812,6 +1822,7 @@ export interface NodeSelection {
 /** Summaries by node name. */
 export interface NodeSummaries {
   type: "scheduler.node_summaries_view";
+  next_cursor: string | null;
   nodes: Record<string, NodeGpuSummary>;
 }
 
@@ -2209,6 +2220,7 @@ export interface ReservationGranted {
 /** Reservations, newest first. */
 export interface ReservationList {
   type: "scheduler.reservations";
+  next_cursor: string | null;
   reservations: ReservationView[];
 }
 
@@ -2689,6 +2701,7 @@ export interface Suggestion {
  */
 export interface SummaryList {
   type: "results.summaries";
+  next_cursor: string | null;
   summaries: SummaryView[];
   next_after_experiment_id: string | null;
 }
@@ -2807,6 +2820,7 @@ export interface TaskFile {
 /** Tasks, newest first. */
 export interface TaskList {
   type: "orchestrator.tasks";
+  next_cursor: string | null;
   tasks: TaskView[];
 }
 

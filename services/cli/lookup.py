@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
 from schemas.errors import ErrorCode
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 Found = TaskView | ExperimentView | ReservationView
-LIST_LIMIT: Final = 1000
 
 
 class Sort(StrEnum):
@@ -94,13 +93,13 @@ async def _known(client: "StewardClient", wanted: Iterable[Sort]) -> list[Named]
     for sort in wanted:
         match sort:
             case Sort.TASK:
-                tasks = await client.tasks(limit=LIST_LIMIT)
+                tasks = await client.tasks()
                 known += [Named(sort, task.task_id) for task in tasks]
             case Sort.EXPERIMENT:
-                experiments = await client.experiments(limit=LIST_LIMIT, monitoring=False)
+                experiments = await client.experiments(monitoring=False)
                 known += [Named(sort, each.experiment_id) for each in experiments]
             case Sort.RESERVATION:
-                reservations = await client.reservations(limit=LIST_LIMIT)
+                reservations = await client.reservations()
                 known += [Named(sort, each.reservation_id) for each in reservations]
     return known
 

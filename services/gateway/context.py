@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from schemas.base import Command, Query, View
+from schemas.base import Command, ListQuery, ListView, Query, View
 from schemas.errors import Accepted, ErrorCode, Refused
 from services.gateway.eventlog import EventLog
 from services.gateway.live_state import LiveState
@@ -16,6 +16,8 @@ from shared.messaging.bus import Bus
 from shared.postgres.database import Database
 
 V = TypeVar("V", bound=View)
+L = TypeVar("L", bound=ListQuery)
+W = TypeVar("W", bound=ListView)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,16 @@ class Gateway:
         if isinstance(reply, Refused):
             raise RefusedError.from_refused(reply)
         return reply
+
+    async def listed(self, query: L, view: type[W], items: str) -> W:
+        """As much of a list as `query.limit` asks for, from as many answers as that takes."""
+        page = await self.bus.query(query, view)
+        found = list(getattr(page, items))
+        while page.next_cursor is not None and len(found) < query.limit:
+            rest = replace(query, limit=query.limit - len(found), cursor=page.next_cursor)
+            page = await self.bus.query(rest, view)
+            found += getattr(page, items)
+        return replace(page, **{items: tuple(found)})
 
     async def pages(
         self, query: Query, view: type[V], by: str, *, timeout_seconds: float = 5.0

@@ -17,13 +17,18 @@ from litestar.params import FromQuery, QueryParameter
 from schemas.base import subject_for, tag_of
 from schemas.executor import AttemptLogged, AttemptProgressed
 from schemas.gateway import GpuMetrics
-from schemas.orchestrator import ExperimentState, ExperimentView, GetExperiment, ListExperiments
+from schemas.orchestrator import (
+    ExperimentList,
+    ExperimentState,
+    ExperimentView,
+    GetExperiment,
+    ListExperiments,
+)
 from services.gateway.context import Gateway
 from services.gateway.domain.event_filter import EventFilter, subjects_of
 from services.gateway.live_state import Watcher
 from services.gateway.routes.common import OnNode, TheGateway, refuse_unknown_parameters
 from services.gateway.routes.history import event_filter
-from services.gateway.routes.tasks import all_experiments
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.waiting import cancelled
@@ -129,7 +134,8 @@ class MetricsFilter:
             query = GetExperiment(experiment_id=self.experiment_id)
             return [await self.gateway.bus.query(query, ExperimentView)]
         under_way = ListExperiments(task_id=self.task_id, states=UNDER_WAY, limit=5000)
-        return await all_experiments(self.gateway, under_way)
+        found = await self.gateway.listed(under_way, ExperimentList, "experiments")
+        return list(found.experiments)
 
     def _wants(self, node_id: str, device_uuid: str) -> bool:
         if self.device_uuid not in {None, device_uuid}:

@@ -27,18 +27,19 @@ from schemas.orchestrator import (
     TaskView,
     ValidateTask,
 )
-from services.orchestrator import store, views
+from services.orchestrator import store
 from services.orchestrator.domain import running, tasks, waiting
 from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
 from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
 from services.orchestrator.node_names import with_node_ids
+from services.orchestrator.store import ExperimentPlace, TaskPlace
 from services.orchestrator.task_progress import Progress
 from services.orchestrator.views import experiment_view, plan_view, task_view
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.messaging.bus import Route, command_route, query_route
-from shared.messaging.paging import fitting
+from shared.messaging.paging import page_of, place_at
 from shared.postgres.commands import once
 from shared.postgres.database import Connection, Database
 from shared.waiting import wait_for
@@ -129,13 +130,22 @@ class Handlers:
         return task_view(task, tally, with_file=True)
 
     async def list_tasks(self, query: ListTasks) -> TaskList:
-        """Tasks without their files."""
+        """Tasks without their files, as many as one answer carries."""
+        after = place_at(query.cursor, TaskPlace)
         async with self.database.transaction() as connection:
-            found = await store.tasks(connection, query.namespace, query.states, query.limit)
+            found = await store.tasks(connection, query, after, query.limit + 1)
             tallies = await store.tallies(connection, [task.task_id for task in found])
-        return views.bounded(
-            TaskList(tasks=tuple(task_view(t, tallies[t.task_id], with_file=False) for t in found))
+        page, next_cursor = page_of(
+            [
+                (
+                    task_view(task, tallies[task.task_id], with_file=False),
+                    TaskPlace(task.created_at, task.task_id),
+                )
+                for task in found
+            ],
+            query.limit,
         )
+        return TaskList(tasks=page, next_cursor=next_cursor)
 
     async def get_experiment(self, query: GetExperiment) -> ExperimentView:
         """One experiment with its attempts."""
@@ -149,14 +159,25 @@ class Handlers:
     async def list_experiments(self, query: ListExperiments) -> ExperimentList:
         """Experiments without the logs of failed attempts, as many as one answer carries."""
         most = min(query.limit, MOST_EXPERIMENTS)
+        after = place_at(query.cursor, ExperimentPlace)
         async with self.database.transaction() as connection:
-            found = await store.experiments(connection, query, most + 1)
-            attempts = await store.attempts_of(connection, [e.experiment_id for e in found])
-        shown = [experiment_view(e, attempts[e.experiment_id], with_logs=False) for e in found]
-        page = fitting(shown[:most]) or shown[:1]
+            if after is None and query.after_experiment_id is not None:
+                after = await store.place_of_experiment(connection, query.after_experiment_id)
+                if after is None:
+                    raise _unknown("experiment", query.after_experiment_id)
+            found = await store.experiments(connection, query, after, most + 1)
+            attempts = await store.attempts_of(connection, [e.experiment_id for e, _ in found])
+        page, next_cursor = page_of(
+            [
+                (experiment_view(each, attempts[each.experiment_id], with_logs=False), place)
+                for each, place in found
+            ],
+            most,
+        )
         return ExperimentList(
-            experiments=tuple(page),
-            next_after_experiment_id=page[-1].experiment_id if len(page) < len(shown) else None,
+            experiments=page,
+            next_cursor=next_cursor,
+            next_after_experiment_id=page[-1].experiment_id if next_cursor else None,
         )
 
     async def validate_task(self, query: ValidateTask) -> TaskPlan:

@@ -2,17 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID
 
+from msgspec import Meta, Struct
+from msgspec.structs import astuple
+
+from schemas.base import UtcDatetime
 from schemas.executor import ExecutorReported
-from schemas.orchestrator import ExperimentState, ListExperiments, TaskState
+from schemas.orchestrator import ExperimentState, ListExperiments, ListTasks
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.records import Attempt, Experiment, Task
 from services.orchestrator.domain.scoring import Scored
 from shared.postgres.database import Connection, from_json, to_json
 
 R = TypeVar("R")
+Ordinal = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 INSERT_TASK: Final = """
 INSERT INTO task (task_id, namespace, task_name, state, created_at, record)
@@ -27,6 +32,7 @@ SELECT_TASKS: Final = """
 SELECT record FROM task
 WHERE ($1::text IS NULL OR namespace = $1)
   AND (cardinality($2::text[]) = 0 OR state = ANY ($2))
+  AND ($4::timestamptz IS NULL OR (created_at, task_id) < ($4, $5::uuid))
 ORDER BY created_at DESC, task_id DESC LIMIT $3
 """
 
@@ -60,13 +66,16 @@ WHERE state = 'running' AND EXISTS (
 """
 
 SELECT_EXPERIMENTS: Final = """
-SELECT experiment.record FROM experiment JOIN task USING (task_id)
+SELECT experiment.record, created_at FROM experiment JOIN task USING (task_id)
 WHERE ($1::uuid IS NULL OR task_id = $1)
   AND (cardinality($2::text[]) = 0 OR experiment.state = ANY ($2))
-  AND ($4::uuid IS NULL OR (created_at, task_id, -ordinal) < (
-    SELECT created_at, task_id, -ordinal FROM experiment JOIN task USING (task_id)
-    WHERE experiment_id = $4))
+  AND ($4::timestamptz IS NULL OR (created_at, task_id, -ordinal) < ($4, $5::uuid, -$6::int))
 ORDER BY created_at DESC, task_id DESC, ordinal LIMIT $3
+"""
+
+SELECT_EXPERIMENT_PLACE: Final = """
+SELECT created_at, task_id, ordinal FROM experiment JOIN task USING (task_id)
+WHERE experiment_id = $1
 """
 
 COUNT_EXPERIMENTS: Final = """
@@ -141,6 +150,21 @@ SELECT offer FROM executor_offer WHERE received_at > $1 ORDER BY executor_id
 """
 
 
+class TaskPlace(Struct, frozen=True, array_like=True, tag="task"):
+    """Where a task is in a list, newest first."""
+
+    created_at: UtcDatetime
+    task_id: UUID
+
+
+class ExperimentPlace(Struct, frozen=True, array_like=True, tag="experiment"):
+    """Where an experiment is in a list: newest task first, then by ordinal."""
+
+    task_created_at: UtcDatetime
+    task_id: UUID
+    ordinal: Ordinal
+
+
 async def insert_task(connection: Connection, task: Task) -> None:
     """A new task. Raises asyncpg.UniqueViolationError for a taken name or id."""
     await connection.execute(
@@ -168,11 +192,12 @@ async def task_by_id(connection: Connection, task_id: UUID) -> Task | None:
 
 
 async def tasks(
-    connection: Connection, namespace: str | None, states: Sequence[TaskState], limit: int
+    connection: Connection, query: ListTasks, after: TaskPlace | None, limit: int
 ) -> list[Task]:
     """Newest first; no states means all."""
-    names = [state.value for state in states]
-    return await _all(connection, Task, SELECT_TASKS, namespace, names, limit)
+    names = [state.value for state in query.states]
+    place = (after.created_at, after.task_id) if after is not None else (None, None)
+    return await _all(connection, Task, SELECT_TASKS, query.namespace, names, limit, *place)
 
 
 async def save_experiments(connection: Connection, experiments: Iterable[Experiment]) -> None:
@@ -208,14 +233,21 @@ async def tasks_to_retry(connection: Connection, failed_before: datetime) -> lis
 
 
 async def experiments(
-    connection: Connection, query: ListExperiments, limit: int
-) -> list[Experiment]:
+    connection: Connection, query: ListExperiments, after: ExperimentPlace | None, limit: int
+) -> list[tuple[Experiment, ExperimentPlace]]:
     """Newest task first, then by ordinal; no states means all."""
     names = [state.value for state in query.states]
-    after = query.after_experiment_id
-    return await _all(
-        connection, Experiment, SELECT_EXPERIMENTS, query.task_id, names, limit, after
-    )
+    place = astuple(after) if after is not None else (None, None, None)
+    rows = await connection.fetch(SELECT_EXPERIMENTS, query.task_id, names, limit, *place)
+    found = [(from_json(row["record"], Experiment), row["created_at"]) for row in rows]
+    return [(each, ExperimentPlace(at, each.task_id, each.ordinal)) for each, at in found]
+
+
+async def place_of_experiment(
+    connection: Connection, experiment_id: UUID
+) -> ExperimentPlace | None:
+    row = await connection.fetchrow(SELECT_EXPERIMENT_PLACE, experiment_id)
+    return ExperimentPlace(*row) if row is not None else None
 
 
 async def tallies(

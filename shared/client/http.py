@@ -1,14 +1,15 @@
 """The gateway's API as typed methods."""
 
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
 import msgspec
 
+from schemas.base import ListView
 from schemas.errors import Accepted
 from schemas.executor import AttemptLogged, AttemptProgressed, LogChunk
 from schemas.gateway import GpuList, GpuMetrics, NodeList, StoredEvent
@@ -40,6 +41,10 @@ from shared.client.connection import Parameters, decoded_frames
 from shared.client.nodes import NodeClient
 from shared.ids import new_id
 
+L = TypeVar("L", bound=ListView)
+T = TypeVar("T")
+
+LARGEST_PAGE: Final = 1000
 LONGEST_POLL_SECONDS: Final = 30.0
 REPLAY_SECONDS: Final = 75.0
 
@@ -71,11 +76,15 @@ class StewardClient(NodeClient):
         return await self.post("/tasks/validate", task, TaskPlan)
 
     async def tasks(
-        self, *, namespace: str | None = None, states: Iterable[TaskState] = (), limit: int = 100
+        self,
+        *,
+        namespace: str | None = None,
+        states: Iterable[TaskState] = (),
+        limit: int | None = None,
     ) -> tuple[TaskView, ...]:
-        """Tasks, newest first."""
-        parameters = {"namespace": namespace, "state": _joined(states), "limit": limit}
-        return (await self.get("/tasks", TaskList, parameters)).tasks
+        """Tasks, newest first; all of them without a `limit`."""
+        wanted = {"namespace": namespace, "state": _joined(states)}
+        return await self._listed("/tasks", TaskList, lambda page: page.tasks, wanted, limit)
 
     async def task(self, task_id: UUID) -> TaskView:
         """One task."""
@@ -86,15 +95,17 @@ class StewardClient(NodeClient):
         await self.send("POST", f"/tasks/{task_id}/cancel", {"reason": reason})
 
     async def experiments(
-        self, task_id: UUID | None = None, *, limit: int = 500, monitoring: bool = True
+        self, task_id: UUID | None = None, *, limit: int | None = None, monitoring: bool = True
     ) -> tuple[ExperimentView, ...]:
-        """Experiments of a task, or of the newest tasks; without `monitoring` answered faster."""
-        parameters = {"monitoring": str(monitoring).lower()}
-        if task_id is None:
-            listed = await self.get("/experiments", ExperimentList, {"limit": limit, **parameters})
-        else:
-            listed = await self.get(f"/tasks/{task_id}/experiments", ExperimentList, parameters)
-        return listed.experiments
+        """Experiments of a task, or of all, newest task first; all of them without a `limit`.
+
+        Without `monitoring` answered faster.
+        """
+        path = "/experiments" if task_id is None else f"/tasks/{task_id}/experiments"
+        wanted = {"monitoring": str(monitoring).lower()}
+        return await self._listed(
+            path, ExperimentList, lambda page: page.experiments, wanted, limit
+        )
 
     async def experiment(self, experiment_id: UUID) -> ExperimentView:
         """One experiment with its measurements."""
@@ -203,11 +214,13 @@ class StewardClient(NodeClient):
         return msgspec.json.decode(body, type=_Stored).reservation_id or reservation_id
 
     async def reservations(
-        self, *, states: Iterable[ReservationState] = (), limit: int = 100
+        self, *, states: Iterable[ReservationState] = (), limit: int | None = None
     ) -> tuple[ReservationView, ...]:
-        """Reservations, newest first."""
-        parameters = {"state": _joined(states), "limit": limit}
-        return (await self.get("/reservations", ReservationList, parameters)).reservations
+        """Reservations, newest first; all of them without a `limit`."""
+        wanted = {"state": _joined(states)}
+        return await self._listed(
+            "/reservations", ReservationList, lambda page: page.reservations, wanted, limit
+        )
 
     async def reservation(self, reservation_id: UUID) -> ReservationView:
         """One reservation."""
@@ -309,8 +322,29 @@ class StewardClient(NodeClient):
 
     async def drifts(self, node_id: str | None = None, *, ended: bool = False) -> DriftList:
         """Where reserved, running and physically used disagree, oldest first."""
-        parameters = {"node_id": node_id, "ended": str(ended).lower()}
-        return await self.get("/drifts", DriftList, parameters)
+        wanted = {"node_id": node_id, "ended": str(ended).lower()}
+        return DriftList(
+            drifts=await self._listed("/drifts", DriftList, lambda page: page.drifts, wanted)
+        )
+
+    async def _listed(
+        self,
+        path: str,
+        view: type[L],
+        items: Callable[[L], tuple[T, ...]],
+        wanted: Parameters,
+        limit: int | None = None,
+    ) -> tuple[T, ...]:
+        """A list, part by part, to its end or to `limit`."""
+        found: list[T] = []
+        cursor = None
+        while True:
+            left = LARGEST_PAGE if limit is None else min(limit - len(found), LARGEST_PAGE)
+            page = await self.get(path, view, {**wanted, "limit": left, "cursor": cursor})
+            found += items(page)
+            cursor = page.next_cursor
+            if cursor is None or (limit is not None and len(found) >= limit):
+                return tuple(found[:limit])
 
     @asynccontextmanager
     async def events(

@@ -27,12 +27,14 @@ from services.cli.options import Target, reading
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
+AT_LEAST_ONE = click.IntRange(min=1)
+
 
 @click.command()
-@click.option("--limit", default=100, show_default=True, help="How many, newest first.")
+@click.option("--limit", type=AT_LEAST_ONE, help="At most so many, newest first; all without.")
 @reading
 @table_options
-def tasks(target: Target, limit: int) -> None:
+def tasks(target: Target, limit: int | None) -> None:
     """List tasks, newest first."""
     views = target.ask(lambda client: client.tasks(limit=limit))
     print_answer({"tasks": views}, task_table(views), as_json=target.as_json)
@@ -40,17 +42,20 @@ def tasks(target: Target, limit: int) -> None:
 
 @click.command()
 @click.option("--task", "task_id", metavar="ID", help="Only those of this task.")
-@click.option("--limit", default=500, show_default=True, help="How many, newest tasks first.")
+@click.option(
+    "--limit", type=AT_LEAST_ONE, help="At most so many, newest tasks first; all without."
+)
 @reading
 @table_options
-def experiments(target: Target, task_id: str | None, limit: int) -> None:
+def experiments(target: Target, task_id: str | None, limit: int | None) -> None:
     """List experiments."""
 
     async def ask(client: "StewardClient") -> tuple[ExperimentView, ...]:
         if task_id is None:
             return await client.experiments(limit=limit)
         task = await find(client, task_id, Sort.TASK)
-        return await client.experiments(task.task_id if isinstance(task, TaskView) else None)
+        only = task.task_id if isinstance(task, TaskView) else None
+        return await client.experiments(only, limit=limit)
 
     views = target.ask(ask)
     print_answer({"experiments": views}, experiment_table(views), as_json=target.as_json)
@@ -83,10 +88,10 @@ def nodes(target: Target) -> None:
 
 
 @click.command()
-@click.option("--limit", default=100, show_default=True, help="How many, newest first.")
+@click.option("--limit", type=AT_LEAST_ONE, help="At most so many, newest first; all without.")
 @reading
 @table_options
-def reservations(target: Target, limit: int) -> None:
+def reservations(target: Target, limit: int | None) -> None:
     """List reservations, newest first."""
     views = target.ask(lambda client: client.reservations(limit=limit))
     print_answer({"reservations": views}, reservation_table(views), as_json=target.as_json)

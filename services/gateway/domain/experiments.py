@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
+from msgspec import convert
+from msgspec.structs import asdict
 
+from schemas.benchmark import BenchmarkResult
+from schemas.gateway import ExperimentDetail, MeasuredMetrics
 from schemas.orchestrator import ExperimentView
 from schemas.results import SummaryView
 from schemas.scheduler_views import Explanation
@@ -17,23 +20,21 @@ def experiment_detail(
     *,
     missing: Sequence[str] = (),
     levels: bool = False,
-) -> dict[str, Any]:
-    """The view as plain data with `gpu_monitoring`, also within `metrics`, and `explanation`.
+) -> ExperimentDetail:
+    """The view with `gpu_monitoring`, also within `metrics`, and `explanation`.
 
     `levels` adds the `benchmark` with every level. `missing` names services that did not answer.
     """
-    detail: dict[str, Any] = msgspec.to_builtins(view)
+    known: dict[str, Any] = {name: getattr(view, name) for name in view.__struct_fields__}
+    metrics = view.metrics
     if summary is not None:
-        monitoring = msgspec.to_builtins(summary.gpu_monitoring)
-        metrics = detail["metrics"] or msgspec.to_builtins(summary.metrics)
-        detail["metrics"] = {**metrics, "gpu_monitoring": monitoring}
-        detail["gpu_monitoring"] = monitoring
-        if levels:
-            detail["benchmark"] = summary.benchmark
-    if explanation is not None:
-        detail["explanation"] = msgspec.to_builtins(explanation)
-        if not view.waiting_reasons:
-            detail["waiting_reasons"] = detail["explanation"]["reasons"]
-    if missing:
-        detail["missing"] = list(missing)
-    return detail
+        metrics = metrics or summary.metrics
+        known["gpu_monitoring"] = summary.gpu_monitoring
+        if levels and summary.benchmark:
+            known["benchmark"] = convert(summary.benchmark, BenchmarkResult)
+    if metrics is not None:
+        measured = asdict(metrics) | {"gpu_monitoring": known["gpu_monitoring"]}
+        known["metrics"] = MeasuredMetrics(**measured)
+    if explanation is not None and not view.waiting_reasons:
+        known["waiting_reasons"] = explanation.reasons
+    return ExperimentDetail(**known, explanation=explanation, missing=tuple(missing))

@@ -1,6 +1,6 @@
 """What routes have in common: their parameters, dependencies and documented errors."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
@@ -14,6 +14,7 @@ from litestar.enums import ScopeType
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, PathParameter, QueryParameter, SkipValidation
+from msgspec import Struct
 
 from schemas.base import NAMESPACE_FORM, NAMESPACE_PATTERN, NODE_ID_FORM, TOKEN_PATTERN
 from schemas.errors import ErrorCode
@@ -23,9 +24,37 @@ from services.gateway.domain.access import TOKEN_PARAMETER, Identity
 from services.gateway.problems import PROBLEM_JSON
 from shared.errors import RefusedError
 from shared.ids import new_id
+from shared.messaging.paging import cursor_at
 
 E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
+P = TypeVar("P", bound="Place")
 AnyConnection = ASGIConnection[Any, Any, Any, Any]
+
+
+class Place(Struct, frozen=True, array_like=True, order=True):
+    """Where something is in a list that the gateway puts together."""
+
+
+class NodePlace(Place, frozen=True, array_like=True, order=True, tag="node"):
+    """By id."""
+
+    node_id: str
+
+
+class GpuPlace(Place, frozen=True, array_like=True, order=True, tag="gpu"):
+    """By node and index."""
+
+    node_id: str
+    index: int
+    uuid: str
+
+
+class SummaryPlace(Place, frozen=True, array_like=True, order=True, tag="summary"):
+    """By experiment."""
+
+    experiment_id: UUID
+
 
 TheGateway = NamedDependency[SkipValidation[Gateway]]
 Caller = NamedDependency[SkipValidation[Identity]]
@@ -43,6 +72,17 @@ InNamespace = Annotated[
 ]
 InStates = Annotated[
     str | None, QueryParameter(name="state", description="A comma-separated list of states.")
+]
+PageSize = Annotated[int, QueryParameter(ge=1, le=1000, description="At most so many.")]
+# Lists that are put together here, and were always answered whole.
+AnyPageSize = Annotated[
+    int | None, QueryParameter(ge=1, le=1000, description="At most so many; all without.")
+]
+Cursor = Annotated[
+    str | None,
+    QueryParameter(
+        max_length=1000, description="The `next_cursor` of an earlier answer: what follows it."
+    ),
 ]
 LARGEST_INTEGER: Final = 2**63 - 1
 Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
@@ -118,6 +158,18 @@ def id_for(idempotency_key: str | None) -> UUID:
     if idempotency_key is None:
         return new_id()
     return uuid5(command_id_of(idempotency_key), "created")
+
+
+def page_after(
+    items: Iterable[T], place: Callable[[T], P], after: P | None, limit: int | None
+) -> tuple[tuple[T, ...], str | None]:
+    """The first `limit` of what follows a place, and the cursor of what follows them.
+
+    `items` are in the order of their places.
+    """
+    rest = [item for item in items if after is None or place(item) > after]
+    page = rest[:limit]
+    return tuple(page), cursor_at(place(page[-1])) if len(page) < len(rest) else None
 
 
 def listed(text: str | None, choices: type[E], name: str) -> tuple[E, ...]:

@@ -16,31 +16,57 @@ from schemas.scheduler_views import (
 from schemas.telemetry import GetSnapshot, GpuSampled
 from services.gateway.context import Gateway
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
-from services.gateway.routes.common import Node, OnNode, TheGateway, get
+from services.gateway.routes.common import (
+    AnyPageSize,
+    Cursor,
+    GpuPlace,
+    Node,
+    NodePlace,
+    OnNode,
+    TheGateway,
+    get,
+    page_after,
+)
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
+from shared.messaging.paging import place_at
 
 CACHE_SECONDS: Final = 5.0
 
 
 @get("/gpus")
 async def list_gpus(
-    gateway: TheGateway, node_id: OnNode = None, use_cache: FromQuery[bool] = True
+    gateway: TheGateway,
+    node_id: OnNode = None,
+    use_cache: FromQuery[bool] = True,
+    limit: AnyPageSize = None,
+    cursor: Cursor = None,
 ) -> GpuList:
     """Every GPU with a reading at most 5 s old; `use_cache=false` has the nodes read anew first.
 
     A node that does not answer keeps its last reading, marked stale.
     """
+    after = place_at(cursor, GpuPlace)
     await _refresh(gateway, use_cache=use_cache)
     live = gateway.live
     gpus = gpu_views(live.latest(), live.inventories, await _ledger(gateway))
-    return GpuList(gpus=tuple(gpu for gpu in gpus if node_id in {None, gpu.node_id}))
+    wanted = (gpu for gpu in gpus if node_id in {None, gpu.node_id})
+    page, next_cursor = page_after(
+        wanted, lambda gpu: GpuPlace(gpu.node_id, gpu.index, gpu.uuid), after, limit
+    )
+    return GpuList(gpus=page, next_cursor=next_cursor)
 
 
 @get("/nodes")
-async def list_nodes(gateway: TheGateway) -> NodeList:
+async def list_nodes(
+    gateway: TheGateway, limit: AnyPageSize = None, cursor: Cursor = None
+) -> NodeList:
     """Every node with what its agents report."""
-    return NodeList(nodes=tuple(await _nodes(gateway)))
+    after = place_at(cursor, NodePlace)
+    page, next_cursor = page_after(
+        await _nodes(gateway), lambda node: NodePlace(node.node_id), after, limit
+    )
+    return NodeList(nodes=page, next_cursor=next_cursor)
 
 
 @get("/nodes/{node_id:str}")

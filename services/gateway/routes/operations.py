@@ -9,9 +9,11 @@ from schemas.scheduler_views import DriftList, ListDrifts
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
+    Cursor,
     IdempotencyKey,
     Node,
     OnNode,
+    PageSize,
     TheGateway,
     command_id_of,
     get,
@@ -79,7 +81,12 @@ async def drain(
 
 @get("/drifts")
 async def list_drifts(
-    gateway: TheGateway, node_id: OnNode = None, ended: FromQuery[bool] = False
+    gateway: TheGateway,
+    node_id: OnNode = None,
+    ended: FromQuery[bool] = False,
+    limit: PageSize = 1000,
+    cursor: Cursor = None,
 ) -> DriftList:
     """Where reserved, running and used disagree; with `ended` also what did within a day."""
-    return await gateway.bus.query(ListDrifts(node_id=node_id, ended=ended), DriftList)
+    query = ListDrifts(node_id=node_id, ended=ended, limit=limit, cursor=cursor)
+    return await gateway.listed(query, DriftList, "drifts")

@@ -39,10 +39,12 @@ from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     LARGEST_INTEGER,
     Caller,
+    Cursor,
     IdempotencyKey,
     InNamespace,
     InStates,
     OnNode,
+    PageSize,
     TheGateway,
     command_id_of,
     delete,
@@ -88,7 +90,8 @@ async def list_reservations(
     in_states: InStates = None,
     namespace: InNamespace = None,
     node_id: OnNode = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
+    limit: PageSize = 100,
+    cursor: Cursor = None,
 ) -> ReservationList:
     """Reservations, newest first; `state` is a comma-separated list."""
     query = ListReservations(
@@ -96,8 +99,9 @@ async def list_reservations(
         namespace=namespace,
         node_id=node_id,
         limit=limit,
+        cursor=cursor,
     )
-    return await gateway.bus.query(query, ReservationList)
+    return await gateway.listed(query, ReservationList, "reservations")
 
 
 @get("/reservations/{reservation_id:str}")

@@ -19,12 +19,23 @@ from schemas.scheduler_views import (
     WhatIf,
 )
 from services.gateway.request_bodies import StrictBody
-from services.gateway.routes.common import LARGEST_INTEGER, TheGateway, get, post
+from services.gateway.routes.common import (
+    LARGEST_INTEGER,
+    AnyPageSize,
+    Cursor,
+    GpuPlace,
+    NodePlace,
+    PageSize,
+    TheGateway,
+    get,
+    page_after,
+    post,
+)
+from shared.messaging.paging import place_at
 
 REPLAY_SECONDS: Final = 60.0
 
 Threshold = Annotated[float, QueryParameter(ge=0, le=100)]
-PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 DecisionId = Annotated[int, QueryParameter(ge=0, le=LARGEST_INTEGER)]
 
 
@@ -39,21 +50,35 @@ async def what_if(
 
 
 @get("/cluster/gpus")
-async def get_cluster_status(gateway: TheGateway) -> ClusterStatus:
+async def get_cluster_status(
+    gateway: TheGateway, limit: AnyPageSize = None, cursor: Cursor = None
+) -> ClusterStatus:
     """Every GPU of every node, as node selection sees it."""
+    after = place_at(cursor, GpuPlace)
     pages = gateway.pages(GetClusterStatus(), ClusterStatus, "node_id")
-    return ClusterStatus(gpus=tuple([gpu async for page in pages for gpu in page.gpus]))
+    gpus = [gpu async for found in pages for gpu in found.gpus]
+    page, next_cursor = page_after(
+        gpus, lambda gpu: GpuPlace(gpu.node_name, gpu.gpu_index, gpu.gpu_uuid), after, limit
+    )
+    return ClusterStatus(gpus=page, next_cursor=next_cursor)
 
 
 @get("/cluster/nodes")
 async def get_node_summaries(
-    gateway: TheGateway, utilization_threshold: Threshold = 30.0, memory_threshold: Threshold = 50.0
+    gateway: TheGateway,
+    utilization_threshold: Threshold = 30.0,
+    memory_threshold: Threshold = 50.0,
+    limit: AnyPageSize = None,
+    cursor: Cursor = None,
 ) -> NodeSummaries:
     """GPUs summed up by node; idle are those below both thresholds."""
     query = GetNodeSummaries(
         utilization_threshold=utilization_threshold, memory_threshold=memory_threshold
     )
-    return await gateway.bus.query(query, NodeSummaries)
+    after = place_at(cursor, NodePlace)
+    found = (await gateway.bus.query(query, NodeSummaries)).nodes
+    names, next_cursor = page_after(sorted(found), NodePlace, after, limit)
+    return NodeSummaries(nodes={name: found[name] for name in names}, next_cursor=next_cursor)
 
 
 @get("/decisions")

@@ -1,16 +1,14 @@
 """Tasks and experiments: the orchestrator's, joined to what results measured."""
 
 from collections.abc import Awaitable
-from contextlib import aclosing
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 from uuid import UUID
 
-import msgspec
 from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.errors import ErrorCode
-from schemas.gateway import Cause
+from schemas.gateway import Cause, ExperimentDetail, ExperimentDetails
 from schemas.orchestrator import (
     CancelTask,
     ExperimentList,
@@ -37,22 +35,29 @@ from services.gateway.domain.access import Identity
 from services.gateway.domain.experiments import experiment_detail
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
+    AnyPageSize,
     Caller,
+    Cursor,
     IdempotencyKey,
     InNamespace,
     InStates,
+    PageSize,
+    SummaryPlace,
     TheGateway,
     command_id_of,
     get,
     id_for,
     listed,
+    page_after,
     post,
 )
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
+from shared.messaging.paging import place_at
 
 V = TypeVar("V")
 
+MOST_EXPERIMENTS: Final = 5000
 MEASURED: Final = frozenset({ExperimentState.SUCCEEDED})
 
 
@@ -89,13 +94,13 @@ async def list_tasks(
     gateway: TheGateway,
     namespace: InNamespace = None,
     in_states: InStates = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
+    limit: PageSize = 100,
+    cursor: Cursor = None,
 ) -> TaskList:
     """Tasks, newest first; `state` is a comma-separated list."""
     states = listed(in_states, TaskState, "state")
-    return await gateway.bus.query(
-        ListTasks(namespace=namespace, states=states, limit=limit), TaskList
-    )
+    query = ListTasks(namespace=namespace, states=states, limit=limit, cursor=cursor)
+    return await gateway.listed(query, TaskList, "tasks")
 
 
 @get("/tasks/{task_id:str}")
@@ -144,22 +149,36 @@ async def resume_task(
 
 @get("/tasks/{task_id:str}/experiments")
 async def list_task_experiments(
-    task_id: FromPath[UUID], gateway: TheGateway, monitoring: FromQuery[bool] = True
-) -> dict[str, Any]:
+    task_id: FromPath[UUID],
+    gateway: TheGateway,
+    monitoring: FromQuery[bool] = True,
+    limit: Annotated[int, QueryParameter(ge=1, le=MOST_EXPERIMENTS)] = MOST_EXPERIMENTS,
+    cursor: Cursor = None,
+) -> ExperimentDetails:
     """A task's experiments with their `gpu_monitoring`, in the order of expansion."""
     await gateway.bus.query(GetTask(task_id=task_id), TaskView)
-    return await _detailed(gateway, ListExperiments(task_id=task_id, limit=5000), monitoring)
+    query = ListExperiments(task_id=task_id, limit=limit, cursor=cursor)
+    return await _detailed(gateway, query, monitoring)
 
 
 @get("/tasks/{task_id:str}/summaries")
-async def list_task_summaries(task_id: FromPath[UUID], gateway: TheGateway) -> SummaryList:
+async def list_task_summaries(
+    task_id: FromPath[UUID],
+    gateway: TheGateway,
+    limit: AnyPageSize = None,
+    cursor: Cursor = None,
+) -> SummaryList:
     """What was measured of a task's experiments so far, each joined to its GPUs' samples.
 
     An experiment's samples are joined within seconds of its end; the event
     `results.experiment_summarized` says when.
     """
+    after = place_at(cursor, SummaryPlace)
     await gateway.bus.query(GetTask(task_id=task_id), TaskView)
-    return SummaryList(summaries=await _summaries(gateway, task_id))
+    page, next_cursor = page_after(
+        await _summaries(gateway, task_id), lambda s: SummaryPlace(s.experiment_id), after, limit
+    )
+    return SummaryList(summaries=page, next_cursor=next_cursor)
 
 
 @get("/experiments")
@@ -167,17 +186,18 @@ async def list_experiments(
     gateway: TheGateway,
     task_id: FromQuery[UUID | None] = None,
     in_states: InStates = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=5000)] = 500,
+    limit: Annotated[int, QueryParameter(ge=1, le=MOST_EXPERIMENTS)] = 500,
+    cursor: Cursor = None,
     monitoring: FromQuery[bool] = True,
-) -> dict[str, Any]:
+) -> ExperimentDetails:
     """Experiments, newest task first; `monitoring=false` leaves out what results measured."""
     states = listed(in_states, ExperimentState, "state")
-    query = ListExperiments(task_id=task_id, states=states, limit=limit)
+    query = ListExperiments(task_id=task_id, states=states, limit=limit, cursor=cursor)
     return await _detailed(gateway, query, monitoring)
 
 
 @get("/experiments/{experiment_id:str}")
-async def get_experiment(experiment_id: FromPath[UUID], gateway: TheGateway) -> dict[str, Any]:
+async def get_experiment(experiment_id: FromPath[UUID], gateway: TheGateway) -> ExperimentDetail:
     """One experiment: its state, measurements, GPUs, and while it waits every reason why.
 
     `missing` names services whose part is not there because they did not answer.
@@ -206,19 +226,11 @@ async def _change(
     return await gateway.bus.query(query, TaskView)
 
 
-async def all_experiments(gateway: Gateway, query: ListExperiments) -> list[ExperimentView]:
-    """All pages of the answer, up to the query's limit."""
-    found: list[ExperimentView] = []
-    async with aclosing(gateway.pages(query, ExperimentList, "experiment_id")) as pages:
-        async for page in pages:
-            found += page.experiments
-            if len(found) >= query.limit:
-                break
-    return found[: query.limit]
-
-
-async def _detailed(gateway: Gateway, query: ListExperiments, monitoring: bool) -> dict[str, Any]:
-    found = await all_experiments(gateway, query)
+async def _detailed(
+    gateway: Gateway, query: ListExperiments, monitoring: bool
+) -> ExperimentDetails:
+    page = await gateway.listed(query, ExperimentList, "experiments")
+    found = page.experiments
     tasks = {view.task_id for view in found if view.state in MEASURED}
     summaries: dict[UUID, SummaryView] = {}
     missing: list[str] = []
@@ -229,11 +241,11 @@ async def _detailed(gateway: Gateway, query: ListExperiments, monitoring: bool) 
         log.info("experiments_without_monitoring", error=str(error))
         summaries.clear()
         missing.append("results")
-    experiments = [
+    experiments = tuple(
         experiment_detail(view, summaries.get(view.experiment_id), None, missing=missing)
         for view in found
-    ]
-    return {**msgspec.to_builtins(ExperimentList(experiments=())), "experiments": experiments}
+    )
+    return ExperimentDetails(experiments=experiments, next_cursor=page.next_cursor)
 
 
 async def _summaries(gateway: Gateway, task_id: UUID) -> tuple[SummaryView, ...]:

@@ -27,7 +27,8 @@ from services.scheduler.domain.model.inputs import Input
 from services.scheduler.domain.placement.decisions import Decision
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.ledger import decision_log, drift_rows, node_rows, reservation_rows
-from shared.messaging.paging import fitting
+from services.scheduler.ledger.drift_rows import DriftPlace
+from shared.messaging.paging import fitting, page_of, place_at
 from shared.postgres.database import Database
 
 LARGEST_REPLAY: Final = 5_000
@@ -43,12 +44,19 @@ class HistoryQueries:
 
     async def drifts(self, query: ListDrifts) -> DriftList:
         """Where reserved, running and used disagree."""
+        after = place_at(query.cursor, DriftPlace)
         async with self.database.transaction() as connection:
             if query.node_id is not None:
                 await node_rows.check_known(connection, query.node_id)
-            found = await drift_rows.find(connection, query.node_id, ended=query.ended)
+            found = await drift_rows.find(
+                connection, query.node_id, ended=query.ended, after=after, limit=query.limit + 1
+            )
             now = await reservation_rows.database_now(connection)
-        return DriftList(drifts=tuple(fitting(_drift(each, now) for each in found)))
+        page, next_cursor = page_of(
+            [(_drift(each, now), DriftPlace(each.since_at, each.drift_id)) for each in found],
+            query.limit,
+        )
+        return DriftList(drifts=page, next_cursor=next_cursor)
 
     async def decisions(self, query: ListDecisions) -> DecisionList:
         """What was decided, and on what."""

@@ -34,10 +34,10 @@ from services.scheduler.domain.placement.reasons import (
 from services.scheduler.intake.validation import check_wanted, known
 from services.scheduler.leader.query_engine import Moment, QueryEngine
 from services.scheduler.ledger import reservation_rows
-from services.scheduler.ledger.reservation_rows import Reservation
+from services.scheduler.ledger.reservation_rows import Reservation, ReservationPlace
 from services.scheduler.ledger.transitions import HELD_ON_LEASE, device_grants
 from shared.errors import RefusedError
-from shared.messaging.paging import fitting
+from shared.messaging.paging import page_of, place_at
 from shared.postgres.database import Database
 
 REASONS_IN_A_VIEW: Final = 100
@@ -72,11 +72,15 @@ class ReservationQueries:
 
     async def list_reservations(self, query: ListReservations) -> ReservationList:
         """Reservations that match, newest first, as many as fit; the first with a few reasons."""
+        after = place_at(query.cursor, ReservationPlace)
         async with self.database.transaction() as connection:
-            found = await reservation_rows.find_all(connection, query)
+            found = await reservation_rows.find_all(connection, query, after, query.limit + 1)
         queued = await self._places(found, REASONS_IN_A_LIST)
-        views = (_view(stored, queued) for stored in found)
-        return ReservationList(reservations=tuple(fitting(views)))
+        page, next_cursor = page_of(
+            [(_view(stored, queued), ReservationPlace(stored.arrival)) for stored in found],
+            query.limit,
+        )
+        return ReservationList(reservations=page, next_cursor=next_cursor)
 
     async def explain(self, query: ExplainReservation) -> Explanation:
         """Every reason why a reservation waits, or why it ended without being served."""

@@ -2,8 +2,12 @@
 
 from datetime import datetime
 from typing import Final
+from uuid import UUID
 
-from schemas.base import NodeId
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from schemas.base import NodeId, UtcDatetime
 from schemas.scheduler import DriftAction, DriftKind
 from services.scheduler.domain.drift.lifecycle import Drift, Finding
 from shared.postgres.database import Connection, Row
@@ -13,7 +17,8 @@ ENDED_DAYS: Final = 1
 _LIST: Final = """
 SELECT * FROM drift WHERE ($1::text IS NULL OR node_id = $1)
     AND (ended_at IS NULL OR $2 AND ended_at > clock_timestamp() - $3 * interval '1 day')
-ORDER BY since_at, drift_id
+    AND ($4::timestamptz IS NULL OR (since_at, drift_id) > ($4, $5::uuid))
+ORDER BY since_at, drift_id LIMIT $6
 """
 _INSERT: Final = """
 INSERT INTO drift
@@ -27,11 +32,24 @@ UPDATE drift SET ended_at = $2 WHERE drift_id = $1 AND ended_at IS NULL RETURNIN
 _DELETE: Final = "DELETE FROM drift WHERE ended_at < clock_timestamp() - $1 * interval '1 day'"
 
 
+class DriftPlace(Struct, frozen=True, array_like=True, tag="drift"):
+    """Where a drift is in a list, oldest first."""
+
+    since_at: UtcDatetime
+    drift_id: UUID
+
+
 async def find(
-    connection: Connection, node_id: NodeId | None = None, *, ended: bool = False
+    connection: Connection,
+    node_id: NodeId | None = None,
+    *,
+    ended: bool = False,
+    after: DriftPlace | None = None,
+    limit: int | None = None,
 ) -> tuple[Drift, ...]:
     """Open drifts of a node or of all, oldest first; with `ended` also those of the last day."""
-    rows = await connection.fetch(_LIST, node_id, ended, ENDED_DAYS)
+    place = astuple(after) if after is not None else (None, None)
+    rows = await connection.fetch(_LIST, node_id, ended, ENDED_DAYS, *place, limit)
     return tuple(map(_drift, rows))
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, Self
+from typing import Annotated, Final, NamedTuple, Self
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from schemas.base import NodeId
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
@@ -25,6 +25,7 @@ _FIND_ALL: Final = f"""
 {_RESERVATION} WHERE (cardinality($1::text[]) = 0 OR r.state = ANY($1))
     AND ($2::text IS NULL OR r.namespace = $2) AND ($3::text IS NULL OR r.node_id = $3
         OR r.devices @> jsonb_build_array(jsonb_build_object('node_id', $3)))
+    AND ($5::bigint IS NULL OR r.arrival < $5)
 ORDER BY r.arrival DESC LIMIT $4
 """
 _LOCK: Final = """
@@ -93,6 +94,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
     """A reservation as stored. `quarantined`: it has open holdings whose stop is not confirmed."""
 
     reservation_id: UUID
+    arrival: int
     namespace: str
     holder: str
     request: GpuRequest
@@ -139,6 +141,12 @@ class Reservation(Struct, frozen=True, kw_only=True):
         )
 
 
+class ReservationPlace(Struct, frozen=True, array_like=True, tag="reservation"):
+    """Where a reservation is in a list, newest first."""
+
+    arrival: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
 class QueuedTimes(NamedTuple):
     """When a request was stored, and until when it waits."""
 
@@ -167,14 +175,17 @@ async def find(connection: Connection, reservation_id: UUID) -> Reservation | No
     return Reservation.from_row(row, quarantined=row["quarantined"]) if row is not None else None
 
 
-async def find_all(connection: Connection, query: ListReservations) -> list[Reservation]:
+async def find_all(
+    connection: Connection, query: ListReservations, after: ReservationPlace | None, limit: int
+) -> list[Reservation]:
     """Reservations that match, newest first."""
     rows = await connection.fetch(
         _FIND_ALL,
         [state.value for state in query.states],
         query.namespace,
         query.node_id,
-        query.limit,
+        limit,
+        after.arrival if after is not None else None,
     )
     return [Reservation.from_row(row, quarantined=row["quarantined"]) for row in rows]
 

@@ -55,7 +55,7 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     assert (back.device_uuid, back.confirm_stopped) == (None, True)
     assert isinstance(drained, Drain)
     assert drained.reason == "moves"
-    assert asked == ListDrifts(node_id="alpha", ended=True)
+    assert asked == ListDrifts(node_id="alpha", ended=True, limit=1000)
     assert [drift["drift"] for drift in listed["drifts"]] == ["squatter"]
 
 

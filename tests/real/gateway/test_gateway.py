@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import Command, subject_for
+from schemas.benchmark import BenchmarkMetrics
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import (
     ExecutorReported,
@@ -41,16 +42,26 @@ from schemas.scheduler import (
 )
 from schemas.scheduler_views import (
     AllocationMap,
+    ClusterStatus,
+    DriftList,
     ExplainReservation,
     Explanation,
     GetAllocationMap,
+    GetClusterStatus,
+    GetNodeSummaries,
     GetReservation,
+    ListDrifts,
+    ListReservations,
+    NodeSummaries,
+    ReservationList,
 )
 from schemas.telemetry import (
     HostFacts,
     InventoryReported,
     Source,
 )
+from shared.client.discovery import Address
+from shared.client.http import StewardClient
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
@@ -64,13 +75,37 @@ from tests.support.worlds.gateway import (
     gateway,
     logged,
     make_allocation_map,
+    make_cluster_gpu,
+    make_drift,
     make_experiment_view,
+    make_node_summary,
     make_reservation_view,
     make_sample,
     make_summary,
     make_task_started,
     make_task_view,
 )
+
+LISTS = {
+    "/api/v1/tasks": "tasks",
+    "/api/v1/experiments": "experiments",
+    "/api/v1/tasks/{task_id}/experiments": "experiments",
+    "/api/v1/tasks/{task_id}/summaries": "summaries",
+    "/api/v1/reservations": "reservations",
+    "/api/v1/drifts": "drifts",
+    "/api/v1/gpus": "gpus",
+    "/api/v1/nodes": "nodes",
+    "/api/v1/cluster/gpus": "gpus",
+    "/api/v1/cluster/nodes": "nodes",
+}
+BENCHMARK = {
+    "tool": "builtin",
+    "tool_version": "1",
+    "simulated": True,
+    "levels": [],
+    "metrics": msgspec.to_builtins(BenchmarkMetrics(mean_ttft=0.2)),
+    "elapsed_seconds": 5.0,
+}
 
 
 @pytest.fixture
@@ -134,7 +169,7 @@ async def test_an_owner_that_does_not_answer_is_unavailable_for_now(api: Api) ->
 
 async def test_an_experiment_is_merged_with_its_measurements(api: Api) -> None:
     view = make_experiment_view()
-    summary = make_summary(view, benchmark={"levels": [{"num_concurrency": 2}]})
+    summary = make_summary(view, benchmark=BENCHMARK)
     await api.owners.answer(GetExperiment, view)
     await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id))
     await api.owners.answer(ListExperiments, ExperimentList(experiments=(view,)))
@@ -148,7 +183,8 @@ async def test_an_experiment_is_merged_with_its_measurements(api: Api) -> None:
     assert one["metrics"]["mean_ttft"] == 0.2
     assert one["metrics"]["gpu_monitoring"]["sample_count"] == 5
     assert one["gpu_monitoring"] == one["metrics"]["gpu_monitoring"]
-    assert one["benchmark"]["levels"] == [{"num_concurrency": 2}]
+    assert one["benchmark"] == BENCHMARK
+    assert several["experiments"][0]["benchmark"] is None
     assert several["experiments"][0]["gpu_monitoring"]["energy_wh"] == 0.5
     assert msgspec.convert(one, ExperimentView).gpu_monitoring == summary.gpu_monitoring
 
@@ -179,20 +215,80 @@ async def test_a_tasks_measurements_are_one_query_for_each_page(api: Api) -> Non
     assert sum(isinstance(query, ListSummaries) for query in api.owners.received) == 4
 
 
+async def test_every_list_goes_on_at_the_cursor_of_its_last_answer(api: Api) -> None:
+    task_id = new_id()
+    experiments = [make_experiment_view(task_id=task_id, ordinal=n) for n in range(1, 6)]
+    tasks = [make_task_view(new_id()) for _ in range(5)]
+    whole: dict[str, list[Any]] = {
+        "tasks": tasks,
+        "experiments": experiments,
+        "reservations": [make_reservation_view(new_id()) for _ in range(5)],
+        "drifts": [make_drift() for _ in range(5)],
+    }
+
+    def part_of(items: str, view: Any) -> Callable[[Any], Any]:
+        def answer(query: Any) -> Any:
+            """Two at most, however many were asked for."""
+            start = int(query.cursor or 0)
+            end = start + min(2, query.limit)
+            more = str(end) if end < 5 else None
+            return view(**{items: tuple(whole[items][start:end])}, next_cursor=more)
+
+        return answer
+
+    await api.owners.answer(ListTasks, part_of("tasks", TaskList))
+    await api.owners.answer(ListExperiments, part_of("experiments", ExperimentList))
+    await api.owners.answer(ListReservations, part_of("reservations", ReservationList))
+    await api.owners.answer(ListDrifts, part_of("drifts", DriftList))
+    await api.owners.answer(GetTask, make_task_view(task_id))
+    summaries = tuple(make_summary(view) for view in experiments)
+    await api.owners.answer(ListSummaries, SummaryList(summaries=summaries))
+    await api.owners.answer(GetAllocationMap, make_allocation_map())
+    gpus = tuple(make_cluster_gpu(index) for index in range(5))
+    await api.owners.answer(GetClusterStatus, ClusterStatus(gpus=gpus))
+    nodes = {f"node-{n}": make_node_summary(f"node-{n}") for n in range(5)}
+    await api.owners.answer(GetNodeSummaries, NodeSummaries(nodes=nodes))
+    found: dict[str, list[Any]] = {}
+    sizes: dict[str, list[int]] = {}
+
+    for path, items in LISTS.items():
+        route = path.format(task_id=task_id)
+        found[path], sizes[path], params = [], [], {"limit": "3"}
+        while True:
+            status, body = await api.get(route, params=params)
+            assert status == 200, body
+            found[path] += body[items]
+            sizes[path].append(len(body[items]))
+            if body["next_cursor"] is None:
+                break
+            params["cursor"] = body["next_cursor"]
+    _, refused = await api.get("/api/v1/gpus", params={"cursor": "anything"})
+    async with StewardClient(Address(api.url)) as client:
+        every = await client.tasks()
+        some = await client.tasks(limit=4)
+
+    assert {path: len(items) for path, items in found.items()} == dict.fromkeys(LISTS, 5) | {
+        "/api/v1/gpus": 2,
+        "/api/v1/nodes": 1,
+    }
+    assert all(len({str(each) for each in items}) == len(items) for items in found.values())
+    assert sizes["/api/v1/experiments"] == sizes["/api/v1/cluster/nodes"] == [3, 2]
+    assert [task.task_id for task in every] == [task.task_id for task in tasks]
+    assert len(some) == 4
+    assert (refused["path"], refused["code"]) == ("query.cursor", "bad_request")
+    assert "expected the next_cursor of an earlier answer" in refused["detail"]
+
+
 async def test_a_tasks_experiments_come_in_one_answer_however_many_pages_they_are(
     api: Api,
 ) -> None:
     views = [make_experiment_view(ordinal=n) for n in range(1, 6)]
-    ids = [view.experiment_id for view in views]
 
     def page(query: ListExperiments) -> ExperimentList:
-        after = query.after_experiment_id
-        start = ids.index(after) + 1 if after is not None else 0
-        end = start + 2
-        return ExperimentList(
-            experiments=tuple(views[start:end]),
-            next_after_experiment_id=ids[end - 1] if end < len(ids) else None,
-        )
+        start = int(query.cursor or 0)
+        end = start + min(2, query.limit)
+        more = str(end) if end < len(views) else None
+        return ExperimentList(experiments=tuple(views[start:end]), next_cursor=more)
 
     await api.owners.answer(GetTask, make_task_view(views[0].task_id))
     await api.owners.answer(ListExperiments, page)

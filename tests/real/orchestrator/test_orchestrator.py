@@ -696,6 +696,36 @@ async def test_the_same_submission_twice_gets_the_same_answer(
     assert (await refused(world, other)).code is ErrorCode.COMMAND_ID_REUSED
 
 
+async def test_lists_go_on_where_they_ended_whatever_is_stored_meanwhile(
+    world: World, service: Service
+) -> None:
+    world.auto_grant = False
+    stored = [await world.submit(task_file(f"task-{n}")) for n in range(5)]
+
+    tasks = await world.bus.query(ListTasks(limit=2), TaskList)
+    experiments = await world.bus.query(ListExperiments(limit=3), ExperimentList)
+    seen_tasks = [task.task_id for task in tasks.tasks]
+    seen = [(each.task_id, each.ordinal) for each in experiments.experiments]
+    of_another_list = ListTasks(cursor=experiments.next_cursor)
+    await world.submit(task_file("later"))
+    while tasks.next_cursor is not None:
+        tasks = await world.bus.query(ListTasks(limit=2, cursor=tasks.next_cursor), TaskList)
+        seen_tasks += [task.task_id for task in tasks.tasks]
+    while experiments.next_cursor is not None:
+        rest = ListExperiments(limit=3, cursor=experiments.next_cursor)
+        experiments = await world.bus.query(rest, ExperimentList)
+        seen += [(each.task_id, each.ordinal) for each in experiments.experiments]
+
+    assert seen_tasks == stored[::-1]
+    assert len(seen) == len(set(seen))
+    assert seen == sorted(seen, key=lambda each: (-stored.index(each[0]), each[1]))
+    assert {task_id for task_id, _ in seen} == set(stored)
+    with pytest.raises(RefusedError, match="expected the next_cursor of an earlier answer"):
+        await world.bus.query(of_another_list, TaskList)
+    with pytest.raises(RefusedError, match="there is no experiment"):
+        await world.bus.query(ListExperiments(after_experiment_id=new_id()), ExperimentList)
+
+
 @pytest.mark.parametrize(
     ("overrides", "code", "path", "says"),
     [

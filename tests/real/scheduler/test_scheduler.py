@@ -389,6 +389,23 @@ async def test_the_fleet_can_be_asked_about_without_reserving(steward: World) ->
     assert not steward.seen(ReservationGranted, new_id())
 
 
+async def test_reservations_are_listed_part_by_part_while_others_are_stored(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 1)
+    stored = [await steward.request() for _ in range(5)]
+
+    page = await steward.bus.query(ListReservations(limit=2), ReservationList)
+    seen = [view.reservation_id for view in page.reservations]
+    await steward.request()
+    while page.next_cursor is not None:
+        rest = ListReservations(limit=2, cursor=page.next_cursor)
+        page = await steward.bus.query(rest, ReservationList)
+        seen += [view.reservation_id for view in page.reservations]
+
+    assert seen == stored[::-1]
+
+
 async def test_a_grant_over_the_bus_takes_milliseconds(
     steward: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,11 +33,21 @@ from schemas.orchestrator import (
 from schemas.results import GpuMonitoring, SummaryView
 from schemas.scheduler import (
     DeviceState,
+    DriftAction,
+    DriftKind,
     ReservationQueued,
     ReservationReleased,
     ReservationState,
 )
-from schemas.scheduler_views import AllocationMap, DeviceAllocation, NodeAllocation, ReservationView
+from schemas.scheduler_views import (
+    AllocationMap,
+    ClusterGpu,
+    DeviceAllocation,
+    Drift,
+    NodeAllocation,
+    NodeGpuSummary,
+    ReservationView,
+)
 from schemas.task import DeploymentMode, Objective
 from schemas.telemetry import (
     GpuReading,
@@ -210,6 +220,32 @@ def make_allocation_map() -> AllocationMap:
     return AllocationMap(
         nodes=(NodeAllocation(node_id=NODE, source=Source.SIMULATED, fresh=True, devices=devices),)
     )
+
+
+def make_drift() -> Drift:
+    return Drift(
+        drift_id=new_id(),
+        drift=DriftKind.SQUATTER,
+        node_id=NODE,
+        since_at=utcnow(),
+        age_seconds=1.0,
+        action=DriftAction.NONE,
+        detail="process 7",
+    )
+
+
+def make_cluster_gpu(index: int) -> ClusterGpu:
+    return ClusterGpu(
+        node_name=NODE,
+        gpu_index=index,
+        gpu_uuid=f"GPU-{index}",
+        gpu_model="NVIDIA A100",
+        allocatable=True,
+    )
+
+
+def make_node_summary(name: str) -> NodeGpuSummary:
+    return NodeGpuSummary(node_name=name, total_gpus=1, allocatable_gpus=1, idle_gpu_count=1)
 
 
 @dataclass
