@@ -12,6 +12,7 @@ from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds, UtcDateti
 
 LARGEST_LEVELS: Final = 256  # the outcome tells of all of them in one message of at most 1 MiB
 LARGEST_CONCURRENCY: Final = 4096
+MAX_ERROR_RATE: Final = 0.01
 
 TrafficScenario = Annotated[
     str,
@@ -22,6 +23,8 @@ TrafficScenario = Annotated[
         " U(min,max)/(min,max), E(in) ...",
     ),
 ]
+
+ErrorRate = Annotated[float, Meta(ge=0, lt=1)]
 
 
 class BenchmarkTool(StrEnum):
@@ -36,7 +39,11 @@ class BenchmarkTool(StrEnum):
 
 
 class BenchmarkSpec(Struct, frozen=True, kw_only=True):
-    """One experiment's benchmark: every scenario is run at every concurrency level."""
+    """One experiment's benchmark: every scenario is run at every concurrency level.
+
+    `max_error_rate` is the largest share of a level's requests that may fail, 0 to 1; with more
+    the level has failed.
+    """
 
     task: str = "text-to-text"
     model_name: str | None = None
@@ -48,6 +55,7 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     warmup_requests: Count = 1
     additional_params: dict[str, Any] = {}
     tool: BenchmarkTool = BenchmarkTool.AUTO
+    max_error_rate: ErrorRate = MAX_ERROR_RATE
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
@@ -109,10 +117,24 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     stats: LevelStats = LevelStats()
 
 
+class FailedLevel(Struct, frozen=True, kw_only=True):
+    """A load that was not served: nothing completed, or more requests failed than may."""
+
+    scenario: str
+    num_concurrency: PositiveInt
+    num_requests: Count
+    num_completed_requests: Count
+
+
 class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
     """An experiment's aggregate over its levels, as the autotuner stores it.
 
-    Means of level means, extremes of extremes; None where no level completed a request.
+    Latencies are of the levels that did not fail: means of their means, smallest and largest of
+    their means, `p50` and `p90` means of theirs, `p99` that of the worst one. A failed level counts
+    as a throughput of 0. None where every level failed.
+
+    `failed_levels` are those in which more than `max_error_rate` of the requests failed; None: a
+    release that knew no such limit measured it. `*_per_gpu` is None where the GPUs are unknown.
     """
 
     mean_e2e_latency: float | None = None
@@ -131,6 +153,11 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
     total_completed_requests: Count = 0
     total_error_requests: Count = 0
     success_rate: float = 0.0
+    total_levels: Count = 0
+    failed_levels: tuple[FailedLevel, ...] = ()
+    max_error_rate: float | None = None
+    mean_output_throughput_per_gpu: float | None = None
+    max_total_throughput_per_gpu: float | None = None
 
 
 class BenchmarkResult(Struct, frozen=True, kw_only=True):

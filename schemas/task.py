@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from schemas.base import Name, PositiveInt, PositiveSeconds
-from schemas.benchmark import BenchmarkTool, TrafficScenario
+from schemas.benchmark import MAX_ERROR_RATE, BenchmarkTool, ErrorRate, TrafficScenario
 from schemas.gpu_request import GpuCount
 
 Scalar = str | int | float | bool | None
@@ -196,7 +196,12 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
 
 
 class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
-    """The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts."""
+    """The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts.
+
+    `max_error_rate` is the largest share of the requests of one load (a scenario at a concurrency)
+    that may fail, 0 to 1. An experiment in which more fail does not rank above one that served the
+    load, and one that served no load at all has failed.
+    """
 
     task: Text = "text-to-text"
     model_name: str | None = None
@@ -210,6 +215,7 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     warmup_requests: Annotated[int, Meta(ge=0, le=1000)] = 1
     additional_params: dict[str, Any] = {}
     tool: BenchmarkTool = BenchmarkTool.AUTO
+    max_error_rate: ErrorRate = MAX_ERROR_RATE
 
 
 class GpuPreferences(TaskPart, frozen=True, kw_only=True):

@@ -201,7 +201,13 @@ export interface AvailableGpus {
   gpus: ScoredGpu[];
 }
 
-/** The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts. */
+/**
+ * The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts.
+ *
+ * `max_error_rate` is the largest share of the requests of one load (a scenario at a concurrency)
+ * that may fail, 0 to 1. An experiment in which more fail does not rank above one that served the
+ * load, and one that served no load at all has failed.
+ */
 export interface BenchmarkConfig {
   task?: string;
   model_name?: string | null;
@@ -213,12 +219,18 @@ export interface BenchmarkConfig {
   warmup_requests?: number;
   additional_params?: Record<string, unknown>;
   tool?: BenchmarkTool;
+  max_error_rate?: number;
 }
 
 /**
  * An experiment's aggregate over its levels, as the autotuner stores it.
  *
- * Means of level means, extremes of extremes; null where no level completed a request.
+ * Latencies are of the levels that did not fail: means of their means, smallest and largest of
+ * their means, `p50` and `p90` means of theirs, `p99` that of the worst one. A failed level counts
+ * as a throughput of 0. null where every level failed.
+ *
+ * `failed_levels` are those in which more than `max_error_rate` of the requests failed; null: a
+ * release that knew no such limit measured it. `*_per_gpu` is null where the GPUs are unknown.
  */
 export interface BenchmarkMetrics {
   mean_e2e_latency: number | null;
@@ -237,6 +249,11 @@ export interface BenchmarkMetrics {
   total_completed_requests: number;
   total_error_requests: number;
   success_rate: number;
+  total_levels: number;
+  failed_levels: FailedLevel[];
+  max_error_rate: number | null;
+  mean_output_throughput_per_gpu: number | null;
+  max_total_throughput_per_gpu: number | null;
 }
 
 /**
@@ -253,7 +270,12 @@ export interface BenchmarkResult {
   elapsed_seconds: number;
 }
 
-/** One experiment's benchmark: every scenario is run at every concurrency level. */
+/**
+ * One experiment's benchmark: every scenario is run at every concurrency level.
+ *
+ * `max_error_rate` is the largest share of a level's requests that may fail, 0 to 1; with more the
+ * level has failed.
+ */
 export interface BenchmarkSpec {
   task?: string;
   model_name?: string | null;
@@ -265,6 +287,7 @@ export interface BenchmarkSpec {
   warmup_requests?: number;
   additional_params?: Record<string, unknown>;
   tool?: BenchmarkTool;
+  max_error_rate?: number;
 }
 
 /**
@@ -1020,6 +1043,14 @@ export interface Explanation {
   expected_start_at: string | null;
   suggestion: Suggestion | null;
   reasons_left_out: Record<string, number>;
+}
+
+/** A load that was not served: nothing completed, or more requests failed than may. */
+export interface FailedLevel {
+  scenario: string;
+  num_concurrency: number;
+  num_requests: number;
+  num_completed_requests: number;
 }
 
 /**

@@ -2,10 +2,8 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 from uuid import UUID
-
-from msgspec import Meta
 
 from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds
 from services.executor.domain.deadlines import PhaseLimits
@@ -18,8 +16,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     what engines in containers download of models from a hub; without it, it goes with them.
 
     `address` is where engines of this node are reached from other nodes, by default the one from
-    which packets to the bus come. `min_success_rate` is the share of requests, 0 to 1, below which
-    a benchmark counts as failed.
+    which packets to the bus come.
     `docker_host` is the engine's address, by default $DOCKER_HOST or the usual socket;
     `docker_device_ids` how devices are named to it: by uuid, by index, or as CDI names by uuid;
     `mps_pipe_dir` is where the MPS daemon listens, for parts of devices;
@@ -50,7 +47,6 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     engine_memory_mb: Count = 0
     engine_cpus: Seconds = 0.0
     engine_pids: PositiveInt = 32_768
-    min_success_rate: Annotated[float, Meta(ge=0, le=1)] = 0.5
 
     @property
     def home(self) -> Path:

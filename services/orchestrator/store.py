@@ -9,11 +9,12 @@ from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
 from schemas.base import UtcDatetime
+from schemas.benchmark import FailedLevel
 from schemas.executor import ExecutorReported
 from schemas.orchestrator import ExperimentState, ListExperiments, ListTasks
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.records import Attempt, Experiment, Task
-from services.orchestrator.domain.scoring import Scored
+from shared.benchmarks.ranking import Scored
 from shared.postgres.database import Connection, from_json, to_json
 
 R = TypeVar("R")
@@ -84,7 +85,9 @@ GROUP BY task_id, state
 """
 
 SELECT_SCORES: Final = """
-SELECT experiment_id, ordinal, objective_score FROM experiment
+SELECT experiment_id, ordinal, objective_score,
+       record #> '{metrics,failed_levels}' AS failed_levels
+FROM experiment
 WHERE task_id = $1 AND state = 'succeeded'
 """
 
@@ -263,7 +266,10 @@ async def tallies(
 async def succeeded_experiments(connection: Connection, task_id: UUID) -> list[Scored]:
     return [
         Scored(
-            experiment_id=row["experiment_id"], ordinal=row["ordinal"], score=row["objective_score"]
+            experiment_id=row["experiment_id"],
+            ordinal=row["ordinal"],
+            score=row["objective_score"],
+            failed_levels=from_json(row["failed_levels"] or "[]", tuple[FailedLevel, ...]),
         )
         for row in await connection.fetch(SELECT_SCORES, task_id)
     ]

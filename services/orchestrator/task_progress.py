@@ -14,9 +14,9 @@ from services.orchestrator.domain import tasks, waiting
 from services.orchestrator.domain.executor_offers import Offer, eligible_nodes, serving_offers
 from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
 from services.orchestrator.domain.retrying import nodes_to_request
-from services.orchestrator.domain.scoring import best
 from services.orchestrator.domain.tools import tool_of_old
 from services.orchestrator.node_names import with_node_ids
+from shared.benchmarks.ranking import rank
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.postgres.commands import send_later
@@ -97,7 +97,7 @@ class Progress:
         decisions = [
             waiting.request_gpus(
                 experiment,
-                _request_now(task, experiment, offers),
+                self._request_now(task, experiment, offers),
                 now,
                 attempt_id=new_id(),
                 reservation_id=new_id(),
@@ -106,6 +106,19 @@ class Progress:
         ]
         await self.write(connection, decisions)
         return True
+
+    def _request_now(
+        self, task: Task, experiment: Experiment, offers: Sequence[Offer]
+    ) -> GpuRequest:
+        """The experiment's request, for the executors that are present now if any is."""
+        tool = task.benchmark_tool or task.file.benchmark.tool
+        nodes = eligible_nodes(
+            with_node_ids(task.file), task.mode, experiment.engine.engine, offers, tool
+        )
+        return replace(
+            experiment.request,
+            node_ids=nodes_to_request(experiment, nodes),
+        )
 
     async def _with_tool(self, connection: Connection, task: Task) -> Task:
         """The task of an older release with the tool that it is measured with from now on."""
@@ -129,19 +142,11 @@ class Progress:
         if not succeeded:
             return None
         scored = await store.succeeded_experiments(connection, task.task_id)
-        return best(task.file.optimization.objective, scored)
+        ranked = rank(task.file.optimization.objective, scored).ranked
+        return ranked[0].experiment_id if ranked else None
 
     async def _require(self, connection: Connection, task_id: UUID) -> Task:
         task = await store.lock_task(connection, task_id)
         if task is None:
             raise LookupError(f"task {task_id} has experiments but no row")
         return task
-
-
-def _request_now(task: Task, experiment: Experiment, offers: Sequence[Offer]) -> GpuRequest:
-    """The experiment's request, for the executors that are present now if any is."""
-    tool = task.benchmark_tool or task.file.benchmark.tool
-    nodes = eligible_nodes(
-        with_node_ids(task.file), task.mode, experiment.engine.engine, offers, tool
-    )
-    return replace(experiment.request, node_ids=nodes_to_request(experiment, nodes))

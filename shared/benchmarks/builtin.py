@@ -128,7 +128,7 @@ async def run_benchmark(
         tool_version=TOOL_VERSION,
         simulated=simulated,
         levels=tuple(levels),
-        metrics=aggregate(levels),
+        metrics=aggregate(levels, spec.max_error_rate),
         elapsed_seconds=time.perf_counter() - started,
     )
 

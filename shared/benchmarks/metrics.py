@@ -7,9 +7,17 @@ from typing import Final
 
 import msgspec
 
-from schemas.benchmark import BenchmarkMetrics, Distribution, LevelResult, LevelStats
+from schemas.benchmark import (
+    MAX_ERROR_RATE,
+    BenchmarkMetrics,
+    Distribution,
+    FailedLevel,
+    LevelResult,
+    LevelStats,
+)
 
 MOST_CODES: Final = 20
+SHOWN_LEVELS: Final = 4
 
 
 class RequestSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,12 +168,45 @@ def _level_stats(samples: Sequence[RequestSample]) -> LevelStats:
     return LevelStats(**spreads)
 
 
-def aggregate(levels: Sequence[LevelResult]) -> BenchmarkMetrics:
+def has_failed(level: LevelResult, max_error_rate: float) -> bool:
+    """Whether the level says nothing about its load, as too few of its requests were served."""
+    return not level.num_completed_requests or level.error_rate > max_error_rate
+
+
+def failed_levels_text(failed: Sequence[FailedLevel], most: int = SHOWN_LEVELS) -> str:
+    """`D(100,100) at concurrency 8 served 1 of 17, ... and 2 more`."""
+    told = [
+        f"{level.scenario} at concurrency {level.num_concurrency} served"
+        f" {level.num_completed_requests} of {level.num_requests}"
+        for level in failed[:most]
+    ]
+    more = f" and {len(failed) - most} more" if len(failed) > most else ""
+    return ", ".join(told) + more or "no level was measured"
+
+
+def percent_text(share: float) -> str:
+    """`0.01` as `1 %`."""
+    return f"{100 * share:g} %"
+
+
+def with_gpus(metrics: BenchmarkMetrics, gpus: int) -> BenchmarkMetrics:
+    """With throughput per GPU; unchanged without a GPU."""
+    output, total = metrics.mean_output_throughput, metrics.max_total_throughput
+    if not gpus or output is None or total is None:
+        return metrics
+    return msgspec.structs.replace(
+        metrics,
+        mean_output_throughput_per_gpu=output / gpus,
+        max_total_throughput_per_gpu=total / gpus,
+    )
+
+
+def aggregate(
+    levels: Sequence[LevelResult], max_error_rate: float = MAX_ERROR_RATE
+) -> BenchmarkMetrics:
     """An experiment's metrics, as the autotuner computes them from its levels.
 
-    Means and percentiles are unweighted means of the levels' own; `min_e2e_latency` and
-    `max_e2e_latency` are the smallest and largest of the levels' mean latencies. A level that
-    completed nothing has no latency, and a throughput of 0.
+    But for p99 and for failed levels, see `BenchmarkMetrics`. Means are not weighted.
     """
     requests = sum(level.num_requests for level in levels)
     completed = sum(level.num_completed_requests for level in levels)
@@ -174,12 +215,26 @@ def aggregate(levels: Sequence[LevelResult]) -> BenchmarkMetrics:
         total_completed_requests=completed,
         total_error_requests=sum(level.num_error_requests for level in levels),
         success_rate=completed / requests if requests else 0.0,
+        total_levels=len(levels),
+        failed_levels=tuple(
+            FailedLevel(
+                scenario=level.scenario,
+                num_concurrency=level.num_concurrency,
+                num_requests=level.num_requests,
+                num_completed_requests=level.num_completed_requests,
+            )
+            for level in levels
+            if has_failed(level, max_error_rate)
+        ),
+        max_error_rate=max_error_rate,
     )
-    latencies = _present(level.stats.e2e_latency for level in levels)
+    served = [level for level in levels if not has_failed(level, max_error_rate)]
+    latencies = _present(level.stats.e2e_latency for level in served)
     if not latencies:
         return counts
-    output_rates = [level.mean_output_throughput_tokens_per_s for level in levels]
-    total_rates = [level.mean_total_tokens_throughput_tokens_per_s for level in levels]
+    no_rates = [0.0] * len(counts.failed_levels)
+    output_rates = [level.mean_output_throughput_tokens_per_s for level in served] + no_rates
+    total_rates = [level.mean_total_tokens_throughput_tokens_per_s for level in served] + no_rates
     means = [latency.mean for latency in latencies]
     return msgspec.structs.replace(
         counts,
@@ -188,9 +243,9 @@ def aggregate(levels: Sequence[LevelResult]) -> BenchmarkMetrics:
         max_e2e_latency=max(means),
         p50_e2e_latency=_mean([latency.p50 for latency in latencies]),
         p90_e2e_latency=_mean([latency.p90 for latency in latencies]),
-        p99_e2e_latency=_mean([latency.p99 for latency in latencies]),
-        mean_ttft=_mean([spread.mean for spread in _present(level.stats.ttft for level in levels)]),
-        mean_tpot=_mean([spread.mean for spread in _present(level.stats.tpot for level in levels)]),
+        p99_e2e_latency=max(latency.p99 for latency in latencies),
+        mean_ttft=_mean([spread.mean for spread in _present(level.stats.ttft for level in served)]),
+        mean_tpot=_mean([spread.mean for spread in _present(level.stats.tpot for level in served)]),
         mean_output_throughput=_mean(output_rates),
         max_output_throughput=max(output_rates),
         mean_total_throughput=_mean(total_rates),

@@ -14,6 +14,7 @@ from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import ProgressCallback, Target
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.document import read_spec
+from shared.benchmarks.metrics import with_gpus
 from shared.benchmarks.tools import run_benchmark
 from shared.client.watch import Watch
 from shared.errors import StewardError
@@ -40,6 +41,7 @@ async def run_benchmark_job(
     that is served is meant. The result is the benchmark's (`tool`, `levels`, `metrics`, ...) with
     `gpu_monitoring`: what `stop_monitoring` returns of the node's GPUs, only those of `gpu_indices`
     if given. It is None where no platform could watch them, and `gpu_monitoring_missing` says why.
+    Throughput per GPU is that of `gpu_indices`.
     The tool's files stay in `directory`, if one is given.
 
     Raises RefusedError for a spec that cannot be, UnsupportedTraffic for what the tool cannot
@@ -66,7 +68,8 @@ async def run_benchmark_job(
                     await watch.stop()
         raise
     seen, missing = await _seen(watch, gpu_indices)
-    document: dict[str, Any] = msgspec.to_builtins(result)
+    metrics = with_gpus(result.metrics, len(set(gpu_indices or ())))
+    document: dict[str, Any] = msgspec.to_builtins(replace(result, metrics=metrics))
     return document | {"gpu_monitoring": seen, "gpu_monitoring_missing": missing}
 
 

@@ -14,6 +14,7 @@ from services.cli.display.columns import Table
 from services.cli.display.output import number, print_table
 from services.cli.display.task_results import gpu_cells
 from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback
+from shared.benchmarks.metrics import failed_levels_text, has_failed, percent_text
 
 CLEAR_LINE: Final = "\r\x1b[K"
 
@@ -57,13 +58,16 @@ def progress_line(progress: Progress) -> str:
     )
 
 
-def print_result(document: Mapping[str, Any], *, wants_gpus: bool) -> None:
-    """The levels, what the GPUs did meanwhile, and remarks on what the figures are worth."""
+def print_result(document: Mapping[str, Any], *, gpus: int) -> None:
+    """The levels, what the GPUs did meanwhile, and remarks on what the figures are worth.
+
+    `gpus` is how many were to be watched.
+    """
     result = msgspec.convert(document, BenchmarkResult)
-    print_table(level_table(result))
+    print_table(level_table(result, gpus=gpus))
     for remark in remarks(result):
         click.echo(remark)
-    if not wants_gpus:
+    if not gpus:
         return
     if document["gpu_monitoring"] is not None:
         click.echo()
@@ -72,27 +76,34 @@ def print_result(document: Mapping[str, Any], *, wants_gpus: bool) -> None:
         click.echo(f"GPUs not watched: {missing}", err=True)
 
 
-def level_table(result: BenchmarkResult) -> Table:
-    """A row for each scenario at each concurrency; latencies are means, p99 where it is said."""
+def level_table(result: BenchmarkResult, *, gpus: int = 0) -> Table:
+    """A row for each scenario at each concurrency; latencies are means, p99 where it is said.
+
+    Throughput is also shown per GPU, if there are `gpus`.
+    """
     headings = [
-        *("scenario", "at once", "requests", "failed", "seconds", "ttft ms", "ttft p99 ms"),
-        *("tpot ms", "e2e s", "e2e p99 s", "requests/s", "output tok/s", "total tok/s"),
+        *("scenario", "at once", "load", "requests", "errors", "seconds", "ttft ms"),
+        *("ttft p99 ms", "tpot ms", "e2e s", "e2e p99 s", "requests/s", "output tok/s"),
+        *(["output per GPU"] if gpus else []),
+        "total tok/s",
+        *(["total per GPU"] if gpus else []),
     ]
-    numeric = frozenset(headings) - {"scenario"}
+    numeric = frozenset(headings) - {"scenario", "load"}
     title = f"measured by {result.tool.value} {result.tool_version}"
+    max_error_rate = result.metrics.max_error_rate or 0.0
     return Table(
         headings,
-        [_row(level) for level in result.levels],
+        [_row(level, has_failed(level, max_error_rate), gpus) for level in result.levels],
         title=title,
         numeric=numeric,
         important=(
-            *("at once", "requests", "failed", "ttft ms", "tpot ms", "e2e s", "output tok/s"),
-            *("e2e p99 s", "ttft p99 ms", "requests/s", "total tok/s"),
+            *("at once", "load", "requests", "ttft ms", "tpot ms", "e2e s", "output tok/s"),
+            *("output per GPU", "errors", "e2e p99 s", "ttft p99 ms", "requests/s", "total tok/s"),
         ),
     )
 
 
-def _row(level: LevelResult) -> list[str]:
+def _row(level: LevelResult, failed: bool, gpus: int) -> list[str]:
     stats = level.stats
     rates = (
         level.mean_output_throughput_tokens_per_s,
@@ -101,6 +112,7 @@ def _row(level: LevelResult) -> list[str]:
     return [
         level.scenario,
         str(level.num_concurrency),
+        "failed" if failed else "served",
         f"{level.num_completed_requests}/{level.num_requests}",
         f"{level.error_rate:.1%}",
         number(level.run_duration, 1),
@@ -110,7 +122,7 @@ def _row(level: LevelResult) -> list[str]:
         number(_scaled(stats.e2e_latency, "mean"), 3),
         number(_scaled(stats.e2e_latency, "p99"), 3),
         number(level.requests_per_second, 2),
-        *(number(rate, 1) for rate in rates),
+        *(number(part, 1) for rate in rates for part in ([rate, rate / gpus] if gpus else [rate])),
     ]
 
 
@@ -133,6 +145,12 @@ def remarks(result: BenchmarkResult) -> list[str]:
             said.append(
                 f"{level.scenario} at concurrency {level.num_concurrency}: failed with {codes}"
             )
+    if failed := result.metrics.failed_levels:
+        limit = percent_text(result.metrics.max_error_rate or 0.0)
+        said.append(
+            f"failed: {failed_levels_text(failed)}"
+            f" (at most {limit} of the requests may fail: max_error_rate)"
+        )
     return said
 
 

@@ -16,6 +16,7 @@ from schemas.scheduler_views import AvailabilityView, Explanation, ReservationVi
 from schemas.telemetry import HealthState
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
+from shared.benchmarks.metrics import failed_levels_text
 
 SHORT_ID_CHARACTERS: Final = 12
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -298,9 +299,11 @@ def attempts_text(experiment: ExperimentView) -> str:
 
 
 def why_waiting(experiment: ExperimentView) -> str:
-    """One short remark: the failure, else the first reason of waiting."""
+    """One short remark: the failure, the loads not served, else the first reason of waiting."""
     if experiment.failure is not None:
         return f"{experiment.failure.kind.value}: {experiment.failure.message}"
+    if experiment.metrics is not None and experiment.metrics.failed_levels:
+        return failed_levels_text(experiment.metrics.failed_levels, 1)
     if experiment.waiting_reasons:
         return experiment.waiting_reasons[0].message
     return experiment.reason

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 import click
 
@@ -12,29 +13,44 @@ from schemas.task import Objective
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, why_waiting
+from shared.benchmarks.metrics import failed_levels_text, percent_text
+from shared.benchmarks.ranking import MEASURES, Ranking, Scored, rank
 
 SIMULATED_ENGINE: Final = "simulated"
 LOG_LINES: Final = 3
 WHOLE_LOG_TAIL: Final = 1_000
-MEASURES: Final[dict[Objective, str]] = {
-    Objective.MINIMIZE_LATENCY: "mean_e2e_latency",
-    Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput",
-    Objective.MINIMIZE_TTFT: "mean_ttft",
-    Objective.MINIMIZE_TPOT: "mean_tpot",
-}
 
 
 def ranked(
     experiments: Sequence[ExperimentView], objective: Objective | None
 ) -> list[ExperimentView]:
-    """The best first; what has no score comes last, in the order of expansion."""
-    sign = -1.0 if objective is Objective.MAXIMIZE_THROUGHPUT else 1.0
+    """The best first; those without a rank come last, unmeasured ones after measured."""
+    ranking = _ranking(experiments, objective)
+    order = [each.experiment_id for each in (*ranking.ranked, *ranking.unranked)]
+    places = {experiment_id: place for place, experiment_id in enumerate(order)}
+    last = len(order)
+    return sorted(experiments, key=lambda e: (places.get(e.experiment_id, last), e.ordinal))
 
-    def rank(each: ExperimentView) -> tuple[bool, float, int]:
-        score = each.objective_score
-        return (score is None, sign * score if score is not None else 0.0, each.ordinal)
 
-    return sorted(experiments, key=rank)
+def _ranks(experiments: Sequence[ExperimentView], objective: Objective | None) -> dict[UUID, int]:
+    ranked = _ranking(experiments, objective).ranked
+    return {each.experiment_id: rank for rank, each in enumerate(ranked, start=1)}
+
+
+def _ranking(experiments: Sequence[ExperimentView], objective: Objective | None) -> Ranking:
+    return rank(
+        objective,
+        (
+            Scored(
+                experiment_id=each.experiment_id,
+                ordinal=each.ordinal,
+                score=each.objective_score,
+                failed_levels=each.metrics.failed_levels if each.metrics is not None else (),
+            )
+            for each in experiments
+            if each.state is ExperimentState.SUCCEEDED
+        ),
+    )
 
 
 def varied(experiments: Sequence[ExperimentView]) -> list[str]:
@@ -49,22 +65,22 @@ def varied(experiments: Sequence[ExperimentView]) -> list[str]:
 def result_table(experiments: Sequence[ExperimentView], objective: Objective | None) -> Table:
     """Experiments ranked by the objective with their benchmark metrics."""
     names = varied(experiments)
-    rows = []
-    for place, each in enumerate(ranked(experiments, objective), start=1):
-        has_score = each.objective_score is not None
-        rows.append(
-            [
-                str(place) if has_score else UNKNOWN,
-                str(each.ordinal),
-                each.state.value,
-                settings_text(each.parameters, names),
-                *metric_cells(each.metrics),
-                attempts_text(each),
-            ]
-        )
+    ranks = _ranks(experiments, objective)
+    rows = [
+        [
+            number(ranks.get(each.experiment_id)),
+            str(each.ordinal),
+            each.state.value,
+            settings_text(each.parameters, names),
+            *metric_cells(each.metrics),
+            attempts_text(each),
+        ]
+        for each in ranked(experiments, objective)
+    ]
     headings = [
-        *("rank", "#", "state", "parameters", "ttft ms", "tpot ms", "e2e s", "e2e p99 s"),
-        *("output tok/s", "max total tok/s", "requests", "attempts"),
+        *("rank", "#", "state", "parameters", "levels", "ttft ms", "tpot ms", "e2e s"),
+        *("e2e p99 s", "output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
+        "attempts",
     ]
     numeric = frozenset(headings) - {"state", "parameters", "attempts"}
     title = f"experiments by {objective.value} ({MEASURES[objective]})" if objective else ""
@@ -74,26 +90,52 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
         title=title,
         numeric=numeric,
         important=(
-            *("rank", "#", "state", "parameters", "requests", "ttft ms", "tpot ms", "e2e s"),
-            *("output tok/s", "max total tok/s", "e2e p99 s"),
+            *("rank", "#", "state", "parameters", "levels", "requests", "ttft ms", "tpot ms"),
+            *("e2e s", "output tok/s", "per GPU", "max total tok/s", "max per GPU", "e2e p99 s"),
         ),
         shortened=frozenset({"parameters"}),
     )
 
 
 def metric_cells(metrics: BenchmarkMetrics | None) -> list[str]:
-    """Means over the levels; latencies to the first and per token in milliseconds."""
+    """Served levels of all, then what was measured in them; latencies to the first and per token
+    in milliseconds.
+    """
     if metrics is None:
-        return [UNKNOWN] * 7
+        return [UNKNOWN] * 10
+    levels = metrics.total_levels
     return [
+        f"{levels - len(metrics.failed_levels)}/{levels}" if levels else UNKNOWN,
         _milliseconds(metrics.mean_ttft),
         _milliseconds(metrics.mean_tpot),
         number(metrics.mean_e2e_latency, 3),
         number(metrics.p99_e2e_latency, 3),
         number(metrics.mean_output_throughput, 1),
+        number(metrics.mean_output_throughput_per_gpu, 1),
         number(metrics.max_total_throughput, 1),
+        number(metrics.max_total_throughput_per_gpu, 1),
         f"{metrics.total_completed_requests}/{metrics.total_requests}",
     ]
+
+
+def failed_level_lines(
+    experiments: Sequence[ExperimentView], objective: Objective | None
+) -> list[str]:
+    """The loads that measured experiments did not serve, and what follows."""
+    ranks = _ranks(experiments, objective)
+    lines = []
+    for each in ranked(experiments, objective):
+        metrics = each.metrics
+        if metrics is None or not metrics.failed_levels:
+            continue
+        is_ranked = each.experiment_id in ranks
+        why = "did not serve" if is_ranked else "has no rank, as another one served what it did not"
+        limit = percent_text(metrics.max_error_rate or 0.0)
+        lines.append(
+            f"experiment {each.ordinal} {why}: {failed_levels_text(metrics.failed_levels)}"
+            f" (at most {limit} of the requests may fail: max_error_rate)"
+        )
+    return lines
 
 
 def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
@@ -180,6 +222,8 @@ def print_results(
     print_table(result_table(experiments, objective))
     if any(each.engine.engine == SIMULATED_ENGINE for each in experiments):
         click.echo("the engine is simulated: these latencies and rates are made up")
+    for line in failed_level_lines(experiments, objective):
+        click.echo(line)
     gpu_results = gpu_result_table(ranked(experiments, objective))
     if gpu_results is not None:
         click.echo()

@@ -48,6 +48,7 @@ from services.executor.runtimes.runtime import (
 )
 from services.executor.settings import ExecutorSettings
 from shared.benchmarks.adapter import BenchmarkFailed, Target
+from shared.benchmarks.metrics import with_gpus
 from shared.benchmarks.tools import run_benchmark
 from shared.clock import utcnow
 from shared.lease import Lease
@@ -221,7 +222,7 @@ class AttemptRun:
     def _judge(self, work: asyncio.Task[BenchmarkResult]) -> Verdict:
         error = work.exception()
         if error is None:
-            return judge(work.result(), min_success_rate=self.settings.min_success_rate)
+            return judge(work.result())
         if isinstance(error, AttemptFailed):
             return failed(error.failure)
         return self._broken(error)
@@ -343,7 +344,7 @@ class AttemptRun:
         finally:
             await cancelled(load, exited)
         await self._progress.finish_load()
-        return result
+        return replace(result, metrics=with_gpus(result.metrics, len(self.command.devices)))
 
     async def _publish(self, message: Live) -> None:
         # Of several ranks one is published, or lines would mingle; each is stored where it runs.

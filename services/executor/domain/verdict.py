@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from schemas.benchmark import BenchmarkResult
 from schemas.executor import AttemptOutcome, AttemptPhase, Failure, FailureKind, Window
+from shared.benchmarks.metrics import failed_levels_text, percent_text
 from shared.errors import StewardError
 from shared.failures import RULES, KnownFailure, findings
 
@@ -123,10 +124,10 @@ def refused_by_engine(text: str, message: str, *, otherwise: FailureKind) -> Att
     return AttemptFailed(failure(kind, reason, hint=_hint_of(found)))
 
 
-def judge(benchmark: BenchmarkResult, *, min_success_rate: float) -> Verdict:
-    """A finished benchmark succeeded if enough of its requests did, and at least one."""
+def judge(benchmark: BenchmarkResult) -> Verdict:
+    """A finished benchmark succeeded if a level of it did; the failed ones count in the ranking."""
     metrics = benchmark.metrics
-    if metrics.total_completed_requests and metrics.success_rate >= min_success_rate:
+    if len(metrics.failed_levels) < metrics.total_levels:
         return Verdict(outcome=AttemptOutcome.SUCCEEDED, benchmark=benchmark)
     codes: dict[str, int] = {}
     for level in benchmark.levels:
@@ -136,8 +137,8 @@ def judge(benchmark: BenchmarkResult, *, min_success_rate: float) -> Verdict:
     return failed(
         failure(
             FailureKind.BENCHMARK_FAILED,
-            f"expected at least {min_success_rate:.0%} of the requests to succeed, "
-            f"{metrics.total_completed_requests} of {metrics.total_requests} did ({causes})",
+            f"expected a level with at most {percent_text(metrics.max_error_rate or 0.0)} failed "
+            f"requests (max_error_rate): {failed_levels_text(metrics.failed_levels)} ({causes})",
         )
     )
 

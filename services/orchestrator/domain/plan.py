@@ -127,6 +127,7 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool) -> BenchmarkSpec:
         warmup_requests=config.warmup_requests,
         additional_params=config.additional_params,
         tool=tool,
+        max_error_rate=config.max_error_rate,
     )
 
 

@@ -29,9 +29,9 @@ from services.orchestrator.domain.records import (
     fields_of,
 )
 from services.orchestrator.domain.retrying import Step, next_step
-from services.orchestrator.domain.scoring import score
 from services.orchestrator.domain.start_refusals import failure_of_refusal, outcome_of_refusal
 from services.orchestrator.domain.waiting import give_back, start_of
+from shared.benchmarks.ranking import score
 from shared.failures import RULES
 
 

@@ -111,7 +111,7 @@ class _Session:
             tool_version=self.tool_version,
             simulated=self._model.simulated,
             levels=tuple(self.levels),
-            metrics=aggregate(self.levels),
+            metrics=aggregate(self.levels, self.spec.max_error_rate),
             elapsed_seconds=elapsed_seconds,
         )
 

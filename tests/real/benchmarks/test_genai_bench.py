@@ -99,7 +99,7 @@ async def test_a_real_model_is_measured_by_the_real_tool(tmp_path: Path) -> None
     assert first.finished_at <= second.started_at
     assert result.metrics == aggregate(result.levels)
     assert result.metrics.success_rate == 1.0
-    assert judge(result, min_success_rate=1.0).outcome is AttemptOutcome.SUCCEEDED
+    assert judge(result).outcome is AttemptOutcome.SUCCEEDED
     assert_progressed(seen)
     # Ended before its plots, which nobody looks at.
     assert not files_in(tmp_path, "*.xlsx")
@@ -194,7 +194,7 @@ async def test_a_server_that_is_killed_meanwhile_is_a_failed_benchmark(tmp_path:
     assert partly is not None
     assert partly.metrics.total_error_requests > 8
     assert "stopped answering after 1 of 1 levels" in str(gone.value)
-    verdict = judge(partly, min_success_rate=0.5)
+    verdict = judge(partly)
     assert (verdict.outcome, verdict.benchmark) == (AttemptOutcome.FAILED, None)
     assert verdict.failure is not None
     assert verdict.failure.kind is FailureKind.BENCHMARK_FAILED
@@ -237,6 +237,6 @@ async def test_levels_that_fail_altogether_are_kept_and_the_next_are_measured(
     assert all(level.error_codes_frequency.keys() == {"500"} for level in result.levels)
     assert result.simulated
     assert len(files_in(tmp_path, "run-*")) == 2
-    verdict = judge(result, min_success_rate=0.5)
+    verdict = judge(result)
     assert verdict.failure is not None
     assert verdict.failure.kind is FailureKind.BENCHMARK_FAILED

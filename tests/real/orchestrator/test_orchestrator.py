@@ -148,11 +148,31 @@ async def test_a_task_runs_to_its_best_experiment(world: World, service: Service
     ]
 
 
+async def test_an_engine_that_breaks_under_load_is_not_the_best(
+    world: World, service: Service
+) -> None:
+    world.breaking = {2}
+
+    task_id = await world.submit()
+    view = await world.until(task_id, TaskState.COMPLETED)
+
+    steady, broken = await world.experiments(task_id)
+    assert (steady.objective_score, broken.objective_score) == (1.0, 0.5)
+    assert view.best_experiment_id == steady.experiment_id
+    assert broken.metrics is not None
+    assert broken.metrics.failed_levels
+
+
 async def test_what_is_sent_is_what_the_task_says(world: World, service: Service) -> None:
     task = task_file(
         parameters={"tp-size": [2]},
         gpus={"min_memory_mb": 1000, "priority": 3},
-        benchmark={"tool": "builtin", "max_time_per_iteration": 0.5, "num_concurrency": [1, 4]},
+        benchmark={
+            "tool": "builtin",
+            "max_time_per_iteration": 0.5,
+            "num_concurrency": [1, 4],
+            "max_error_rate": 0.05,
+        },
         optimization={"timeout_per_iteration": 77, "wait_timeout_seconds": 33},
     )
 
@@ -167,6 +187,7 @@ async def test_what_is_sent_is_what_the_task_says(world: World, service: Service
     [start] = world.starts
     assert start.engine.parameters == {"tp-size": 2}
     assert start.benchmark.max_time_per_level_seconds == 30
+    assert start.benchmark.max_error_rate == 0.05
     assert start.timeout_seconds == 77
     assert start.reservation_id == command.reservation_id
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from schemas.base import Event
-from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
+from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool, FailedLevel
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import (
     AttemptFinished,
@@ -109,6 +109,7 @@ class World:
     starts: list[StartExperiment] = field(default_factory=list)
     stops: list[CancelExperiment] = field(default_factory=list)
     reservations: dict[UUID, ReservationView] = field(default_factory=dict)
+    breaking: set[int] = field(default_factory=set)  # slots with which an engine breaks under load
     running: dict[UUID, StartExperiment] = field(default_factory=dict)
     summaries: dict[UUID, SummaryView] = field(default_factory=dict)
     epoch: int = 0
@@ -286,7 +287,7 @@ class World:
                 tool_version="1",
                 simulated=True,
                 levels=(),
-                metrics=metrics_of(start),
+                metrics=self.metrics_of(start),
                 elapsed_seconds=1.0,
             )
             if succeeded
@@ -316,7 +317,7 @@ class World:
             attempt_id=start.attempt_id,
             task_id=start.task_id,
             version=1,
-            metrics=metrics_of(start),
+            metrics=self.metrics_of(start),
             gpu_monitoring=monitoring,
             benchmark={},
         )
@@ -328,7 +329,7 @@ class World:
             attempt_id=start.attempt_id,
             task_id=start.task_id,
             version=1,
-            metrics=metrics_of(start),
+            metrics=self.metrics_of(start),
             gpu_monitoring=monitoring,
         )
 
@@ -354,6 +355,22 @@ class World:
                 benchmark_tools=tools,
                 largest_epoch=0,
             )
+        )
+
+    def metrics_of(self, start: StartExperiment) -> BenchmarkMetrics:
+        """Two slots are twice as fast as one."""
+        slots = int(start.engine.parameters.get("slots", 1))
+        failed = FailedLevel(
+            scenario="D(100,100)", num_concurrency=8, num_requests=17, num_completed_requests=1
+        )
+        return BenchmarkMetrics(
+            mean_e2e_latency=1.0 / slots,
+            max_total_throughput=100.0 * slots,
+            mean_ttft=0.1 / slots,
+            total_requests=1,
+            total_completed_requests=1,
+            success_rate=1.0,
+            failed_levels=(failed,) if slots in self.breaking else (),
         )
 
     # What a user does and sees
@@ -390,19 +407,6 @@ class World:
         await eventually(reached, what=f"task {task_id} {state}")
         assert view is not None
         return view
-
-
-def metrics_of(start: StartExperiment) -> BenchmarkMetrics:
-    """Two slots are twice as fast as one."""
-    slots = int(start.engine.parameters.get("slots", 1))
-    return BenchmarkMetrics(
-        mean_e2e_latency=1.0 / slots,
-        max_total_throughput=100.0 * slots,
-        mean_ttft=0.1 / slots,
-        total_requests=1,
-        total_completed_requests=1,
-        success_rate=1.0,
-    )
 
 
 def _about(start: StartExperiment, revision: int) -> dict[str, Any]:

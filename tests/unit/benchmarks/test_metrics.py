@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.benchmark import BenchmarkMetrics, LevelResult, LevelStats
+from schemas.benchmark import BenchmarkMetrics, FailedLevel, LevelResult, LevelStats
 from shared.benchmarks.metrics import (
     MOST_CODES,
     RequestSample,
@@ -16,6 +16,7 @@ from shared.benchmarks.metrics import (
     distribution,
     few_codes,
     level_result,
+    with_gpus,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -119,14 +120,62 @@ def test_a_level_without_success_is_kept_with_empty_stats() -> None:
     assert level.mean_output_throughput_tokens_per_s == 0.0
 
 
-def test_a_level_without_success_lowers_throughput_but_has_no_latency() -> None:
-    good, bad = make_level(make_sample()), make_level(connect=1)
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(make_level(connect=1), id="nothing completed"),
+        pytest.param(make_level(make_sample(e2e_latency=1.0), connect=1), id="half of it failed"),
+        pytest.param(make_level(), id="no request ended"),
+    ],
+)
+def test_a_failed_level_lowers_throughput_has_no_latency_and_is_named(bad: LevelResult) -> None:
+    good = make_level(make_sample())
 
     metrics = aggregate([good, bad])
 
     assert metrics.mean_e2e_latency == 2.5
     assert metrics.mean_output_throughput == good.mean_output_throughput_tokens_per_s / 2
-    assert metrics.success_rate == 0.5
+    assert metrics.total_completed_requests == 1 + bad.num_completed_requests
+    assert metrics.total_levels == 2
+    assert metrics.failed_levels == (
+        FailedLevel(
+            scenario="D(100,21)",
+            num_concurrency=2,
+            num_requests=bad.num_requests,
+            num_completed_requests=bad.num_completed_requests,
+        ),
+    )
+
+
+@pytest.mark.parametrize(("max_error_rate", "failed"), [(0.0, 1), (0.24, 1), (0.25, 0)])
+def test_how_many_requests_of_a_level_may_fail_is_said(max_error_rate: float, failed: int) -> None:
+    level = make_level(make_sample(), make_sample(), make_sample(), connect=1)
+
+    metrics = aggregate([level], max_error_rate)
+
+    assert len(metrics.failed_levels) == failed
+    assert metrics.max_error_rate == max_error_rate
+
+
+def test_an_experiments_p99_is_that_of_its_worst_level() -> None:
+    light, heavy = make_level(make_sample(e2e_latency=1.0)), make_level(make_sample())
+
+    metrics = aggregate([heavy, light])
+
+    assert metrics.p99_e2e_latency == 2.5
+    assert metrics.p50_e2e_latency == 1.75
+
+
+def test_throughput_stands_beside_its_share_of_each_gpu() -> None:
+    metrics = aggregate([make_level(make_sample(), seconds=1.0)])
+
+    shared = with_gpus(metrics, 4)
+
+    assert metrics.max_total_throughput_per_gpu is None
+    assert shared.max_total_throughput_per_gpu == 121.0 / 4
+    assert shared.mean_output_throughput_per_gpu == 21.0 / 4
+    assert with_gpus(BenchmarkMetrics(), 4) == BenchmarkMetrics()
+    assert with_gpus(metrics, 0) == metrics
 
 
 def test_the_extremes_are_those_of_the_levels_means() -> None:
@@ -145,7 +194,9 @@ def test_nothing_completed_gives_no_figures(levels: list[LevelResult]) -> None:
     metrics = aggregate(levels)
 
     errors = sum(level.num_error_requests for level in levels)
-    assert metrics == BenchmarkMetrics(total_requests=errors, total_error_requests=errors)
+    assert metrics.total_requests == metrics.total_error_requests == errors
+    assert len(metrics.failed_levels) == metrics.total_levels == len(levels)
+    assert (metrics.mean_e2e_latency, metrics.max_total_throughput) == (None, None)
 
 
 def stored_experiments() -> list[dict[str, Any]]:
@@ -158,17 +209,23 @@ def stored_experiments() -> list[dict[str, Any]]:
 
 
 def test_recorded_levels_give_exactly_the_recorded_aggregates() -> None:
+    """All but p99: the recorded one is the mean of the levels' own, which no request exceeded."""
     compared = 0
     for experiment in stored_experiments():
         stored = experiment["metrics"]
         window = {"started_at": NOW, "finished_at": NOW}
         levels = [msgspec.convert(raw | window, LevelResult) for raw in stored["raw_results"]]
 
-        computed = msgspec.to_builtins(aggregate(levels))
+        metrics = aggregate(levels)
 
+        recorded = stored.keys() - {"p99_e2e_latency"}
+        computed = {k: v for k, v in msgspec.to_builtins(metrics).items() if k in recorded}
         assert computed == {name: stored[name] for name in computed}
+        p99s = [level.stats.e2e_latency.p99 for level in levels if level.stats.e2e_latency]
+        assert metrics.p99_e2e_latency == max(p99s) > stored["p99_e2e_latency"]
+        assert metrics.failed_levels == ()
         compared += len(computed)
-    assert compared == 2 * len(BenchmarkMetrics.__struct_fields__)
+    assert compared == 2 * 15
 
 
 def test_of_very_many_error_codes_the_most_frequent_are_kept_and_none_is_lost() -> None:

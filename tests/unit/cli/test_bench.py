@@ -57,8 +57,9 @@ def test_a_level_is_shown_in_the_units_of_its_headings() -> None:
     assert shown == {
         "scenario": "D(100,21)",
         "at once": "2",
+        "load": "served",
         "requests": "2/2",
-        "failed": "0.0%",
+        "errors": "0.0%",
         "seconds": "4.0",
         "ttft ms": "500.0",
         "ttft p99 ms": "500.0",
@@ -72,11 +73,18 @@ def test_a_level_is_shown_in_the_units_of_its_headings() -> None:
     assert table.title == "measured by genai-bench 0.0.5"
 
 
+def test_throughput_per_gpu_stands_beside_throughput_where_the_gpus_are_named() -> None:
+    table = level_table(make_result(make_level()), gpus=2)
+
+    shown = dict(zip(table.headings, table.rows[0], strict=True))
+    assert (shown["output per GPU"], shown["total per GPU"]) == ("5.2", "30.2")
+
+
 def test_a_level_without_success_has_no_invented_latency() -> None:
     table = level_table(make_result(make_level(completed=0, unanswered=3)))
 
     shown = dict(zip(table.headings, table.rows[0], strict=True))
-    assert (shown["requests"], shown["failed"]) == ("0/3", "100.0%")
+    assert (shown["load"], shown["requests"], shown["errors"]) == ("failed", "0/3", "100.0%")
     assert {shown[name] for name in ("ttft ms", "tpot ms", "e2e s", "e2e p99 s")} == {"-"}
 
 
@@ -85,10 +93,14 @@ def test_what_the_figures_are_worth_is_said() -> None:
 
     said = remarks(make_result(estimated, simulated=True))
 
-    assert len(said) == 3
+    assert len(said) == 4
     assert "made up" in said[0]
     assert "estimates" in said[1]
     assert said[2] == "D(100,21) at concurrency 2: failed with 2 x 503, 1 x timeout"
+    assert said[3] == (
+        "failed: D(100,21) at concurrency 2 served 2 of 5 (at most 1 % of the requests may fail: "
+        "max_error_rate)"
+    )
     assert remarks(make_result(make_level())) == []
 
 

@@ -2,12 +2,14 @@
 
 import pytest
 
+from schemas.benchmark import FailedLevel
 from schemas.executor import AttemptPhase, Failure, FailureKind
 from schemas.orchestrator import ExperimentState, ExperimentView
 from schemas.task import Objective
 from services.cli.display.output import plain_text
-from services.cli.display.tables import attempts_text, why_waiting
+from services.cli.display.tables import attempts_text, experiment_table, why_waiting
 from services.cli.display.task_results import (
+    failed_level_lines,
     failure_lines,
     gpu_result_table,
     ranked,
@@ -45,6 +47,68 @@ def test_a_failed_experiment_has_no_rank_and_no_invented_numbers() -> None:
 
     assert list(table.rows[0])[:3] == ["-", "2", "failed"]
     assert set(list(table.rows[0])[4:-1]) == {"-"}
+
+
+HEAVY = FailedLevel(
+    scenario="D(100,100)", num_concurrency=8, num_requests=17, num_completed_requests=1
+)
+
+
+def test_what_broke_under_a_load_that_another_served_has_no_rank_and_says_why() -> None:
+    broken = make_experiment(
+        1,
+        objective_score=0.5,
+        metrics=make_metrics(total_levels=2, failed_levels=(HEAVY,), max_error_rate=0.01),
+    )
+    steady = make_experiment(
+        2, objective_score=9.0, metrics=make_metrics(total_levels=2, max_error_rate=0.01)
+    )
+
+    table = result_table([broken, steady], Objective.MINIMIZE_LATENCY)
+
+    rows = [dict(zip(table.headings, row, strict=True)) for row in table.rows]
+    assert [(row["rank"], row["#"], row["levels"]) for row in rows] == [
+        ("1", "2", "2/2"),
+        ("-", "1", "1/2"),
+    ]
+    (line,) = failed_level_lines([broken, steady], Objective.MINIMIZE_LATENCY)
+    assert line == (
+        "experiment 1 has no rank, as another one served what it did not: D(100,100) at "
+        "concurrency 8 served 1 of 17 (at most 1 % of the requests may fail: max_error_rate)"
+    )
+
+
+def test_a_load_that_no_experiment_served_takes_no_rank_and_is_still_told() -> None:
+    metrics = make_metrics(total_levels=2, failed_levels=(HEAVY,), max_error_rate=0.01)
+    experiments = [make_experiment(n, objective_score=1.0 * n, metrics=metrics) for n in (1, 2)]
+
+    table = result_table(experiments, Objective.MINIMIZE_LATENCY)
+    lines = failed_level_lines(experiments, Objective.MINIMIZE_LATENCY)
+
+    assert [row[0] for row in table.rows] == ["1", "2"]
+    assert lines[0] == (
+        "experiment 1 did not serve: D(100,100) at concurrency 8 served 1 of 17 "
+        "(at most 1 % of the requests may fail: max_error_rate)"
+    )
+
+
+def test_failed_levels_are_remarked_on_in_lists_of_experiments() -> None:
+    metrics = make_metrics(total_levels=2, failed_levels=(HEAVY,), max_error_rate=0.01)
+
+    table = experiment_table([make_experiment(metrics=metrics)])
+
+    row = dict(zip(table.headings, table.rows[0], strict=True))
+    assert row["remark"] == "D(100,100) at concurrency 8 served 1 of 17"
+
+
+def test_throughput_per_gpu_stands_beside_throughput() -> None:
+    metrics = make_metrics(mean_output_throughput_per_gpu=40.0, max_total_throughput_per_gpu=80.0)
+
+    table = result_table([make_experiment(objective_score=1.0, metrics=metrics)], None)
+
+    row = dict(zip(table.headings, table.rows[0], strict=True))
+    assert (row["output tok/s"], row["per GPU"]) == ("80.0", "40.0")
+    assert (row["max total tok/s"], row["max per GPU"]) == ("160.0", "80.0")
 
 
 def test_metrics_are_shown_in_the_units_of_their_headings() -> None:

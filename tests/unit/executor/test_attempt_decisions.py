@@ -1,11 +1,11 @@
 """The pure decisions about an attempt: admission, lease, verdict."""
 
-from typing import Any
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
 
-from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
+from schemas.benchmark import BenchmarkResult, BenchmarkTool, LevelResult
 from schemas.errors import ErrorCode
 from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind
 from services.executor.domain.admission import Remembered, refuse_start
@@ -22,6 +22,7 @@ from services.executor.domain.verdict import (
     refused_by_engine,
     timed_out,
 )
+from shared.benchmarks.metrics import RequestSample, aggregate, level_result
 from shared.failures import RULES
 from shared.postgres.commands import OWNER_DOWN
 from tests.support.worlds.executor import make_start
@@ -55,42 +56,57 @@ def test_a_start_is_refused_for_what_the_node_remembers(
     assert want not in OWNER_DOWN, "it would hold back every cancel and fence of this node"
 
 
-def make_result(**metrics: Any) -> BenchmarkResult:  # any field
+def make_level(*, completed: int, **errors: int) -> LevelResult:
+    sample = RequestSample(ttft=0.5, e2e_latency=2.5, num_input_tokens=100, num_output_tokens=21)
+    return level_result(
+        scenario="D(100,21)",
+        num_concurrency=4,
+        started_at=datetime(2026, 1, 2, tzinfo=UTC),
+        run_duration=4.0,
+        samples=[sample] * completed,
+        error_codes=errors,
+    )
+
+
+def make_result(*levels: LevelResult) -> BenchmarkResult:
     return BenchmarkResult(
         tool=BenchmarkTool.BUILTIN,
         tool_version="1",
         simulated=True,
-        levels=(),
-        metrics=BenchmarkMetrics(**metrics),
+        levels=levels,
+        metrics=aggregate(levels),
         elapsed_seconds=1.0,
     )
 
 
 @pytest.mark.parametrize(
-    ("completed", "success_rate", "want"),
-    [
-        (10, 1.0, AttemptOutcome.SUCCEEDED),
-        (5, 0.5, AttemptOutcome.SUCCEEDED),
-        (4, 0.4, AttemptOutcome.FAILED),
-        (0, 0.0, AttemptOutcome.FAILED),
-    ],
+    ("failed_levels", "want"),
+    [(0, AttemptOutcome.SUCCEEDED), (1, AttemptOutcome.SUCCEEDED), (2, AttemptOutcome.FAILED)],
 )
-def test_a_benchmark_succeeds_with_enough_of_its_requests(
-    completed: int, success_rate: float, want: AttemptOutcome
-) -> None:
-    result = make_result(
-        total_requests=10, total_completed_requests=completed, success_rate=success_rate
-    )
+def test_a_benchmark_succeeds_if_it_served_a_load(failed_levels: int, want: AttemptOutcome) -> None:
+    served, failed = make_level(completed=20), make_level(completed=1, timeout=16)
+    result = make_result(*[failed] * failed_levels, *[served] * (2 - failed_levels))
 
-    verdict = judge(result, min_success_rate=0.5)
+    verdict = judge(result)
 
     assert verdict.outcome is want
     assert (verdict.benchmark is not None) == (want is AttemptOutcome.SUCCEEDED)
     assert (verdict.failure is None) == (want is AttemptOutcome.SUCCEEDED)
 
 
-def test_a_benchmark_without_a_request_is_no_success_even_if_none_is_demanded() -> None:
-    assert judge(make_result(), min_success_rate=0.0).outcome is AttemptOutcome.FAILED
+def test_a_benchmark_is_refused_with_the_share_of_errors_that_it_may_have() -> None:
+    verdict = judge(make_result(make_level(completed=1, timeout=14, **{"503": 2})))
+
+    assert verdict.failure is not None
+    assert verdict.failure.message == (
+        "expected a level with at most 1 % failed requests (max_error_rate): "
+        "D(100,21) at concurrency 4 served 1 of 17 (2 x 503, 14 x timeout)"
+    )
+
+
+def test_a_benchmark_without_a_request_is_no_success() -> None:
+    assert judge(make_result()).outcome is AttemptOutcome.FAILED
+    assert judge(make_result(make_level(completed=0))).outcome is AttemptOutcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -176,7 +192,7 @@ def test_every_failure_leaves_with_its_hint(kind: FailureKind) -> None:
         lease_lost("too late"),
         executor_restarted("it ended"),
         timed_out(5.0),
-        judge(make_result(), min_success_rate=0.5),
+        judge(make_result()),
     ],
     ids=lambda verdict: verdict.failure.kind.value,
 )

@@ -1,0 +1,71 @@
+"""Which of a task's experiments is best."""
+
+import math
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.benchmark import BenchmarkMetrics, FailedLevel
+from schemas.task import Objective
+
+MEASURES: Final = {
+    Objective.MINIMIZE_LATENCY: "mean_e2e_latency",
+    Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput",
+    Objective.MINIMIZE_TTFT: "mean_ttft",
+    Objective.MINIMIZE_TPOT: "mean_tpot",
+}
+
+
+class Scored(Struct, frozen=True, kw_only=True):
+    """A succeeded experiment."""
+
+    experiment_id: UUID
+    ordinal: int
+    score: float | None
+    failed_levels: tuple[FailedLevel, ...] = ()
+
+    @property
+    def failed_loads(self) -> frozenset[tuple[str, int]]:
+        """Scenario and concurrency of each failed level."""
+        return frozenset((level.scenario, level.num_concurrency) for level in self.failed_levels)
+
+
+class Ranking(Struct, frozen=True, kw_only=True):
+    """`ranked` has the best first. `unranked` cannot be compared with those: each of it failed at a
+    load that another experiment served, or has no score.
+    """
+
+    ranked: tuple[Scored, ...]
+    unranked: tuple[Scored, ...]
+
+
+def score(objective: Objective, metrics: BenchmarkMetrics) -> float | None:
+    """The objective's measure; None where nothing was measured."""
+    value: float | None = getattr(metrics, MEASURES[objective])
+    return value if value is not None and math.isfinite(value) else None
+
+
+def rank(objective: Objective | None, experiments: Iterable[Scored]) -> Ranking:
+    """The experiments of one task; of equal ones the first comes first.
+
+    Scores leave failed levels out, so they compare only experiments that failed at the same loads.
+    """
+    sign = -1.0 if objective is Objective.MAXIMIZE_THROUGHPUT else 1.0
+    ordered = sorted(
+        experiments,
+        key=lambda e: (
+            len(e.failed_loads),
+            e.score is None,
+            sign * (e.score or 0.0),
+            e.ordinal,
+        ),
+    )
+    unserved = frozenset.intersection(*(e.failed_loads for e in ordered)) if ordered else None
+    ranked: list[Scored] = []
+    unranked: list[Scored] = []
+    for each in ordered:
+        is_comparable = each.score is not None and each.failed_loads == unserved
+        (ranked if is_comparable else unranked).append(each)
+    return Ranking(ranked=tuple(ranked), unranked=tuple(unranked))
