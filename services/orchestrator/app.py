@@ -26,6 +26,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     progress = Progress(
         timedelta(seconds=settings.offer_ttl_seconds),
         timedelta(seconds=settings.retry_pause_seconds),
+        timedelta(seconds=settings.overdue_after_seconds),
     )
     first_report, lease_wake = asyncio.Event(), asyncio.Event()
     events = EventHandlers(database, progress, lease_wake, first_report)
@@ -37,7 +38,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         events,
         settings.repair_interval_seconds,
         timedelta(seconds=settings.repair_after_seconds),
-        timedelta(seconds=settings.overdue_after_seconds),
+        progress.overdue_after,
     )
     return Service(
         "orchestrator",

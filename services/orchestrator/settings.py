@@ -10,8 +10,9 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     Every `repair_interval_seconds` owners are queried about what has been silent for
     `repair_after_seconds`. A submission waits up to `first_report_seconds` while no executor has
     reported at all. An attempt that has not ended `overdue_after_seconds` after its task's
-    `timeout_per_iteration` is stopped, and as long after that loses its reservation. A failed
-    experiment that is repeated waits for `retry_pause_seconds` first.
+    `timeout_per_iteration` is stopped, and as long after that loses its reservation, which states
+    the sum of the two as its duration. A failed experiment that is repeated waits for
+    `retry_pause_seconds` first.
     """
 
     offer_ttl_seconds: PositiveSeconds = 300.0

@@ -11,6 +11,7 @@ from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState
 from services.orchestrator import store
 from services.orchestrator.domain import tasks, waiting
+from services.orchestrator.domain.deadlines import longest_hold_seconds
 from services.orchestrator.domain.executor_offers import Offer, eligible_nodes, serving_offers
 from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
 from services.orchestrator.domain.retrying import nodes_to_request
@@ -26,7 +27,8 @@ from shared.postgres.outbox import stage
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`offer_ttl` is how long an executor counts as present after its last report.
+    """`offer_ttl` is how long an executor counts as present after its last report, `overdue_after`
+    how long after its task's timeout an attempt is stopped.
 
     A failed experiment is not retried before `retry_pause` has passed: what failed it, a container
     engine that starts anew or a network, takes time to return.
@@ -34,6 +36,7 @@ class Progress:
 
     offer_ttl: timedelta
     retry_pause: timedelta
+    overdue_after: timedelta
 
     async def offers(self, connection: Connection) -> list[Offer]:
         """What the present executors offer."""
@@ -118,6 +121,7 @@ class Progress:
         return replace(
             experiment.request,
             node_ids=nodes_to_request(experiment, nodes),
+            expected_duration_seconds=longest_hold_seconds(task, self.overdue_after),
         )
 
     async def _with_tool(self, connection: Connection, task: Task) -> Task:

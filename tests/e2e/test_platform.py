@@ -170,6 +170,46 @@ async def test_cancel_stops_a_running_experiment_and_frees_its_gpu_within_5_s(
     assert {e["state"] for e in await platform.experiments(task_id)} == {"cancelled"}
 
 
+async def test_who_waits_behind_a_task_learns_when_he_starts_and_short_requests_go_before(
+    platform: PlatformProcess,
+) -> None:
+    task = quick_task("in-the-way")
+    task["parameters"] = {"start-delay-seconds": [50]}
+    task_id = await platform.submit(task)
+
+    async def holds_a_gpu() -> bool:
+        view = await platform.task(task_id)
+        return bool(view.get("experiments_by_state", {}).get("running"))
+
+    await eventually(holds_a_gpu, within_seconds=20)
+    _, body = await platform.request("GET", "/api/v1/gpus")
+    everything = await reserve(platform, gpus=len(body["gpus"]))
+    short = await reserve(platform, gpus=1, expected_duration_seconds=20)
+    long = await reserve(platform, gpus=1, expected_duration_seconds=3600)
+
+    _, head = await platform.request("GET", f"/api/v1/reservations/{everything}/explain")
+    _, granted = await platform.request("GET", f"/api/v1/reservations/{short}?wait_seconds=10")
+    _, waiting = await platform.request("GET", f"/api/v1/reservations/{long}")
+
+    assert head["expected_start_at"] is not None
+    assert granted["state"] in {"granted", "active"}
+    assert waiting["state"] == "queued"
+    for withdrawn in (everything, long, short):
+        epoch = f"?epoch={granted['epoch']}" if withdrawn == short else ""
+        await platform.request("DELETE", f"/api/v1/reservations/{withdrawn}{epoch}")
+    await platform.request("POST", f"/api/v1/tasks/{task_id}/cancel", {})
+    await platform.until_finished(task_id)
+
+
+async def reserve(platform: PlatformProcess, **request: Any) -> str:
+    """The id of a new reservation, which may wait."""
+    status, body = await platform.request(
+        "POST", "/api/v1/reservations", {"holder": "somebody", "request": request}
+    )
+    assert status in {201, 202}, body
+    return str(body["reservation_id"])
+
+
 async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: PlatformProcess) -> None:
     second = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "services.cli", "up", "--data-dir", str(platform.data_dir),

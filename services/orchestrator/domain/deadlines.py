@@ -11,6 +11,18 @@ from services.orchestrator.domain.records import Attempt, Decision, Experiment, 
 from shared.failures import RULES
 
 LONGEST: Final = timedelta(days=3650)
+LONGEST_STATED: Final = timedelta(days=365)  # the scheduler refuses to store much more
+
+
+def longest_hold_seconds(task: Task, grace: timedelta) -> float | None:
+    """How long after its grant an attempt may still hold its GPUs; None if that is beyond a year.
+
+    Loading the model and all levels are within the task's timeout. `grace`, after which the stop is
+    sent from here, is for the way to the executor and for its teardown. An attempt that takes still
+    longer keeps its GPUs: the scheduler only stops counting on its end.
+    """
+    seconds = task.file.optimization.timeout_per_iteration + grace.total_seconds()
+    return seconds if seconds <= LONGEST_STATED.total_seconds() else None
 
 
 def with_deadline(task: Task, attempt: Attempt, now: datetime) -> Attempt:

@@ -183,6 +183,7 @@ async def test_what_is_sent_is_what_the_task_says(world: World, service: Service
     request = command.request
     assert (request.gpus, request.min_memory_mb, request.node_ids) == (2, 1000, ("n1",))
     assert (request.priority, request.wait_timeout_seconds) == (3, 33)
+    assert request.expected_duration_seconds == 77 + 300
     assert command.namespace == "team-a"
     [start] = world.starts
     assert start.engine.parameters == {"tp-size": 2}

@@ -12,6 +12,7 @@ from services.orchestrator.domain import deadlines, running
 from services.orchestrator.domain.deadlines import (
     as_timed_out,
     is_overdue,
+    longest_hold_seconds,
     on_overdue,
     with_deadline,
 )
@@ -88,6 +89,19 @@ def test_what_was_stopped_for_being_overdue_has_timed_out(
     if want is AttemptOutcome.FAILED:
         assert ended.failure is not None
         assert (ended.failure.kind, ended.failure.log_tail) == (FailureKind.TIMEOUT, ("last",))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        pytest.param(600.0, 700.0, id="the task's timeout and the grace to tear down"),
+        pytest.param(1e300, None, id="none where the scheduler takes no such duration"),
+    ],
+)
+def test_how_long_an_attempt_holds_its_gpus_is_bounded(seconds: float, want: float | None) -> None:
+    task = make_task(make_file(optimization={"timeout_per_iteration": seconds}))
+
+    assert longest_hold_seconds(task, GRACE) == want
 
 
 @pytest.mark.parametrize(
