@@ -27,6 +27,14 @@ Name = Annotated[
         description="1 to 128 letters, digits, _, . and -, the first and last a letter or digit",
     ),
 ]
+LabelKey = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_./-]{0,251}[A-Za-z0-9])?$",
+        description="1 to 253 letters, digits, _, ., / and -, the first and last a letter or digit",
+    ),
+]
+LabelValue = Name
 DeviceUuid = Annotated[str, Meta(min_length=1, max_length=128)]
 UtcDatetime = Annotated[datetime, Meta(tz=True)]
 Seconds = Annotated[float, Meta(ge=0)]

@@ -29,7 +29,7 @@ from schemas.executor import RuntimeOffer
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView
 from schemas.results import GpuMonitoring
-from schemas.scheduler import CordonState, DeviceState, SetBy
+from schemas.scheduler import CordonState, DeviceState, LabelChanges, SetBy
 from schemas.scheduler_views import Explanation, NodeAllocation
 from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
 
@@ -256,6 +256,12 @@ class ReturnToService(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     device_uuid: DeviceUuid | None = None
     confirm_stopped: bool = False
     reason: Annotated[str, Meta(max_length=1000)] = ""
+
+
+class Relabelling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sets labels of a node; null takes one away. They win over what the node's agent reports."""
+
+    labels: LabelChanges
 
 
 class MonitoringRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

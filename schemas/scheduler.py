@@ -13,6 +13,8 @@ from schemas.base import (
     DeviceUuid,
     Epoch,
     Event,
+    LabelKey,
+    LabelValue,
     Namespace,
     NodeId,
     PositiveInt,
@@ -159,6 +161,19 @@ class Drain(Command, frozen=True, kw_only=True, tag="scheduler.drain"):
     node_id: NodeId
     reason: str = ""
     set_by: SetBy = ""
+
+
+LabelChanges = Annotated[dict[LabelKey, LabelValue | None], Meta(min_length=1, max_length=64)]
+
+
+class LabelNode(Command, frozen=True, kw_only=True, tag="scheduler.label_node"):
+    """Set labels of a node; None takes one away.
+
+    These win over what the node's agent reports, a label that was taken away too.
+    """
+
+    node_id: NodeId
+    labels: LabelChanges
 
 
 class ReservationEvent(Event, frozen=True, kw_only=True):
@@ -321,6 +336,19 @@ class DeviceCordoned(DeviceEvent, frozen=True, kw_only=True, tag="scheduler.devi
 
 class DeviceUncordoned(DeviceEvent, frozen=True, kw_only=True, tag="scheduler.device_uncordoned"):
     """Back in service."""
+
+
+class NodeEvent(Event, frozen=True, kw_only=True):
+    """What facts about a whole node carry."""
+
+    key_field: ClassVar[str | None] = "node_id"
+    node_id: NodeId
+
+
+class NodeLabelled(NodeEvent, frozen=True, kw_only=True, tag="scheduler.node_labelled"):
+    """An operator has changed labels; `labels` are all that count for it from now on."""
+
+    labels: dict[str, str]
 
 
 class DriftKind(StrEnum):

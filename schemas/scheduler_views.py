@@ -247,7 +247,8 @@ class DeviceAllocation(Struct, frozen=True, kw_only=True):
 class NodeAllocation(Struct, frozen=True, kw_only=True):
     """A node with its devices; `fresh` tells whether its readings are recent enough to grant on.
 
-    `cordon` is that of the whole node; its devices have theirs.
+    `cordon` is that of the whole node; its devices have theirs. `labels` are the agent's, and over
+    them the operator's.
     """
 
     node_id: NodeId
@@ -255,6 +256,7 @@ class NodeAllocation(Struct, frozen=True, kw_only=True):
     fresh: bool
     devices: tuple[DeviceAllocation, ...]
     cordon: CordonState | None = None
+    labels: dict[str, str] = {}
 
 
 class AllocationMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_map_view"):

@@ -1627,6 +1627,19 @@ export interface InventoryReported {
   links: GpuLink[];
 }
 
+/**
+ * Set labels of a node; null takes one away.
+ *
+ * These win over what the node's agent reports, a label that was taken away too.
+ */
+export interface LabelNode {
+  type: "scheduler.label_node";
+  command_id: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  labels: Record<string, string | null>;
+}
+
 /** Bounds on end-to-end latency. */
 export interface LatencySlo {
   p50?: SloBound | null;
@@ -1814,7 +1827,8 @@ export interface MonitoringView {
 /**
  * A node with its devices; `fresh` tells whether its readings are recent enough to grant on.
  *
- * `cordon` is that of the whole node; its devices have theirs.
+ * `cordon` is that of the whole node; its devices have theirs. `labels` are the agent's, and over
+ * them the operator's.
  */
 export interface NodeAllocation {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -1823,6 +1837,7 @@ export interface NodeAllocation {
   fresh: boolean;
   devices: DeviceAllocation[];
   cordon: CordonState | null;
+  labels: Record<string, string>;
 }
 
 /** A node's GPUs in brief; means count only GPUs with metrics, null if there are none. */
@@ -1834,6 +1849,17 @@ export interface NodeGpuSummary {
   avg_utilization_percent: number | null;
   avg_memory_usage_percent: number | null;
   has_metrics: boolean;
+}
+
+/** An operator has changed labels; `labels` are all that count for it from now on. */
+export interface NodeLabelled {
+  type: "scheduler.node_labelled";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  labels: Record<string, string>;
 }
 
 /** Nodes by id. */
@@ -2994,6 +3020,7 @@ export type AnyCommand =
   | CancelReservation
   | Cordon
   | Drain
+  | LabelNode
   | ReleaseReservation
   | RenewReservation
   | RequestReservation
@@ -3016,6 +3043,7 @@ export type AnyEvent =
   | DeviceUncordoned
   | DriftDetected
   | DriftResolved
+  | NodeLabelled
   | ReservationActivated
   | ReservationCancelled
   | ReservationExpired
@@ -3071,6 +3099,8 @@ export type MessageType =
   | "scheduler.drain"
   | "scheduler.drift_detected"
   | "scheduler.drift_resolved"
+  | "scheduler.label_node"
+  | "scheduler.node_labelled"
   | "scheduler.release_reservation"
   | "scheduler.renew_reservation"
   | "scheduler.request_reservation"

@@ -22,7 +22,7 @@ from services.cli.commands.insight import (
 )
 from services.cli.commands.logs import logs
 from services.cli.commands.maintenance import cordon, drain, drift, uncordon
-from services.cli.commands.nodes import monitor, power
+from services.cli.commands.nodes import monitor, node, power
 from services.cli.commands.platform import agent, up
 from services.cli.commands.reservations import release, renew, reserve
 from services.cli.commands.tasks import cancel, run, submit, validate
@@ -43,7 +43,7 @@ for command in (
     *(listing.gpus, listing.nodes, listing.reservations),
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
-    *(cordon, uncordon, drain, drift),
+    *(cordon, uncordon, drain, drift, node),
     *(monitor, power),
     *(doctor, bench),
 ):

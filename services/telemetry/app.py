@@ -9,6 +9,7 @@ from services.telemetry.clock import NodeClock
 from services.telemetry.counters import Counters
 from services.telemetry.device_monitor import DeviceMonitor
 from services.telemetry.domain.holdings import Holdings
+from services.telemetry.domain.labels import parse_labels
 from services.telemetry.event_publisher import EventPublisher, read_host_facts
 from services.telemetry.handlers import Handlers, build_routes
 from services.telemetry.metrics.exporter import AgentMetrics
@@ -21,7 +22,7 @@ from services.telemetry.sources.selection import select_source
 from shared.lifecycle import give_back_memory
 from shared.messaging.bus import Bus, Route
 from shared.service import Service, Step
-from shared.settings import load_settings
+from shared.settings import SettingsError, load_settings, variable_of
 
 Loops = dict[str, Callable[[], Awaitable[None]]]
 
@@ -72,7 +73,10 @@ class TelemetryService(Service):
 
 
 def create_service(settings: TelemetrySettings | None = None) -> TelemetryService:
-    """The service, closed; `run` or `running` opens it. Raises SettingsError for a bad fleet."""
+    """The service, closed; `run` or `running` opens it.
+
+    Raises SettingsError for a bad fleet or bad labels.
+    """
     settings = settings or load_settings(TelemetrySettings, "telemetry")
     bus = Bus.from_settings("telemetry", settings)
     holdings, counters = Holdings(), Counters()
@@ -82,6 +86,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         node_id=settings.node_id,
         interval_seconds=settings.interval_seconds,
         host=read_host_facts(),
+        labels=_labels(settings),
     )
     selection = select_source(settings, holdings)
     devices = DeviceMonitor(
@@ -130,3 +135,10 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         loops=loops,
         on_new_stream=devices.repeat_inventory,
     )
+
+
+def _labels(settings: TelemetrySettings) -> dict[str, str]:
+    try:
+        return parse_labels(settings.labels)
+    except ValueError as error:
+        raise SettingsError(f"{variable_of('labels', 'telemetry')}: {error}") from error

@@ -18,8 +18,9 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     driver's initialisation, which takes seconds on hosts without persistence mode;
     `smi_deadline_seconds` is for one run of nvidia-smi or amd-smi, and grows by itself on hosts
     where a run always takes longer. `dcgm_url` is the page of a dcgm-exporter, read only
-    where one is named. `metrics` serves Prometheus on `metrics_host` and `metrics_port` (0: any
-    free one).
+    where one is named. `labels` of the node, as `zone=a,disk=nvme`, are what selectors of labels
+    match, unless an operator has set others. `metrics` serves Prometheus on `metrics_host` and
+    `metrics_port` (0: any free one).
     """
 
     source: SourceName = "auto"
@@ -34,6 +35,7 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     amd_smi_path: str = "amd-smi"
     rocm_smi_path: str = "rocm-smi"
     dcgm_url: Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None = None
+    labels: str = ""
     metrics: bool = True
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 9400

@@ -320,6 +320,10 @@ class StewardClient(NodeClient):
         document = {"reason": reason, "set_by": set_by}
         await self.send("POST", f"/nodes/{node_id}/drain", document)
 
+    async def label_node(self, node_id: str, labels: Mapping[str, str | None]) -> None:
+        """Set labels of a node, which win over its agent's; None takes one away."""
+        await self.send("POST", f"/nodes/{node_id}/labels", {"labels": dict(labels)})
+
     async def drifts(self, node_id: str | None = None, *, ended: bool = False) -> DriftList:
         """Where reserved, running and physically used disagree, oldest first."""
         wanted = {"node_id": node_id, "ended": str(ended).lower()}

@@ -1,4 +1,4 @@
-"""Commands that a node's telemetry agent carries out: watch its GPUs, cap their power."""
+"""Commands about one node: watch its GPUs, cap their power, label it."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -6,19 +6,35 @@ from typing import TYPE_CHECKING
 import click
 
 from schemas.errors import ErrorCode
-from schemas.gateway import GpuView
+from schemas.gateway import GpuView, NodeView
 from schemas.monitoring import MonitoringView
 from services.cli.display.columns import Table
 from services.cli.display.output import print_json, print_table, wide_option
+from services.cli.display.tables import labels_text
 from services.cli.display.task_results import gpu_cells
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
 from services.cli.options import Target, reading, with_target
-from services.cli.request_options import NumberRange
+from services.cli.request_options import NumberRange, node_name
 from shared.client.devices import node_of_indices
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
+
+
+def _label_changes(
+    _context: click.Context, _argument: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals and key.endswith("-") and len(key) > 1:
+            changes[key[:-1]] = None
+        elif equals and key and value:
+            changes[key] = value
+        else:
+            raise click.BadParameter(f"expected KEY=VALUE, or KEY- to take one away, got {each!r}")
+    return changes
 
 
 @click.command()
@@ -107,6 +123,33 @@ def monitor(target: Target, node_id: str | None, seconds: float, interval: float
     )
 
 
+@click.group()
+def node() -> None:
+    """Change what is known of a node."""
+
+
+@node.command("label", context_settings={"ignore_unknown_options": True})
+@click.argument("node_id", metavar="NODE", callback=node_name)
+@click.argument("changes", metavar="[KEY=VALUE|KEY-]...", nargs=-1, callback=_label_changes)
+@reading
+def label_node(target: Target, node_id: str, changes: dict[str, str | None]) -> None:
+    """Set labels of a node, or take them away (KEY-); without any, print those it has.
+
+    They win over the labels of the agent's settings. `--require label:KEY=VALUE` selects by them.
+    """
+
+    async def ask(client: "StewardClient") -> NodeView:
+        if changes:
+            await client.label_node(node_id, changes)
+        return _view_of((await client.nodes()).nodes, node_id)
+
+    view = target.ask(ask)
+    if target.as_json:
+        print_json({"labels": view.labels})
+    else:
+        click.echo(f"{node_id}: {labels_text(view.labels) or 'no labels'}")
+
+
 def monitoring_table(view: MonitoringView) -> Table:
     """One row per GPU."""
     headings = ["GPU", "name", "util %", "memory MB", "temp C", "power W", "samples"]
@@ -125,6 +168,14 @@ def choose_gpu(gpus: tuple[GpuView, ...], place: str) -> GpuView:
         if gpu.node_id == node and named in {str(gpu.index), gpu.uuid}:
             return gpu
     raise CommandFailed(ErrorCode.NOT_FOUND, f"{node} reports no GPU {named}")
+
+
+def _view_of(nodes: tuple[NodeView, ...], node_id: str) -> NodeView:
+    for view in nodes:
+        if view.node_id == node_id:
+            return view
+    known = ", ".join(view.node_id for view in nodes) or "none"
+    raise CommandFailed(ErrorCode.NOT_FOUND, f"no node {node_id}; known: {known}")
 
 
 def _only_node(nodes: list[str]) -> str:

@@ -1,7 +1,7 @@
 """Views of the API as tables."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
@@ -135,20 +135,27 @@ def node_table(nodes: Sequence[NodeView]) -> Table:
             ", ".join(sorted({engine for offer in node.runtimes for engine in offer.engines}))
             or UNKNOWN,
             age(node.last_seen_at),
+            labels_text(node.labels) or UNKNOWN,
             node_reason(node) or UNKNOWN,
         ]
         for node in nodes
     ]
     headings = [
-        *("node", "source", "fresh", "free GPUs", "CPUs", "driver", "engines", "seen", "reason"),
+        *("node", "source", "fresh", "free GPUs", "CPUs", "driver", "engines", "seen", "labels"),
+        "reason",
     ]
     return Table(
         headings,
         rows,
         numeric=frozenset({"free GPUs", "CPUs", "seen"}),
         important=("free GPUs", "fresh", "source", "reason", "engines", "seen"),
-        shortened=frozenset({"engines", "reason"}),
+        shortened=frozenset({"engines", "labels", "reason"}),
     )
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    """`disk=nvme zone=a`."""
+    return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def node_reason(node: NodeView) -> str:

@@ -190,7 +190,7 @@ def _node_view(
         gpus_free=sum(gpu.state is DeviceState.FREE for gpu in gpus),
         last_seen_at=max(seen, default=None),
         host=inventory.host if inventory else None,
-        labels=inventory.labels if inventory else {},
+        labels=known.labels if known else inventory.labels if inventory else {},
         runtimes=executor.runtimes if executor else (),
         cordon=known.cordon if known else None,
         reasons=dict(Counter(reason.code for gpu in gpus for reason in gpu.reasons)),

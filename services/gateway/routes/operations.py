@@ -3,8 +3,8 @@
 from litestar.params import FromQuery, JSONBody
 
 from schemas.errors import Accepted
-from schemas.gateway import Cause, ReturnToService, Withdrawal
-from schemas.scheduler import Cordon, Drain, Uncordon
+from schemas.gateway import Cause, Relabelling, ReturnToService, Withdrawal
+from schemas.scheduler import Cordon, Drain, LabelNode, Uncordon
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
@@ -77,6 +77,20 @@ async def drain(
     return await gateway.send(
         Drain(command_id=command_id, node_id=node_id, reason=data.reason, set_by=data.set_by)
     )
+
+
+@post("/nodes/{node_id:str}/labels", status_code=200, dto=StrictBody[Relabelling])
+async def label_node(
+    node_id: Node,
+    data: JSONBody[Relabelling],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Set labels of a node, which win over its agent's; null takes one away. For admins."""
+    identity.require_admin()
+    command_id = command_id_of(idempotency_key)
+    return await gateway.send(LabelNode(command_id=command_id, node_id=node_id, labels=data.labels))
 
 
 @get("/drifts")

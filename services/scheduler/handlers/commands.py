@@ -11,6 +11,8 @@ from schemas.scheduler import (
     CancelReservation,
     Cordon,
     Drain,
+    LabelNode,
+    NodeLabelled,
     ReservationState,
     Uncordon,
 )
@@ -23,9 +25,11 @@ from services.scheduler.ledger import (
     transitions,
 )
 from services.scheduler.ledger.leader_election import pause_decisions
+from shared.ids import new_id
 from shared.logging import log
 from shared.postgres.commands import once
 from shared.postgres.database import Connection, Database
+from shared.postgres.outbox import stage
 
 C = TypeVar("C", bound=Command)
 
@@ -51,6 +55,10 @@ class Commands:
     async def drain(self, command: Drain) -> Reply:
         """Cordon a node and cancel what is granted there."""
         return await self._once(command, _drain)
+
+    async def label_node(self, command: LabelNode) -> Reply:
+        """Change what selectors of labels match."""
+        return await self._once(command, _label_node)
 
     async def fenced(self, connection: Connection, command: Command, reply: Reply) -> None:
         """A node's reply to a fence: acceptance confirms the stop that its devices wait for."""
@@ -130,5 +138,23 @@ async def _drain(connection: Connection, command: Drain) -> Accepted:
     )
     _, revision = await out_of_service.take_out(
         connection, command.node_id, ReservationState.CANCELLED, cordon
+    )
+    return Accepted(command_id=command.command_id, revision=revision)
+
+
+async def _label_node(connection: Connection, command: LabelNode) -> Accepted:
+    node_id = command.node_id
+    await node_rows.check_known(connection, node_id)
+    labels = await node_rows.write_labels(connection, node_id, command.labels)
+    revision = await node_rows.next_revision(connection, node_id)
+    await stage(
+        connection,
+        NodeLabelled(
+            message_id=new_id(),
+            occurred_at=await reservation_rows.database_now(connection),
+            revision=revision,
+            node_id=node_id,
+            labels=labels,
+        ),
     )
     return Accepted(command_id=command.command_id, revision=revision)

@@ -67,6 +67,7 @@ class FleetQueries:
                     for device in fleet.nodes.get(node.node_id, ())
                 ),
                 cordon=reader.cordon(node),
+                labels=fleet.node(node.node_id).labels,
             )
             for node in sorted(nodes, key=lambda node: node.node_id)
             if query.node_id in (None, node.node_id) and (after is None or node.node_id > after)

@@ -15,6 +15,7 @@ from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler import CordonCause, ReservationState
 from schemas.telemetry import HealthState, HostFacts
+from services.scheduler.domain.labels import OperatorLabels, effective
 from shared.postgres.database import Connection, Row, from_json
 
 # Triggers write a row into `change` for whatever decisions depend on. `new` are those rows that
@@ -61,7 +62,7 @@ FROM device d LEFT JOIN holding h ON h.device_no = d.device_no AND h.released_at
 """
 _CHANGED_DEVICES: Final = f"{_DEVICES} WHERE d.device_no = ANY($1)"
 _NODES: Final = """
-SELECT n.node_id, n.labels, n.host, n.inventory_at IS NOT NULL AS inventoried,
+SELECT n.node_id, n.labels, n.operator_labels, n.host, n.inventory_at IS NOT NULL AS inventoried,
     extract(epoch FROM clock_timestamp() - n.first_seen_at)::float8 AS known_seconds, n.lost
 FROM node n
 """
@@ -164,7 +165,10 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
 
 
 class NodeRow(Struct, frozen=True, kw_only=True):
-    """A node, first seen `known_seconds` ago. `inventoried`: it has reported its devices."""
+    """A node, first seen `known_seconds` ago. `inventoried`: it has reported its devices.
+
+    `labels` are those that count.
+    """
 
     node_id: NodeId
     labels: dict[str, str]
@@ -176,11 +180,12 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_row(cls, row: Row) -> Self:
         """From `_NODES`."""
-        host = row["host"]
+        fields = dict(row)
+        host, operator = row["host"], from_json(fields.pop("operator_labels"), OperatorLabels)
         return cls(
-            **dict(row)
+            **fields
             | {
-                "labels": from_json(row["labels"], dict[str, str]),
+                "labels": effective(from_json(row["labels"], dict[str, str]), operator),
                 "host": from_json(host, HostFacts) if host is not None else None,
             }
         )

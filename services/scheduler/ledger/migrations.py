@@ -253,4 +253,8 @@ WHERE cordoned AND cordon_reason ~ '^(gpu lost|node lost:|XID [0-9]|ecc |row rem
 UPDATE node n SET cordon_cause = 'node_lost', cordon_reason = d.cordon_reason
 FROM device d WHERE n.cordoned AND d.node_id = n.node_id AND d.cordon_cause = 'node_lost';
 """,
+    """
+-- Over the agent's labels; null: taken away, though the agent reports it.
+ALTER TABLE node ADD COLUMN operator_labels jsonb NOT NULL DEFAULT '{}';
+""",
 )

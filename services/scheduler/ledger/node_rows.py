@@ -1,6 +1,6 @@
 """Rows of nodes and their devices: functions on a connection, inside the caller's transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -12,9 +12,10 @@ from schemas.errors import ErrorCode
 from schemas.scheduler import LOSSES, CordonCause
 from schemas.telemetry import DeviceFacts, HealthState, InventoryReported, Source
 from services.scheduler.domain.faults import Fault, Loss
+from services.scheduler.domain.labels import OperatorLabels, effective, relabelled
 from services.scheduler.ledger.holding_rows import OpenHolding
 from shared.errors import RefusedError
-from shared.postgres.database import Connection, Row, to_json
+from shared.postgres.database import Connection, Row, from_json, to_json
 
 BOOTS_REMEMBERED: Final = 16
 _LOSS_CAUSES: Final = sorted(cause.value for cause in LOSSES)
@@ -124,6 +125,8 @@ _LIFT_NODES: Final = f"""
 UPDATE node {_IN_SERVICE}
 WHERE node_id = ANY($1) AND cordoned AND cordon_cause = ANY($2) AND NOT lost
 """
+_LABELS: Final = "SELECT labels, operator_labels FROM node WHERE node_id = $1 FOR UPDATE"
+_SET_LABELS: Final = "UPDATE node SET operator_labels = $2 WHERE node_id = $1"
 _HANDLED_FAULTS: Final = "SELECT event_id FROM fault WHERE node_id = $1 AND event_id = ANY($2)"
 _ADD_FAULT: Final = """
 INSERT INTO fault (node_id, event_id, boot_id, device_uuid, reason) VALUES ($1, $2, $3, $4, $5)
@@ -313,6 +316,19 @@ async def lift(connection: Connection, over: Sequence[Loss]) -> list[OpenHolding
     numbers, node_ids = _numbers_and_nodes(over)
     await connection.execute(_LIFT_NODES, node_ids, _LOSS_CAUSES)
     return _by_number(await connection.fetch(_LIFT_DEVICES, numbers, _LOSS_CAUSES))
+
+
+async def write_labels(
+    connection: Connection, node_id: NodeId, changes: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Change the operators' labels of a node; all that count from now on."""
+    row = await connection.fetchrow(_LABELS, node_id)
+    if row is None:
+        raise RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="$.node_id")
+    agent = from_json(row["labels"], dict[str, str])
+    operator = relabelled(agent, from_json(row["operator_labels"], OperatorLabels), changes)
+    await connection.execute(_SET_LABELS, node_id, to_json(operator))
+    return effective(agent, operator)
 
 
 async def handled_faults(

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from schemas.scheduler import Cordon, Drain, DriftAction, DriftKind, Uncordon
+from schemas.scheduler import Cordon, Drain, DriftAction, DriftKind, LabelNode, Uncordon
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.cli.commands.maintenance import DONE, MEANINGS, NEXT
 from services.cli.request_options import user_name
@@ -27,7 +27,7 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     path.write_text(json.dumps(tokens))
 
     async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
-        for command in (Cordon, Uncordon, Drain):
+        for command in (Cordon, Uncordon, Drain, LabelNode):
             await api.owners.accept(command)
         await api.owners.answer(ListDrifts, DriftList(drifts=(make_drift(),)))
 
@@ -43,7 +43,10 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
         assert await status("uncordon", "a", {"confirm_stopped": True}) == 200
         assert await status("drain", "a", {"reason": "moves"}) == 200
         assert await status("cordon", "a", {"device": "GPU-0"}) == 400
-        cordoned, back, drained = api.owners.received
+        assert await status("labels", "s", {"labels": {"zone": "a"}}) == 403
+        assert await status("labels", "a", {"labels": {"zo ne": "a"}}) == 400
+        assert await status("labels", "a", {"labels": {"zone": "a", "old": None}}) == 200
+        cordoned, back, drained, labelled = api.owners.received
         _, listed = await api.get(
             "/api/v1/drifts?node_id=alpha&ended=true", headers={"Authorization": "Bearer s"}
         )
@@ -56,6 +59,8 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     assert isinstance(drained, Drain)
     assert drained.reason == "moves"
     assert asked == ListDrifts(node_id="alpha", ended=True, limit=1000)
+    assert isinstance(labelled, LabelNode)
+    assert labelled.labels == {"zone": "a", "old": None}
     assert [drift["drift"] for drift in listed["drifts"]] == ["squatter"]
 
 

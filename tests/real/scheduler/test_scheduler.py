@@ -6,9 +6,11 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey
 from schemas.scheduler import (
     DeviceState,
+    LabelNode,
+    NodeLabelled,
     ReservationGranted,
     ReservationQueued,
     ReservationRejected,
@@ -359,6 +361,39 @@ async def test_what_would_not_be_granted_is_not_called_free(steward: World) -> N
         "GPU-fine": (DeviceState.FREE, []),
         "GPU-left": (unavailable, [ReasonCode.NO_READING]),
     }
+
+
+async def test_a_request_that_selects_a_label_is_granted_once_a_node_has_it(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """The agent's label is overruled by an operator's, which outlives a restart."""
+
+    def select(value: str) -> GpuRequest:
+        by_zone = Selector(key=SelectorKey.LABEL, label="zone", values=(value,))
+        return GpuRequest(require=(by_zone,))
+
+    async def relabel(**labels: str | None) -> None:
+        command = LabelNode(command_id=new_id(), node_id="alpha", labels=labels)
+        accepted(await steward.bus.request(command))
+
+    async with world(nats_url) as steward:
+        async with scheduler(nats_url, postgres_dsn):
+            node = await steward.add_node("alpha", 3, labels={"zone": "a", "disk": "nvme"})
+            await steward.known("alpha", 3)
+            await steward.granted(await steward.request(select("a")))
+            await relabel(zone="b", rack="7")
+            await steward.granted(await steward.request(select("b")))
+        async with scheduler(nats_url, postgres_dsn):
+            await node.report_inventory()
+            await steward.granted(await steward.request(select("b")))
+            await relabel(rack=None, disk=None)
+            seen = await steward.bus.query(GetAllocationMap(), AllocationMap)
+
+    assert seen.nodes[0].labels == {"zone": "b"}
+    assert [event.labels for event in steward.seen(NodeLabelled)] == [
+        {"disk": "nvme", "rack": "7", "zone": "b"},
+        {"zone": "b"},
+    ]
 
 
 async def test_the_fleet_can_be_asked_about_without_reserving(steward: World) -> None:

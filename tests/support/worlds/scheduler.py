@@ -105,6 +105,7 @@ class FakeNode:
     interval_seconds: float = 1.0
     cpu_count: int | None = None
     clock_off_by: timedelta = timedelta()
+    labels: dict[str, str] = field(default_factory=dict)
     boot_id: UUID = field(default_factory=new_id)
     sequence: int = 0
     inventory_revision: int = 0
@@ -128,6 +129,7 @@ class FakeNode:
             source=Source.SIMULATED,
             interval_seconds=self.interval_seconds,
             host=HostFacts(hostname=self.node_id, cpu_count=self.cpu_count),
+            labels=self.labels,
             devices=tuple(
                 DeviceFacts(
                     uuid=gpu.uuid,

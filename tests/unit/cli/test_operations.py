@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from services.cli.commands.maintenance import cordon, drain, drift, uncordon
+from services.cli.commands.nodes import node
 
 
 @pytest.mark.parametrize("place", ["", "vm/", "a b", "/0"])
@@ -21,3 +22,11 @@ def test_a_node_s_id_is_checked_before_anybody_is_asked() -> None:
 
         assert result.exit_code == 2
         assert "`gpusteward nodes` lists them" in result.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize("change", ["zone", "zone=", "=a", "-", "="])
+def test_a_label_is_set_by_key_and_value_or_taken_away_by_a_dash(change: str) -> None:
+    result = CliRunner().invoke(node, ["label", "vm", "rack=7", change])
+
+    assert result.exit_code == 2
+    assert "expected KEY=VALUE, or KEY- to take one away" in " ".join(result.output.split())

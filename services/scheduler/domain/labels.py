@@ -1,0 +1,19 @@
+"""Labels of a node: what its agent reports, and what operators have set or taken away."""
+
+from collections.abc import Mapping
+
+OperatorLabels = dict[str, str | None]  # None: taken away, though the agent reports it
+
+
+def relabelled(
+    agent: Mapping[str, str], operator: Mapping[str, str | None], changes: Mapping[str, str | None]
+) -> OperatorLabels:
+    """The operators' labels after these changes."""
+    after = {**operator, **changes}
+    return {key: value for key, value in after.items() if value is not None or key in agent}
+
+
+def effective(agent: Mapping[str, str], operator: Mapping[str, str | None]) -> dict[str, str]:
+    """The labels that count: the operators' win."""
+    both = {**agent, **operator}
+    return {key: value for key, value in sorted(both.items()) if value is not None}

@@ -1,0 +1,33 @@
+"""Whose label counts: the agent's, unless an operator has set or taken away the same."""
+
+import pytest
+
+from services.scheduler.domain.labels import OperatorLabels, effective, relabelled
+
+AGENT = {"zone": "a", "disk": "nvme"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "want"),
+    [
+        pytest.param({}, {"disk": "nvme", "zone": "a"}, id="the agent's"),
+        pytest.param({"zone": "b"}, {"disk": "nvme", "zone": "b"}, id="the operator's wins"),
+        pytest.param({"zone": None}, {"disk": "nvme"}, id="taken away"),
+        pytest.param(
+            {"team": "x"}, {"disk": "nvme", "team": "x", "zone": "a"}, id="one of its own"
+        ),
+    ],
+)
+def test_the_operator_s_label_wins_over_the_agent_s(
+    operator: OperatorLabels, want: dict[str, str]
+) -> None:
+    assert effective(AGENT, operator) == want
+
+
+def test_a_label_that_was_taken_away_hides_only_one_that_the_agent_reports() -> None:
+    before: OperatorLabels = {"team": "x"}
+
+    after = relabelled(AGENT, before, {"team": None, "zone": None, "rack": "7"})
+
+    assert after == {"zone": None, "rack": "7"}
+    assert relabelled(AGENT, after, {"zone": "c"}) == {"zone": "c", "rack": "7"}
