@@ -2,7 +2,6 @@
 shared/testing.py.
 """
 
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import pytest
 # Takes the benchmark tool out of the environment before anything looks there.
 import tests.support.genai_bench_tool  # noqa: F401  # for that alone
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
+from tests.support.interruption import let_children_be_interrupted
 
 if TYPE_CHECKING:
     from tests.support.docker.private_engine import PrivateEngine
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def children_can_be_interrupted() -> None:
-    """A job in the background of a shell ignores SIGINT, and so does all that it starts. With a
-    handler of its own this process ignores it as before, but its children start with the default.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: None)
+    let_children_be_interrupted()
 
 
 @pytest.fixture(scope="session")
