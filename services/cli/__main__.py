@@ -26,6 +26,7 @@ from services.cli.commands.nodes import monitor, node, power
 from services.cli.commands.platform import agent, up
 from services.cli.commands.reservations import release, renew, reserve
 from services.cli.commands.tasks import cancel, run, submit, validate
+from services.cli.commands.token import token
 from services.cli.doctor.command import doctor
 from services.cli.failures import report
 from shared.errors import StewardError
@@ -45,7 +46,7 @@ for command in (
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift, node),
     *(monitor, power),
-    *(doctor, bench),
+    *(doctor, bench, token),
 ):
     cli.add_command(command)
 

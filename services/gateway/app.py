@@ -5,14 +5,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import msgspec
 from litestar import Litestar, Router
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 
+from schemas.tokens import Token
 from services.gateway import sockets
 from services.gateway.context import Gateway
-from services.gateway.domain.access import Token, host_names, is_loopback
+from services.gateway.domain.access import host_names
 from services.gateway.eventlog import EventLog
 from services.gateway.guard import Guard
 from services.gateway.live_state import LiveState
@@ -33,6 +33,7 @@ from services.gateway.routes import (
 from services.gateway.routes.common import provide_identity, refuse_unknown_parameters
 from services.gateway.server import HttpServer
 from services.gateway.settings import GatewaySettings
+from shared.local_platform.tokens import is_loopback, read_tokens
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
 from shared.service import Service
@@ -126,18 +127,11 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
 
 
 def _tokens(settings: GatewaySettings) -> Sequence[Token]:
-    if settings.tokens_file is None:
-        if not is_loopback(settings.host):
-            raise SettingsError(
-                f"others can reach {settings.host}: expected GPUSTEWARD_GATEWAY_TOKENS_FILE,"
-                " found none"
-            )
-        return ()
-    try:
-        content = Path(settings.tokens_file).read_bytes()
-        tokens = msgspec.json.decode(content, type=tuple[Token, ...])
-    except (OSError, msgspec.DecodeError) as error:
-        raise SettingsError(f"GPUSTEWARD_GATEWAY_TOKENS_FILE: {error}") from error
-    if not tokens:
-        raise SettingsError(f"expected tokens in {settings.tokens_file}, found none")
-    return tokens
+    if settings.tokens_file is not None:
+        return read_tokens(Path(settings.tokens_file))
+    if not is_loopback(settings.host):
+        raise SettingsError(
+            f"other machines reach {settings.host}: expected GPUSTEWARD_GATEWAY_TOKENS_FILE,"
+            " found none; `gpusteward token create` makes it"
+        )
+    return ()

@@ -7,13 +7,12 @@ from typing import Any, Final
 import msgspec
 
 from schemas.errors import ErrorCode
+from schemas.tokens import Role, Token
 from services.gateway.domain.access import (
     EVERYTHING,
     READING_METHODS,
     TOKEN_PARAMETER,
     Identity,
-    Role,
-    Token,
     check_host,
     check_origin,
     identify,

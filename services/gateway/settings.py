@@ -9,7 +9,8 @@ from shared.settings import CommonSettings
 
 
 class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
-    """`port` 0 takes any free one. `tokens_file`: a JSON list of `access.Token`.
+    """`port` 0 takes any free one. `tokens_file` says who may use the API, as `gpusteward token
+    create` writes it; needed where `host` is an address that other machines reach.
 
     `allowed_hosts` are further host names under which browsers may reach a gateway that is bound to
     them; `event_retention_days` is how far back clients may resume.

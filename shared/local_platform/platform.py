@@ -12,6 +12,7 @@ from shared.lifecycle import DataDirectoryLock
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
+from shared.local_platform.tokens import TOKENS_FILE_VARIABLE
 from shared.paths import DATA_DIR_VARIABLE, DataDirectory, Endpoint, python_path
 
 SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway")
@@ -29,7 +30,8 @@ class PlatformOptions:
     """What `gpusteward up` and `gpusteward agent` are asked for.
 
     `nats_url` and `postgres_dsn` name servers that exist; None runs an embedded one. `simulate` has
-    telemetry make up a fleet, `fleet` being the file that describes it.
+    telemetry make up a fleet, `fleet` being the file that describes it. With a `tokens_file` the
+    API asks for tokens.
     """
 
     data_dir: Path
@@ -40,6 +42,7 @@ class PlatformOptions:
     postgres_dsn: str | None = None
     http_host: str = "127.0.0.1"
     http_port: int = DEFAULT_HTTP_PORT
+    tokens_file: Path | None = None
     node_id: str | None = None
     fleet: Path | None = None
     simulate: bool = False
@@ -129,9 +132,11 @@ class Platform:
 
     def _own_environment(self, name: str) -> dict[str, str]:
         if name == "gateway":
+            tokens = _absolute(self.options.tokens_file)
             return {
                 "GPUSTEWARD_GATEWAY_HOST": self.options.http_host,
                 "GPUSTEWARD_GATEWAY_PORT": str(self.options.http_port),
+                **({TOKENS_FILE_VARIABLE: str(tokens)} if tokens is not None else {}),
             }
         if name == "telemetry" and (self.options.simulate or self.options.fleet is not None):
             simulated = {"GPUSTEWARD_TELEMETRY_SOURCE": "simulated"}

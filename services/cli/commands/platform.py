@@ -1,6 +1,7 @@
 """`up` and `agent`: the platform, or the part of it that belongs on every GPU server."""
 
 import asyncio
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ from services.cli.local_platform.options import (
     default_fleet,
     has_gpu_devices,
     host_and_port,
+    tokens_file,
 )
 from services.cli.options import data_dir_option
 from shared.paths import DataDirectory, Endpoint, default_data_dir
@@ -55,6 +57,8 @@ def up(
     """Run the platform on this machine until Ctrl-C."""
     from shared.local_platform.platform import DEFAULT_HTTP_PORT, PlatformOptions
 
+    data_dir = data_dir or default_data_dir()
+    tokens = tokens_file(host, data_dir, os.environ)
     nats_host, nats_port = host_and_port(nats_listen) if nats_listen else ("127.0.0.1", None)
     if simulate and fleet is None and not has_gpu_devices():
         fleet = default_fleet()
@@ -64,7 +68,7 @@ def up(
     with claim or nullcontext():
         run_until_stopped(
             PlatformOptions(
-                data_dir=data_dir or default_data_dir(),
+                data_dir=data_dir,
                 nats_url=nats_url,
                 nats_credentials_path=nats_credentials,
                 nats_host=nats_host,
@@ -72,6 +76,7 @@ def up(
                 postgres_dsn=postgres_dsn,
                 http_host=host,
                 http_port=port,
+                tokens_file=tokens,
                 node_id=node_id,
                 fleet=fleet,
                 simulate=fleet is not None,

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,8 @@ import schemas
 from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
 from shared.child_process import last_lines
+from shared.paths import DataDirectory
+from shared.settings import SettingsError
 
 EXAMPLES: Final = Path(schemas.__file__).parent / "examples"
 _DEVICES: Final = Path("/dev")
@@ -66,6 +69,37 @@ def _free_port(port: int, host: str) -> int | None:
             return int(probe.getsockname()[1])
     except OSError:
         return None
+
+
+def tokens_file(host: str, data_dir: Path, environ: Mapping[str, str]) -> Path | None:
+    """The file of tokens of an API at `host`; None if it needs none.
+
+    Raises CommandFailed where no API could be at this address, or not without tokens.
+    """
+    from shared.local_platform.tokens import (
+        TOKENS_FILE_VARIABLE,
+        is_loopback,
+        read_tokens,
+        tokens_path,
+    )
+
+    if _free_port(0, host) is None:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{host} is no address of this machine")
+    if is_loopback(host) and not environ.get(TOKENS_FILE_VARIABLE):
+        return None
+    path = tokens_path(DataDirectory(data_dir.resolve()), environ)
+    if not path.exists():
+        where = "" if environ.get(TOKENS_FILE_VARIABLE) else f" --data-dir {data_dir}"
+        raise CommandFailed(
+            ErrorCode.BAD_REQUEST,
+            f"other machines reach {host}, so that the API needs tokens: make one with"
+            f" `gpusteward token create{where}`",
+        )
+    try:
+        read_tokens(path)
+    except SettingsError as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
+    return path
 
 
 def cause_of(log_path: Path | None) -> str:

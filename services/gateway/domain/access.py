@@ -2,38 +2,20 @@
 
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import Annotated, Final
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from schemas.base import Namespace
 from schemas.errors import ErrorCode
+from schemas.tokens import Role, Token
 from shared.errors import RefusedError
 
 DEFAULT_NAMESPACE: Final = "default"
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 TOKEN_PARAMETER: Final = "access_token"  # noqa: S105  # its name
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
-class Role(StrEnum):
-    """viewer reads; submitter also changes things of its namespace; admin changes everything."""
-
-    VIEWER = "viewer"
-    SUBMITTER = "submitter"
-    ADMIN = "admin"
-
-
-class Token(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose token has this SHA-256, in hexadecimal digits; the token itself is not kept."""
-
-    token_sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
-    role: Role
-    namespace: Namespace = DEFAULT_NAMESPACE
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -68,16 +50,6 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 EVERYTHING: Final = Identity(role=Role.ADMIN)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def identify(tokens: Sequence[Token], presented: str | None) -> Identity:

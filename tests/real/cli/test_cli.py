@@ -116,6 +116,23 @@ async def test_validate_says_in_its_last_line_and_by_its_exit_code_whether_a_tas
     assert json.loads(document.out)["missing"] == list(missing)
 
 
+async def test_up_for_other_machines_without_a_token_is_one_sentence_before_anything_starts(
+    command: Command, tmp_path: Path
+) -> None:
+    given = ("--data-dir", str(tmp_path / "data"))
+
+    refused = await command("up", *given, "--host", "0.0.0.0")  # noqa: S104  # refused
+    is_untouched = not (tmp_path / "data").exists()
+    made = await command("token", "create", *given, "--role", "viewer")
+
+    assert (refused.code, refused.out) == (EXIT_CODE[ErrorCode.BAD_REQUEST], "")
+    assert refused.err.count("\n") == 1
+    assert f"`gpusteward token create --data-dir {tmp_path / 'data'}`" in refused.err
+    assert is_untouched
+    assert (made.code, len(made.out.splitlines())) == (0, 1)
+    assert str(tmp_path / "data" / "tokens.json") in made.err
+
+
 async def test_gpus_are_a_plain_table_in_a_pipe_and_the_apis_answer_as_json(
     command: Command,
 ) -> None:

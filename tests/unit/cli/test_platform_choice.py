@@ -6,8 +6,17 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ErrorCode
+from schemas.tokens import Role
 from services.cli.failures import CommandFailed
-from services.cli.local_platform.options import cause_of, claim_port, has_gpu_devices, host_and_port
+from services.cli.local_platform.options import (
+    cause_of,
+    claim_port,
+    has_gpu_devices,
+    host_and_port,
+    tokens_file,
+)
+from services.gateway.domain.access import Identity, identify
+from shared.local_platform.tokens import create_token, read_tokens
 
 
 def test_a_free_port_is_taken_and_a_busy_one_replaced() -> None:
@@ -38,6 +47,53 @@ def test_two_platforms_that_start_at_once_get_two_ports() -> None:
         third.close()
 
     assert third_port == first_port
+
+
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  # not listened on
+
+
+def test_an_address_that_others_reach_needs_a_token_and_says_how_to_make_one(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(CommandFailed) as refused:
+        tokens_file(EVERY_ADDRESS, tmp_path, {})
+
+    assert str(refused.value) == (
+        "other machines reach 0.0.0.0, so that the API needs tokens: make one with"
+        f" `gpusteward token create --data-dir {tmp_path}`"
+    )
+
+
+def test_the_token_made_is_the_one_that_the_gateway_knows(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+
+    first = create_token(path, Role.ADMIN, "default")
+    second = create_token(path, Role.VIEWER, "team-a")
+
+    tokens = read_tokens(path)
+    assert [identify(tokens, each) for each in (first, second)] == [
+        Identity(role=Role.ADMIN, namespace="default"),
+        Identity(role=Role.VIEWER, namespace="team-a"),
+    ]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert tokens_file(EVERY_ADDRESS, tmp_path, {}) == path
+    assert tokens_file("127.0.0.1", tmp_path, {}) is None
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '[{"role": "admin"}]'])
+def test_a_file_without_usable_tokens_is_refused_before_anything_starts(
+    tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(content)
+
+    with pytest.raises(CommandFailed, match=str(path)):
+        tokens_file("localhost", tmp_path, {"GPUSTEWARD_GATEWAY_TOKENS_FILE": str(path)})
+
+
+def test_an_address_of_another_machine_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match=r"192\.0\.2\.1 is no address of this machine"):
+        tokens_file("192.0.2.1", tmp_path, {})
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,16 @@ import hashlib
 import pytest
 
 from schemas.errors import ErrorCode
+from schemas.tokens import Role, Token
 from services.gateway.domain.access import (
     Identity,
-    Role,
-    Token,
     check_host,
     check_origin,
     host_names,
     identify,
-    is_loopback,
 )
 from shared.errors import RefusedError
+from shared.local_platform.tokens import is_loopback
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""The file of tokens of a platform on this machine, and whether it needs one."""
+
+import hashlib
+import ipaddress
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from schemas.tokens import Role, Token
+from shared.paths import DataDirectory, write_atomically
+from shared.settings import SettingsError
+
+TOKENS_FILE_VARIABLE: Final = "GPUSTEWARD_GATEWAY_TOKENS_FILE"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def tokens_path(directory: DataDirectory, environ: Mapping[str, str]) -> Path:
+    """Where tokens are kept: where the operator says, else in the data directory."""
+    chosen = environ.get(TOKENS_FILE_VARIABLE)
+    return Path(chosen) if chosen else directory.root / "tokens.json"
+
+
+def read_tokens(path: Path) -> tuple[Token, ...]:
+    """Raises SettingsError if there is none, or the file cannot be read."""
+    try:
+        tokens = msgspec.json.decode(path.read_bytes(), type=tuple[Token, ...])
+    except (OSError, msgspec.DecodeError) as error:
+        raise SettingsError(f"the file of tokens {path}: {error}") from error
+    if not tokens:
+        raise SettingsError(f"the file of tokens {path} has none")
+    return tokens
+
+
+def create_token(path: Path, role: Role, namespace: str) -> str:
+    """Add a new token to the file, which is made if need be, and return it.
+
+    Raises SettingsError for a file that cannot be read, msgspec.ValidationError for a namespace
+    that is none.
+    """
+    token = secrets.token_urlsafe(32)
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    known = read_tokens(path) if path.exists() else ()
+    entry = {"token_sha256": digest, "role": role, "namespace": namespace}
+    added = (*known, msgspec.convert(entry, Token))
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(added)) + b"\n")
+    return token
