@@ -20,6 +20,7 @@ from services.gateway.migrations import MIGRATIONS
 from services.gateway.openapi import StructSchemas, openapi_config
 from services.gateway.problems import EXCEPTION_HANDLERS, remember_refusal
 from services.gateway.routes import (
+    documentation,
     gpus,
     history,
     logs,
@@ -48,11 +49,19 @@ def _routes_of(module: ModuleType) -> list[HTTPRouteHandler]:
     return [found for found in vars(module).values() if isinstance(found, HTTPRouteHandler)]
 
 
-API_ROUTES: Final = [
-    route
-    for module in (tasks, gpus, reservations, history, nodes, operations, scheduler, logs)
-    for route in _routes_of(module)
-]
+# What the document of the API calls the routes of each module.
+SECTIONS: Final = {
+    tasks: "Tasks and experiments",
+    logs: "Tasks and experiments",
+    reservations: "Reservations",
+    gpus: "GPUs and nodes",
+    nodes: "Node agents",
+    operations: "Operations",
+    scheduler: "Scheduling",
+    history: "History and events",
+}
+PLATFORM: Final = "Platform"
+API_ROUTES: Final = [route for module in SECTIONS for route in _routes_of(module)]
 
 
 class GatewayService(Service):
@@ -89,14 +98,23 @@ def create_app(gateway: Gateway) -> Litestar:
     }
     return Litestar(
         route_handlers=[
-            Router(API, route_handlers=API_ROUTES, guards=[refuse_unknown_parameters]),
-            *_routes_of(system),
+            *(
+                Router(
+                    API,
+                    route_handlers=_routes_of(module),
+                    guards=[refuse_unknown_parameters],
+                    tags=[section],
+                )
+                for module, section in SECTIONS.items()
+            ),
+            Router("/", route_handlers=_routes_of(system), tags=[PLATFORM]),
+            *_routes_of(documentation),
             *sockets.ROUTES,
         ],
         dependencies=dependencies,
         exception_handlers=EXCEPTION_HANDLERS,
         after_exception=[remember_refusal],
-        openapi_config=openapi_config(structs),
+        openapi_config=openapi_config(structs, dict.fromkeys((*SECTIONS.values(), PLATFORM))),
         plugins=[structs],
         logging_config=None,
     )

@@ -30,7 +30,18 @@ NO_BODY: Final = b"{}"
 LARGEST_BODY_BYTES: Final = 1 << 20
 # A client that is answered before it has sent everything sees a broken connection, not the answer.
 LARGEST_DRAINED_BYTES: Final = 64 << 20
-OPEN_PATHS: Final = frozenset({"/healthz"})
+# They say nothing of this installation; a browser that opens the page cannot send a token yet.
+OPEN_PATHS: Final = frozenset(
+    {
+        "/healthz",
+        "/docs",
+        "/docs/start.js",
+        "/docs/swagger-ui-bundle.js",
+        "/docs/swagger-ui.css",
+        "/schema/openapi.json",
+        "/schema/openapi.yaml",
+    }
+)
 POLICY_VIOLATION: Final = 1008
 
 

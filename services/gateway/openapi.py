@@ -3,18 +3,21 @@
 Litestar's own rendering of Structs fails on defaults that cannot be hashed.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 from litestar import Request
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
-from litestar.openapi.spec import Schema
+from litestar.openapi.spec import Components, License, Schema, SecurityScheme, Tag
 from litestar.plugins import OpenAPISchemaPlugin
 from litestar.typing import FieldDefinition
 from typing_extensions import override
 
 REFERENCE: Final = "#/components/schemas/{name}"
+SCHEMA_PATH: Final = "/schema"
+TOKEN_SCHEME: Final = "token"  # noqa: S105  # its name in the document
 AnyRequest = Request[Any, Any, Any]
 
 
@@ -42,8 +45,29 @@ class StructSchemas(OpenAPISchemaPlugin):
         found = sorted(self.structs, key=lambda struct: struct.__name__)
         _, schemas = msgspec.json.schema_components(found, ref_template=REFERENCE)
         components = document.get("components", {})
-        merged = {**components.get("schemas", {}), **schemas}
-        return {**document, "components": {**components, "schemas": merged}}
+        merged = {**components.get("schemas", {}), **_said(schemas)}
+        paths = {path: _with_summaries(item) for path, item in document["paths"].items()}
+        return {**document, "paths": paths, "components": {**components, "schemas": merged}}
+
+
+def _said(schema: Any) -> Any:
+    """Objects whose fields are free say so: tools take a bare `object` for one without fields."""
+    if isinstance(schema, list):
+        return [_said(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    said = {name: _said(inner) for name, inner in schema.items()}
+    is_bare = schema.get("type") == "object" and not schema.keys() & {"properties", "$ref"}
+    return {"additionalProperties": True, **said} if is_bare else said
+
+
+def _with_summaries(item: dict[str, Any]) -> dict[str, Any]:
+    """An operation's summary is the first line of what its handler says, and the rest is more."""
+    said: dict[str, Any] = {}
+    for method, operation in item.items():
+        first, _, more = operation.get("description", "").partition("\n")
+        said[method] = {**operation, "summary": first.rstrip("."), "description": more.strip()}
+    return said
 
 
 class _Json(JsonRenderPlugin):
@@ -66,11 +90,30 @@ class _Yaml(YamlRenderPlugin):
         return super().render(request, self._structs.completed(openapi_schema))
 
 
-def openapi_config(structs: StructSchemas) -> OpenAPIConfig:
-    """Files at `/schema`, no pages: those load scripts from the network."""
+def operation_id(handler: Any, *_: object) -> str:
+    """`listTasks` of the handler `list_tasks`."""
+    name: str = handler.handler_name
+    first, *others = name.split("_")
+    return first + "".join(word.title() for word in others)
+
+
+def openapi_config(structs: StructSchemas, sections: Iterable[str]) -> OpenAPIConfig:
+    """Files at `/schema`; the page is our own, because Litestar's load scripts from the network."""
+    token = SecurityScheme(
+        type="http",
+        scheme="bearer",
+        description="Not needed where the gateway has no tokens, on a loopback address.",
+    )
     return OpenAPIConfig(
         title="GPU Steward",
         version="1",
-        path="/schema",
+        description="Reserves GPUs, tunes LLM inference on them, and tells what was measured.",
+        license=License(name="Apache-2.0", identifier="Apache-2.0"),
+        path=SCHEMA_PATH,
         render_plugins=[_Json(structs), _Yaml(structs)],
+        tags=[Tag(name=section) for section in sections],
+        use_handler_docstrings=True,
+        operation_id_creator=operation_id,
+        security=[{}, {TOKEN_SCHEME: []}],
+        components=Components(security_schemes={TOKEN_SCHEME: token}),
     )

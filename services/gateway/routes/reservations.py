@@ -205,7 +205,7 @@ async def get_availability(
     max_utilization_percent: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
     wait_seconds: WaitSeconds = 0.0,
 ) -> AvailabilityView:
-    """The same for a request that a query can express."""
+    """Whether so many GPUs would be granted now, for a request that a query can express."""
     request = GpuRequest(
         gpus=gpus, min_memory_mb=min_memory_mb, max_utilization_percent=max_utilization_percent
     )

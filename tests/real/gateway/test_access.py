@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,30 @@ async def test_foreign_pages_can_neither_change_nor_watch_anything(api: Api) -> 
     assert (status, problem["code"]) == (403, "forbidden")
     assert refused.value.status == 403
     assert sent == []
+
+
+async def test_the_page_of_the_api_opens_without_a_token_and_loads_nothing_from_elsewhere(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps([{"token_sha256": "0" * 64, "role": "viewer", "namespace": "a"}]))
+
+    async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
+        async with api.session.get(f"{api.url}/docs") as response:
+            page, policy = await response.text(), response.headers["Content-Security-Policy"]
+        loaded = re.findall(r'(?:src|href)="([^"]*)"', page)
+        files = {route: await api.get(route) for route in loaded if not route.startswith("data:")}
+        documents = re.findall(r'url: "([^"]*)"', files["/docs/start.js"][1])
+        found = [await api.get(route) for route in documents]
+        refused, _ = await api.get("/api/v1/tasks")
+        unknown, _ = await api.get("/docs/plugin.py", headers={"Authorization": "Bearer none"})
+
+    assert {status for status, _ in files.values()} == {200}
+    assert len(files) == 3
+    assert [(status, body["info"]["title"]) for status, body in found] == [(200, "GPU Steward")]
+    assert re.findall(r"https?:|unsafe", policy) == []
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+    assert (refused, unknown) == (401, 401)
 
 
 async def test_tokens_decide_who_may_do_what(

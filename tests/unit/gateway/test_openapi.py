@@ -1,0 +1,107 @@
+"""The document of the HTTP API, as tools and people read it."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from services.gateway.app import create_app
+from services.gateway.context import Gateway
+from services.gateway.openapi import StructSchemas
+
+# Whatever a client or an engine puts there.
+FREE = {
+    "estimate",
+    "BenchmarkConfig.additional_params",
+    "CustomEventRequest.data",
+    "DecisionRecord.inputs",
+    "DecisionRecord.outcomes",
+    "EngineSpec.parameters",
+    "ExperimentDetail.parameters",
+    "PlannedExperiment.parameters",
+    "PresetConfig.config_overrides",
+    "Problem.details",
+    "ReplayedDecision.recorded",
+    "ReplayedDecision.replayed",
+    "StoredEvent.event",
+    "SummaryView.benchmark",
+}
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    app = create_app(cast(Gateway, None))
+    structs = next(plugin for plugin in app.plugins if isinstance(plugin, StructSchemas))
+    return structs.completed(app.openapi_schema.to_schema())
+
+
+def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """By method and path."""
+    return {
+        f"{method} {path}": operation
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    }
+
+
+def test_operations_are_named_tagged_and_told(document: dict[str, Any]) -> None:
+    found = operations(document)
+    ids = [operation["operationId"] for operation in found.values()]
+    tags = {tag["name"] for tag in document["tags"]}
+
+    assert found["get /api/v1/tasks"]["operationId"] == "listTasks"
+    assert found["get /api/v1/tasks/{task_id}"]["operationId"] == "getTask"
+    assert [each for each in ids if not re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", each)] == []
+    assert len(set(ids)) == len(ids)
+    assert {tag for operation in found.values() for tag in operation["tags"]} == tags
+    assert [each for each, operation in found.items() if not operation["summary"]] == []
+
+
+def test_the_token_is_a_security_scheme_that_a_gateway_may_not_need(
+    document: dict[str, Any],
+) -> None:
+    scheme = document["components"]["securitySchemes"]["token"]
+
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    assert document["security"] == [{}, {"token": []}]
+
+
+def test_every_object_says_what_is_in_it(document: dict[str, Any]) -> None:
+    free = {name for name, schema in _objects(document) if not _is_typed(schema)}
+    answer = operations(document)["get /api/v1/experiments"]["responses"]["200"]
+
+    assert free == FREE
+    assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/ExperimentDetails")
+    detail = document["components"]["schemas"]["ExperimentDetail"]["properties"]
+    assert {"gpu_monitoring", "benchmark", "explanation", "missing"} <= set(detail)
+
+
+def _is_typed(schema: dict[str, Any]) -> bool:
+    """Whether the fields are known, or all are of a known type."""
+    return bool(schema.get("properties")) or bool(
+        schema.get("additionalProperties", True) not in (True, {})
+    )
+
+
+def _objects(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema of an object, or of anything, by what it is a part of."""
+    for name, schema in document["components"]["schemas"].items():
+        for part, inner in schema.get("properties", {}).items():
+            for found in _within(inner):
+                yield f"{name}.{part}", found
+    for operation in operations(document).values():
+        for found in _within([operation.get("requestBody"), operation["responses"]]):
+            yield operation["operationId"], found
+
+
+def _within(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, list):
+        for inner in schema:
+            yield from _within(inner)
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" or not schema.keys() - {"default", "description"}:
+            yield schema
+        for name, inner in schema.items():
+            if name not in {"default", "enum", "headers"}:
+                yield from _within(inner)
