@@ -26,6 +26,7 @@ FREE = {
     "ReplayedDecision.replayed",
     "StoredEvent.event",
     "SummaryView.benchmark",
+    "TaskField.values",
 }
 
 
