@@ -108,6 +108,7 @@ def test_a_device_is_shown_whoever_knows_of_it() -> None:
         ("listed", 1, False, None),
         ("held", 2, False, DeviceState.HELD),
     ]
+    assert [view.name for view in views] == ["unknown", "H100", "A100"]
     assert views[0].utilization_percent == 5.0
     assert views[1].utilization_percent is None
 

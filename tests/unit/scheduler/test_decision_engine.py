@@ -252,3 +252,28 @@ def test_the_expected_end_of_a_lease_is_the_next_moment_until_it_has_passed() ->
     assert engine.next_decision_at(end) == deadline
     hold(engine, 9, 1, expected_end_at=end + timedelta(seconds=5))
     assert engine.next_decision_at(NOW) == end + timedelta(seconds=5)
+
+
+def test_a_lease_that_lost_a_device_holds_only_what_is_left() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+    hold(engine, 9, 1, 2)
+    hold(engine, 9, 1)
+    queue(engine, 1)
+
+    (granted,) = engine.decide(NOW)
+
+    assert isinstance(granted, Grant)
+    assert [scored.device.number for scored in granted.placed.devices] == [2]
+
+
+def test_no_end_is_forgotten_however_often_a_lease_is_extended() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+    hold(engine, 8, 1, expected_end_at=NOW + timedelta(seconds=10))
+    queue(engine, 1, GpuRequest(gpus=2), wait_deadline_at=NOW + timedelta(hours=1))
+
+    for seconds in range(20, 120):
+        hold(engine, 9, 2, expected_end_at=NOW + timedelta(seconds=seconds))
+
+    assert engine.next_decision_at(NOW) == NOW + timedelta(seconds=10)
+    engine.decide(NOW + timedelta(seconds=10))
+    assert engine.next_decision_at(NOW + timedelta(seconds=10)) == NOW + timedelta(seconds=119)

@@ -52,3 +52,11 @@ def test_what_has_no_room_or_does_not_say_is_left_out(reading: GpuReading) -> No
         )
         == ()
     )
+
+
+def test_exactly_as_much_memory_and_use_as_asked_is_enough() -> None:
+    reading = make_reading(0, memory_free_mb=800, utilization_percent=50.0)
+
+    found = available_gpus([reading], frozenset(), min_memory_mb=800, max_utilization_percent=50.0)
+
+    assert [gpu.index for gpu in found] == [0]
