@@ -172,7 +172,7 @@ def test_a_quarantine_outweighs_a_holder_and_a_holder_a_cordon(
         ),
         pytest.param(
             {"reading_state": ReadingState.ABSENT, "reading": None},
-            "has no reading: its agent has not told one yet, or has stopped",
+            "has no reading: its agent has not sent one yet, or has stopped",
             id="the agent left",
         ),
         pytest.param({"used": 90.0}, "is 90 % utilized by others, 50 % is the limit", id="busy"),
