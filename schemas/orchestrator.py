@@ -349,7 +349,8 @@ class GpuInfo(View, frozen=True, kw_only=True, tag="orchestrator.gpu_info"):
 class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experiment"):
     """An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
 
-    `failed_attempts` are counted apart from interrupted ones.
+    `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
+    levels of `metrics` out: it compares only experiments that failed at the same loads.
     """
 
     experiment_id: UUID

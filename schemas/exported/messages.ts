@@ -972,7 +972,8 @@ export interface ExperimentSummarized {
 /**
  * An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
  *
- * `failed_attempts` are counted apart from interrupted ones.
+ * `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
+ * levels of `metrics` out: it compares only experiments that failed at the same loads.
  */
 export interface ExperimentView {
   type: "orchestrator.experiment";

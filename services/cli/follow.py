@@ -63,6 +63,8 @@ def print_outcome(task: TaskView, experiments: tuple[ExperimentView, ...]) -> No
     best = [each for each in experiments if each.experiment_id == task.best_experiment_id]
     for each in best:
         click.echo(f"\nbest: experiment {each.ordinal}, {settings_text(each.parameters)}")
+    if succeeded and not best:
+        click.echo("\nbest: none; each has no score, or failed at a load that another one served")
 
 
 async def _until_finished(

@@ -82,7 +82,7 @@ def level_table(result: BenchmarkResult, *, gpus: int = 0) -> Table:
     Throughput is also shown per GPU, if there are `gpus`.
     """
     headings = [
-        *("scenario", "at once", "load", "requests", "errors", "seconds", "ttft ms"),
+        *("scenario", "at once", "requests", "errors", "load", "seconds", "ttft ms"),
         *("ttft p99 ms", "tpot ms", "e2e s", "e2e p99 s", "requests/s", "output tok/s"),
         *(["output per GPU"] if gpus else []),
         "total tok/s",
@@ -112,9 +112,9 @@ def _row(level: LevelResult, failed: bool, gpus: int) -> list[str]:
     return [
         level.scenario,
         str(level.num_concurrency),
-        "failed" if failed else "served",
         f"{level.num_completed_requests}/{level.num_requests}",
         f"{level.error_rate:.1%}",
+        "failed" if failed else "served",
         number(level.run_duration, 1),
         number(_scaled(stats.ttft, "mean", 1000), 1),
         number(_scaled(stats.ttft, "p99", 1000), 1),

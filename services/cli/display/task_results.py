@@ -90,8 +90,9 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
         title=title,
         numeric=numeric,
         important=(
-            *("rank", "#", "state", "parameters", "levels", "requests", "ttft ms", "tpot ms"),
-            *("e2e s", "output tok/s", "per GPU", "max total tok/s", "max per GPU", "e2e p99 s"),
+            *("rank", "#", "state", "parameters", "levels", "ttft ms", "tpot ms", "e2e s"),
+            *("output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
+            "e2e p99 s",
         ),
         shortened=frozenset({"parameters"}),
     )

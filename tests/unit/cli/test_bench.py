@@ -57,9 +57,9 @@ def test_a_level_is_shown_in_the_units_of_its_headings() -> None:
     assert shown == {
         "scenario": "D(100,21)",
         "at once": "2",
-        "load": "served",
         "requests": "2/2",
         "errors": "0.0%",
+        "load": "served",
         "seconds": "4.0",
         "ttft ms": "500.0",
         "ttft p99 ms": "500.0",
