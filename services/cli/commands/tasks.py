@@ -63,7 +63,8 @@ def validate(target: Target, file: BinaryIO) -> None:
         f"{plan.mode.value}, {plan.strategy.value}, {plan.objective.value}:"
         f" {len(plan.experiments)} experiments of {plan.total}{cut}"
     )
-    print_table(plan_table(plan))
+    if plan.experiments:
+        print_table(plan_table(plan))
     for note in plan.notes:
         click.echo(note)
     for lack in plan.missing:

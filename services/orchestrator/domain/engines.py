@@ -15,12 +15,13 @@ from schemas.task import DeploymentMode, TaskFile
 class FieldsTaken(Struct, frozen=True, kw_only=True):
     """What an engine makes of the fields of a typed block.
 
-    `unknown` are those it cannot take, by name, with the values that it could; None: no value.
+    `unknown` are those it cannot take: the field, its value, and the values that it could take, if
+    any.
     """
 
     parameters: dict[str, Any]
     notes: tuple[str, ...] = ()
-    unknown: dict[str, tuple[str, ...] | None] = {}
+    unknown: tuple[tuple[str, Any, tuple[str, ...]], ...] = ()
 
 
 def engine_of(base_runtime: str, known: Collection[str]) -> str | None:
@@ -52,18 +53,18 @@ def fields_taken(rules: EngineRules, block: str, fields: Mapping[str, Any]) -> F
     """
     parameters: dict[str, Any] = {}
     notes: list[str] = []
-    unknown: dict[str, tuple[str, ...] | None] = {}
+    unknown: list[tuple[str, Any, tuple[str, ...]]] = []
     for field, value in fields.items():
         if value is not True and value in ("auto", 1, False):
             continue
         rule = rules.task_fields.get(field)
         if rule is None:
-            unknown[field] = None
+            unknown.append((field, value, ()))
         elif rule.flag is not None:
             parameters[rule.flag] = value
         elif value not in rule.values:
-            unknown[field] = ("auto", *rule.values)
+            unknown.append((field, value, ("auto", *rule.values)))
         elif rule.implied_by is None or fields.get(rule.implied_by) != value:
             parameters |= rule.values[value]
             notes += [] if rule.values[value] else [f"{block}.{field} {value!r}: {rule.note}"]
-    return FieldsTaken(parameters=parameters, notes=tuple(notes), unknown=unknown)
+    return FieldsTaken(parameters=parameters, notes=tuple(notes), unknown=tuple(unknown))

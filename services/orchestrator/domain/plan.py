@@ -187,7 +187,7 @@ def _engine_parameters(
                 parameters[flag] = value
             else:
                 notes.append(f"parameters.{name} takes the place of {flag!r} of {block}")
-        unknown += [missing_field(engine, block, *each) for each in taken.unknown.items()]
+        unknown += [missing_field(engine, block, *each) for each in taken.unknown]
         notes += taken.notes
     check_parameters(engine, rules, point.parameters)
     return {**parameters, **point.parameters}, unknown, notes
@@ -209,7 +209,8 @@ def _notes(
     if cut:
         yield f"max_iterations cuts the grid: {total - cut} of {total} configurations are run"
     search = task.optimization
-    if search.n_initial_random is not None or search.seed is not None:
+    is_drawn = search.n_initial_random is not None or search.seed is not None
+    if is_drawn and search.strategy is Strategy.GRID_SEARCH:
         yield "n_initial_random and seed have no meaning for a grid, which draws nothing"
     if task.slo is not None:
         yield "slo is kept with the task; experiments are ranked by the objective alone"

@@ -52,18 +52,17 @@ def missing_strategy(task: TaskFile) -> Iterator[Missing]:
         )
 
 
-def missing_field(engine: str, block: str, field: str, taken: Sequence[str] | None) -> Missing:
+def missing_field(
+    engine: str, block: str, field: str, value: object, taken: Sequence[str]
+) -> Missing:
     """A field of a typed block, or a value of it, that the engine cannot take."""
-    path = f"$.{block}.{field}"
+    sentence = f"engine {engine!r} has no flag for {block}.{field}"
     if field == "preset":
-        return Missing(
-            path=path,
-            sentence=f"this installation does not know what the presets of {block} stand for",
-        )
-    if taken is None:
-        return Missing(path=path, sentence=f"engine {engine!r} has no flag for {block}.{field}")
-    known = ", ".join(taken)
-    return Missing(path=path, sentence=f"{block}.{field} of engine {engine!r} is one of {known}")
+        sentence = f"this installation does not know what the presets of {block} stand for"
+    elif taken:
+        known = ", ".join(taken)
+        sentence = f"engine {engine!r} takes {known} as {block}.{field}, not {value!r}"
+    return Missing(path=f"$.{block}.{field}", sentence=sentence)
 
 
 def _missing_runtime(

@@ -772,8 +772,12 @@ async def test_lists_go_on_where_they_ended_whatever_is_stored_meanwhile(
             ErrorCode.UNSUPPORTED, "$.benchmark.tool", "genai-bench", id="a benchmark tool",
         ),
         pytest.param(
-            {"parameters": {"tp": [0]}},
-            ErrorCode.BAD_REQUEST, "$.parameters.tp", "whole number", id="no GPU at all",
+            {"parameters": {"tp-size": [0]}},
+            ErrorCode.BAD_REQUEST, "$.parameters.tp-size", "integer >= 1", id="no GPU at all",
+        ),
+        pytest.param(
+            {"parameters": {"nope": [1]}},
+            ErrorCode.BAD_REQUEST, "$.parameters.nope", "tp-size", id="a parameter nobody has",
         ),
         pytest.param(
             {"parameters": {f"p{n}": list(range(100)) for n in range(4)}},

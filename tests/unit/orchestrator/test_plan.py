@@ -228,7 +228,8 @@ def test_a_task_that_can_run_here_lacks_nothing() -> None:
                 "quant_config": {"gemm_dtype": ["fp8", "int8"]},
             },
             "$.deployment_mode",
-            "gemm_dtype of engine 'vllm' is one of auto, fp8, float16, bfloat16, float32",
+            "engine 'vllm' takes auto, fp8, float16, bfloat16, float32 as quant_config.gemm_dtype, "
+            "not 'int8'",
             id="a data type",
         ),
         pytest.param(
