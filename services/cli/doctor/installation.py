@@ -57,7 +57,7 @@ def ports(facts: HostFacts) -> Seen:
 
     running = _running(facts)
     if running is not None:
-        return ok(f"a platform runs here (process {running.pid}) and answers at {running.api_url}")
+        return _platform(facts, running)
     wanted = {DEFAULT_HTTP_PORT: "the API"}
     if remembered := _number(DataDirectory(facts.data_dir).nats / "port"):
         wanted[remembered] = "the embedded NATS server"
@@ -73,6 +73,19 @@ def ports(facts: HostFacts) -> Seen:
         f"`ss -ltnp 'sport = :{first}'` shows by which; the platform takes another one for the API "
         f"unless --port says which, metrics move with {METRICS_PORT_VARIABLE}",
     )
+
+
+def _platform(facts: HostFacts, running: Endpoint) -> Seen:
+    from shared.local_platform.supervisor.supervisor import State, read_states
+
+    directory = DataDirectory(facts.data_dir)
+    found = f"a platform runs here (process {running.pid}) and answers at {running.api_url}"
+    down = [child for child in read_states(directory) if child.state is not State.READY]
+    if not down:
+        return ok(found)
+    names = ", ".join(f"{child.name} ({child.last_exit or child.state.value})" for child in down)
+    log = directory.log_path(down[0].name)
+    return warn(f"{found}; not ready: {names}", f"wait, they are started again; `tail {log}`")
 
 
 def _running(facts: HostFacts) -> Endpoint | None:

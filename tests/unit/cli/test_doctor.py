@@ -5,11 +5,13 @@ The hardware is missing: boards, drivers and tools are files under a directory t
 
 import io
 import json
+import os
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -26,9 +28,12 @@ from services.cli.doctor.host_facts import HostFacts, Once
 from services.cli.doctor.kubernetes import cluster, server_of
 from services.cli.doctor.nvml_report import NvmlGpu, NvmlReport
 from services.cli.doctor.program import run_program
+from shared.local_platform.supervisor.supervisor import ChildState
+from shared.local_platform.supervisor.supervisor import State as ChildLife
 from shared.paths import DataDirectory, Endpoint
 from tests.support.fakes.nvidia_smi import FakeSmi, make_gpu
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPEN_DRIVER = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build\n"
     "GCC version:  gcc version 12.3.0\n"
@@ -528,6 +533,23 @@ def test_ports_of_a_platform_that_runs_are_its_own(fake: FakeHost) -> None:
     directory.write_endpoint(own)
 
     assert "a platform runs here" in installation.ports(fake.facts).found
+
+
+def test_a_service_of_a_platform_that_runs_is_named_while_it_is_down(fake: FakeHost) -> None:
+    directory = DataDirectory(fake.facts.data_dir)
+    directory.prepare()
+    directory.write_endpoint(Endpoint(pid=os.getpid(), api_url="http://127.0.0.1:8470"))
+    states = [
+        ChildState(name="gateway", state=ChildLife.READY, changed_at=NOW),
+        ChildState(name="scheduler", state=ChildLife.WAITING, changed_at=NOW, last_exit="SIGKILL"),
+    ]
+    directory.state_path.write_bytes(msgspec.json.encode(states))
+
+    seen = installation.ports(fake.facts)
+
+    assert seen.state is State.WARN
+    assert seen.found.endswith("; not ready: scheduler (SIGKILL)")
+    assert str(directory.log_path("scheduler")) in seen.fix
 
 
 @pytest.mark.parametrize(
