@@ -8,6 +8,7 @@ from typing import Any, Final
 from litestar import Litestar, Router
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.spec import Tag
 
 from schemas.tokens import Token
 from services.gateway import sockets
@@ -49,18 +50,19 @@ def _routes_of(module: ModuleType) -> list[HTTPRouteHandler]:
     return [found for found in vars(module).values() if isinstance(found, HTTPRouteHandler)]
 
 
-# What the document of the API calls the routes of each module.
+# Sections of the API's document. Generated clients have a module for each, of the same name.
+TASKS: Final = Tag("tasks", "Tasks and experiments.")
+PLATFORM: Final = Tag("platform", "Whether it works.")
 SECTIONS: Final = {
-    tasks: "Tasks and experiments",
-    logs: "Tasks and experiments",
-    reservations: "Reservations",
-    gpus: "GPUs and nodes",
-    nodes: "Node agents",
-    operations: "Operations",
-    scheduler: "Scheduling",
-    history: "History and events",
+    tasks: TASKS,
+    logs: TASKS,
+    reservations: Tag("reservations", "Reservations, and what would be granted."),
+    gpus: Tag("gpus", "GPUs and nodes, and who holds them."),
+    nodes: Tag("agents", "What a node's telemetry agent answers and does."),
+    operations: Tag("operations", "Out of service and back, and what disagrees with the ledger."),
+    scheduler: Tag("scheduling", "The cluster as node selection sees it, and what was decided."),
+    history: Tag("history", "Events, series and reports."),
 }
-PLATFORM: Final = "Platform"
 API_ROUTES: Final = [route for module in SECTIONS for route in _routes_of(module)]
 
 
@@ -103,18 +105,18 @@ def create_app(gateway: Gateway) -> Litestar:
                     API,
                     route_handlers=_routes_of(module),
                     guards=[refuse_unknown_parameters],
-                    tags=[section],
+                    tags=[section.name],
                 )
                 for module, section in SECTIONS.items()
             ),
-            Router("/", route_handlers=_routes_of(system), tags=[PLATFORM]),
+            Router("/", route_handlers=_routes_of(system), tags=[PLATFORM.name]),
             *_routes_of(documentation),
             *sockets.ROUTES,
         ],
         dependencies=dependencies,
         exception_handlers=EXCEPTION_HANDLERS,
         after_exception=[remember_refusal],
-        openapi_config=openapi_config(structs, dict.fromkeys((*SECTIONS.values(), PLATFORM))),
+        openapi_config=openapi_config(structs, (*SECTIONS.values(), PLATFORM)),
         plugins=[structs],
         logging_config=None,
     )

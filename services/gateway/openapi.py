@@ -97,7 +97,7 @@ def operation_id(handler: Any, *_: object) -> str:
     return first + "".join(word.title() for word in others)
 
 
-def openapi_config(structs: StructSchemas, sections: Iterable[str]) -> OpenAPIConfig:
+def openapi_config(structs: StructSchemas, sections: Iterable[Tag]) -> OpenAPIConfig:
     """Files at `/schema`; the page is our own, because Litestar's load scripts from the network."""
     token = SecurityScheme(
         type="http",
@@ -111,7 +111,7 @@ def openapi_config(structs: StructSchemas, sections: Iterable[str]) -> OpenAPICo
         license=License(name="Apache-2.0", identifier="Apache-2.0"),
         path=SCHEMA_PATH,
         render_plugins=[_Json(structs), _Yaml(structs)],
-        tags=[Tag(name=section) for section in sections],
+        tags=list({section.name: section for section in sections}.values()),
         use_handler_docstrings=True,
         operation_id_creator=operation_id,
         security=[{}, {TOKEN_SCHEME: []}],

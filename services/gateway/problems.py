@@ -109,8 +109,16 @@ def _first_fault(
 
 
 def _place_in_request(path: str | None, parameters: Mapping[str, FieldDefinition]) -> str | None:
-    """Where a client gave the field that an owner refused: in the URL, or in the body as it is."""
-    field = parameters.get(path.removeprefix("$.")) if path is not None else None
+    """Where a client gave the field that an owner refused: in the URL, or in the body as it is.
+
+    An owner is asked with a `request`, which a client gives as the body itself or in the URL.
+    """
+    if path is None:
+        return None
+    body = parameters.get("data")
+    if body is None or not hasattr(body.annotation, "request"):
+        path = path.replace("$.request.", "$.", 1)
+    field = parameters.get(path.removeprefix("$."))
     return path if field is None else _place(field)
 
 

@@ -103,7 +103,7 @@ BENCHMARK = {
     "tool_version": "1",
     "simulated": True,
     "levels": [],
-    "metrics": msgspec.to_builtins(BenchmarkMetrics(mean_ttft=0.2)),
+    "metrics": json.loads(msgspec.json.encode(BenchmarkMetrics(mean_ttft=0.2))),
     "elapsed_seconds": 5.0,
 }
 
@@ -164,7 +164,11 @@ async def test_an_owner_that_does_not_answer_is_unavailable_for_now(api: Api) ->
     async with api.session.get(f"{api.url}/api/v1/tasks") as response:
         assert response.status == 503
         assert response.headers["Retry-After"] == "1"
-        assert (await response.json(content_type=None))["code"] == "unavailable"
+        problem = await response.json(content_type=None)
+
+    assert problem["code"] == "unavailable"
+    assert "the orchestrator service" in problem["detail"]
+    assert "gpusteward.rpc" not in problem["detail"]
 
 
 async def test_an_experiment_is_merged_with_its_measurements(api: Api) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from schemas.errors import ErrorCode, Refused
 from schemas.orchestrator import GetTask
+from schemas.scheduler import RequestReservation
+from schemas.scheduler_views import GetAvailability
 from tests.support.worlds.gateway import (
     TASK,
     Api,
@@ -173,3 +175,17 @@ async def test_what_an_owner_refuses_is_named_as_the_client_gave_it(api: Api) ->
     _, problem = await api.get(f"/api/v1/tasks/{task_id}")
 
     assert problem["path"] == "path.task_id"
+
+
+async def test_a_field_of_a_request_is_named_where_the_client_gave_the_request(api: Api) -> None:
+    refusal = Refused(code=ErrorCode.BAD_REQUEST, message="too many", path="$.request.gpus")
+    await api.owners.answer(GetAvailability, refusal)
+    await api.owners.answer(RequestReservation, refusal)
+
+    found = [
+        await api.get("/api/v1/availability?gpus=9"),
+        await api.post("/api/v1/availability", {"gpus": 9}),
+        await api.post("/api/v1/reservations", {"request": {"gpus": 9}}),
+    ]
+
+    assert [problem["path"] for _, problem in found] == ["query.gpus", "$.gpus", "$.request.gpus"]
