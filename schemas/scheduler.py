@@ -176,6 +176,18 @@ class LabelNode(Command, frozen=True, kw_only=True, tag="scheduler.label_node"):
     labels: LabelChanges
 
 
+class RemoveNode(Command, frozen=True, kw_only=True, tag="scheduler.remove_node"):
+    """Forget a node that has left; one that reports again is new.
+
+    `end_held` ends what is held there, on the sender's word that nothing of it runs any more.
+    Refused for a node that still reports, and without `end_held` for one that is held.
+    """
+
+    node_id: NodeId
+    end_held: bool = False
+    reason: str = ""
+
+
 class ReservationEvent(Event, frozen=True, kw_only=True):
     """What all reservation facts carry."""
 
@@ -349,6 +361,12 @@ class NodeLabelled(NodeEvent, frozen=True, kw_only=True, tag="scheduler.node_lab
     """An operator has changed labels; `labels` are all that count for it from now on."""
 
     labels: dict[str, str]
+
+
+class NodeRemoved(NodeEvent, frozen=True, kw_only=True, tag="scheduler.node_removed"):
+    """An operator had it forgotten, with its devices."""
+
+    reason: str = ""
 
 
 class DriftKind(StrEnum):

@@ -1870,6 +1870,17 @@ export interface NodeList {
   nodes: NodeView[];
 }
 
+/** An operator had it forgotten, with its devices. */
+export interface NodeRemoved {
+  type: "scheduler.node_removed";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  reason: string;
+}
+
 /** The chosen node; null leaves the choice to Kubernetes. */
 export interface NodeSelection {
   type: "scheduler.node_selection";
@@ -2129,6 +2140,21 @@ export interface ReleaseReservation {
   reservation_id: string;
   epoch: number;
   stopped?: boolean;
+  reason?: string;
+}
+
+/**
+ * Forget a node that has left; one that reports again is new.
+ *
+ * `end_held` ends what is held there, on the sender's word that nothing of it runs any more.
+ * Refused for a node that still reports, and without `end_held` for one that is held.
+ */
+export interface RemoveNode {
+  type: "scheduler.remove_node";
+  command_id: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  end_held?: boolean;
   reason?: string;
 }
 
@@ -3023,6 +3049,7 @@ export type AnyCommand =
   | Drain
   | LabelNode
   | ReleaseReservation
+  | RemoveNode
   | RenewReservation
   | RequestReservation
   | Uncordon
@@ -3045,6 +3072,7 @@ export type AnyEvent =
   | DriftDetected
   | DriftResolved
   | NodeLabelled
+  | NodeRemoved
   | ReservationActivated
   | ReservationCancelled
   | ReservationExpired
@@ -3102,7 +3130,9 @@ export type MessageType =
   | "scheduler.drift_resolved"
   | "scheduler.label_node"
   | "scheduler.node_labelled"
+  | "scheduler.node_removed"
   | "scheduler.release_reservation"
+  | "scheduler.remove_node"
   | "scheduler.renew_reservation"
   | "scheduler.request_reservation"
   | "scheduler.reservation_activated"

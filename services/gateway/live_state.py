@@ -15,7 +15,7 @@ from schemas.base import tag_of
 from schemas.catalog import EVENTS
 from schemas.executor import AttemptProgressed, ExecutorReported
 from schemas.gateway import GpuMetrics, StoredEvent
-from schemas.scheduler import ReservationEvent
+from schemas.scheduler import NodeRemoved, ReservationEvent
 from schemas.telemetry import GpuSampled, InventoryReported
 from services.gateway.domain.fleet import LatestSample, reading_views
 from services.gateway.eventlog import EventLog
@@ -80,6 +80,13 @@ class LiveState:
             await self.on_inventory(msgspec.convert(body, InventoryReported))
         for body in await log.last_of_each(tag_of(ExecutorReported)):
             await self.on_executor(msgspec.convert(body, ExecutorReported))
+        for body in await log.last_of_each(tag_of(NodeRemoved)):
+            removed = msgspec.convert(body, NodeRemoved)
+            reports = (self.inventories.get(removed.node_id), self.executors.get(removed.node_id))
+            if all(
+                report is None or report.occurred_at < removed.occurred_at for report in reports
+            ):
+                self.forget(removed.node_id)
 
     def latest(self) -> dict[str, LatestSample]:
         """The newest sample of each node; a node silent for ten minutes is forgotten."""
@@ -107,6 +114,8 @@ class LiveState:
 
     async def on_logged(self, event: StoredEvent) -> None:
         """Take a report of a node, or a change of the ledger, from the event log."""
+        if event.type == tag_of(NodeRemoved):
+            self.forget(event.event["node_id"])
         if event.type.startswith("scheduler."):
             for watcher in self.watchers:
                 watcher.ledger_changed.set()
@@ -115,6 +124,11 @@ class LiveState:
             await self.on_inventory(msgspec.convert(event.event, InventoryReported))
         elif event.type == tag_of(ExecutorReported):
             await self.on_executor(msgspec.convert(event.event, ExecutorReported))
+
+    def forget(self, node_id: str) -> None:
+        """Drop everything that a node has sent."""
+        for known in (self._samples, self.inventories, self.executors):
+            known.pop(node_id, None)
 
     async def on_inventory(self, inventory: InventoryReported) -> None:
         before = self.inventories.get(inventory.node_id)

@@ -9,6 +9,7 @@ from schemas.scheduler import (
     Drain,
     LabelNode,
     ReleaseReservation,
+    RemoveNode,
     RenewReservation,
     RequestReservation,
     Uncordon,
@@ -81,7 +82,7 @@ def create_service(
         limits.system_processes,
     )
     decision_loop = DecisionLoop(database, leadership, reader, settings.policy)
-    commands = Commands(database)
+    commands = Commands(database, liveness, limits.stale_agent_seconds)
     retention = Retention(
         database,
         leadership,
@@ -140,6 +141,7 @@ def _routes(
         command_route(commands.uncordon, Uncordon),
         command_route(commands.drain, Drain),
         command_route(commands.label_node, LabelNode),
+        command_route(commands.remove_node, RemoveNode),
         query_route(reservations.get_reservation, GetReservation),
         query_route(reservations.list_reservations, ListReservations),
         query_route(reservations.explain, ExplainReservation),

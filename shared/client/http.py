@@ -324,6 +324,11 @@ class StewardClient(NodeClient):
         """Set labels of a node, which win over its agent's; None takes one away."""
         await self.send("POST", f"/nodes/{node_id}/labels", {"labels": dict(labels)})
 
+    async def remove_node(self, node_id: str, *, end_held: bool = False, reason: str = "") -> None:
+        """Forget a node that has left; `end_held` vouches that nothing runs there any more."""
+        parameters = {"end_held": str(end_held).lower(), "reason": reason or None}
+        await self.send("DELETE", f"/nodes/{node_id}", parameters=parameters)
+
     async def drifts(self, node_id: str | None = None, *, ended: bool = False) -> DriftList:
         """Where reserved, running and physically used disagree, oldest first."""
         wanted = {"node_id": node_id, "ended": str(ended).lower()}

@@ -37,7 +37,10 @@ NEXT: Final = {
     DriftKind.ORPHAN_WORKLOAD: "if it lasts, look at its processes on the node",
     DriftKind.SQUATTER: "end it, or start it again by `gpusteward exec`",
     DriftKind.UNDERUSE: "ask its holder, or `gpusteward release` it",
-    DriftKind.STALE_AGENT: "look at the agent on the node; granting resumes by itself",
+    DriftKind.STALE_AGENT: (
+        "look at the agent on the node; granting resumes by itself; `gpusteward node remove` "
+        "forgets a node that left for good"
+    ),
 }
 
 

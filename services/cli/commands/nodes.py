@@ -1,16 +1,18 @@
 """Commands about one node: watch its GPUs, cap their power, label it."""
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from schemas.errors import ErrorCode
-from schemas.gateway import GpuView, NodeView
+from schemas.gateway import GpuView
 from schemas.monitoring import MonitoringView
+from schemas.scheduler_views import DeviceAllocation
 from services.cli.display.columns import Table
 from services.cli.display.output import print_json, print_table, wide_option
-from services.cli.display.tables import labels_text
+from services.cli.display.tables import labels_text, short
 from services.cli.display.task_results import gpu_cells
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
@@ -138,16 +140,48 @@ def label_node(target: Target, node_id: str, changes: dict[str, str | None]) -> 
     They win over the labels of the agent's settings. `--require label:KEY=VALUE` selects by them.
     """
 
-    async def ask(client: "StewardClient") -> NodeView:
+    async def ask(client: "StewardClient") -> dict[str, str]:
         if changes:
             await client.label_node(node_id, changes)
-        return _view_of((await client.nodes()).nodes, node_id)
+        (known,) = (await client.allocation_map(node_id)).nodes
+        return known.labels
 
-    view = target.ask(ask)
+    labels = target.ask(ask)
     if target.as_json:
-        print_json({"labels": view.labels})
+        print_json({"labels": labels})
     else:
-        click.echo(f"{node_id}: {labels_text(view.labels) or 'no labels'}")
+        click.echo(f"{node_id}: {labels_text(labels) or 'no labels'}")
+
+
+@node.command("remove")
+@click.argument("node_id", metavar="NODE", callback=node_name)
+@click.option("--yes", is_flag=True, help="Do not ask, whatever is held there.")
+@click.option("--reason", default="", help="Why, for people.")
+@with_target
+def remove_node(target: Target, node_id: str, yes: bool, reason: str) -> None:
+    """Forget a node that has left, with its GPUs; one that reports again is back.
+
+    If something is held there, its reservations end as lost, and you vouch that nothing of them
+    runs there any more: this is asked first.
+    """
+
+    async def find_held(client: "StewardClient") -> list[DeviceAllocation]:
+        (known,) = (await client.allocation_map(node_id)).nodes
+        return [device for device in known.devices if device.reservation_id is not None]
+
+    held = target.ask(find_held)
+    if held and not yes:
+        for device in held:
+            holder = device.holder or f"reservation {short(device.reservation_id)}"
+            click.echo(f"GPU {device.index} is {device.state.value}: {holder}", err=True)
+        question = f"End this, on your word that nothing of it runs on {node_id} any more?"
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{len(held)} GPUs of {node_id} are held; --yes ends this")
+        click.confirm(question, abort=True, err=True)
+    target.ask(
+        lambda client: client.remove_node(node_id, end_held=yes or bool(held), reason=reason)
+    )
+    click.echo(f"{node_id} is removed; if its agent starts again, it is back")
 
 
 def monitoring_table(view: MonitoringView) -> Table:
@@ -168,14 +202,6 @@ def choose_gpu(gpus: tuple[GpuView, ...], place: str) -> GpuView:
         if gpu.node_id == node and named in {str(gpu.index), gpu.uuid}:
             return gpu
     raise CommandFailed(ErrorCode.NOT_FOUND, f"{node} reports no GPU {named}")
-
-
-def _view_of(nodes: tuple[NodeView, ...], node_id: str) -> NodeView:
-    for view in nodes:
-        if view.node_id == node_id:
-            return view
-    known = ", ".join(view.node_id for view in nodes) or "none"
-    raise CommandFailed(ErrorCode.NOT_FOUND, f"no node {node_id}; known: {known}")
 
 
 def _only_node(nodes: list[str]) -> str:

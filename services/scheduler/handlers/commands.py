@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from schemas.base import Command
-from schemas.errors import Accepted, Reply
+from schemas.base import Command, DeviceUuid, NodeId
+from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import FenceReservation
 from schemas.scheduler import (
     CancelReservation,
@@ -13,6 +13,8 @@ from schemas.scheduler import (
     Drain,
     LabelNode,
     NodeLabelled,
+    NodeRemoved,
+    RemoveNode,
     ReservationState,
     Uncordon,
 )
@@ -25,6 +27,8 @@ from services.scheduler.ledger import (
     transitions,
 )
 from services.scheduler.ledger.leader_election import pause_decisions
+from services.scheduler.observations.node_liveness import NodeLiveness
+from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.logging import log
 from shared.postgres.commands import once
@@ -36,9 +40,14 @@ C = TypeVar("C", bound=Command)
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Handlers of what is not batched, and of the replies to the scheduler's own commands."""
+    """Handlers of what is not batched, and of the replies to the scheduler's own commands.
+
+    A node of which nothing came for `left_seconds` may be removed.
+    """
 
     database: Database
+    liveness: NodeLiveness
+    left_seconds: float
 
     async def cancel(self, command: CancelReservation) -> Reply:
         """End a reservation in whatever state it is."""
@@ -59,6 +68,10 @@ class Commands:
     async def label_node(self, command: LabelNode) -> Reply:
         """Change what selectors of labels match."""
         return await self._once(command, _label_node)
+
+    async def remove_node(self, command: RemoveNode) -> Reply:
+        """Forget a node that has left, and what is held there if the sender vouches for its end."""
+        return await self._once(command, self._remove_node)
 
     async def fenced(self, connection: Connection, command: Command, reply: Reply) -> None:
         """A node's reply to a fence: acceptance confirms the stop that its devices wait for."""
@@ -83,6 +96,39 @@ class Commands:
                 "the node confirmed the stop",
                 only_node=command.executor_id,
             )
+
+    async def _remove_node(self, connection: Connection, command: RemoveNode) -> Accepted:
+        node_id = command.node_id
+        await pause_decisions(connection)
+        await node_rows.check_known(connection, node_id)
+        has_stopped = await node_rows.has_stopped(connection, node_id)
+        if self.liveness.was_heard(node_id, self.left_seconds, agent=not has_stopped):
+            raise RefusedError(
+                ErrorCode.CONFLICT,
+                f"{node_id} still reports; stop its agent and executor first, and"
+                f" {self.left_seconds:g} s later it can be removed",
+            )
+        held = await holding_rows.held_on(connection, node_id, None)
+        if held and not command.end_held:
+            raise RefusedError(
+                ErrorCode.CONFLICT,
+                f"{len(held)} devices of {node_id} are held; removing it ends their reservations,"
+                " and takes the sender's word (`end_held`) that nothing runs there any more",
+            )
+        reason = f"node removed: {command.reason}" if command.reason else "node removed"
+        cordon = out_of_service.NewCordon(device_uuid=None, reason=reason)
+        await out_of_service.take_out(connection, node_id, ReservationState.LOST, cordon)
+        await _confirm_stopped(connection, node_id, None, reason)
+        await node_rows.remove(connection, node_id)
+        event = NodeRemoved(
+            message_id=new_id(),
+            occurred_at=await reservation_rows.database_now(connection),
+            revision=await node_rows.next_revision(connection, node_id),
+            node_id=node_id,
+            reason=command.reason,
+        )
+        await stage(connection, event)
+        return Accepted(command_id=command.command_id, revision=event.revision)
 
     async def _once(
         self, command: C, apply: Callable[[Connection, C], Awaitable[Accepted]]
@@ -109,7 +155,8 @@ async def _cordon(connection: Connection, command: Cordon | Uncordon) -> Accepte
     await node_rows.check_known(connection, node_id, device_uuid)
     if isinstance(command, Uncordon):
         if command.confirm_stopped:
-            await _confirm_stopped(connection, command)
+            why = reason or "confirmed by hand"
+            await _confirm_stopped(connection, node_id, device_uuid, why)
         revision = await out_of_service.uncordon(connection, node_id, device_uuid, reason)
     else:
         cordon = out_of_service.NewCordon(
@@ -119,15 +166,15 @@ async def _cordon(connection: Connection, command: Cordon | Uncordon) -> Accepte
     return Accepted(command_id=command.command_id, revision=revision)
 
 
-async def _confirm_stopped(connection: Connection, command: Uncordon) -> None:
-    held = await holding_rows.held_on(connection, command.node_id, command.device_uuid)
+async def _confirm_stopped(
+    connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None, reason: str
+) -> None:
+    held = await holding_rows.held_on(connection, node_id, device_uuid)
     numbers = {h.device_no for h in held if h.quarantined}
     now = await reservation_rows.database_now(connection)
     found = await reservation_rows.lock(connection, {h.held_by for h in held if h.quarantined})
     for stored in found.values():
-        await transitions.free(
-            connection, stored, now, command.reason or "confirmed by hand", only=numbers
-        )
+        await transitions.free(connection, stored, now, reason, only=numbers)
 
 
 async def _drain(connection: Connection, command: Drain) -> Accepted:

@@ -23,12 +23,14 @@ from schemas.base import NodeId
 from schemas.scheduler import ReservationState
 from services.scheduler.domain.model.fleet import Device, Node
 from services.scheduler.domain.model.inputs import (
+    DeviceGone,
     DeviceSeen,
     FleetComplete,
     Input,
     Lease,
     LeaseEnded,
     LeaseHeld,
+    NodeGone,
     NodeSeen,
     QueuedRequest,
     RequestEnded,
@@ -62,17 +64,26 @@ class EngineFeed:
     def apply_rows(self, rows: Rows) -> Iterator[Input]:
         """What is new in rows of the ledger. Leases come before the devices that they free."""
         for node in rows.nodes:
-            self._complete_at[node.node_id] = self.reader.complete_at(node)
-            yield NodeSeen(node=node_from(node))
+            if not node.removed:
+                self._complete_at[node.node_id] = self.reader.complete_at(node)
+                yield NodeSeen(node=node_from(node))
         for reservation in rows.reservations:
             yield from self._reservation(reservation)
-        for device in rows.devices:
+        present = [device for device in rows.devices if not device.removed]
+        for device in present:
             self._devices[device.device_no] = device
             self._numbers[device.node_id, device.uuid] = device.device_no
             self._by_node[device.node_id].add(device.device_no)
-        self.reader.snapshots.request(rows.devices)
-        for device in rows.devices:
+        self.reader.snapshots.request(present)
+        for device in present:
             yield from self._device(device.device_no)
+        for device in rows.devices:
+            if device.removed:
+                yield from self._forget(device)
+        for node in rows.nodes:
+            if node.removed:
+                self._complete_at.pop(node.node_id, None)
+                yield NodeGone(node_id=node.node_id)
 
     def apply_readings(self, changed: Iterable[DeviceKey]) -> Iterator[Input]:
         """What is new in these devices' readings, and by the silence of nodes."""
@@ -115,6 +126,15 @@ class EngineFeed:
         if self._given.get(number) != device:
             self._given[number] = device
             yield DeviceSeen(device=device)
+
+    def _forget(self, device: DeviceRow) -> Iterator[Input]:
+        number = device.device_no
+        if self._devices.pop(number, None) is None:
+            return
+        self._given.pop(number, None)
+        del self._numbers[device.node_id, device.uuid]
+        self._by_node[device.node_id].discard(number)
+        yield DeviceGone(number=number)
 
     def _reservation(self, row: ReservationRow) -> Iterator[Input]:
         reservation_id = row.reservation_id

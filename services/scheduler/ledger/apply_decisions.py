@@ -35,7 +35,7 @@ Stored = Mapping[UUID, Reservation]
 # says that one is not.
 _LOCK_DEVICES: Final = """
 WITH locked AS MATERIALIZED (
-    SELECT cordoned OR health <> 'ok' AS blocked FROM device WHERE device_no = ANY($1)
+    SELECT cordoned OR removed OR health <> 'ok' AS blocked FROM device WHERE device_no = ANY($1)
     ORDER BY device_no FOR UPDATE)
 UPDATE epoch SET value = value + $2
 WHERE (SELECT count(*) FROM locked WHERE NOT blocked) = cardinality($1::bigint[]) RETURNING value

@@ -60,14 +60,16 @@ _DEVICES: Final = """
 SELECT d.*, h.reservation_id, h.quarantined_at IS NOT NULL AS quarantined
 FROM device d LEFT JOIN holding h ON h.device_no = d.device_no AND h.released_at IS NULL
 """
+_ALL_DEVICES: Final = f"{_DEVICES} WHERE NOT d.removed"
 _CHANGED_DEVICES: Final = f"{_DEVICES} WHERE d.device_no = ANY($1)"
 _NODES: Final = """
 SELECT n.node_id, n.labels, n.operator_labels, n.host, n.inventory_at IS NOT NULL AS inventoried,
-    extract(epoch FROM clock_timestamp() - n.first_seen_at)::float8 AS known_seconds, n.lost
+    extract(epoch FROM clock_timestamp() - n.first_seen_at)::float8 AS known_seconds, n.lost,
+    n.removed
 FROM node n
 """
 _CHANGED_NODES: Final = f"{_NODES} WHERE n.node_id = ANY($1)"
-_ALL_NODES: Final = f"{_NODES} ORDER BY n.node_id"
+_ALL_NODES: Final = f"{_NODES} WHERE NOT n.removed ORDER BY n.node_id"
 _DELETE: Final = """
 WITH gone AS (
     DELETE FROM change WHERE change_id IN (
@@ -147,6 +149,7 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     numa_node: int | None
     mig_enabled: bool | None
     parent_uuid: str | None
+    removed: bool
     releases: int
     released_by: UUID | None
     reservation_id: UUID | None
@@ -176,6 +179,7 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     inventoried: bool
     known_seconds: float
     lost: bool
+    removed: bool
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -238,7 +242,7 @@ async def read_all(connection: Connection) -> tuple[str, datetime, Rows]:
 
 
 async def read_devices(connection: Connection) -> list[DeviceRow]:
-    return [DeviceRow.from_row(row) for row in await connection.fetch(_DEVICES)]
+    return [DeviceRow.from_row(row) for row in await connection.fetch(_ALL_DEVICES)]
 
 
 async def read_nodes(connection: Connection) -> list[NodeRow]:

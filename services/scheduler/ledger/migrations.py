@@ -257,4 +257,9 @@ FROM device d WHERE n.cordoned AND d.node_id = n.node_id AND d.cordon_cause = 'n
 -- Over the agent's labels; null: taken away, though the agent reports it.
 ALTER TABLE node ADD COLUMN operator_labels jsonb NOT NULL DEFAULT '{}';
 """,
+    """
+-- Forgotten, until it reports again. The rows stay for what was held there.
+ALTER TABLE node ADD COLUMN removed boolean NOT NULL DEFAULT false;
+ALTER TABLE device ADD COLUMN removed boolean NOT NULL DEFAULT false;
+""",
 )

@@ -26,19 +26,20 @@ _LOCK: Final = "SELECT 1 FROM node WHERE node_id = $1 FOR UPDATE"
 _STATUS: Final = """
 SELECT node_id, source, executor_seen_at IS NOT NULL AS has_executor, stopped, lost, cordoned,
     cordon_cause, cordon_reason, cordon_set_by, cordoned_at, quiet_since
-FROM node
-ORDER BY node_id
+FROM node WHERE NOT removed ORDER BY node_id
 """
-_EXISTS: Final = "SELECT 1 FROM node WHERE node_id = $1"
-_DEVICES: Final = "SELECT node_id, uuid, name, releases, mig_enabled FROM device"
-_UUIDS: Final = "SELECT uuid FROM device WHERE node_id = $1"
+_EXISTS: Final = "SELECT 1 FROM node WHERE node_id = $1 AND NOT removed"
+_DEVICES: Final = """
+SELECT node_id, uuid, name, releases, mig_enabled FROM device WHERE NOT removed
+"""
+_UUIDS: Final = "SELECT uuid FROM device WHERE node_id = $1 AND NOT removed"
 _NEXT_REVISION: Final = """
 UPDATE node SET event_revision = event_revision + 1 WHERE node_id = $1 RETURNING event_revision
 """
 # Applied once: not from an earlier boot, and of one boot only what is newer.
 _INVENTORY: Final = f"""
 UPDATE node SET boot_id = $2, inventory_revision = $3, source = $4, labels = $5, host = $6,
-    inventory_at = clock_timestamp(), lost = false,
+    inventory_at = clock_timestamp(), lost = false, removed = false,
     stopped = stopped AND boot_id = $2 AND health_revision > $3,
     health_revision = CASE WHEN boot_id = $2 THEN health_revision ELSE -1 END,
     past_boot_ids = CASE WHEN boot_id IS NULL OR boot_id = $2 THEN past_boot_ids
@@ -61,7 +62,7 @@ ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = exclude
     health_detail = excluded.health_detail,
     compute_capability = coalesce(excluded.compute_capability, device.compute_capability),
     numa_node = coalesce(excluded.numa_node, device.numa_node),
-    mig_enabled = excluded.mig_enabled, parent_uuid = excluded.parent_uuid
+    mig_enabled = excluded.mig_enabled, parent_uuid = excluded.parent_uuid, removed = false
 """
 _LOSE_OTHERS: Final = """
 UPDATE device SET health = 'lost', health_detail = 'not in the inventory'
@@ -76,9 +77,10 @@ UPDATE device SET health = $3, health_detail = nullif($4, '')
 WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2)
 """
 _EXECUTOR_SEEN: Final = """
-UPDATE node SET executor_seen_at = clock_timestamp() WHERE node_id = $1
+UPDATE node SET executor_seen_at = clock_timestamp(), removed = false WHERE node_id = $1
 """
 _IS_LOST: Final = "SELECT lost FROM node WHERE node_id = $1"
+_HAS_STOPPED: Final = "SELECT stopped FROM node WHERE node_id = $1"
 _LOSE: Final = "UPDATE node SET lost = true WHERE node_id = $1"
 # A cordon for a loss, which lifts itself, replaces none that has to be lifted.
 _CORDON: Final = """
@@ -125,6 +127,14 @@ _LIFT_NODES: Final = f"""
 UPDATE node {_IN_SERVICE}
 WHERE node_id = ANY($1) AND cordoned AND cordon_cause = ANY($2) AND NOT lost
 """
+# What identifies a report stays, so that one from before changes nothing.
+_REMOVE_NODE: Final = f"""
+UPDATE node {_IN_SERVICE}, removed = true, lost = false, stopped = false, source = 'none',
+    labels = '{{}}', operator_labels = '{{}}', host = NULL, inventory_at = NULL,
+    executor_seen_at = NULL
+WHERE node_id = $1
+"""
+_REMOVE_DEVICES: Final = f"UPDATE device {_IN_SERVICE}, removed = true WHERE node_id = $1"
 _LABELS: Final = "SELECT labels, operator_labels FROM node WHERE node_id = $1 FOR UPDATE"
 _SET_LABELS: Final = "UPDATE node SET operator_labels = $2 WHERE node_id = $1"
 _HANDLED_FAULTS: Final = "SELECT event_id FROM fault WHERE node_id = $1 AND event_id = ANY($2)"
@@ -264,6 +274,11 @@ async def is_lost(connection: Connection, node_id: NodeId) -> bool:
     return bool(await connection.fetchval(_IS_LOST, node_id))
 
 
+async def has_stopped(connection: Connection, node_id: NodeId) -> bool:
+    """Whether its agent has reported that it stops."""
+    return bool(await connection.fetchval(_HAS_STOPPED, node_id))
+
+
 async def write_lost(connection: Connection, node_id: NodeId) -> None:
     """Store that a node's silence was acted on; its next inventory ends that."""
     await connection.execute(_LOSE, node_id)
@@ -329,6 +344,12 @@ async def write_labels(
     operator = relabelled(agent, from_json(row["operator_labels"], OperatorLabels), changes)
     await connection.execute(_SET_LABELS, node_id, to_json(operator))
     return effective(agent, operator)
+
+
+async def remove(connection: Connection, node_id: NodeId) -> None:
+    """Forget a node and its devices until it reports again; nothing of it is held."""
+    await connection.execute(_REMOVE_NODE, node_id)
+    await connection.execute(_REMOVE_DEVICES, node_id)
 
 
 async def handled_faults(

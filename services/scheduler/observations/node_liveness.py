@@ -48,6 +48,13 @@ class NodeLiveness:
         since = self._receiving_since
         return self.clock() - max(received_at, since), received_at >= since
 
+    def was_heard(self, node_id: NodeId, within_seconds: float, *, agent: bool) -> bool:
+        """Whether a message of a node's executor was received so lately, or of its agent too."""
+        never = float("-inf")
+        agent_at = self._agents.get(node_id, never) if agent else never
+        received_at = max(agent_at, self._executors.get(node_id, never))
+        return self.clock() - received_at <= within_seconds
+
     def silence(self, node_id: NodeId) -> float:
         """Seconds without any message of a node."""
         since = self._receiving_since

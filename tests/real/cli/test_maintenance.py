@@ -5,14 +5,24 @@ import json
 from pathlib import Path
 from typing import Any
 
-from schemas.scheduler import Cordon, Drain, DriftAction, DriftKind, LabelNode, Uncordon
+from schemas.scheduler import (
+    Cordon,
+    DeviceState,
+    Drain,
+    DriftAction,
+    DriftKind,
+    LabelNode,
+    RemoveNode,
+    Uncordon,
+)
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.cli.commands.maintenance import DONE, MEANINGS, NEXT
 from services.cli.request_options import user_name
+from shared.ids import new_id
 from tests.real.cli.test_cli import Command
 from tests.support.fakes.gateway import stub_gateway
 from tests.support.worlds.gateway import gateway
-from tests.support.worlds.gateway_views import make_drift
+from tests.support.worlds.gateway_views import make_drift, make_gpu
 
 
 async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
@@ -27,7 +37,7 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     path.write_text(json.dumps(tokens))
 
     async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
-        for command in (Cordon, Uncordon, Drain, LabelNode):
+        for command in (Cordon, Uncordon, Drain, LabelNode, RemoveNode):
             await api.owners.accept(command)
         await api.owners.answer(ListDrifts, DriftList(drifts=(make_drift(),)))
 
@@ -46,7 +56,12 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
         assert await status("labels", "s", {"labels": {"zone": "a"}}) == 403
         assert await status("labels", "a", {"labels": {"zo ne": "a"}}) == 400
         assert await status("labels", "a", {"labels": {"zone": "a", "old": None}}) == 200
-        cordoned, back, drained, labelled = api.owners.received
+        for token, asked_for in (("s", "alpha"), ("a", "alpha?end_held=true&reason=sold")):
+            found = await api.call(
+                "DELETE", f"/api/v1/nodes/{asked_for}", headers={"Authorization": f"Bearer {token}"}
+            )
+            assert found[0] == (200 if token == "a" else 403)
+        cordoned, back, drained, labelled, removed = api.owners.received
         _, listed = await api.get(
             "/api/v1/drifts?node_id=alpha&ended=true", headers={"Authorization": "Bearer s"}
         )
@@ -59,6 +74,8 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     assert isinstance(drained, Drain)
     assert drained.reason == "moves"
     assert asked == ListDrifts(node_id="alpha", ended=True, limit=1000)
+    assert isinstance(removed, RemoveNode)
+    assert (removed.node_id, removed.end_held, removed.reason) == ("alpha", True, "sold")
     assert isinstance(labelled, LabelNode)
     assert labelled.labels == {"zone": "a", "old": None}
     assert [drift["drift"] for drift in listed["drifts"]] == ["squatter"]
@@ -95,6 +112,43 @@ async def test_the_command_names_a_gpu_by_its_index_and_lists_what_does_not_add_
     assert "alpha/GPU-1" in listed.out
     assert "4711" in listed.out
     assert "next: end it" in listed.out
+
+
+async def test_a_node_is_forgotten_at_once_if_nothing_is_held_there_else_after_confirmation(
+    tmp_path: Path,
+) -> None:
+    async with stub_gateway() as (stub, url):
+        command = Command(stub, url, tmp_path)
+
+        empty = await command("node", "remove", "alpha", "--reason", "sold")
+        stub.gpus = [
+            make_gpu(3, state=DeviceState.HELD, reservation_id=new_id(), holder="exec/alice")
+        ]
+        asked = await command("node", "remove", "alpha")
+        confirmed = await command("node", "remove", "alpha", "--yes")
+        removals = [path for _, path, _ in stub.calls_of("DELETE")]
+
+    assert (empty.code, asked.code, confirmed.code) == (0, 2, 0)
+    assert "GPU 3 is held: exec/alice" in asked.err
+    assert "--yes" in asked.err
+    assert removals == [
+        "/api/v1/nodes/alpha?end_held=false&reason=sold",
+        "/api/v1/nodes/alpha?end_held=true",
+    ]
+
+
+async def test_labels_are_set_taken_away_and_printed(tmp_path: Path) -> None:
+    async with stub_gateway() as (stub, url):
+        command = Command(stub, url, tmp_path)
+
+        changed = await command("node", "label", "alpha", "zone=a", "old-")
+        printed = await command("node", "label", "alpha")
+        changes = stub.calls_of("POST")
+
+    assert changes == [
+        ("POST", "/api/v1/nodes/alpha/labels", {"labels": {"zone": "a", "old": None}})
+    ]
+    assert changed.out == printed.out == "alpha: zone=a\n"
 
 
 def test_every_kind_of_drift_has_its_meaning_and_next_step() -> None:

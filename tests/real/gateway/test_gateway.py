@@ -34,6 +34,7 @@ from schemas.orchestrator import (
 from schemas.results import GetReport, GetSummary, ListSummaries, ReportView, SummaryList
 from schemas.scheduler import (
     CancelReservation,
+    NodeRemoved,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
@@ -562,6 +563,36 @@ async def test_nodes_are_remembered_over_a_restart(nats_url: str, postgres_dsn: 
     assert [(n["node_id"], n["host"]["cpu_count"], n["fresh"]) for n in body["nodes"]] == [
         (NODE, 8, False)
     ]
+
+
+async def test_a_removed_node_is_shown_no_more_also_after_a_restart(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    inventory = InventoryReported(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=1,
+        node_id=NODE,
+        boot_id=BOOT,
+        source=Source.SIMULATED,
+        interval_seconds=1.0,
+        host=HostFacts(hostname="a"),
+        devices=(),
+    )
+    removed = NodeRemoved(message_id=new_id(), occurred_at=utcnow(), revision=9, node_id=NODE)
+    shown: list[Any] = []
+    async with gateway(nats_url, postgres_dsn) as api:
+        await api.owners.answer(GetAllocationMap, AllocationMap(nodes=()))
+        for count, event in enumerate((inventory, removed), start=1):
+            await api.owners.client.jetstream().publish(subject_for(event), encode(event))
+            await logged(api, count)
+            shown.append((await api.get("/api/v1/nodes"))[1]["nodes"])
+
+    async with gateway(nats_url, postgres_dsn) as api:
+        await api.owners.answer(GetAllocationMap, AllocationMap(nodes=()))
+        shown.append((await api.get("/api/v1/nodes"))[1]["nodes"])
+
+    assert [len(nodes) for nodes in shown] == [1, 0, 0]
 
 
 async def test_the_api_describes_itself_without_the_network(api: Api) -> None:

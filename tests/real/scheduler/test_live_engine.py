@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler import Cordon, DeviceFreed, Uncordon
+from schemas.scheduler import Cordon, DeviceFreed, RemoveNode, Uncordon
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.live_engine import LiveEngine
@@ -28,7 +28,10 @@ async def opened(postgres_dsn: str) -> AsyncIterator[Database]:
 
 
 async def much_happens(around: World) -> None:
-    """Grants, a gang, hosts, releases, cancels in every state, a fence, cordons, a new device."""
+    """Grants, a gang, hosts, releases, cancels in every state, a fence, cordons, a new device.
+
+    The node `left` is removed.
+    """
     node = await around.add_node("beta", 2, cpu_count=8)
     await around.known("beta", 2)
     gang = await around.granted(await around.request(GpuRequest(nodes=2)))
@@ -45,6 +48,8 @@ async def much_happens(around: World) -> None:
         command = command_type(command_id=new_id(), node_id="beta", device_uuid=uuid)
         accepted(await around.bus.request(command))
     await around.request(GpuRequest(gpus=2, node_ids=("beta",)))
+    left = RemoveNode(command_id=new_id(), node_id="left")
+    accepted(await around.bus.request(left))
     node.gpus[1].name = "another"
     await node.report_inventory()
     await around.add_node("gamma", 1)
@@ -55,7 +60,7 @@ async def test_an_engine_that_follows_the_ledger_is_one_that_is_loaded_from_it(
     nats_url: str, postgres_dsn: str
 ) -> None:
     async with (
-        scheduler(nats_url, postgres_dsn),
+        scheduler(nats_url, postgres_dsn, stale_agent_seconds=0.1),
         world(nats_url) as around,
         opened(postgres_dsn) as database,
     ):
@@ -63,7 +68,9 @@ async def test_an_engine_that_follows_the_ledger_is_one_that_is_loaded_from_it(
             readings := LatestReadings(), ReleaseSnapshots(around.bus, readings, 1.0), 0.0
         )
         await around.add_node("alpha", 2)
+        await around.add_node("left", 1, samples=False, executor=False)
         await around.known("alpha", 2)
+        await around.known("left", 1)
         followed = LiveEngine(database, reader, Policy())
         await followed.catch_up()
 

@@ -19,21 +19,25 @@ from schemas.executor import AttemptLogged, LogChunk
 from schemas.gateway import GpuList, GpuView, Problem, StoredEvent
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
-from schemas.scheduler import ReservationState
+from schemas.scheduler import DeviceState, ReservationState
 from schemas.scheduler_views import (
+    AllocationMap,
     AvailabilityView,
     ClusterGpu,
     ClusterStatus,
+    DeviceAllocation,
     Drift,
     DriftList,
     EstimateView,
     Explanation,
+    NodeAllocation,
     NodeGpuSummary,
     NodeSelection,
     NodeSummaries,
     ReservationList,
     ReservationView,
 )
+from schemas.telemetry import Source
 from services.executor.logs.engine_log import EngineLog
 from shared.ids import new_id
 from tests.support.http_server import serving
@@ -119,7 +123,9 @@ class StubGateway:
                 web.get("/api/v1/reservations/{id}/explain", self._explain),
                 web.post("/api/v1/reservations/{id}/renew", self._renew),
                 web.delete("/api/v1/reservations/{id}", self._release),
-                web.post("/api/v1/nodes/{id}/{change:cordon|uncordon|drain}", self._operate),
+                web.post("/api/v1/nodes/{id}/{change:cordon|uncordon|drain|labels}", self._operate),
+                web.delete("/api/v1/nodes/{id}", self._operate),
+                web.get("/api/v1/nodes/{id}/gpu-alloc-map", self._allocation_map),
                 web.get("/api/v1/drifts", self._drifts),
             ]
         )
@@ -156,6 +162,31 @@ class StubGateway:
 
     async def _gpus(self, _: web.Request) -> web.Response:
         return _json(GpuList(gpus=tuple(self.gpus)))
+
+    async def _allocation_map(self, request: web.Request) -> web.Response:
+        devices = tuple(
+            DeviceAllocation(
+                node_id=gpu.node_id,
+                uuid=gpu.uuid,
+                index=gpu.index,
+                name=gpu.name,
+                state=gpu.state or DeviceState.FREE,
+                allocated=0.0,
+                health=gpu.health,
+                simulated=gpu.simulated,
+                reservation_id=gpu.reservation_id,
+                holder=gpu.holder,
+            )
+            for gpu in self.gpus
+        )
+        node = NodeAllocation(
+            node_id=request.match_info["id"],
+            source=Source.SIMULATED,
+            fresh=True,
+            devices=devices,
+            labels={"zone": "a"},
+        )
+        return _json(AllocationMap(nodes=(node,)))
 
     async def _operate(self, _: web.Request) -> web.Response:
         return _json(Accepted(command_id=new_id()))
