@@ -12,6 +12,7 @@ from schemas import (
     orchestrator,
     results,
     scheduler,
+    scheduler_nodes,
     scheduler_views,
     telemetry,
 )
@@ -21,6 +22,7 @@ MODULES: tuple[ModuleType, ...] = (
     telemetry,
     monitoring,
     scheduler,
+    scheduler_nodes,
     scheduler_views,
     orchestrator,
     executor,

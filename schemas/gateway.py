@@ -29,7 +29,8 @@ from schemas.executor import RuntimeOffer
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView
 from schemas.results import GpuMonitoring
-from schemas.scheduler import CordonState, DeviceState, LabelChanges, SetBy
+from schemas.scheduler import CordonState, DeviceState, SetBy
+from schemas.scheduler_nodes import LabelChanges
 from schemas.scheduler_views import Explanation, NodeAllocation
 from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
 

@@ -3047,12 +3047,12 @@ export type AnyCommand =
   | CancelReservation
   | Cordon
   | Drain
-  | LabelNode
   | ReleaseReservation
-  | RemoveNode
   | RenewReservation
   | RequestReservation
   | Uncordon
+  | LabelNode
+  | RemoveNode
   | CancelTask
   | PauseTask
   | ResumeTask
@@ -3071,8 +3071,6 @@ export type AnyEvent =
   | DeviceUncordoned
   | DriftDetected
   | DriftResolved
-  | NodeLabelled
-  | NodeRemoved
   | ReservationActivated
   | ReservationCancelled
   | ReservationExpired
@@ -3084,6 +3082,8 @@ export type AnyEvent =
   | ReservationRejected
   | ReservationReleased
   | ReservationTimedOut
+  | NodeLabelled
+  | NodeRemoved
   | ExperimentCancelled
   | ExperimentFailed
   | ExperimentRetrying
@@ -3128,11 +3128,7 @@ export type MessageType =
   | "scheduler.drain"
   | "scheduler.drift_detected"
   | "scheduler.drift_resolved"
-  | "scheduler.label_node"
-  | "scheduler.node_labelled"
-  | "scheduler.node_removed"
   | "scheduler.release_reservation"
-  | "scheduler.remove_node"
   | "scheduler.renew_reservation"
   | "scheduler.request_reservation"
   | "scheduler.reservation_activated"
@@ -3147,6 +3143,10 @@ export type MessageType =
   | "scheduler.reservation_released"
   | "scheduler.reservation_timed_out"
   | "scheduler.uncordon"
+  | "scheduler.label_node"
+  | "scheduler.node_labelled"
+  | "scheduler.node_removed"
+  | "scheduler.remove_node"
   | "scheduler.estimate"
   | "scheduler.explain"
   | "scheduler.allocation_map"

@@ -15,7 +15,8 @@ from schemas.base import tag_of
 from schemas.catalog import EVENTS
 from schemas.executor import AttemptProgressed, ExecutorReported
 from schemas.gateway import GpuMetrics, StoredEvent
-from schemas.scheduler import NodeRemoved, ReservationEvent
+from schemas.scheduler import ReservationEvent
+from schemas.scheduler_nodes import NodeRemoved
 from schemas.telemetry import GpuSampled, InventoryReported
 from services.gateway.domain.fleet import LatestSample, reading_views
 from services.gateway.eventlog import EventLog

@@ -7,13 +7,12 @@ from schemas.scheduler import (
     CancelReservation,
     Cordon,
     Drain,
-    LabelNode,
     ReleaseReservation,
-    RemoveNode,
     RenewReservation,
     RequestReservation,
     Uncordon,
 )
+from schemas.scheduler_nodes import LabelNode, RemoveNode
 from schemas.scheduler_views import (
     EstimateRequirements,
     ExplainReservation,

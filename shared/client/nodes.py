@@ -1,5 +1,6 @@
-"""What a node's telemetry agent answers and does, as typed methods."""
+"""What operators do with a node, and what its agent answers and does, as typed methods."""
 
+from collections.abc import Mapping
 from uuid import UUID
 
 from schemas.errors import Accepted
@@ -79,3 +80,45 @@ class NodeClient(GatewayConnection):
             "reservation_id": reservation_id,
         }
         return await self.post(f"/nodes/{node_id}/power-limit", document, Accepted)
+
+    async def cordon(
+        self,
+        node_id: str,
+        device_uuid: str | None = None,
+        *,
+        reason: str = "",
+        set_by: str = "",
+    ) -> None:
+        """Have nothing new granted on a device, or on the whole node."""
+        document = {"device_uuid": device_uuid, "reason": reason, "set_by": set_by}
+        await self.send("POST", f"/nodes/{node_id}/cordon", document)
+
+    async def uncordon(
+        self,
+        node_id: str,
+        device_uuid: str | None = None,
+        *,
+        confirm_stopped: bool = False,
+        reason: str = "",
+    ) -> None:
+        """Take it back into service; `confirm_stopped` vouches that nothing old runs there."""
+        document = {
+            "device_uuid": device_uuid,
+            "confirm_stopped": confirm_stopped,
+            "reason": reason,
+        }
+        await self.send("POST", f"/nodes/{node_id}/uncordon", document)
+
+    async def drain(self, node_id: str, *, reason: str = "", set_by: str = "") -> None:
+        """Cordon a node and end its reservations."""
+        document = {"reason": reason, "set_by": set_by}
+        await self.send("POST", f"/nodes/{node_id}/drain", document)
+
+    async def label_node(self, node_id: str, labels: Mapping[str, str | None]) -> None:
+        """Set labels of a node, which win over its agent's; None takes one away."""
+        await self.send("POST", f"/nodes/{node_id}/labels", {"labels": dict(labels)})
+
+    async def remove_node(self, node_id: str, *, end_held: bool = False, reason: str = "") -> None:
+        """Forget a node that has left; `end_held` vouches that nothing runs there any more."""
+        parameters = {"end_held": str(end_held).lower(), "reason": reason or None}
+        await self.send("DELETE", f"/nodes/{node_id}", parameters=parameters)

@@ -20,6 +20,7 @@ from schemas import (
     orchestrator,
     results,
     scheduler,
+    scheduler_nodes,
     scheduler_views,
     telemetry,
 )
@@ -35,6 +36,7 @@ OWNERS = {
     telemetry: "telemetry",
     monitoring: "telemetry",
     scheduler: "scheduler",
+    scheduler_nodes: "scheduler",
     scheduler_views: "scheduler",
     orchestrator: "orchestrator",
     executor: "executor",

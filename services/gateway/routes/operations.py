@@ -6,7 +6,8 @@ from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from schemas.errors import Accepted
 from schemas.gateway import Cause, Relabelling, ReturnToService, Withdrawal
-from schemas.scheduler import Cordon, Drain, LabelNode, RemoveNode, Uncordon
+from schemas.scheduler import Cordon, Drain, Uncordon
+from schemas.scheduler_nodes import LabelNode, RemoveNode
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (

@@ -7,17 +7,8 @@ from typing import TypeVar
 from schemas.base import Command, DeviceUuid, NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import FenceReservation
-from schemas.scheduler import (
-    CancelReservation,
-    Cordon,
-    Drain,
-    LabelNode,
-    NodeLabelled,
-    NodeRemoved,
-    RemoveNode,
-    ReservationState,
-    Uncordon,
-)
+from schemas.scheduler import CancelReservation, Cordon, Drain, ReservationState, Uncordon
+from schemas.scheduler_nodes import LabelNode, NodeLabelled, NodeRemoved, RemoveNode
 from services.scheduler.intake import validation
 from services.scheduler.ledger import (
     holding_rows,

@@ -5,16 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from schemas.scheduler import (
-    Cordon,
-    DeviceState,
-    Drain,
-    DriftAction,
-    DriftKind,
-    LabelNode,
-    RemoveNode,
-    Uncordon,
-)
+from schemas.scheduler import Cordon, DeviceState, Drain, DriftAction, DriftKind, Uncordon
+from schemas.scheduler_nodes import LabelNode, RemoveNode
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.cli.commands.maintenance import DONE, MEANINGS, NEXT
 from services.cli.request_options import user_name

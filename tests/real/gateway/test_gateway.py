@@ -34,13 +34,13 @@ from schemas.orchestrator import (
 from schemas.results import GetReport, GetSummary, ListSummaries, ReportView, SummaryList
 from schemas.scheduler import (
     CancelReservation,
-    NodeRemoved,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
     ReservationGranted,
     ReservationState,
 )
+from schemas.scheduler_nodes import NodeRemoved
 from schemas.scheduler_views import (
     AllocationMap,
     ClusterStatus,

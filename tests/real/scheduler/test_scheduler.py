@@ -9,8 +9,6 @@ import pytest
 from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey
 from schemas.scheduler import (
     DeviceState,
-    LabelNode,
-    NodeLabelled,
     ReservationGranted,
     ReservationQueued,
     ReservationRejected,
@@ -18,6 +16,7 @@ from schemas.scheduler import (
     ReservationState,
     ReservationTimedOut,
 )
+from schemas.scheduler_nodes import LabelNode, NodeLabelled
 from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
