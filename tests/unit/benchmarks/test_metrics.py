@@ -96,6 +96,12 @@ def test_rates_of_a_level_are_over_its_window() -> None:
     assert level.finished_at - level.started_at == timedelta(seconds=4)
 
 
+def test_a_level_that_took_no_time_has_no_rate() -> None:
+    level = make_level(seconds=0.0)
+
+    assert (level.requests_per_second, level.mean_total_tokens_throughput_tokens_per_s) == (0, 0)
+
+
 def test_the_error_rate_is_errors_over_all_requests() -> None:
     level = make_level(make_sample(), **{"503": 2, "timeout": 1})
 

@@ -16,6 +16,14 @@ def test_the_score_weighs_free_memory_and_idleness() -> None:
     assert score(device, Weights(memory=1.0, utilization=0.0)) == pytest.approx(0.5)
 
 
+def test_what_is_not_known_well_enough_scores_nothing() -> None:
+    weights = Weights()
+
+    assert score(make_device(1, reading=None), weights) == 0.0
+    assert score(make_device(1, used=None), weights) == 0.0
+    assert score(make_device(1, free_mb=None), weights) == 0.0
+
+
 def test_the_best_scores_of_a_node_are_taken_best_first() -> None:
     devices = [make_device(i, free_mb=free) for i, free in enumerate([50_000, 80_000, 60_000])]
 

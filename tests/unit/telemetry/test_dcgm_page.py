@@ -63,7 +63,10 @@ def test_what_the_exporter_is_not_set_up_to_tell_is_unknown() -> None:
 
 @pytest.mark.parametrize(
     "blank",
-    [BLANK, float(BLANK), 2147483632, 140737488355328, 140737488355330.0, -1, "NaN", "+Inf", "x"],
+    [
+        *(BLANK, float(BLANK), 2147483632, 2147483647, 140737488355328, 140737488355343),
+        *(-1, "NaN", "+Inf", "x"),
+    ],
 )
 def test_the_numbers_that_stand_for_no_value_are_unknown(blank: object) -> None:
     text = make_lines(0, "GPU-aaaa").replace("} 412.375", f"}} {blank}")
@@ -72,6 +75,13 @@ def test_the_numbers_that_stand_for_no_value_are_unknown(blank: object) -> None:
 
     assert reading.power_draw_w is None
     assert reading.temperature_c == 61
+
+
+@pytest.mark.parametrize("value", [0, 2147483631, 2147483648, 140737488355327, 140737488355344])
+def test_the_numbers_beside_them_are_values(value: float) -> None:
+    (reading,) = page(make_lines(0, "GPU-aaaa").replace("} 412.375", f"}} {value}")).readings
+
+    assert reading.power_draw_w == value
 
 
 def test_engine_activity_stands_in_for_utilization_as_percent() -> None:
