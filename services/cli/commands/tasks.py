@@ -70,7 +70,7 @@ def validate(target: Target, file: BinaryIO) -> None:
     for lack in plan.missing:
         click.echo(f"missing here: {lack}")
     if plan.missing:
-        click.echo("this task cannot run here: it would be refused for what is missing")
+        click.echo("this task cannot run here")
         leave(EXIT_CODE[ErrorCode.UNSUPPORTED])
     click.echo("this task can run here")
 

@@ -4,8 +4,10 @@ from collections.abc import Awaitable
 from typing import Annotated, Final, TypeVar
 from uuid import UUID
 
+import msgspec
 from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.gateway import Cause, ExperimentDetail, ExperimentDetails
@@ -28,7 +30,12 @@ from schemas.orchestrator import (
     ValidateTask,
 )
 from schemas.results import GetSummary, ListSummaries, SummaryList, SummaryView
-from schemas.scheduler_views import ExplainReservation, Explanation
+from schemas.scheduler_views import (
+    AvailabilityView,
+    ExplainReservation,
+    Explanation,
+    GetAvailability,
+)
 from schemas.task import TaskFile
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
@@ -85,8 +92,17 @@ async def submit_task(
 
 @post("/tasks/validate", status_code=200, dto=StrictBody[TaskFile])
 async def validate_task(data: JSONBody[TaskFile], gateway: TheGateway) -> TaskPlan:
-    """What a task would become here; nothing is stored."""
-    return await gateway.bus.query(ValidateTask(task=data), TaskPlan)
+    """What a task would become here, and what is missing for it; nothing is stored."""
+    plan = await gateway.bus.query(ValidateTask(task=data), TaskPlan)
+    if plan.missing:
+        return plan
+    first_of = {msgspec.json.encode(each.request): each for each in reversed(plan.experiments)}
+    missing = []
+    for planned in sorted(first_of.values(), key=lambda each: each.ordinal):
+        view = await gateway.bus.query(GetAvailability(request=planned.request), AvailabilityView)
+        if view.impossible:
+            missing.append(f"experiment {planned.ordinal}: {view.message}")
+    return replace(plan, missing=tuple(missing))
 
 
 @get("/tasks")

@@ -68,6 +68,7 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     unknown: dict[Missing, None] = {}
     notes: dict[str, None] = {}
     for ordinal, point in enumerate(grid.points, start=1):
+        request = request_for(task, point, nodes)
         parameters, lacking, said = _engine_parameters(engine, rules, point)
         unknown |= dict.fromkeys(lacking)
         notes |= dict.fromkeys(said)
@@ -82,7 +83,7 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
                     parameters=parameters,
                     image_tag=task.runtime_image_tag,
                 ),
-                request=request_for(task, point, nodes),
+                request=request,
             )
         )
     missing = (
@@ -189,8 +190,26 @@ def _engine_parameters(
                 notes.append(f"parameters.{name} takes the place of {flag!r} of {block}")
         unknown += [missing_field(engine, block, *each) for each in taken.unknown]
         notes += taken.notes
-    check_parameters(engine, rules, point.parameters)
-    return {**parameters, **point.parameters}, unknown, notes
+    given = _in_the_engines_words(rules, point.parameters)
+    check_parameters(engine, rules, given)
+    return {**parameters, **given}, unknown, notes
+
+
+def _in_the_engines_words(rules: EngineRules, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Degrees of parallelism have many spellings, of which an engine knows its own."""
+    given: dict[str, Any] = {}
+    for name, value in parameters.items():
+        rule = rules.task_fields.get(degree_named(name) or "")
+        flag = rule.flag if rule is not None and rule.flag is not None else hyphenated(name)
+        spelling = name if flag == hyphenated(name) else flag
+        if spelling in given:
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST,
+                f"{name!r} is given twice, in two spellings",
+                path=f"$.parameters.{name}",
+            )
+        given[spelling] = value
+    return given
 
 
 def _given_as(flag: str, parameters: dict[str, Any]) -> str | None:

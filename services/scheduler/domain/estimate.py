@@ -33,9 +33,11 @@ def _degrees(task_config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _spread(values: Any) -> list[Any]:
-    """A list as it is, the long form's values, or the one scalar; nothing counts as absent."""
+    """A list as it is, the long form's values, a range's end, or the one scalar; nothing counts as
+    absent.
+    """
     if isinstance(values, Mapping):
-        values = values.get("values")
+        values = values.get("values", values.get("high"))
     if values is None:
         return []
     return list(values) if isinstance(values, list | tuple) else [values]

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from schemas.base import subject_for
+from schemas.executor import EngineSpec, Runtime
 from schemas.gpu_request import GpuRequest
+from schemas.orchestrator import PlannedExperiment, ValidateTask
 from schemas.scheduler import ReservationGranted
 from schemas.scheduler_views import (
     AvailabilityView,
@@ -28,7 +30,8 @@ from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import eventually
-from tests.support.worlds.gateway import Api, gateway, make_sample
+from tests.support.worlds.gateway import TASK, Api, gateway, make_sample
+from tests.support.worlds.gateway_views import make_plan
 
 IN_VAIN = AvailabilityView(available=False, message="all GPUs are held")
 GRANTED = AvailabilityView(available=True, message="1 GPU available on alpha")
@@ -70,6 +73,31 @@ async def test_questions_reach_the_scheduler_with_their_parameters(api: Api) -> 
         ListDecisions(after_id=6, limit=1, reservation_id=reservation_id),
         ReplayDecisions(from_id=3),
     ]
+
+
+async def test_a_task_that_the_fleet_can_never_run_is_missing_something(api: Api) -> None:
+    sizes = (1, 2, 2, 64)
+    experiments = tuple(
+        PlannedExperiment(
+            ordinal=ordinal,
+            parameters={},
+            engine=EngineSpec(runtime=Runtime.PROCESS, engine="simulated", model="m"),
+            request=GpuRequest(gpus=gpus),
+        )
+        for ordinal, gpus in enumerate(sizes, start=1)
+    )
+    await api.owners.answer(ValidateTask, make_plan(experiments=experiments))
+    never = AvailabilityView(available=False, message="no node has 64 GPUs", impossible=True)
+    await api.owners.answer(
+        GetAvailability, lambda query: never if query.request.gpus == 64 else IN_VAIN
+    )
+
+    status, plan = await api.post("/api/v1/tasks/validate", TASK)
+
+    assert status == 200
+    assert plan["missing"] == ["experiment 4: no node has 64 GPUs"]
+    asked = [query for query in api.owners.received if isinstance(query, GetAvailability)]
+    assert [query.request.gpus for query in asked] == [1, 2, 64]
 
 
 async def test_a_cluster_told_in_pages_comes_as_one_answer(api: Api) -> None:

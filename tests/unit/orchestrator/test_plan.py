@@ -355,6 +355,37 @@ def test_what_the_user_sets_himself_takes_the_place_of_what_follows_from_a_block
     assert planned.notes == ("parameters.tp_size takes the place of 'tp-size' of parallel_config",)
 
 
+@pytest.mark.parametrize(
+    ("engine", "parameters", "want"),
+    [
+        ("vllm", {"tp-size": [2]}, {"tensor-parallel-size": 2}),
+        ("vllm", {"tensor_parallel_size": [2]}, {"tensor_parallel_size": 2}),
+        ("sglang", {"tensor-parallel-size": [2]}, {"tp-size": 2}),
+        ("sglang", {"cp": [2]}, {"cp": 2}),
+    ],
+)
+def test_a_degree_of_parallelism_is_given_in_the_engines_own_spelling(
+    engine: str, parameters: dict[str, Any], want: dict[str, Any]
+) -> None:
+    planned = plan(deployment_mode="docker", base_runtime=engine, parameters=parameters)
+
+    [experiment] = planned.experiments
+    assert experiment.engine.parameters == want
+    assert experiment.parameters == {name: values[0] for name, values in parameters.items()}
+    assert experiment.request.gpus == 2
+
+
+def test_one_degree_in_two_spellings_is_refused() -> None:
+    with pytest.raises(RefusedError, match="given twice") as refused:
+        plan(
+            deployment_mode="docker",
+            base_runtime="vllm",
+            parameters={"tp": [2], "tp_size": [4]},
+        )
+
+    assert refused.value.path == "$.parameters.tp_size"
+
+
 def test_a_value_that_the_engine_has_no_flag_for_is_left_out_and_said() -> None:
     planned = plan(
         deployment_mode="docker",

@@ -17,6 +17,9 @@ from shared.errors import RefusedError
         pytest.param(
             {"parameters": {"tp_size": {"type": "choice", "values": [2, 8]}}}, 8, id="a choice"
         ),
+        pytest.param(
+            {"parameters": {"tp_size": {"type": "integer", "low": 1, "high": 4}}}, 4, id="a range"
+        ),
         pytest.param({"parameters": {"tp": 2, "pp": "3"}}, 6, id="scalars, one as text"),
         pytest.param(
             {"parameters": {"tp": [2], "dp": [3], "cp-size": [4], "dcp": [2]}},
