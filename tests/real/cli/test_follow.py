@@ -42,5 +42,5 @@ async def test_a_task_is_read_when_one_of_its_events_comes_and_not_before(
 
     assert (code, reads()) == (1, 2)
     subscribed = {path for _, path, _ in stub.calls if path.startswith("/ws/")}
-    assert subscribed == {f"/ws/{kind}?task={task.task_id}" for kind in ("events", "metrics")}
+    assert subscribed == {f"/ws/{kind}?task_id={task.task_id}" for kind in ("events", "metrics")}
     assert "0 of 1 experiments succeeded" in capsys.readouterr().out
