@@ -71,6 +71,22 @@ async def test_a_process_that_no_reservation_explains_delays_a_grant_until_it_en
     assert len(of_kind(steward, DriftKind.SQUATTER)) == 1
 
 
+async def test_drifts_are_listed_part_by_part(steward: World) -> None:
+    node = await steward.add_node("alpha", 3, interval_seconds=0.2)
+    for gpu in node.gpus:
+        gpu.processes = (GpuProcess(pid=4711, name="python", memory_used_mb=100),)
+    await steward.known("alpha", 3)
+    await eventually(lambda: len(of_kind(steward, DriftKind.SQUATTER)) == 3, what="3 drifts")
+
+    whole = (await _drifts(steward)).drifts
+    page = await steward.bus.query(ListDrifts(limit=2), DriftList)
+    rest = await steward.bus.query(ListDrifts(limit=2, cursor=page.next_cursor), DriftList)
+
+    found = [drift.drift_id for drift in (*page.drifts, *rest.drifts)]
+    assert found == [drift.drift_id for drift in whole]
+    assert (len(found), rest.next_cursor) == (3, None)
+
+
 async def test_the_last_holder_s_processes_delay_nothing_once_its_node_was_read_again(
     steward: World,
 ) -> None:
