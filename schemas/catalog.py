@@ -34,7 +34,6 @@ MODULES: tuple[ModuleType, ...] = (
 REPLIES: dict[type[Query], type[Struct]] = {
     telemetry.GetSnapshot: telemetry.GpuSampled,
     monitoring.GetAgent: monitoring.AgentView,
-    monitoring.ListAvailableGpus: monitoring.AvailableGpus,
     monitoring.GetGpu: monitoring.GpuDetail,
     monitoring.StartMonitoring: monitoring.MonitoringView,
     monitoring.StopMonitoring: monitoring.MonitoringView,
@@ -48,6 +47,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     scheduler_views.ListReservations: scheduler_views.ReservationList,
     scheduler_views.ExplainReservation: scheduler_views.Explanation,
     scheduler_views.GetAvailability: scheduler_views.AvailabilityView,
+    scheduler_views.ListAvailableGpus: scheduler_views.AvailableGpus,
     scheduler_views.EstimateRequirements: scheduler_views.EstimateView,
     scheduler_views.GetAllocationMap: scheduler_views.AllocationMap,
     scheduler_views.SelectNode: scheduler_views.NodeSelection,

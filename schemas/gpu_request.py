@@ -115,12 +115,6 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
 }
 
 
-# What blocks a request without wishes, but not one that asks for less.
-DEPENDS_ON_REQUEST: Final = frozenset(
-    {ReasonCode.UTILIZATION_ABOVE_LIMIT, ReasonCode.INSUFFICIENT_FREE_MEMORY}
-)
-
-
 class Placement(StrEnum):
     """`pack` fills the fullest node that fits, `spread` takes the emptiest."""
 

@@ -8,9 +8,7 @@ from msgspec import Meta, Struct
 from schemas.base import (
     Count,
     DeviceUuid,
-    Mebibytes,
     NodeId,
-    Percent,
     PositiveSeconds,
     Query,
     Seconds,
@@ -72,35 +70,6 @@ class AgentView(View, frozen=True, kw_only=True, tag="telemetry.agent_view"):
     gpu_count: Count
     sequence: Count
     interval_seconds: PositiveSeconds
-
-
-class ListAvailableGpus(Query, frozen=True, kw_only=True, tag="telemetry.available_gpus"):
-    """GPUs of a node with enough free memory and little use. Answered by `AvailableGpus`.
-
-    `min_memory_mb` None asks for no particular amount. Knows nothing of reservations: the scheduler
-    does.
-    """
-
-    key_field: ClassVar[str | None] = "node_id"
-    node_id: NodeId
-    min_memory_mb: Mebibytes | None = None
-    max_utilization_percent: Percent = 50.0
-    use_cache: bool = True
-
-
-class ScoredGpu(Struct, frozen=True, kw_only=True):
-    """A GPU and its score: 0.6 x free share of memory + 0.4 x idle share."""
-
-    index: Count
-    uuid: DeviceUuid
-    score: float
-
-
-class AvailableGpus(View, frozen=True, kw_only=True, tag="telemetry.available_gpus_view"):
-    """Best score first. A GPU whose memory or utilization is unknown is not among them."""
-
-    node_id: NodeId
-    gpus: tuple[ScoredGpu, ...]
 
 
 class GetGpu(Query, frozen=True, kw_only=True, tag="telemetry.gpu_info"):

@@ -223,7 +223,8 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     parameters.
 
     `count` is of all GPUs of an experiment, which `num_nodes` nodes share evenly; `nodes` are those
-    that may be taken, by name. `cpu_count` and `host_memory_mb` are of each node: held beside the
+    that may be taken, by name. Several GPUs have about the same free memory, unless
+    `balanced_memory` is false. `cpu_count` and `host_memory_mb` are of each node: held beside the
     GPUs, and the engine's bounds.
     """
 
@@ -235,6 +236,7 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    balanced_memory: bool = True
 
 
 class TaskFile(TaskPart, frozen=True, kw_only=True):

@@ -195,7 +195,7 @@ export interface AvailabilityView {
 
 /** Best score first. A GPU whose memory or utilization is unknown is not among them. */
 export interface AvailableGpus {
-  type: "telemetry.available_gpus_view";
+  type: "scheduler.available_gpus_view";
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   gpus: ScoredGpu[];
@@ -1337,7 +1337,8 @@ export interface GpuMonitoring {
  * parameters.
  *
  * `count` is of all GPUs of an experiment, which `num_nodes` nodes share evenly; `nodes` are those
- * that may be taken, by name. `cpu_count` and `host_memory_mb` are of each node: held beside the
+ * that may be taken, by name. Several GPUs have about the same free memory, unless
+ * `balanced_memory` is false. `cpu_count` and `host_memory_mb` are of each node: held beside the
  * GPUs, and the engine's bounds.
  */
 export interface GpuPreferences {
@@ -1349,6 +1350,7 @@ export interface GpuPreferences {
   models?: string[];
   nodes?: string[];
   priority?: number;
+  balanced_memory?: boolean;
 }
 
 /**
@@ -1696,18 +1698,17 @@ export interface LevelStats {
 export type LinkKind = "internal" | "node" | "nvlink" | "phb" | "pix" | "pxb" | "sys";
 
 /**
- * GPUs of a node with enough free memory and little use. Answered by `AvailableGpus`.
+ * Of which of a node's GPUs would a request be granted any one now? Answered by `AvailableGpus`;
+ * reserves nothing.
  *
- * `min_memory_mb` null asks for no particular amount. Knows nothing of reservations: the scheduler
- * does.
+ * `min_memory_mb` null asks for no particular amount.
  */
 export interface ListAvailableGpus {
-  type: "telemetry.available_gpus";
+  type: "scheduler.available_gpus";
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   min_memory_mb?: number | null;
   max_utilization_percent?: number;
-  use_cache?: boolean;
 }
 
 /**
@@ -3116,7 +3117,6 @@ export type MessageType =
   | "telemetry.set_power_limit"
   | "telemetry.agent"
   | "telemetry.gpu_info"
-  | "telemetry.available_gpus"
   | "telemetry.start_monitoring"
   | "telemetry.stop_monitoring"
   | "scheduler.cancel_reservation"
@@ -3154,6 +3154,7 @@ export type MessageType =
   | "scheduler.cluster_status"
   | "scheduler.node_summaries"
   | "scheduler.get_reservation"
+  | "scheduler.available_gpus"
   | "scheduler.decisions"
   | "scheduler.drifts"
   | "scheduler.list_reservations"

@@ -127,7 +127,13 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
 
 _OF_DEVICES: Final = (
     click.option("--gpus", type=click.IntRange(1, 4096), required=True, metavar="N"),
-    click.option("--min-memory", "min_memory_mb", type=MEBIBYTES, metavar="MB"),
+    click.option(
+        "--min-memory",
+        "min_memory_mb",
+        type=MEBIBYTES,
+        metavar="MB",
+        help="Free on each GPU; half of its memory if not given.",
+    ),
     click.option(
         "--max-utilization",
         "max_utilization_percent",

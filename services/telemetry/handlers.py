@@ -5,18 +5,15 @@ from dataclasses import dataclass, field
 from schemas.errors import ErrorCode, Reply
 from schemas.monitoring import (
     AgentView,
-    AvailableGpus,
     GetAgent,
     GetGpu,
     GpuDetail,
-    ListAvailableGpus,
     MonitoringView,
     StartMonitoring,
     StopMonitoring,
 )
-from schemas.telemetry import GetSnapshot, GpuSampled, HealthState, SetBurst, SetPowerLimit, Source
+from schemas.telemetry import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit, Source
 from services.telemetry.agent import Agent
-from services.telemetry.domain.available import available_gpus
 from services.telemetry.idempotency import AnsweredCommands
 from services.telemetry.power.limits import PowerLimits
 from shared.errors import RefusedError
@@ -51,20 +48,6 @@ class Handlers:
             gpu_count=count,
             sequence=self.agent.sequence,
             interval_seconds=self.agent.interval_seconds,
-        )
-
-    async def available(self, query: ListAvailableGpus) -> AvailableGpus:
-        """Refused with unavailable while nothing can be read."""
-        sample = await self.agent.snapshot(use_cache=query.use_cache)
-        unwell = {f.uuid for f in self.agent.devices.facts if f.health is not HealthState.OK}
-        return AvailableGpus(
-            node_id=query.node_id,
-            gpus=available_gpus(
-                sample.gpus,
-                frozenset(unwell),
-                min_memory_mb=query.min_memory_mb,
-                max_utilization_percent=query.max_utilization_percent,
-            ),
         )
 
     async def gpu(self, query: GetGpu) -> GpuDetail:
@@ -104,7 +87,6 @@ def build_routes(handlers: Handlers, node_id: str) -> list[Route]:
     return [
         query_route(handlers.snapshot, GetSnapshot, key=node_id),
         query_route(handlers.agent_view, GetAgent, key=node_id),
-        query_route(handlers.available, ListAvailableGpus, key=node_id),
         query_route(handlers.gpu, GetGpu, key=node_id),
         query_route(handlers.start_monitoring, StartMonitoring, key=node_id),
         query_route(handlers.stop_monitoring, StopMonitoring, key=node_id),

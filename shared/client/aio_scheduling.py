@@ -1,10 +1,14 @@
 """What would be granted, for asynchronous programs, by the names that tuning scripts know.
 
 Each asks the platform once, takes no lock and holds nothing; a program that needs GPUs for
-itself requests a reservation.
+itself requests a reservation. `min_memory_mb` None asks for no particular amount of memory.
+Several GPUs are meant for tensor parallelism: their free memory is balanced unless
+`balanced_memory` is false.
 """
 
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler_views import AvailabilityView, ClusterGpu, NodeGpuSummary
@@ -24,10 +28,10 @@ async def estimate_gpu_requirements(task_config: dict[str, Any]) -> tuple[int, i
 
 
 async def check_gpu_availability(
-    required_gpus: int, min_memory_mb: int | None = None
+    required_gpus: int, min_memory_mb: int | None = None, *, balanced_memory: bool = True
 ) -> tuple[bool, str]:
     """Whether so many GPUs would be granted now, and the sentence that says why or why not."""
-    request = GpuRequest(gpus=required_gpus, min_memory_mb=min_memory_mb)
+    request = _group(required_gpus, min_memory_mb, balanced_memory)
     view = await ask_in_loop(lambda client: client.availability(request))
     return view.available, view.message
 
@@ -37,6 +41,8 @@ async def wait_for_gpu_availability(
     min_memory_mb: int | None = None,
     timeout_seconds: float = 300,
     check_interval: float = 30,
+    *,
+    balanced_memory: bool = True,
 ) -> tuple[bool, str]:
     """Wait until so many GPUs would be granted; the sentence says why or why not.
 
@@ -44,7 +50,7 @@ async def wait_for_gpu_availability(
     changes, so `check_interval` is accepted and has no effect.
     """
     del check_interval
-    request = GpuRequest(gpus=required_gpus, min_memory_mb=min_memory_mb)
+    request = _group(required_gpus, min_memory_mb, balanced_memory)
     view = await ask_in_loop(
         lambda client: client.await_availability(request, timeout_seconds=timeout_seconds)
     )
@@ -52,7 +58,11 @@ async def wait_for_gpu_availability(
 
 
 async def select_gpus_for_task(
-    required_gpus: int, min_memory_mb: int = DEFAULT_MIN_MEMORY_MB, *, node_id: str | None = None
+    required_gpus: int,
+    min_memory_mb: int = DEFAULT_MIN_MEMORY_MB,
+    *,
+    node_id: str | None = None,
+    balanced_memory: bool = True,
 ) -> list[int]:
     """Indices of the GPUs that the scheduler would grant on one node, best first; freshly read.
 
@@ -62,12 +72,9 @@ async def select_gpus_for_task(
     async def choose(client: StewardClient) -> AvailabilityView:
         views = (await client.gpus(use_cache=False)).gpus
         node = node_id or node_of_indices(sorted({view.node_id for view in views}))
+        request = _group(required_gpus, min_memory_mb, balanced_memory)
         return await client.availability(
-            GpuRequest(
-                gpus=required_gpus,
-                min_memory_mb=min_memory_mb,
-                node_ids=(node,) if node is not None else (),
-            )
+            replace(request, node_ids=(node,) if node is not None else ())
         )
 
     view = await ask_in_loop(choose)
@@ -105,3 +112,8 @@ async def find_best_node_for_deployment(
 
 
 select_best_node = find_best_node_for_deployment
+
+
+def _group(gpus: int, min_memory_mb: int | None, balanced_memory: bool) -> GpuRequest:
+    """GPUs for one engine. A request without a wish would ask for half of each GPU's memory."""
+    return GpuRequest(gpus=gpus, min_memory_mb=min_memory_mb or 0, balanced_memory=balanced_memory)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from schemas.errors import ErrorCode
 from schemas.gateway import GpuView
 from shared.client.asking import ask_in_loop
-from shared.client.devices import by_score, is_free, of_one_node
+from shared.client.devices import node_of_indices, of_one_node
 from shared.client.errors import ApiError, PlatformUnreachable
 from shared.client.http import StewardClient
 from shared.client.watch import Watch
@@ -69,13 +69,23 @@ async def get_available_gpus(
     *,
     node_id: str | None = None,
 ) -> list[int]:
-    """Indices of one node's GPUs that nobody holds or uses, the best score first.
+    """Indices of one node's GPUs of which a request would be granted any one now, best score first.
 
-    Unknown readings never count as free.
+    Without `min_memory_mb` however much of their memory is free. Unknown readings never count as
+    free.
     """
-    views = await ask_in_loop(lambda client: _gpus(client, use_cache=True))
-    free = [v for v in of_one_node(views, node_id) if is_free(v, min_memory_mb, max_utilization)]
-    return [view.index for view in sorted(free, key=by_score)]
+
+    async def choose(client: StewardClient) -> list[int]:
+        views = await _gpus(client, use_cache=True)
+        node = node_id or node_of_indices(sorted({view.node_id for view in views}))
+        if node is None:
+            return []
+        found = await client.available_gpus(
+            node, min_memory_mb=min_memory_mb, max_utilization=max_utilization
+        )
+        return [gpu.index for gpu in found.gpus]
+
+    return await ask_in_loop(choose)
 
 
 async def get_gpu_info(gpu_index: int, *, node_id: str | None = None) -> GPUInfo | None:

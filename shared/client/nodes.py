@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from schemas.errors import Accepted
-from schemas.monitoring import AgentView, AvailableGpus, GpuDetail, MonitoringView
+from schemas.monitoring import AgentView, GpuDetail, MonitoringView
+from schemas.scheduler_views import AvailableGpus
 from shared.client.connection import GatewayConnection
 from shared.ids import new_id
 
@@ -19,7 +20,10 @@ class NodeClient(GatewayConnection):
     async def available_gpus(
         self, node_id: str, *, min_memory_mb: int | None = None, max_utilization: float = 50.0
     ) -> AvailableGpus:
-        """The node's GPUs with room, best score first, whoever has reserved them."""
+        """The node's GPUs of which a request would be granted any one now, best score first.
+
+        Without `min_memory_mb` however much of their memory is free.
+        """
         parameters = {"min_memory_mb": min_memory_mb, "max_utilization": f"{max_utilization:g}"}
         return await self.get(f"/nodes/{node_id}/available-gpus", AvailableGpus, parameters)
 

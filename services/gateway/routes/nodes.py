@@ -9,16 +9,15 @@ from schemas.errors import Accepted
 from schemas.gateway import BurstRequest, MonitoringRequest, PowerLimitRequest
 from schemas.monitoring import (
     AgentView,
-    AvailableGpus,
     GetAgent,
     GetGpu,
     GpuDetail,
-    ListAvailableGpus,
     MonitoringView,
     StartMonitoring,
     StopMonitoring,
 )
-from schemas.telemetry import SetBurst, SetPowerLimit
+from schemas.scheduler_views import AvailableGpus, ListAvailableGpus
+from schemas.telemetry import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     LARGEST_INTEGER,
@@ -49,12 +48,15 @@ async def list_available_gpus(
     max_utilization: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
     use_cache: FromQuery[bool] = True,
 ) -> AvailableGpus:
-    """The node's GPUs with room, best score first, whoever has reserved them."""
+    """The node's GPUs of which a request would be granted any one now, best score first.
+
+    Without `min_memory_mb` however much of their memory is free; `use_cache=false` has them read
+    anew first.
+    """
+    if not use_cache:
+        await gateway.bus.query(GetSnapshot(node_id=node_id, use_cache=False), GpuSampled)
     query = ListAvailableGpus(
-        node_id=node_id,
-        min_memory_mb=min_memory_mb,
-        max_utilization_percent=max_utilization,
-        use_cache=use_cache,
+        node_id=node_id, min_memory_mb=min_memory_mb, max_utilization_percent=max_utilization
     )
     return await gateway.bus.query(query, AvailableGpus)
 

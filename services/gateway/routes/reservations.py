@@ -205,7 +205,10 @@ async def get_availability(
     max_utilization_percent: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
     wait_seconds: WaitSeconds = 0.0,
 ) -> AvailabilityView:
-    """Whether so many GPUs would be granted now, for a request that a query can express."""
+    """Whether so many GPUs would be granted now, for a request that a query can express.
+
+    Without `min_memory_mb` half of each GPU's memory has to be free.
+    """
     request = GpuRequest(
         gpus=gpus, min_memory_mb=min_memory_mb, max_utilization_percent=max_utilization_percent
     )

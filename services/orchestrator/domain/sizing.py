@@ -29,7 +29,7 @@ def request_for(task: TaskFile, point: Point, node_ids: tuple[str, ...]) -> GpuR
         min_memory_mb=memory_per_gpu_mb(task.model.id_or_path) if memory_mb is None else memory_mb,
         node_ids=node_ids,
         gpu_models=wanted.models if wanted else (),
-        balanced_memory=count > 1,
+        balanced_memory=count > 1 and (wanted is None or wanted.balanced_memory),
         priority=wanted.priority if wanted else 0,
         wait_timeout_seconds=task.optimization.wait_timeout_seconds,
         cpu_count=wanted.cpu_count if wanted else None,

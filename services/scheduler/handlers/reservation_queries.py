@@ -12,18 +12,21 @@ from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,
+    AvailableGpus,
     EstimateRequirements,
     EstimateView,
     ExplainReservation,
     Explanation,
     GetAvailability,
     GetReservation,
+    ListAvailableGpus,
     ListReservations,
     ReservationList,
     ReservationView,
+    ScoredGpu,
     WhatIf,
 )
-from services.scheduler.domain.advice.evaluation import Evaluation, evaluate
+from services.scheduler.domain.advice.evaluation import Evaluation, available, evaluate
 from services.scheduler.domain.estimate import estimate
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
 from services.scheduler.domain.placement.reasons import (
@@ -33,7 +36,7 @@ from services.scheduler.domain.placement.reasons import (
 )
 from services.scheduler.intake.validation import check_wanted, known
 from services.scheduler.leader.query_engine import Moment, QueryEngine
-from services.scheduler.ledger import reservation_rows
+from services.scheduler.ledger import node_rows, reservation_rows
 from services.scheduler.ledger.reservation_rows import Reservation, ReservationPlace
 from services.scheduler.ledger.transitions import HELD_ON_LEASE, device_grants
 from shared.errors import RefusedError
@@ -114,6 +117,27 @@ class ReservationQueries:
             entry = arriving_request(query.request, moment.now)
             evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
         return _availability(query.request, evaluation)
+
+    async def available_gpus(self, query: ListAvailableGpus) -> AvailableGpus:
+        """A node's devices that a request for one of them could get now, best first."""
+        request = GpuRequest(
+            node_ids=(query.node_id,),
+            min_memory_mb=query.min_memory_mb or 0,
+            max_utilization_percent=query.max_utilization_percent,
+        )
+        async with self.database.transaction() as connection:
+            await node_rows.check_known(connection, query.node_id)
+        async with self.query_engine.moment() as moment:
+            found = await asyncio.to_thread(
+                available, moment.engine, query.node_id, request, moment.now
+            )
+        return AvailableGpus(
+            node_id=query.node_id,
+            gpus=tuple(
+                ScoredGpu(index=each.device.index, uuid=each.device.uuid, score=each.score)
+                for each in found
+            ),
+        )
 
     async def what_if(self, query: WhatIf) -> AvailabilityView:
         """Whether a waiting reservation would be granted now if it had asked for something else."""

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from schemas.scheduler_views import GetReservation
+from schemas.scheduler_views import (
+    AvailableGpus,
+    GetReservation,
+    ListAvailableGpus,
+    ScoredGpu,
+)
 from schemas.telemetry import SetBurst, SetPowerLimit
 from shared.client import Address, StewardClient, aio_telemetry
 from shared.ids import new_id
@@ -34,7 +39,6 @@ async def test_the_functions_of_the_requirements_over_a_running_platform(
         await heard(api)
         available = await aio_telemetry.is_available()
         snapshot = await aio_telemetry.query_gpus(use_cache=False)
-        free = await aio_telemetry.get_available_gpus(min_memory_mb=1000)
         info = await aio_telemetry.get_gpu_info(0)
         unknown = await aio_telemetry.get_gpu_info(9)
         nothing = await aio_telemetry.stop_monitoring()
@@ -44,7 +48,7 @@ async def test_the_functions_of_the_requirements_over_a_running_platform(
 
     assert available
     assert snapshot is not None
-    assert [gpu.index for gpu in snapshot.gpus] == free == [0, 1]
+    assert [gpu.index for gpu in snapshot.gpus] == [0, 1]
     assert info is not None
     assert (info.uuid, info.simulated, unknown, nothing) == (MADE_UP, True, None, None)
     assert seen is not None
@@ -69,7 +73,10 @@ async def test_an_agent_is_reached_by_http(
     ):
         await heard(api)
         agent = await client.agent(NODE)
+        free = AvailableGpus(node_id=NODE, gpus=(ScoredGpu(index=1, uuid="GPU-1", score=1.0),))
+        await api.owners.answer(ListAvailableGpus, free)
         ranked = await client.available_gpus(NODE, min_memory_mb=1000)
+        await api.get(f"/api/v1/nodes/{NODE}/available-gpus?use_cache=false")
         detail = await client.gpu(NODE, 1)
         await client.set_burst(NODE, duration_seconds=1.0)
         await client.set_power_limit(NODE, MADE_UP, 450.0)
@@ -83,7 +90,11 @@ async def test_an_agent_is_reached_by_http(
         missing, _ = await api.get(f"/api/v1/nodes/{NODE}/gpus/9")
         _, figures = await api.get("/metrics")
 
-    assert (agent.available, len(ranked.gpus), detail.facts.index) == (True, 2, 1)
+    assert (agent.available, ranked, detail.facts.index) == (True, free, 1)
+    assert api.owners.received == [
+        ListAvailableGpus(node_id=NODE, min_memory_mb=1000),
+        ListAvailableGpus(node_id=NODE),
+    ]
     assert capped.reading is not None
     assert freed.reading is not None
     assert (capped.reading.power_limit_w, freed.reading.power_limit_w) == (450.0, 700.0)

@@ -9,6 +9,7 @@ from schemas.gpu_request import ChangeKind, GpuRequest, ReasonCode
 from schemas.scheduler import ReservationRejected, ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,
+    AvailableGpus,
     ClusterStatus,
     DecisionList,
     DriftList,
@@ -17,6 +18,7 @@ from schemas.scheduler_views import (
     GetAvailability,
     GetClusterStatus,
     GetNodeSummaries,
+    ListAvailableGpus,
     ListDecisions,
     ListDrifts,
     ListReservations,
@@ -118,6 +120,30 @@ async def test_what_was_rejected_is_told_what_would_have_fit(steward: World) -> 
     assert told.suggestion is not None
     assert told.suggestion.request.gpus == 2
     assert told.expected_start_at is None
+
+
+async def test_available_gpus_are_those_that_a_request_for_one_would_get(steward: World) -> None:
+    gpus = [
+        FakeGpu("GPU-held", 0),
+        FakeGpu("GPU-busy", 1, utilization_percent=72.0),
+        FakeGpu("GPU-half", 2, memory_used_mb=60_000),
+        FakeGpu("GPU-idle", 3),
+        FakeGpu("GPU-untold", 4, utilization_percent=None),
+    ]
+    await steward.add_node("alpha", gpus)
+    await steward.known("alpha", 5)
+    await steward.granted(await steward.request(GpuRequest(device_uuids=("GPU-held",))))
+
+    async def free(**wanted: int) -> list[str]:
+        query = ListAvailableGpus(node_id="alpha", **wanted)
+        return [gpu.uuid for gpu in (await steward.bus.query(query, AvailableGpus)).gpus]
+
+    assert await free() == ["GPU-idle", "GPU-half"]
+    assert await free(min_memory_mb=40_000) == ["GPU-idle"]
+    assert await free(max_utilization_percent=80) == ["GPU-idle", "GPU-busy", "GPU-half"]
+    with pytest.raises(RefusedError) as refused:
+        await steward.bus.query(ListAvailableGpus(node_id="beta"), AvailableGpus)
+    assert refused.value.code is ErrorCode.NOT_FOUND
 
 
 async def test_recorded_decisions_come_out_the_same_when_they_are_decided_again(

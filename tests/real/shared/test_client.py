@@ -8,7 +8,7 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler import DeviceState, ReservationState
+from schemas.scheduler import ReservationState
 from schemas.scheduler_views import AvailabilityView
 from shared import client as steward
 from shared.client import (
@@ -168,22 +168,41 @@ def test_the_address_is_the_argument_then_the_variable_then_the_data_directory(
         find_address(environ={"GPUSTEWARD_DATA_DIR": str(tmp_path / "empty")})
 
 
-async def test_get_available_gpus_ranks_by_score_and_never_takes_unknown_for_free(
+async def test_available_gpus_are_those_that_would_be_granted_best_first(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, _ = gateway
-    stub.gpus = [
-        make_gpu(0, availability_score=0.5),
-        make_gpu(1, availability_score=0.9),
-        make_gpu(2, utilization_percent=None),
-        make_gpu(3, memory_free_mb=None),
-        make_gpu(4, state=DeviceState.HELD),
-        make_gpu(5, utilization_percent=51.0),
-        make_gpu(6, memory_free_mb=7_999),
-        make_gpu(7, fresh=False),
+    stub.available = [1, 0]
+
+    assert await asyncio.to_thread(steward.get_available_gpus, 8_000, 30) == [1, 0]
+    assert await asyncio.to_thread(steward.get_available_gpus) == [1, 0]
+    assert [call[1] for call in stub.calls if "available-gpus" in call[1]] == [
+        "/api/v1/nodes/alpha/available-gpus?min_memory_mb=8000&max_utilization=30",
+        "/api/v1/nodes/alpha/available-gpus?max_utilization=50",
     ]
 
-    assert await asyncio.to_thread(steward.get_available_gpus, 8_000) == [1, 0]
+
+async def test_groups_are_balanced_and_no_memory_is_asked_for_unless_told(
+    gateway: tuple[StubGateway, str],
+) -> None:
+    stub, _ = gateway
+
+    await aio_scheduling.check_gpu_availability(2)
+    await aio_scheduling.wait_for_gpu_availability(2, timeout_seconds=0.3)
+    for balanced in (True, False):
+        with pytest.raises(RuntimeError):
+            await aio_scheduling.select_gpus_for_task(2, balanced_memory=balanced)
+
+    asked = [
+        ("wait_seconds" in path, body["min_memory_mb"], body["balanced_memory"])
+        for _, path, body in stub.calls_of("POST")
+    ]
+    assert list(dict.fromkeys(asked)) == [
+        (False, 0, True),
+        (True, 0, True),
+        (False, 8000, True),
+        (False, 8000, False),
+    ]
 
 
 async def test_query_gpus_gives_readings_by_the_known_names(

@@ -23,6 +23,7 @@ from schemas.scheduler import DeviceState, ReservationState
 from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
+    AvailableGpus,
     ClusterGpu,
     ClusterStatus,
     DeviceAllocation,
@@ -36,6 +37,7 @@ from schemas.scheduler_views import (
     NodeSummaries,
     ReservationList,
     ReservationView,
+    ScoredGpu,
 )
 from schemas.telemetry import Source
 from services.executor.logs.engine_log import EngineLog
@@ -66,6 +68,7 @@ class StubGateway:
     availability: AvailabilityView = field(
         default_factory=lambda: AvailabilityView(available=False, message="all GPUs are held")
     )
+    available: list[int] = field(default_factory=list)
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     renewal_refusal: ErrorCode | None = None
     refusal: ErrorCode | None = None
@@ -114,6 +117,7 @@ class StubGateway:
                 web.get("/api/v1/experiments/{id}/logs", self._log),
                 web.post("/api/v1/estimate", self._estimate),
                 web.post("/api/v1/availability", self._availability),
+                web.get("/api/v1/nodes/{id}/available-gpus", self._available),
                 web.get("/api/v1/cluster/gpus", self._cluster_gpus),
                 web.get("/api/v1/cluster/nodes", self._cluster_nodes),
                 web.get("/api/v1/select-node", self._select_node),
@@ -236,6 +240,10 @@ class StubGateway:
                 async with asyncio.timeout(float(request.query.get("wait_seconds", 0))):
                     await self.freed.wait()
         return _json(self.availability)
+
+    async def _available(self, request: web.Request) -> web.Response:
+        gpus = tuple(ScoredGpu(index=i, uuid=f"GPU-{i}", score=1.0) for i in self.available)
+        return _json(AvailableGpus(node_id=request.match_info["id"], gpus=gpus))
 
     async def _cluster_gpus(self, _: web.Request) -> web.Response:
         gpu = ClusterGpu(

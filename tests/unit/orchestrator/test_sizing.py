@@ -101,3 +101,9 @@ def test_the_gpus_block_goes_before_the_estimate() -> None:
 @pytest.mark.parametrize(("tp", "balanced"), [(1, False), (2, True)])
 def test_a_group_of_gpus_needs_balanced_memory(tp: int, balanced: bool) -> None:
     assert request_for(make_file(), point({"tp": tp}), ()).balanced_memory is balanced
+
+
+def test_a_task_may_ask_for_gpus_of_unlike_free_memory() -> None:
+    file = make_file(gpus={"count": 2, "balanced_memory": False})
+
+    assert not request_for(file, point({}), ()).balanced_memory

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from schemas.gpu_request import ChangeKind, GpuRequest, Selector, SelectorKey, SelectorOperator
-from services.scheduler.domain.advice.evaluation import evaluate
+from services.scheduler.domain.advice.evaluation import available, evaluate
 from services.scheduler.domain.model.fleet import Device, Node, ReadingState
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,
@@ -166,6 +166,26 @@ def check(engine: DecisionEngine, request: GpuRequest) -> None:
         if evaluation.expected_start_at is not None:
             assert evaluation.expected_start_at >= NOW
     assert engine.state() == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(engines(), st.sampled_from([0, 30_000, 60_000]), st.sampled_from([10.0, 50.0, 100.0]))
+def test_a_device_is_available_exactly_if_a_request_for_it_would_be_granted(
+    engine: DecisionEngine, min_memory_mb: int, limit: float
+) -> None:
+    request = GpuRequest(min_memory_mb=min_memory_mb, max_utilization_percent=limit)
+    known = [change.device for change in engine.state() if isinstance(change, DeviceSeen)]
+    granted = {
+        device.uuid
+        for device in known
+        if evaluate(
+            engine, arriving_request(replace(request, device_uuids=(device.uuid,)), NOW), NOW
+        ).placed
+    }
+
+    found = {each.device.uuid for node in NODES for each in available(engine, node, request, NOW)}
+
+    assert found == granted
 
 
 @settings(max_examples=60, deadline=None)

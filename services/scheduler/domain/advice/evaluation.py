@@ -6,11 +6,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest, Reason, Suggestion
 from services.scheduler.domain.advice.expected_start import expected_start
 from services.scheduler.domain.advice.suggestions import TRIALS, suggest
-from services.scheduler.domain.model.inputs import QueuedRequest
-from services.scheduler.domain.placement.placement import Placed
+from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
+from services.scheduler.domain.placement.placement import Placed, Scored, eligible
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 
 MANY_NODES: Final = 8  # a trial of such a gang takes milliseconds
@@ -27,6 +28,15 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     suggestion: Suggestion | None = None
     expected_start_at: datetime | None = None
     impossible: bool = False
+
+
+def available(
+    engine: DecisionEngine, node_id: NodeId, request: GpuRequest, now: datetime
+) -> tuple[Scored, ...]:
+    """The node's devices of which a newcomer would be granted any one now, best first."""
+    with engine.what_if(now) as what_if:
+        context = what_if.context(arriving_request(request, now))
+        return eligible(context, context.fleet.nodes.get(node_id, ()), request)
 
 
 def evaluate(
