@@ -5,6 +5,8 @@ from types import ModuleType
 from msgspec import Struct
 
 from schemas import (
+    available_gpus,
+    deletion,
     executor,
     executor_ranks,
     gateway,
@@ -24,7 +26,9 @@ MODULES: tuple[ModuleType, ...] = (
     scheduler,
     scheduler_nodes,
     scheduler_views,
+    available_gpus,
     orchestrator,
+    deletion,
     executor,
     executor_ranks,
     results,
@@ -47,7 +51,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     scheduler_views.ListReservations: scheduler_views.ReservationList,
     scheduler_views.ExplainReservation: scheduler_views.Explanation,
     scheduler_views.GetAvailability: scheduler_views.AvailabilityView,
-    scheduler_views.ListAvailableGpus: scheduler_views.AvailableGpus,
+    available_gpus.ListAvailableGpus: available_gpus.AvailableGpus,
     scheduler_views.EstimateRequirements: scheduler_views.EstimateView,
     scheduler_views.GetAllocationMap: scheduler_views.AllocationMap,
     scheduler_views.SelectNode: scheduler_views.NodeSelection,

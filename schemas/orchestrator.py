@@ -219,10 +219,11 @@ class GetTask(Query, frozen=True, kw_only=True, tag="orchestrator.get_task"):
 
 
 class ListTasks(ListQuery, frozen=True, kw_only=True, tag="orchestrator.list_tasks"):
-    """Answered by `TaskList`, newest first."""
+    """Answered by `TaskList`, newest first; with `archived` also those that are."""
 
     namespace: Namespace | None = None
     states: tuple[TaskState, ...] = ()
+    archived: bool = False
 
 
 class GetExperiment(Query, frozen=True, kw_only=True, tag="orchestrator.get_experiment"):
@@ -234,13 +235,15 @@ class GetExperiment(Query, frozen=True, kw_only=True, tag="orchestrator.get_expe
 class ListExperiments(ListQuery, frozen=True, kw_only=True, tag="orchestrator.list_experiments"):
     """Experiments, newest task first, then by ordinal. Answered by `ExperimentList`.
 
-    `after_experiment_id` is an older form of `cursor`, which goes before it.
+    Those of archived tasks only with `archived` or their `task_id`. `after_experiment_id` is an
+    older form of `cursor`, which goes before it.
     """
 
     task_id: UUID | None = None
     states: tuple[ExperimentState, ...] = ()
     limit: Annotated[int, Meta(ge=1, le=5000)] = 500
     after_experiment_id: UUID | None = None
+    archived: bool = False
 
 
 class ValidateTask(Query, frozen=True, kw_only=True, tag="orchestrator.validate_task"):
@@ -278,6 +281,7 @@ class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
 class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     """A task as the orchestrator has it. `notes` say what was cut or assumed.
 
+    `archived`: it has been finished for so long that lists leave it out unless asked.
     `benchmark_tool` measures every experiment; None: an older release stored the task, and it is
     chosen when the next experiment starts.
     """
@@ -301,6 +305,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     notes: tuple[str, ...] = ()
     task: TaskFile | None = None
     benchmark_tool: BenchmarkTool | None = None
+    archived: bool = False
 
 
 class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):

@@ -479,6 +479,24 @@ export interface DecisionRecord {
   outcomes: unknown;
 }
 
+/** The same for one experiment of a finished task. */
+export interface DeleteExperiment {
+  type: "orchestrator.delete_experiment";
+  command_id: string;
+  experiment_id: string;
+}
+
+/**
+ * Forget a finished task with its experiments and what was measured of them.
+ *
+ * Its events, its reservations and the GPU hours that it used stay on record.
+ */
+export interface DeleteTask {
+  type: "orchestrator.delete_task";
+  command_id: string;
+  task_id: string;
+}
+
 /** Where the inference servers of a task run. */
 export type DeploymentMode = "docker" | "ome" | "process";
 
@@ -842,6 +860,19 @@ export interface ExperimentCancelled {
   namespace: string;
   ordinal: number;
   reason: string;
+}
+
+/** Forgotten on request. */
+export interface ExperimentDeleted {
+  type: "orchestrator.experiment_deleted";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  experiment_id: string;
+  task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  ordinal: number;
 }
 
 /** Ended without a measurement. */
@@ -1739,7 +1770,8 @@ export interface ListDrifts {
 /**
  * Experiments, newest task first, then by ordinal. Answered by `ExperimentList`.
  *
- * `after_experiment_id` is an older form of `cursor`, which goes before it.
+ * Those of archived tasks only with `archived` or their `task_id`. `after_experiment_id` is an
+ * older form of `cursor`, which goes before it.
  */
 export interface ListExperiments {
   type: "orchestrator.list_experiments";
@@ -1748,6 +1780,7 @@ export interface ListExperiments {
   task_id?: string | null;
   states?: ExperimentState[];
   after_experiment_id?: string | null;
+  archived?: boolean;
 }
 
 /** Answered by `ReservationList`, newest first. Empty `states` means all. */
@@ -1778,13 +1811,14 @@ export interface ListSummaries {
   after_experiment_id?: string | null;
 }
 
-/** Answered by `TaskList`, newest first. */
+/** Answered by `TaskList`, newest first; with `archived` also those that are. */
 export interface ListTasks {
   type: "orchestrator.list_tasks";
   limit?: number;
   cursor?: string | null;
   namespace?: string | null;
   states?: TaskState[];
+  archived?: boolean;
 }
 
 /**
@@ -2848,6 +2882,19 @@ export interface TaskCompleted {
   failed: number;
 }
 
+/** Forgotten on request, with this many experiments; of those no event of their own tells. */
+export interface TaskDeleted {
+  type: "orchestrator.task_deleted";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  task_name: string;
+  experiments: number;
+}
+
 /** Every experiment ended and none succeeded. */
 export interface TaskFailed {
   type: "orchestrator.task_failed";
@@ -2969,6 +3016,7 @@ export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "pau
 /**
  * A task as the orchestrator has it. `notes` say what was cut or assumed.
  *
+ * `archived`: it has been finished for so long that lists leave it out unless asked.
  * `benchmark_tool` measures every experiment; null: an older release stored the task, and it is
  * chosen when the next experiment starts.
  */
@@ -2994,6 +3042,7 @@ export interface TaskView {
   notes: string[];
   task: TaskFile | null;
   benchmark_tool: BenchmarkTool | null;
+  archived: boolean;
 }
 
 /**
@@ -3058,6 +3107,8 @@ export type AnyCommand =
   | PauseTask
   | ResumeTask
   | SubmitTask
+  | DeleteExperiment
+  | DeleteTask
   | CancelExperiment
   | FenceReservation
   | StartExperiment
@@ -3099,6 +3150,8 @@ export type AnyEvent =
   | TaskPaused
   | TaskResumed
   | TaskStarted
+  | ExperimentDeleted
+  | TaskDeleted
   | AttemptFinished
   | AttemptPhaseChanged
   | AttemptStarted
@@ -3154,13 +3207,13 @@ export type MessageType =
   | "scheduler.cluster_status"
   | "scheduler.node_summaries"
   | "scheduler.get_reservation"
-  | "scheduler.available_gpus"
   | "scheduler.decisions"
   | "scheduler.drifts"
   | "scheduler.list_reservations"
   | "scheduler.replay"
   | "scheduler.select_node"
   | "scheduler.what_if"
+  | "scheduler.available_gpus"
   | "orchestrator.cancel_task"
   | "orchestrator.experiment_cancelled"
   | "orchestrator.experiment_failed"
@@ -3184,6 +3237,10 @@ export type MessageType =
   | "orchestrator.task_resumed"
   | "orchestrator.task_started"
   | "orchestrator.validate_task"
+  | "orchestrator.delete_experiment"
+  | "orchestrator.delete_task"
+  | "orchestrator.experiment_deleted"
+  | "orchestrator.task_deleted"
   | "executor.attempt_finished"
   | "executor.attempt_logged"
   | "executor.attempt_phase_changed"

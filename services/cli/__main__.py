@@ -25,7 +25,7 @@ from services.cli.commands.maintenance import cordon, drain, drift, uncordon
 from services.cli.commands.nodes import monitor, node, power
 from services.cli.commands.platform import agent, up
 from services.cli.commands.reservations import release, renew, reserve
-from services.cli.commands.tasks import cancel, run, submit, validate
+from services.cli.commands.tasks import cancel, delete, run, submit, validate
 from services.cli.commands.token import token
 from services.cli.doctor.command import doctor
 from services.cli.failures import report
@@ -39,7 +39,7 @@ def cli() -> None:
 
 
 for command in (
-    *(up, agent, run, demo, submit, validate, cancel),
+    *(up, agent, run, demo, submit, validate, cancel, delete),
     *(listing.tasks, listing.experiments, listing.show, logs),
     *(listing.gpus, listing.nodes, listing.reservations),
     *(reserve, renew, release, exec_command),

@@ -93,10 +93,10 @@ async def _known(client: "StewardClient", wanted: Iterable[Sort]) -> list[Named]
     for sort in wanted:
         match sort:
             case Sort.TASK:
-                tasks = await client.tasks()
+                tasks = await client.tasks(archived=True)
                 known += [Named(sort, task.task_id) for task in tasks]
             case Sort.EXPERIMENT:
-                experiments = await client.experiments(monitoring=False)
+                experiments = await client.experiments(archived=True, monitoring=False)
                 known += [Named(sort, each.experiment_id) for each in experiments]
             case Sort.RESERVATION:
                 reservations = await client.reservations()

@@ -1,6 +1,7 @@
 """Options that commands share, and how a command asks the platform."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -51,6 +52,16 @@ class Target:
                 return await question(client)
 
         return asyncio.run(run())
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal; whoever does not say yes ends the command here.
+
+    Raises UsageError where nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} There is no terminal to ask on: add --yes.")
+    click.confirm(question, abort=True)
 
 
 def with_target(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,7 +30,14 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     )
     first_report, lease_wake = asyncio.Event(), asyncio.Event()
     events = EventHandlers(database, progress, lease_wake, first_report)
-    handlers = Handlers(database, progress, first_report, settings.first_report_seconds)
+    days = settings.archive_after_days
+    handlers = Handlers(
+        database,
+        progress,
+        first_report,
+        settings.first_report_seconds,
+        archive_after=None if days is None else timedelta(days=days),
+    )
     leases = Leases(database, bus, lease_wake, progress.offer_ttl)
     resync = Resync(
         database,

@@ -32,7 +32,7 @@ from schemas.scheduler import (
     ReservationRejected,
     ReservationTimedOut,
 )
-from services.orchestrator import store
+from services.orchestrator import offer_rows, store
 from services.orchestrator.domain import deadlines, running, waiting
 from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task
 from services.orchestrator.domain.waiting import Grant, ReservationEnd
@@ -100,7 +100,7 @@ class EventHandlers:
     async def on_reported(self, event: ExecutorReported) -> None:
         """What an executor offers."""
         async with self.database.transaction() as connection:
-            await store.save_offer(connection, event, utcnow())
+            await offer_rows.save_offer(connection, event, utcnow())
         self.first_report.set()
 
     async def on_reply(self, connection: Connection, command: Command, reply: Reply) -> None:

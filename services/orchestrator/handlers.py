@@ -1,13 +1,16 @@
 """Commands and queries of tasks and experiments."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 import asyncpg
 from msgspec.structs import replace
 
+from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.orchestrator import (
     CancelTask,
@@ -30,7 +33,7 @@ from schemas.orchestrator import (
 from services.orchestrator import store
 from services.orchestrator.domain import running, tasks, waiting
 from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
-from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
+from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision, delete
 from services.orchestrator.node_names import with_node_ids
 from services.orchestrator.store import ExperimentPlace, TaskPlace
 from services.orchestrator.task_progress import Progress
@@ -42,6 +45,7 @@ from shared.messaging.bus import Route, command_route, query_route
 from shared.messaging.paging import page_of, place_at
 from shared.postgres.commands import once
 from shared.postgres.database import Connection, Database
+from shared.postgres.outbox import stage
 from shared.waiting import wait_for
 
 # What may wait for the first executor's report at once: one after the other, the second would wait
@@ -52,12 +56,16 @@ MOST_EXPERIMENTS: Final = 500  # decoded for one answer
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """`first_report` is set when an executor has reported to this process."""
+    """`first_report` is set when an executor has reported to this process.
+
+    A task is archived `archive_after` its end; None: never.
+    """
 
     database: Database
     progress: Progress
     first_report: asyncio.Event
     first_report_seconds: float
+    archive_after: timedelta | None = None
 
     async def submit_task(self, command: SubmitTask) -> Reply:
         """Store a task with its experiments and request the first GPUs; or store nothing."""
@@ -120,6 +128,35 @@ class Handlers:
 
         return await once(self.database, command, apply)
 
+    async def delete_task(self, command: DeleteTask) -> Reply:
+        """Forget a finished task with its experiments."""
+
+        async def apply(connection: Connection) -> Accepted:
+            task = await _locked(connection, command.task_id)
+            tally = (await store.tallies(connection, [task.task_id]))[task.task_id]
+            event = tasks.delete(task, experiments=sum(tally.values()), now=utcnow())
+            await store.delete_task(connection, task.task_id)
+            await stage(connection, event)
+            return Accepted(command_id=command.command_id, revision=event.revision)
+
+        return await once(self.database, command, apply)
+
+    async def delete_experiment(self, command: DeleteExperiment) -> Reply:
+        """Forget one experiment of a finished task; another may be its best then."""
+
+        async def apply(connection: Connection) -> Accepted:
+            experiment = await store.experiment_by_id(connection, command.experiment_id)
+            if experiment is None:
+                raise _unknown("experiment", command.experiment_id)
+            tasks.require_finished(await _locked(connection, experiment.task_id))
+            event = delete(experiment, utcnow())
+            await store.delete_experiment(connection, experiment)
+            await stage(connection, event)
+            await self.progress.advance(connection, experiment.task_id)
+            return Accepted(command_id=command.command_id, revision=event.revision)
+
+        return await once(self.database, command, apply)
+
     async def get_task(self, query: GetTask) -> TaskView:
         """One task with its file."""
         async with self.database.transaction() as connection:
@@ -127,18 +164,20 @@ class Handlers:
             if task is None:
                 raise _unknown("task", query.task_id)
             tally = (await store.tallies(connection, [task.task_id]))[task.task_id]
-        return task_view(task, tally, with_file=True)
+        return self._task_view(task, tally, with_file=True)
 
     async def list_tasks(self, query: ListTasks) -> TaskList:
         """Tasks without their files, as many as one answer carries."""
         after = place_at(query.cursor, TaskPlace)
         async with self.database.transaction() as connection:
-            found = await store.tasks(connection, query, after, query.limit + 1)
+            found = await store.tasks(
+                connection, query, after, query.limit + 1, self._finished_since(query.archived)
+            )
             tallies = await store.tallies(connection, [task.task_id for task in found])
         page, next_cursor = page_of(
             [
                 (
-                    task_view(task, tallies[task.task_id], with_file=False),
+                    self._task_view(task, tallies[task.task_id], with_file=False),
                     TaskPlace(task.created_at, task.task_id),
                 )
                 for task in found
@@ -165,7 +204,8 @@ class Handlers:
                 after = await store.place_of_experiment(connection, query.after_experiment_id)
                 if after is None:
                     raise _unknown("experiment", query.after_experiment_id)
-            found = await store.experiments(connection, query, after, most + 1)
+            since = self._finished_since(query.archived or query.task_id is not None)
+            found = await store.experiments(connection, query, after, most + 1, since)
             attempts = await store.attempts_of(connection, [e.experiment_id for e, _ in found])
         page, next_cursor = page_of(
             [
@@ -186,6 +226,17 @@ class Handlers:
         async with self.database.transaction() as connection:
             offers = await self.progress.offers(connection)
         return plan_view(query.task, make_plan(with_node_ids(query.task), offers))
+
+    def _task_view(
+        self, task: Task, tally: Mapping[ExperimentState, int], *, with_file: bool
+    ) -> TaskView:
+        since, at = self._finished_since(archived=False), task.finished_at
+        archived = since is not None and at is not None and at <= since
+        return task_view(task, tally, with_file=with_file, archived=archived)
+
+    def _finished_since(self, archived: bool) -> datetime | None:
+        """What finished then or before is archived; None: nothing is, or it is shown too."""
+        return None if archived or self.archive_after is None else utcnow() - self.archive_after
 
     async def _await_first_report(self) -> None:
         """Give executors that start together with this service the time to report."""
@@ -284,6 +335,8 @@ def request_routes(handlers: Handlers) -> list[Route]:
         command_route(handlers.cancel_task, CancelTask),
         command_route(handlers.pause_task, PauseTask),
         command_route(handlers.resume_task, ResumeTask),
+        command_route(handlers.delete_task, DeleteTask),
+        command_route(handlers.delete_experiment, DeleteExperiment),
         query_route(handlers.get_task, GetTask),
         query_route(handlers.list_tasks, ListTasks),
         query_route(handlers.get_experiment, GetExperiment),

@@ -58,4 +58,10 @@ CREATE TABLE executor_offer (
     offer json NOT NULL
 );
 """,
+    """
+ALTER TABLE task ADD COLUMN finished_at timestamptz;
+UPDATE task SET finished_at = (record ->> 'finished_at')::timestamptz;
+ALTER TABLE attempt DROP CONSTRAINT attempt_experiment_id_fkey,
+    ADD FOREIGN KEY (experiment_id) REFERENCES experiment ON DELETE CASCADE;
+""",
 )

@@ -1,5 +1,9 @@
 """Settings of the orchestrator."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from schemas.base import PositiveSeconds, Seconds
 from shared.settings import CommonSettings
 
@@ -12,7 +16,8 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     reported at all. An attempt that has not ended `overdue_after_seconds` after its task's
     `timeout_per_iteration` is stopped, and as long after that loses its reservation, which states
     the sum of the two as its duration. A failed experiment that is repeated waits for
-    `retry_pause_seconds` first.
+    `retry_pause_seconds` first. A task that finished `archive_after_days` ago is archived:
+    lists leave it out unless asked; without, none ever is.
     """
 
     offer_ttl_seconds: PositiveSeconds = 300.0
@@ -21,3 +26,4 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     first_report_seconds: PositiveSeconds = 3.0
     overdue_after_seconds: PositiveSeconds = 300.0
     retry_pause_seconds: Seconds = 10.0
+    archive_after_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None

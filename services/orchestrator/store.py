@@ -1,4 +1,4 @@
-"""The rows of tasks, experiments, attempts and executors' offers, inside a caller's transaction."""
+"""The rows of tasks, experiments and attempts, inside a caller's transaction."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -10,9 +10,7 @@ from msgspec.structs import astuple
 
 from schemas.base import UtcDatetime
 from schemas.benchmark import FailedLevel
-from schemas.executor import ExecutorReported
 from schemas.orchestrator import ExperimentState, ListExperiments, ListTasks
-from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.records import Attempt, Experiment, Task
 from shared.benchmarks.ranking import Scored
 from shared.postgres.database import Connection, from_json, to_json
@@ -25,7 +23,10 @@ INSERT INTO task (task_id, namespace, task_name, state, created_at, record)
 VALUES ($1, $2, $3, $4, $5, $6)
 """
 
-UPDATE_TASK: Final = "UPDATE task SET state = $2, record = $3 WHERE task_id = $1"
+UPDATE_TASK: Final = """
+UPDATE task SET state = $2, record = $3, finished_at = $4 WHERE task_id = $1
+"""
+DELETE_TASK: Final = "DELETE FROM task WHERE task_id = $1"
 SELECT_TASK: Final = "SELECT record FROM task WHERE task_id = $1"
 LOCK_TASK: Final = "SELECT record FROM task WHERE task_id = $1 FOR UPDATE"
 
@@ -34,6 +35,7 @@ SELECT record FROM task
 WHERE ($1::text IS NULL OR namespace = $1)
   AND (cardinality($2::text[]) = 0 OR state = ANY ($2))
   AND ($4::timestamptz IS NULL OR (created_at, task_id) < ($4, $5::uuid))
+  AND ($6::timestamptz IS NULL OR coalesce(finished_at, 'infinity') > $6)
 ORDER BY created_at DESC, task_id DESC LIMIT $3
 """
 
@@ -41,6 +43,11 @@ UPSERT_EXPERIMENT: Final = """
 INSERT INTO experiment (experiment_id, task_id, ordinal, state, objective_score, record)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (experiment_id) DO UPDATE SET state = $4, objective_score = $5, record = $6
+"""
+
+# Their attempts go with them.
+DELETE_EXPERIMENTS: Final = """
+DELETE FROM experiment WHERE task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
 """
 
 SELECT_EXPERIMENT: Final = "SELECT record FROM experiment WHERE experiment_id = $1"
@@ -71,6 +78,7 @@ SELECT experiment.record, created_at FROM experiment JOIN task USING (task_id)
 WHERE ($1::uuid IS NULL OR task_id = $1)
   AND (cardinality($2::text[]) = 0 OR experiment.state = ANY ($2))
   AND ($4::timestamptz IS NULL OR (created_at, task_id, -ordinal) < ($4, $5::uuid, -$6::int))
+  AND ($7::timestamptz IS NULL OR coalesce(finished_at, 'infinity') > $7)
 ORDER BY created_at DESC, task_id DESC, ordinal LIMIT $3
 """
 
@@ -138,20 +146,6 @@ WHERE updated_at <= now() - $1::interval
   AND (closed_at IS NULL OR (outcome = 'succeeded' AND state = 'running'))
 """
 
-# Revisions count within one life of an executor, which its boot id tells.
-UPSERT_OFFER: Final = """
-INSERT INTO executor_offer AS known
-    (executor_id, boot_id, revision, occurred_at, received_at, offer)
-VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (executor_id) DO UPDATE SET
-    boot_id = $2, revision = $3, occurred_at = $4, received_at = $5, offer = $6
-WHERE CASE WHEN known.boot_id = $2 THEN known.revision < $3 ELSE known.occurred_at < $4 END
-"""
-
-SELECT_OFFERS: Final = """
-SELECT offer FROM executor_offer WHERE received_at > $1 ORDER BY executor_id
-"""
-
 
 class TaskPlace(Struct, frozen=True, array_like=True, tag="task"):
     """Where a task is in a list, newest first."""
@@ -182,7 +176,20 @@ async def insert_task(connection: Connection, task: Task) -> None:
 
 
 async def save_task(connection: Connection, task: Task) -> None:
-    await connection.execute(UPDATE_TASK, task.task_id, task.state.value, to_json(task))
+    await connection.execute(
+        UPDATE_TASK, task.task_id, task.state.value, to_json(task), task.finished_at
+    )
+
+
+async def delete_task(connection: Connection, task_id: UUID) -> None:
+    """With its experiments and their attempts."""
+    await connection.execute(DELETE_EXPERIMENTS, task_id, None)
+    await connection.execute(DELETE_TASK, task_id)
+
+
+async def delete_experiment(connection: Connection, experiment: Experiment) -> None:
+    """With its attempts."""
+    await connection.execute(DELETE_EXPERIMENTS, experiment.task_id, experiment.experiment_id)
 
 
 async def lock_task(connection: Connection, task_id: UUID) -> Task | None:
@@ -195,12 +202,18 @@ async def task_by_id(connection: Connection, task_id: UUID) -> Task | None:
 
 
 async def tasks(
-    connection: Connection, query: ListTasks, after: TaskPlace | None, limit: int
+    connection: Connection,
+    query: ListTasks,
+    after: TaskPlace | None,
+    limit: int,
+    finished_since: datetime | None,
 ) -> list[Task]:
-    """Newest first; no states means all."""
+    """Newest first; no states means all. None finished at `finished_since` or before."""
     names = [state.value for state in query.states]
     place = (after.created_at, after.task_id) if after is not None else (None, None)
-    return await _all(connection, Task, SELECT_TASKS, query.namespace, names, limit, *place)
+    return await _all(
+        connection, Task, SELECT_TASKS, query.namespace, names, limit, *place, finished_since
+    )
 
 
 async def save_experiments(connection: Connection, experiments: Iterable[Experiment]) -> None:
@@ -236,12 +249,21 @@ async def tasks_to_retry(connection: Connection, failed_before: datetime) -> lis
 
 
 async def experiments(
-    connection: Connection, query: ListExperiments, after: ExperimentPlace | None, limit: int
+    connection: Connection,
+    query: ListExperiments,
+    after: ExperimentPlace | None,
+    limit: int,
+    finished_since: datetime | None,
 ) -> list[tuple[Experiment, ExperimentPlace]]:
-    """Newest task first, then by ordinal; no states means all."""
+    """Newest task first, then by ordinal; no states means all.
+
+    None of a task that finished at `finished_since` or before.
+    """
     names = [state.value for state in query.states]
     place = astuple(after) if after is not None else (None, None, None)
-    rows = await connection.fetch(SELECT_EXPERIMENTS, query.task_id, names, limit, *place)
+    rows = await connection.fetch(
+        SELECT_EXPERIMENTS, query.task_id, names, limit, *place, finished_since
+    )
     found = [(from_json(row["record"], Experiment), row["created_at"]) for row in rows]
     return [(each, ExperimentPlace(at, each.task_id, each.ordinal)) for each, at in found]
 
@@ -347,30 +369,6 @@ async def attempts_to_renew(connection: Connection, reported_since: datetime) ->
 async def silent_attempts(connection: Connection, silent_for: timedelta) -> list[Attempt]:
     """Attempts that an event is still expected of, and that none has changed for a while."""
     return await _all(connection, Attempt, SELECT_SILENT, silent_for)
-
-
-async def save_offer(connection: Connection, report: ExecutorReported, now: datetime) -> None:
-    """Store an executor's report unless a newer one is known."""
-    offer = Offer(
-        executor_id=report.executor_id,
-        runtimes=report.runtimes,
-        benchmark_tools=report.benchmark_tools,
-    )
-    await connection.execute(
-        UPSERT_OFFER,
-        report.executor_id,
-        report.boot_id,
-        report.revision,
-        report.occurred_at,
-        now,
-        to_json(offer),
-    )
-
-
-async def offers(connection: Connection, since: datetime) -> list[Offer]:
-    """What the executors offer that reported after `since`."""
-    rows = await connection.fetch(SELECT_OFFERS, since)
-    return [from_json(row["offer"], Offer) for row in rows]
 
 
 async def _one(connection: Connection, type_: type[R], query: str, *arguments: Any) -> R | None:

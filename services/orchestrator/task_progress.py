@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState
-from services.orchestrator import store
+from services.orchestrator import offer_rows, store
 from services.orchestrator.domain import tasks, waiting
 from services.orchestrator.domain.deadlines import longest_hold_seconds
 from services.orchestrator.domain.executor_offers import Offer, eligible_nodes, serving_offers
@@ -40,7 +40,7 @@ class Progress:
 
     async def offers(self, connection: Connection) -> list[Offer]:
         """What the present executors offer."""
-        return await store.offers(connection, utcnow() - self.offer_ttl)
+        return await offer_rows.offers(connection, utcnow() - self.offer_ttl)
 
     async def write(self, connection: Connection, decisions: Sequence[Decision]) -> None:
         """Store decisions about experiments of a locked task, with their events and commands."""

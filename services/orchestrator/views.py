@@ -30,7 +30,9 @@ SHOWN_PLANNED: Final = 500
 ALLOCATION_METHOD: Final = "scheduler"
 
 
-def task_view(task: Task, tally: Mapping[ExperimentState, int], *, with_file: bool) -> TaskView:
+def task_view(
+    task: Task, tally: Mapping[ExperimentState, int], *, with_file: bool, archived: bool
+) -> TaskView:
     return TaskView(
         task_id=task.task_id,
         namespace=task.namespace,
@@ -51,6 +53,7 @@ def task_view(task: Task, tally: Mapping[ExperimentState, int], *, with_file: bo
         notes=task.notes,
         benchmark_tool=task.benchmark_tool,
         task=task.file if with_file else None,
+        archived=archived,
     )
 
 

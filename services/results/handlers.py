@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from schemas.benchmark import BenchmarkMetrics
+from schemas.deletion import ExperimentDeleted, TaskDeleted
 from schemas.errors import ErrorCode
 from schemas.executor import AttemptFinished
 from schemas.results import (
@@ -43,9 +44,20 @@ class Handlers:
         """Store an attempt once, however often its event comes."""
         now = utcnow()
         async with self.database.transaction() as connection:
-            if await summary_rows.insert_attempt(connection, event, now):
-                await summary_rows.expect_summary(connection, event, now + self.summary_grace)
+            await summary_rows.lock_task(connection, event.task_id)
+            if not await summary_rows.insert_attempt(connection, event, now):
+                return
+            await summary_rows.expect_summary(connection, event, now + self.summary_grace)
+            if await summary_rows.is_deleted(connection, event):
+                await summary_rows.erase(connection, event.task_id, event.experiment_id, now)
         self.summaries_wake.set()
+
+    async def erase_deleted(self, event: TaskDeleted | ExperimentDeleted) -> None:
+        """Forget measurements with what they are of; GPU hours and energy stay for reports."""
+        experiment_id = event.experiment_id if isinstance(event, ExperimentDeleted) else None
+        async with self.database.transaction() as connection:
+            await summary_rows.lock_task(connection, event.task_id)
+            await summary_rows.erase(connection, event.task_id, experiment_id, utcnow())
 
     async def on_samples_stored(
         self, connection: Connection, spans: dict[str, tuple[datetime, datetime]]
@@ -119,6 +131,12 @@ def build_routes(handlers: Handlers) -> list[Route]:
     """Queries and events; samples come by a loop of their own."""
     return [
         event_route(handlers.record_finished, AttemptFinished, durable="results_record_finished"),
+        event_route(
+            handlers.erase_deleted,
+            TaskDeleted,
+            ExperimentDeleted,
+            durable="results_erase_deleted",
+        ),
         query_route(handlers.get_summary, GetSummary),
         query_route(handlers.list_summaries, ListSummaries),
         query_route(handlers.get_series, GetSeries),

@@ -72,4 +72,7 @@ ALTER TABLE experiment_sample ADD COLUMN power_limit_w double precision;
     """
 CREATE INDEX attempt_task ON attempt (task_id, experiment_id);
 """,
+    """
+CREATE TABLE deleted (subject_id uuid PRIMARY KEY, deleted_at timestamptz NOT NULL);
+""",
 )

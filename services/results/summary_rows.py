@@ -96,6 +96,23 @@ WHERE task_id = $1 AND version > 0 AND ($2::uuid IS NULL OR attempt.experiment_i
 ORDER BY attempt.experiment_id, version DESC LIMIT $3
 """
 
+# Deletion and late events of one task take turns.
+LOCK_TASK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1::uuid::text, 0))"
+
+INSERT_DELETED: Final = "INSERT INTO deleted VALUES ($1, $2) ON CONFLICT DO NOTHING"
+IS_DELETED: Final = "SELECT EXISTS (SELECT FROM deleted WHERE subject_id = ANY ($1))"
+
+# What usage reports need stays: GPUs, times and energy. No sample opens an emptied summary again.
+ERASE_ATTEMPTS: Final = """
+WITH erased AS (
+    UPDATE attempt SET event = '' WHERE task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
+    RETURNING attempt_id),
+samples AS (DELETE FROM experiment_sample USING erased
+    WHERE experiment_sample.attempt_id = erased.attempt_id)
+UPDATE summary SET pending = false, version = 0, gpu_monitoring = NULL, samples_until = '-infinity'
+FROM erased WHERE summary.attempt_id = erased.attempt_id
+"""
+
 _decode_event = msgspec.msgpack.Decoder(AttemptFinished).decode
 
 
@@ -146,6 +163,24 @@ async def insert_attempt(connection: Connection, event: AttemptFinished, now: da
         encode(event),
     )
     return stored is True
+
+
+async def lock_task(connection: Connection, task_id: UUID) -> None:
+    await connection.execute(LOCK_TASK, task_id)
+
+
+async def erase(
+    connection: Connection, task_id: UUID, experiment_id: UUID | None, now: datetime
+) -> None:
+    """Forget what was measured of a task, or of one experiment of it, also what comes late."""
+    await connection.execute(INSERT_DELETED, experiment_id or task_id, now)
+    await connection.execute(ERASE_ATTEMPTS, task_id, experiment_id)
+
+
+async def is_deleted(connection: Connection, event: AttemptFinished) -> bool:
+    """Whether the attempt's task or experiment was."""
+    deleted: bool = await connection.fetchval(IS_DELETED, [event.task_id, event.experiment_id])
+    return deleted
 
 
 async def expect_summary(connection: Connection, event: AttemptFinished, due_at: datetime) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from schemas.available_gpus import ListAvailableGpus
 from schemas.executor import ExecutorReported
 from schemas.scheduler import (
     CancelReservation,
@@ -21,7 +22,6 @@ from schemas.scheduler_views import (
     GetClusterStatus,
     GetNodeSummaries,
     GetReservation,
-    ListAvailableGpus,
     ListDecisions,
     ListDrifts,
     ListReservations,

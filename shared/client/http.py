@@ -1,18 +1,16 @@
 """The gateway's API as typed methods."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
-from urllib.parse import urlencode
 from uuid import UUID
 
 import msgspec
 
 from schemas.base import ListView
 from schemas.errors import Accepted
-from schemas.executor import AttemptLogged, AttemptProgressed, LogChunk
-from schemas.gateway import GpuList, GpuMetrics, NodeList, StoredEvent
+from schemas.executor import LogChunk
+from schemas.gateway import GpuList, NodeList
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import (
     ExperimentList,
@@ -37,8 +35,9 @@ from schemas.scheduler_views import (
     ReservationList,
     ReservationView,
 )
-from shared.client.connection import Parameters, decoded_frames
+from shared.client.connection import Parameters
 from shared.client.nodes import NodeClient
+from shared.client.streams import StreamClient
 from shared.ids import new_id
 
 L = TypeVar("L", bound=ListView)
@@ -56,7 +55,7 @@ class _Stored(msgspec.Struct):
     reservation_id: UUID | None = None
 
 
-class StewardClient(NodeClient):
+class StewardClient(NodeClient, StreamClient):
     """Talks to one gateway; what `GatewayConnection` says of time-outs and errors holds here."""
 
     async def submit_task(
@@ -80,10 +79,11 @@ class StewardClient(NodeClient):
         *,
         namespace: str | None = None,
         states: Iterable[TaskState] = (),
+        archived: bool = False,
         limit: int | None = None,
     ) -> tuple[TaskView, ...]:
-        """Tasks, newest first; all of them without a `limit`."""
-        wanted = {"namespace": namespace, "state": _joined(states)}
+        """Tasks, newest first; all of them without a `limit`, with `archived` those too."""
+        wanted = {"namespace": namespace, "state": _joined(states), **_archived(archived)}
         return await self._listed("/tasks", TaskList, lambda page: page.tasks, wanted, limit)
 
     async def task(self, task_id: UUID) -> TaskView:
@@ -94,15 +94,26 @@ class StewardClient(NodeClient):
         """Have a task stopped; it is over when its state says so."""
         await self.send("POST", f"/tasks/{task_id}/cancel", {"reason": reason})
 
+    async def delete_task(self, task_id: UUID) -> None:
+        """Delete a finished task with its experiments and their measurements."""
+        await self.send("DELETE", f"/tasks/{task_id}")
+
     async def experiments(
-        self, task_id: UUID | None = None, *, limit: int | None = None, monitoring: bool = True
+        self,
+        task_id: UUID | None = None,
+        *,
+        archived: bool = False,
+        limit: int | None = None,
+        monitoring: bool = True,
     ) -> tuple[ExperimentView, ...]:
         """Experiments of a task, or of all, newest task first; all of them without a `limit`.
 
-        Without `monitoring` answered faster.
+        Those of archived tasks only with their `task_id`, or `archived`. Without `monitoring`
+        answered faster.
         """
-        path = "/experiments" if task_id is None else f"/tasks/{task_id}/experiments"
-        wanted = {"monitoring": str(monitoring).lower()}
+        path, wanted = f"/tasks/{task_id}/experiments", {"monitoring": str(monitoring).lower()}
+        if task_id is None:
+            path, wanted = "/experiments", {**wanted, **_archived(archived)}
         return await self._listed(
             path, ExperimentList, lambda page: page.experiments, wanted, limit
         )
@@ -110,6 +121,10 @@ class StewardClient(NodeClient):
     async def experiment(self, experiment_id: UUID) -> ExperimentView:
         """One experiment with its measurements."""
         return await self.get(f"/experiments/{experiment_id}", ExperimentView)
+
+    async def delete_experiment(self, experiment_id: UUID) -> None:
+        """Delete one experiment of a finished task with its measurements."""
+        await self.send("DELETE", f"/experiments/{experiment_id}")
 
     async def experiment_document(self, experiment_id: UUID) -> dict[str, Any]:
         """One experiment as plain data, with everything that the gateway joins to it."""
@@ -313,46 +328,6 @@ class StewardClient(NodeClient):
             if cursor is None or (limit is not None and len(found) >= limit):
                 return tuple(found[:limit])
 
-    @asynccontextmanager
-    async def events(
-        self,
-        after: int | None = None,
-        *,
-        task_id: UUID | None = None,
-        experiment_id: UUID | None = None,
-    ) -> AsyncIterator[AsyncIterator[StoredEvent]]:
-        """Events as they happen, from the cursor on if one is given. Ends when the gateway does.
-
-        Those of a task or experiment include its reservations'.
-        """
-        wanted = {"after": after, "task_id": task_id, "experiment_id": experiment_id}
-        async with self.socket(_path("/ws/events", wanted)) as socket:
-            yield decoded_frames(socket, StoredEvent)
-
-    @asynccontextmanager
-    async def metrics(
-        self, *, task_id: UUID | None = None
-    ) -> AsyncIterator[AsyncIterator[GpuMetrics | AttemptProgressed]]:
-        """Readings and benchmark progress as they happen, only the newest if we are slow.
-
-        A task's are its benchmarks and the GPUs of its experiments under way.
-        """
-        async with self.socket(_path("/ws/metrics", {"task_id": task_id})) as socket:
-            yield decoded_frames(socket, GpuMetrics | AttemptProgressed)
-
-    @asynccontextmanager
-    async def log_lines(self, experiment_id: UUID) -> AsyncIterator[AsyncIterator[AttemptLogged]]:
-        """Lines of an experiment's engine as they are written; offsets show what we were too slow
-        for. Ends when the gateway does.
-        """
-        async with self.socket(f"/ws/logs?experiment_id={experiment_id}") as socket:
-            yield decoded_frames(socket, AttemptLogged)
-
-
-def _path(path: str, wanted: Mapping[str, object]) -> str:
-    query = urlencode({name: value for name, value in wanted.items() if value is not None})
-    return f"{path}?{query}" if query else path
-
 
 def _thresholds(utilization: float, memory: float) -> dict[str, str]:
     return {"utilization_threshold": str(utilization), "memory_threshold": str(memory)}
@@ -360,3 +335,7 @@ def _thresholds(utilization: float, memory: float) -> dict[str, str]:
 
 def _joined(states: Iterable[TaskState] | Iterable[ReservationState]) -> str | None:
     return ",".join(state.value for state in states) or None
+
+
+def _archived(archived: bool) -> dict[str, str]:
+    return {"archived": "true"} if archived else {}

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from uuid import UUID
 
+from schemas.available_gpus import AvailableGpus
 from schemas.errors import Accepted
 from schemas.monitoring import AgentView, GpuDetail, MonitoringView
-from schemas.scheduler_views import AvailableGpus
 from shared.client.connection import GatewayConnection
 from shared.ids import new_id
 

@@ -28,15 +28,19 @@ if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
 AT_LEAST_ONE = click.IntRange(min=1)
+archived_option = click.option(
+    "--archived", is_flag=True, help="Also of tasks that finished so long ago that they are."
+)
 
 
 @click.command()
 @click.option("--limit", type=AT_LEAST_ONE, help="At most so many, newest first; all without.")
 @reading
+@archived_option
 @table_options
-def tasks(target: Target, limit: int | None) -> None:
+def tasks(target: Target, limit: int | None, archived: bool) -> None:
     """List tasks, newest first."""
-    views = target.ask(lambda client: client.tasks(limit=limit))
+    views = target.ask(lambda client: client.tasks(limit=limit, archived=archived))
     print_answer({"tasks": views}, task_table(views), as_json=target.as_json)
 
 
@@ -46,13 +50,14 @@ def tasks(target: Target, limit: int | None) -> None:
     "--limit", type=AT_LEAST_ONE, help="At most so many, newest tasks first; all without."
 )
 @reading
+@archived_option
 @table_options
-def experiments(target: Target, task_id: str | None, limit: int | None) -> None:
+def experiments(target: Target, task_id: str | None, limit: int | None, archived: bool) -> None:
     """List experiments."""
 
     async def ask(client: "StewardClient") -> tuple[ExperimentView, ...]:
         if task_id is None:
-            return await client.experiments(limit=limit)
+            return await client.experiments(limit=limit, archived=archived)
         task = await find(client, task_id, Sort.TASK)
         only = task.task_id if isinstance(task, TaskView) else None
         return await client.experiments(only, limit=limit)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from schemas.orchestrator import FINISHED_TASK_STATES, TaskView
+from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentView, TaskView
 from schemas.scheduler_views import ReservationView
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import plan_table
 from services.cli.failures import CommandFailed, leave
-from services.cli.lookup import find
-from services.cli.options import Target, reading, with_target
+from services.cli.lookup import Sort, find
+from services.cli.options import Target, confirm, reading, with_target
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -95,6 +95,35 @@ def cancel(target: Target, identifier: str, no_wait: bool) -> None:
         )
 
     click.echo(target.ask(ask))
+
+
+@click.command()
+@click.argument("identifier", metavar="TASK|EXPERIMENT")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+@with_target
+def delete(target: Target, identifier: str, yes: bool) -> None:
+    """Delete a finished task or experiment with its measurements.
+
+    Its events and the GPU hours that it used stay on record.
+    """
+    found = target.ask(lambda client: find(client, identifier, Sort.TASK, Sort.EXPERIMENT))
+    what = (
+        f"task {found.task_name} with {found.experiments_total} experiments"
+        if isinstance(found, TaskView)
+        else f"experiment {identifier}"
+    )
+    if not yes:
+        confirm(f"Delete {what} and all that was measured?")
+
+    async def ask(client: "StewardClient") -> None:
+        match found:
+            case TaskView():
+                await client.delete_task(found.task_id)
+            case ExperimentView():
+                await client.delete_experiment(found.experiment_id)
+
+    target.ask(ask)
+    click.echo(f"{what} deleted")
 
 
 @click.command()

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
 
+from schemas.available_gpus import AvailableGpus, ListAvailableGpus
 from schemas.errors import Accepted
 from schemas.gateway import BurstRequest, MonitoringRequest, PowerLimitRequest
 from schemas.monitoring import (
@@ -16,7 +17,6 @@ from schemas.monitoring import (
     StartMonitoring,
     StopMonitoring,
 )
-from schemas.scheduler_views import AvailableGpus, ListAvailableGpus
 from schemas.telemetry import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (

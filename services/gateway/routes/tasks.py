@@ -9,7 +9,9 @@ from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec.structs import replace
 
-from schemas.errors import ErrorCode
+from schemas.base import Query
+from schemas.deletion import DeleteExperiment, DeleteTask
+from schemas.errors import Accepted, ErrorCode
 from schemas.gateway import Cause, ExperimentDetail, ExperimentDetails
 from schemas.orchestrator import (
     CancelTask,
@@ -52,6 +54,7 @@ from services.gateway.routes.common import (
     SummaryPlace,
     TheGateway,
     command_id_of,
+    delete,
     get,
     id_for,
     listed,
@@ -110,12 +113,18 @@ async def list_tasks(
     gateway: TheGateway,
     namespace: InNamespace = None,
     in_states: InStates = None,
+    archived: FromQuery[bool] = False,
     limit: PageSize = 100,
     cursor: Cursor = None,
 ) -> TaskList:
-    """Tasks, newest first; `state` is a comma-separated list."""
+    """Tasks, newest first; `state` is a comma-separated list.
+
+    Those that finished long ago (the orchestrator's `archive_after_days`) only with `archived`.
+    """
     states = listed(in_states, TaskState, "state")
-    query = ListTasks(namespace=namespace, states=states, limit=limit, cursor=cursor)
+    query = ListTasks(
+        namespace=namespace, states=states, archived=archived, limit=limit, cursor=cursor
+    )
     return await gateway.listed(query, TaskList, "tasks")
 
 
@@ -137,6 +146,36 @@ async def cancel_task(
     command_id = command_id_of(idempotency_key)
     command = CancelTask(command_id=command_id, task_id=task_id, reason=data.reason)
     return await _change(gateway, identity, command)
+
+
+@delete("/tasks/{task_id:str}", status_code=200)
+async def delete_task(
+    task_id: FromPath[UUID],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Delete a finished task with its experiments and their measurements.
+
+    Its events and the GPU hours that it used stay on record.
+    """
+    command = DeleteTask(command_id=command_id_of(idempotency_key), task_id=task_id)
+    return await _delete(gateway, identity, command, GetTask(task_id=task_id), TaskView)
+
+
+@delete("/experiments/{experiment_id:str}", status_code=200)
+async def delete_experiment(
+    experiment_id: FromPath[UUID],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Delete one experiment of a finished task with its measurements."""
+    command = DeleteExperiment(
+        command_id=command_id_of(idempotency_key), experiment_id=experiment_id
+    )
+    query = GetExperiment(experiment_id=experiment_id)
+    return await _delete(gateway, identity, command, query, ExperimentView)
 
 
 @post("/tasks/{task_id:str}/pause", status_code=200)
@@ -202,13 +241,19 @@ async def list_experiments(
     gateway: TheGateway,
     task_id: FromQuery[UUID | None] = None,
     in_states: InStates = None,
+    archived: FromQuery[bool] = False,
     limit: Annotated[int, QueryParameter(ge=1, le=MOST_EXPERIMENTS)] = 500,
     cursor: Cursor = None,
     monitoring: FromQuery[bool] = True,
 ) -> ExperimentDetails:
-    """Experiments, newest task first; `monitoring=false` leaves out what results measured."""
+    """Experiments, newest task first; `monitoring=false` leaves out what results measured.
+
+    Those of archived tasks only with `archived` or their `task_id`.
+    """
     states = listed(in_states, ExperimentState, "state")
-    query = ListExperiments(task_id=task_id, states=states, limit=limit, cursor=cursor)
+    query = ListExperiments(
+        task_id=task_id, states=states, archived=archived, limit=limit, cursor=cursor
+    )
     return await _detailed(gateway, query, monitoring)
 
 
@@ -230,6 +275,23 @@ async def get_experiment(experiment_id: FromPath[UUID], gateway: TheGateway) -> 
     except UnavailableError:
         missing.append("scheduler")
     return experiment_detail(view, summary, explanation, missing=missing, levels=True)
+
+
+async def _delete(
+    gateway: Gateway,
+    identity: Identity,
+    command: DeleteTask | DeleteExperiment,
+    query: Query,
+    view: type[TaskView | ExperimentView],
+) -> Accepted:
+    """Raises RefusedError unless this caller may change it.
+
+    What is gone is left to its owner, who knows a command that has been answered already.
+    """
+    found = await _or_none(gateway.bus.query(query, view))
+    if found is not None:
+        identity.require(found.namespace)
+    return await gateway.send(command)
 
 
 async def _change(

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from schemas.base import Command, Event, tag_of
 from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
+from schemas.deletion import ExperimentDeleted
 from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
 from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.orchestrator import (
@@ -193,6 +194,12 @@ class Ended(Struct, frozen=True, kw_only=True):
     reason: str = ""
     failure: Failure | None = None
     objective_score: float | None = None
+
+
+def delete(experiment: Experiment, now: datetime) -> ExperimentDeleted:
+    """The experiment is forgotten."""
+    last = replace(experiment, revision=experiment.revision + 1)
+    return ExperimentDeleted(**fields_of(last, now))
 
 
 def end(

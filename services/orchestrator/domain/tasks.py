@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import Event
+from schemas.deletion import TaskDeleted
 from schemas.errors import ErrorCode
 from schemas.orchestrator import (
     FINISHED_EXPERIMENT_STATES,
@@ -98,6 +99,23 @@ def finish(task: Task, tally: Tally, best: UUID | None, now: datetime) -> TaskDe
         ended = _ended(task, TaskState.FAILED, reason, now)
         event = TaskFailed(**_fields(ended, now), reason=reason)
     return TaskDecision(task=ended, events=(event,))
+
+
+def delete(task: Task, *, experiments: int, now: datetime) -> TaskDeleted:
+    """The task is forgotten. Raises RefusedError while something of it may run."""
+    require_finished(task)
+    deleted = _changed(task, task.state)
+    return TaskDeleted(**_fields(deleted, now), experiments=experiments)
+
+
+def require_finished(task: Task) -> None:
+    """Raises RefusedError with what ends it."""
+    if not task.is_finished:
+        raise RefusedError(
+            ErrorCode.CONFLICT,
+            f"task {task.task_name} is {task.state.value}, only a finished one can be deleted;"
+            f" `gpusteward cancel {task.task_id}` ends it",
+        )
 
 
 def _require_unfinished(task: Task) -> None:

@@ -7,23 +7,21 @@ from datetime import UTC
 from typing import Final
 from uuid import UUID
 
+from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
 from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,
-    AvailableGpus,
     EstimateRequirements,
     EstimateView,
     ExplainReservation,
     Explanation,
     GetAvailability,
     GetReservation,
-    ListAvailableGpus,
     ListReservations,
     ReservationList,
     ReservationView,
-    ScoredGpu,
     WhatIf,
 )
 from services.scheduler.domain.advice.evaluation import Evaluation, available, evaluate

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import resource
 import sys
 from collections.abc import AsyncIterator
@@ -198,6 +199,30 @@ async def test_show_takes_the_short_id_that_tables_print(command: Command) -> No
     assert "experiments by minimize_latency (mean_e2e_latency)" in shown.out
     assert "10/55/90" in shown.out
     assert "simulated" in shown.out
+
+
+async def test_delete_asks_first_and_where_nobody_can_be_asked_names_the_option(
+    command: Command,
+) -> None:
+    task = make_task(state=TaskState.COMPLETED, experiments_total=4)
+    command.stub.tasks = [task]
+    typed = str(task.task_id)
+
+    unasked = await command("delete", typed)
+    master, slave = pty.openpty()
+    os.write(master, b"n\n")
+    process = await command.start("delete", typed, stdin=slave)
+    shown, _ = await process.communicate()
+    os.close(slave)
+    os.close(master)
+    before = command.stub.calls_of("DELETE")
+    deleted = await command("delete", typed, "--yes")
+
+    assert (unasked.code, "add --yes" in unasked.err) == (2, True)
+    assert b"Delete task tuning with 4 experiments and all that was measured? [y/N]" in shown
+    assert before == []
+    assert (deleted.code, deleted.out) == (0, "task tuning with 4 experiments deleted\n")
+    assert [call[1] for call in command.stub.calls_of("DELETE")] == [f"/api/v1/tasks/{typed}"]
 
 
 async def test_why_says_every_reason_of_an_experiment_that_waits(command: Command) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 import nats
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from schemas.base import Command, subject_for
 from schemas.benchmark import BenchmarkMetrics
+from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import (
     ExecutorReported,
@@ -415,6 +416,32 @@ async def test_a_long_poll_ends_with_the_grant(api: Api) -> None:
 
     assert (status, created["state"]) == (201, "queued")
     assert granted["state"] == "granted"
+
+
+async def test_tasks_and_experiments_are_deleted_and_again_with_the_same_answer(api: Api) -> None:
+    task_id, experiment_id = new_id(), new_id()
+    await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id))
+    await api.owners.answer(GetExperiment, _unknown)
+    await api.owners.accept(DeleteTask)
+    await api.owners.accept(DeleteExperiment)
+    key = {"Idempotency-Key": str(new_id())}
+
+    deleted = await api.call("DELETE", f"/api/v1/tasks/{task_id}", headers=key)
+    answered_before = await api.call("DELETE", f"/api/v1/experiments/{experiment_id}", headers=key)
+
+    assert (deleted[0], answered_before[0]) == (200, 200)
+    commands = [m for m in api.owners.received if isinstance(m, Command)]
+    command_id = UUID(key["Idempotency-Key"])
+    assert commands == [
+        DeleteTask(command_id=command_id, task_id=task_id),
+        DeleteExperiment(command_id=command_id, experiment_id=experiment_id),
+    ]
+
+
+def _unknown(query: GetExperiment) -> Refused:
+    return Refused(
+        command_id=query.experiment_id, code=ErrorCode.NOT_FOUND, message="there is no experiment"
+    )
 
 
 async def test_a_lease_is_renewed_released_and_cancelled_through_the_api(api: Api) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
+from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
 from schemas.scheduler_views import (
-    AvailableGpus,
     GetReservation,
-    ListAvailableGpus,
-    ScoredGpu,
 )
 from schemas.telemetry import SetBurst, SetPowerLimit
 from shared.client import Address, StewardClient, aio_telemetry

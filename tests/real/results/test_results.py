@@ -17,6 +17,7 @@ from nats.aio.client import Client
 
 from schemas.base import Message, Query, subject_for
 from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
+from schemas.deletion import ExperimentDeleted, TaskDeleted
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import AttemptFinished, AttemptOutcome, EngineSpec, Runtime, Window
 from schemas.gpu_request import DeviceGrant
@@ -540,3 +541,74 @@ async def test_an_attempt_that_cannot_be_summarized_keeps_no_other_from_it(world
         view = await world.summarized(sound)
         assert view.attempt_id == sound.attempt_id
         assert isinstance(await world.summary(poison), Refused)
+
+
+def make_deleted(event: AttemptFinished) -> ExperimentDeleted:
+    return ExperimentDeleted(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=6,
+        experiment_id=event.experiment_id,
+        task_id=event.task_id,
+        namespace=event.namespace,
+        ordinal=1,
+    )
+
+
+async def test_what_was_measured_goes_with_what_was_deleted_and_its_gpu_hours_stay(
+    world: World,
+) -> None:
+    """Also where the attempt's end, or samples of it, come after the deletion."""
+    start = utcnow() - timedelta(seconds=40)
+    window = (start + timedelta(seconds=2.5), start + timedelta(seconds=7.5))
+    task_id = new_id()
+    gone, late, kept = (make_finished([window], task_id=task_id) for _ in range(3))
+    usage = GetReport(start_at=start - timedelta(hours=1), end_at=utcnow() + timedelta(hours=1))
+
+    async def is_gone() -> bool:
+        return isinstance(await world.summary(gone), Refused)
+
+    async with world.results():
+        await world.publish(*every_second(start, 9), gone, kept)
+        await world.complete(gone, ticks=5)
+        await world.complete(kept, ticks=5)
+        before = await world.ask(usage, ReportView)
+        await world.publish(make_deleted(gone), make_deleted(gone), make_deleted(late))
+        await eventually(is_gone, what="the end of the summary")
+        after = await world.ask(usage, ReportView)
+        samples = await world.count("experiment_sample")
+        await world.publish(late, *every_second(start, 12))
+        view = await world.complete(kept, ticks=5)
+        in_list = await world.ask(ListSummaries(task_id=task_id), SummaryList)
+        is_late_gone = isinstance(await world.summary(late), Refused)
+
+    assert after == before
+    assert samples == 9
+    assert [summary.experiment_id for summary in in_list.summaries] == [view.experiment_id]
+    assert is_late_gone
+
+
+async def test_all_of_a_deleted_tasks_measurements_go(world: World) -> None:
+    start = utcnow() - timedelta(seconds=30)
+    window = (start + timedelta(seconds=2.5), start + timedelta(seconds=7.5))
+    event = make_finished([window])
+    deleted = TaskDeleted(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=6,
+        task_id=event.task_id,
+        namespace=event.namespace,
+        task_name="quick",
+        experiments=1,
+    )
+
+    async def is_gone() -> bool:
+        return isinstance(await world.summary(event), Refused)
+
+    async with world.results():
+        await world.publish(*every_second(start, 12), event)
+        await world.complete(event, ticks=5)
+        await world.publish(deleted)
+
+        await eventually(is_gone, what="the end of the summary")
+        assert await world.count("experiment_sample") == 0

@@ -4,12 +4,12 @@ from uuid import UUID
 
 import pytest
 
+from schemas.available_gpus import AvailableGpus, ListAvailableGpus
 from schemas.errors import ErrorCode
 from schemas.gpu_request import ChangeKind, GpuRequest, ReasonCode
 from schemas.scheduler import ReservationRejected, ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,
-    AvailableGpus,
     ClusterStatus,
     DecisionList,
     DriftList,
@@ -18,7 +18,6 @@ from schemas.scheduler_views import (
     GetAvailability,
     GetClusterStatus,
     GetNodeSummaries,
-    ListAvailableGpus,
     ListDecisions,
     ListDrifts,
     ListReservations,

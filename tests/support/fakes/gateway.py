@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 from aiohttp import WSMsgType, web
 
+from schemas.available_gpus import AvailableGpus, ScoredGpu
 from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
 from schemas.executor import AttemptLogged, LogChunk
 from schemas.gateway import GpuList, GpuView, Problem, StoredEvent
@@ -23,7 +24,6 @@ from schemas.scheduler import DeviceState, ReservationState
 from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
-    AvailableGpus,
     ClusterGpu,
     ClusterStatus,
     DeviceAllocation,
@@ -37,7 +37,6 @@ from schemas.scheduler_views import (
     NodeSummaries,
     ReservationList,
     ReservationView,
-    ScoredGpu,
 )
 from schemas.telemetry import Source
 from services.executor.logs.engine_log import EngineLog
@@ -112,6 +111,7 @@ class StubGateway:
                 web.post("/api/v1/tasks/validate", self._validate),
                 web.get("/api/v1/tasks/{id}", self._task),
                 web.get("/api/v1/tasks/{id}/experiments", self._experiments),
+                web.delete("/api/v1/{sort:tasks|experiments}/{id}", self._deleted),
                 web.get("/api/v1/experiments", self._experiments),
                 web.get("/api/v1/experiments/{id}", self._experiment),
                 web.get("/api/v1/experiments/{id}/logs", self._log),
@@ -240,6 +240,9 @@ class StubGateway:
                 async with asyncio.timeout(float(request.query.get("wait_seconds", 0))):
                     await self.freed.wait()
         return _json(self.availability)
+
+    async def _deleted(self, _: web.Request) -> web.Response:
+        return _json(Accepted(command_id=new_id(), revision=1))
 
     async def _available(self, request: web.Request) -> web.Response:
         gpus = tuple(ScoredGpu(index=i, uuid=f"GPU-{i}", score=1.0) for i in self.available)

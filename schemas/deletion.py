@@ -1,0 +1,33 @@
+"""Forgetting what has finished: commands to the orchestrator, and what it tells of them."""
+
+from uuid import UUID
+
+from schemas.base import Command, Count
+from schemas.orchestrator import ExperimentEvent, TaskEvent
+
+
+class DeleteTask(Command, frozen=True, kw_only=True, tag="orchestrator.delete_task"):
+    """Forget a finished task with its experiments and what was measured of them.
+
+    Its events, its reservations and the GPU hours that it used stay on record.
+    """
+
+    task_id: UUID
+
+
+class DeleteExperiment(Command, frozen=True, kw_only=True, tag="orchestrator.delete_experiment"):
+    """The same for one experiment of a finished task."""
+
+    experiment_id: UUID
+
+
+class TaskDeleted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_deleted"):
+    """Forgotten on request, with this many experiments; of those no event of their own tells."""
+
+    experiments: Count
+
+
+class ExperimentDeleted(
+    ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_deleted"
+):
+    """Forgotten on request."""
