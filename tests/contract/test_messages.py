@@ -12,7 +12,9 @@ import pytest
 from msgspec import Struct
 
 from schemas import (
+    available_gpus,
     catalog,
+    deletion,
     executor,
     executor_ranks,
     gateway,
@@ -38,7 +40,9 @@ OWNERS = {
     scheduler: "scheduler",
     scheduler_nodes: "scheduler",
     scheduler_views: "scheduler",
+    available_gpus: "scheduler",
     orchestrator: "orchestrator",
+    deletion: "orchestrator",
     executor: "executor",
     executor_ranks: "executor",
     results: "results",
