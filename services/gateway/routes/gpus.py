@@ -1,12 +1,13 @@
-"""GPUs and nodes: the latest readings, joined to the scheduler's ledger."""
+"""GPUs and nodes: the latest readings joined to the scheduler's ledger, and nodes forgotten."""
 
 import asyncio
 from typing import Annotated, Final
 
 from litestar.params import FromQuery, QueryParameter
 
-from schemas.errors import ErrorCode
+from schemas.errors import Accepted, ErrorCode
 from schemas.gateway import GpuAllocMap, GpuList, NodeList, NodeView
+from schemas.scheduler_nodes import RemoveNode
 from schemas.scheduler_views import (
     AllocationMap,
     GetAllocationMap,
@@ -18,12 +19,16 @@ from services.gateway.context import Gateway
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
 from services.gateway.routes.common import (
     AnyPageSize,
+    Caller,
     Cursor,
     GpuPlace,
+    IdempotencyKey,
     Node,
     NodePlace,
     OnNode,
     TheGateway,
+    command_id_of,
+    delete,
     get,
     page_after,
 )
@@ -76,6 +81,27 @@ async def get_node(node_id: Node, gateway: TheGateway) -> NodeView:
         if node.node_id == node_id:
             return node
     raise _unknown_node(node_id)
+
+
+@delete("/nodes/{node_id:str}", status_code=200)
+async def remove_node(
+    node_id: Node,
+    gateway: TheGateway,
+    identity: Caller,
+    end_held: FromQuery[bool] = False,
+    reason: Annotated[str, QueryParameter(max_length=1000)] = "",
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Forget a node that has left; `end_held` ends what is held there, on your word. For admins."""
+    identity.require_admin()
+    return await gateway.send(
+        RemoveNode(
+            command_id=command_id_of(idempotency_key),
+            node_id=node_id,
+            end_held=end_held,
+            reason=reason,
+        )
+    )
 
 
 @get("/nodes/{node_id:str}/gpu-alloc-map")

@@ -1,13 +1,11 @@
 """Taking nodes and GPUs out of service and back, and what disagrees with the ledger."""
 
-from typing import Annotated
-
-from litestar.params import FromQuery, JSONBody, QueryParameter
+from litestar.params import FromQuery, JSONBody
 
 from schemas.errors import Accepted
 from schemas.gateway import Cause, Relabelling, ReturnToService, Withdrawal
 from schemas.scheduler import Cordon, Drain, Uncordon
-from schemas.scheduler_nodes import LabelNode, RemoveNode
+from schemas.scheduler_nodes import LabelNode
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
@@ -19,7 +17,6 @@ from services.gateway.routes.common import (
     PageSize,
     TheGateway,
     command_id_of,
-    delete,
     get,
     post,
 )
@@ -95,27 +92,6 @@ async def label_node(
     identity.require_admin()
     command_id = command_id_of(idempotency_key)
     return await gateway.send(LabelNode(command_id=command_id, node_id=node_id, labels=data.labels))
-
-
-@delete("/nodes/{node_id:str}", status_code=200)
-async def remove_node(
-    node_id: Node,
-    gateway: TheGateway,
-    identity: Caller,
-    end_held: FromQuery[bool] = False,
-    reason: Annotated[str, QueryParameter(max_length=1000)] = "",
-    idempotency_key: IdempotencyKey = None,
-) -> Accepted:
-    """Forget a node that has left; `end_held` ends what is held there, on your word. For admins."""
-    identity.require_admin()
-    return await gateway.send(
-        RemoveNode(
-            command_id=command_id_of(idempotency_key),
-            node_id=node_id,
-            end_held=end_held,
-            reason=reason,
-        )
-    )
 
 
 @get("/drifts")
