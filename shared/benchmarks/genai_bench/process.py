@@ -24,6 +24,7 @@ from shared.benchmarks.genai_bench.results import (
     file_pattern,
     read_run,
     unanswered,
+    with_unanswered,
 )
 from shared.child_process import ChildProcess, describe_exit
 
@@ -185,6 +186,8 @@ class ToolProcess:
             level = await asyncio.to_thread(lambda: read_run(path.read_bytes(), observed))
         except DamagedResult as error:
             raise BenchmarkFailed(f"{path.name}: {error}") from error
+        if level.num_requests < self.total:
+            level = with_unanswered(level)
         return msgspec.structs.replace(level, scenario=self.batch.scenario)
 
     def _observed(self, run: _Run) -> Observed:

@@ -21,6 +21,9 @@ SECONDS_IN: Final = {"s": 1.0, "ms": 0.001}
 # Written as 0 for tasks without generated tokens, where they are no measure.
 OF_OUTPUT: Final = ("tpot", "output_latency", "output_inference_speed", "output_throughput")
 UNANSWERED: Final = "unanswered"
+# What clients may take beyond completed requests: between two, and for the one that is cut off.
+BETWEEN_SECONDS: Final = 0.25
+CUT_OFF_SECONDS: Final = 5.0
 
 
 class DamagedResult(StewardError):
@@ -130,6 +133,31 @@ def unanswered(scenario: str, num_concurrency: int, observed: Observed) -> Level
         run_duration=observed.seconds,
         samples=(),
         error_codes={UNANSWERED: num_concurrency},
+    )
+
+
+def with_unanswered(level: LevelResult) -> LevelResult:
+    """A level that ended by its time, with the requests that were never answered as errors.
+
+    The tool drops what is open at the end. Each client always has one request open, so that time
+    which completed requests do not explain was spent waiting for an answer.
+    """
+    latency = level.stats.e2e_latency
+    if latency is None or not level.run_duration:
+        return level
+    waited = level.num_concurrency * level.run_duration - latency.sum
+    usual = BETWEEN_SECONDS * level.num_requests
+    usual += level.num_concurrency * max(CUT_OFF_SECONDS, 2 * latency.max)
+    if waited <= usual:
+        return level
+    missing = max(1, round(waited / level.run_duration))
+    errors, requests = level.num_error_requests + missing, level.num_requests + missing
+    return msgspec.structs.replace(
+        level,
+        num_requests=requests,
+        num_error_requests=errors,
+        error_rate=errors / requests,
+        error_codes_frequency={**level.error_codes_frequency, UNANSWERED: missing},
     )
 
 

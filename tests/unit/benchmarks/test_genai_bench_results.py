@@ -19,6 +19,7 @@ from shared.benchmarks.genai_bench.results import (
     level_of,
     read_run,
     unanswered,
+    with_unanswered,
 )
 from shared.benchmarks.metrics import RequestSample, aggregate, level_result
 
@@ -112,6 +113,36 @@ def test_the_error_rate_is_counted_and_not_the_tools() -> None:
     assert (level.num_completed_requests, level.num_error_requests) == (1, 5)
     assert level.error_rate == pytest.approx(5 / 6)
     assert level.error_codes_frequency == {"500": 2, "503": 3}
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "completed", "latency", "unanswered"),
+    [
+        pytest.param(4, 2, 0.1, 4, id="every client waits"),
+        pytest.param(4, 90, 0.1, 4, id="every client waits, after a good while"),
+        pytest.param(4, 93, 1.9, 1, id="one client waits"),
+        pytest.param(4, 120, 1.9, 0, id="a client's own work between requests"),
+        pytest.param(64, 64, 40.0, 0, id="long requests cut off at the end"),
+        pytest.param(64, 3, 20.0, 63, id="a load that it hardly answers"),
+    ],
+)
+def test_requests_without_an_answer_are_errors_although_the_tool_drops_them(
+    concurrency: int, completed: int, latency: float, unanswered: int
+) -> None:
+    """An engine that hangs under load would be measured by what it answered before."""
+    file = make_file(
+        *[make_request()] * completed,
+        num_concurrency=concurrency,
+        run_duration=60.0,
+        stats={name: spread(latency) | {"sum": latency * completed} for name in MEASURES},
+    )
+
+    level = with_unanswered(read_run(file, OBSERVED))
+
+    assert level.error_codes_frequency == ({"unanswered": unanswered} if unanswered else {})
+    assert level.num_error_requests == unanswered
+    assert level.num_requests == completed + unanswered
+    assert level.error_rate == unanswered / (completed + unanswered)
 
 
 @pytest.mark.parametrize(("errors", "others"), [(5, {}), (6, {"other": 1}), (8, {"other": 3})])
