@@ -39,6 +39,10 @@ class NotReady(StewardError):
         )
 
 
+class UnusableSettings(NotReady):
+    """A process refused its settings: started again it would only refuse them again."""
+
+
 def last_lines(path: Path, count: int = 15) -> str:
     """The end of a log, or nothing if there is none."""
     try:

@@ -1,6 +1,7 @@
 """How a service is put together, started and stopped; the same for all of them."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from shared.messaging.stream_declaration import StreamDeclaration, StreamSeen
 from shared.postgres.commands import OnReply, Sender
 from shared.postgres.database import Connection, Database
 from shared.postgres.outbox import Relay, store_dead_letter
+from shared.settings import SettingsError
 
 Step = Callable[[], Awaitable[None]]
 
@@ -29,6 +31,16 @@ async def _ignore_reply(_: Connection, command: Command, reply: Reply) -> None:
 
 async def _log_dead_letter(subject: str, body: bytes, error: str) -> None:
     log.error("dead_letter", subject=subject, bytes=len(body), error=error)
+
+
+def run_service(create: Callable[[], "Service"]) -> None:
+    """A service's whole life. Settings that it refuses end it with a sentence and EX_CONFIG."""
+    try:
+        service = create()
+    except SettingsError as error:
+        print(error, file=sys.stderr)  # noqa: T201  # the process's own edge, before it can log
+        sys.exit(os.EX_CONFIG)
+    service.run()
 
 
 class Service:

@@ -1,6 +1,7 @@
 """`python -m services.executor`: the executor of this node."""
 
 from services.executor.app import create_service
+from shared.service import run_service
 
 if __name__ == "__main__":
-    create_service().run()
+    run_service(create_service)

@@ -1,5 +1,6 @@
 """`python -m services.scheduler`."""
 
 from services.scheduler.app import create_service
+from shared.service import run_service
 
-create_service().run()
+run_service(create_service)

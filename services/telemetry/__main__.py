@@ -9,6 +9,7 @@ if not os.environ.get("GPUSTEWARD_NATS_URL", "").startswith("ws"):
     sys.modules["aiohttp"] = None  # type: ignore[assignment]  # what makes its import fail
 
 from services.telemetry.app import create_service
+from shared.service import run_service
 
 if __name__ == "__main__":
-    create_service().run()
+    run_service(create_service)

@@ -1,13 +1,20 @@
 """What the supervisor keeps alive: anything that starts, ends and can be stopped."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from shared.child_process import POLL_SECONDS, ChildProcess, NotReady, describe_exit
+from shared.child_process import (
+    POLL_SECONDS,
+    ChildProcess,
+    NotReady,
+    UnusableSettings,
+    describe_exit,
+)
 from shared.lifecycle import READY_FILE_VARIABLE
 from shared.local_platform.managed_process import ManagedProcess
 from shared.paths import DataDirectory
@@ -87,8 +94,10 @@ class ServiceProcess(ManagedProcess):
         try:
             await asyncio.wait({ended, ready}, return_when=asyncio.FIRST_COMPLETED)
             if not ready.done():
-                how = describe_exit(ended.result())
-                raise NotReady(self.name, f"ended ({how}) before it was ready", self.log_path)
+                code = ended.result()
+                kind = UnusableSettings if code == os.EX_CONFIG else NotReady
+                how = f"ended ({describe_exit(code)}) before it was ready"
+                raise kind(self.name, how, self.log_path)
             ready.result()
         finally:
             await cancelled(ended, ready)

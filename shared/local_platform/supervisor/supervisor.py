@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from shared.child_process import NotReady, describe_exit, rotate_log
+from shared.child_process import NotReady, UnusableSettings, describe_exit, rotate_log
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marked
 from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
 from shared.paths import DataDirectory, write_atomically
@@ -206,7 +206,9 @@ class Supervisor:
         except (NotReady, OSError) as error:
             await each.child.stop()
             each.failed_starts += 1
-            if not each.first_ready.done() and each.failed_starts >= self._backoff.start_attempts:
+            is_final = isinstance(error, UnusableSettings)
+            attempts = 1 if is_final else self._backoff.start_attempts
+            if not each.first_ready.done() and each.failed_starts >= attempts:
                 raise
             return str(error)
         self._change(each, State.READY, pid=each.child.pid)

@@ -186,6 +186,18 @@ async def test_a_child_that_never_starts_ends_the_supervisor_with_the_end_of_its
     assert marked(directory) == []
 
 
+async def test_a_child_that_refuses_its_settings_is_not_started_again(
+    directory: DataDirectory,
+) -> None:
+    refusing = service("refusing", "print('no such fleet'); sys.exit(os.EX_CONFIG)")
+    supervisor = Supervisor([[refusing]], directory, backoff=QUICK)
+
+    with pytest.raises(NotReady, match=r"(?s)refusing ended \(exit 78\).*no such fleet"):
+        await supervisor.run()
+
+    assert state_of(supervisor, "refusing").restarts == 0
+
+
 async def test_a_child_that_stays_silent_is_killed_and_started_again(
     directory: DataDirectory,
 ) -> None:

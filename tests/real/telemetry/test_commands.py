@@ -1,5 +1,8 @@
 """What an agent does on command, over a real nats-server, on simulated GPUs."""
 
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,12 +28,14 @@ from schemas.scheduler_views import GetReservation, ReservationView
 from schemas.telemetry import HealthChanged, HealthKind, SetBurst, SetPowerLimit
 from services.telemetry.app import TelemetryService, create_service
 from services.telemetry.settings import TelemetrySettings
+from services.telemetry.sources.selection import DEFAULT_FLEET
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.messaging.bus import Bus, query_route
 from shared.service import Service
 from shared.testing import eventually
+from tests.support.paths import ROOT
 from tests.support.processes.agent import agent_process
 from tests.support.worlds.telemetry_client import NODE, Watcher, watching
 
@@ -260,3 +265,21 @@ def make_expired(reservation_id: UUID) -> ReservationExpired:
         epoch=1,
         node_id=NODE,
     )
+
+
+def test_an_agent_ends_with_the_sentence_that_is_wrong_with_its_fleet(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(DEFAULT_FLEET.read_text().replace("is_mig_device = false", "mig = true", 1))
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "services.telemetry"],
+        env={"PYTHONPATH": str(ROOT), "GPUSTEWARD_TELEMETRY_FLEET": str(fleet)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert ended.returncode == os.EX_CONFIG
+    [line] = ended.stderr.splitlines()
+    assert line.startswith(f"GPUSTEWARD_TELEMETRY_FLEET: {fleet}: Object contains unknown field")
