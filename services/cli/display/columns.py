@@ -18,7 +18,8 @@ class Table:
     `numeric` ones are aligned to the right. Where a terminal is too narrow, text of the `shortened`
     is cut and that of the `wrapped` is broken into lines, then whole columns are left out: those
     without any content first, then those that `important` does not name, from the right, then its
-    last. The first column always stays, and nothing else is ever cut.
+    last. The first column always stays, and nothing else is ever cut. Where the `noted` column is
+    not shown in full, `notes` say it below.
     """
 
     headings: Sequence[str]
@@ -28,6 +29,8 @@ class Table:
     important: Sequence[str] = ()
     shortened: frozenset[str] = frozenset()
     wrapped: frozenset[str] = frozenset()
+    noted: str = ""
+    notes: Sequence[str] = ()
 
     def only(self, names: Sequence[str]) -> "Table":
         """These columns in this order, each named by its heading or the beginning of it.
@@ -92,6 +95,15 @@ def left_out(table: Table, columns: Sequence[Column]) -> list[str]:
     """Headings of the columns that are not among these."""
     shown = {column.number for column in columns}
     return [heading for n, heading in enumerate(table.headings) if n not in shown]
+
+
+def needs_notes(table: Table, columns: Sequence[Column]) -> bool:
+    """Whether something of the noted column is cut in these columns, or missing."""
+    if not table.notes or table.noted not in table.headings:
+        return False
+    place = list(table.headings).index(table.noted)
+    width = next((column.width for column in columns if column.number == place), 0)
+    return any(len(row[place]) > width for row in table.rows)
 
 
 def cell_lines(table: Table, heading: str, cell: str, width: int) -> list[str]:

@@ -20,6 +20,7 @@ from services.cli.display.columns import (
     fit,
     heading_lines,
     left_out,
+    needs_notes,
 )
 
 STYLES: Final = {
@@ -99,7 +100,11 @@ def print_table(table: Table) -> None:
     is_full = names or given.get(WIDE)
     width = None if is_full else shutil.get_terminal_size().columns
     click.echo(plain_text(table, width, style=_styled))
-    if hidden := left_out(table, fit(table, width)):
+    columns = fit(table, width)
+    if needs_notes(table, columns):
+        for line in table.notes:
+            click.echo(textwrap.fill(line, width or len(line), subsequent_indent="  "))
+    if hidden := left_out(table, columns):
         how = "; --wide shows everything" if WIDE in given else ""
         note = f"no room for {', '.join(hidden)} in {width} columns{how}"
         click.echo(textwrap.fill(note, width or len(note)))

@@ -11,7 +11,7 @@ import click
 from schemas.gateway import GpuView, NodeView
 from schemas.gpu_request import DeviceGrant, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
-from schemas.scheduler import CordonState
+from schemas.scheduler import CordonCause, CordonState
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
 from schemas.telemetry import HealthState
 from services.cli.display.columns import UNKNOWN, Table
@@ -110,6 +110,8 @@ def gpu_table(gpus: Sequence[GpuView]) -> Table:
             *("temp C", "power W", "name", "score", "health"),
         ),
         shortened=frozenset({"name", "holder", "reason"}),
+        noted="reason",
+        notes=[f"{gpu.node_id}/{gpu.index}: {why}" for gpu in gpus if (why := gpu_reason(gpu))],
     )
 
 
@@ -117,7 +119,10 @@ def gpu_reason(gpu: GpuView) -> str:
     """Why nothing is granted on a GPU, apart from who holds it; empty if nothing keeps it."""
     if gpu.state is None and gpu.health is not HealthState.OK:  # not known to the scheduler
         return f"{gpu.health.value}: {gpu.health_detail}" if gpu.health_detail else gpu.health.value
-    others = [reason.message for reason in gpu.reasons if reason.code is not ReasonCode.CORDONED]
+    is_told = {ReasonCode.CORDONED}
+    if gpu.cordon is not None and gpu.cordon.cause is CordonCause.NODE_LOST:
+        is_told.add(ReasonCode.NODE_LOST)
+    others = [reason.message for reason in gpu.reasons if reason.code not in is_told]
     cordoned = [cordon_text(gpu.cordon)] if gpu.cordon is not None else []
     return "; ".join([*cordoned, *others])
 
@@ -150,6 +155,8 @@ def node_table(nodes: Sequence[NodeView]) -> Table:
         numeric=frozenset({"free GPUs", "CPUs", "seen"}),
         important=("free GPUs", "fresh", "source", "reason", "engines", "seen"),
         shortened=frozenset({"engines", "labels", "reason"}),
+        noted="reason",
+        notes=[f"{node.node_id}: {why}" for node in nodes if (why := node_reason(node))],
     )
 
 
@@ -169,10 +176,13 @@ def node_reason(node: NodeView) -> str:
 
 
 def cordon_text(cordon: CordonState, now: datetime | None = None) -> str:
-    """`hot (by alice 5m ago), until it is uncordoned`."""
-    who = cordon.set_by or cordon.cause.value.replace("_", " ")
-    since = f" {age(cordon.since_at, now)} ago" if cordon.since_at is not None else ""
-    return f"{cordon.reason or 'cordoned'} (by {who}{since}), until {cordon.until}"
+    """`hot (by alice, 5m ago), until it is uncordoned`; a loss is its own reason."""
+    by = {CordonCause.OPERATOR: cordon.set_by or "an operator", CordonCause.FAULT: "a fault"}
+    who = f"by {by[cordon.cause]}" if cordon.cause in by else ""
+    since = f"{age(cordon.since_at, now)} ago" if cordon.since_at is not None else ""
+    told = ", ".join(filter(None, (who, since)))
+    reason = cordon.reason or "cordoned"
+    return f"{reason}{f' ({told})' if told else ''}, until {cordon.until}"
 
 
 def reservation_table(reservations: Sequence[ReservationView]) -> Table:

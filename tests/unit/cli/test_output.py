@@ -7,7 +7,7 @@ import pytest
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason, ReasonCode
 from schemas.scheduler import CordonCause, CordonState, ReservationState
 from schemas.scheduler_views import ReservationView
-from services.cli.display.columns import Table
+from services.cli.display.columns import Table, fit, needs_notes
 from services.cli.display.output import age, number, plain_text, settings_text, span
 from services.cli.display.tables import gpu_reason, gpu_table, reservation_table
 from shared.ids import new_id
@@ -50,7 +50,35 @@ def test_a_gpu_out_of_service_says_who_set_it_why_since_when_and_what_lifts_it()
 
     remark = gpu_reason(make_gpu(cordon=cordon, reasons=reasons))
 
-    assert remark == "hot (by alice 2m ago), until it is uncordoned; is hung"
+    assert remark == "hot (by alice, 2m ago), until it is uncordoned; is hung"
+
+
+def test_a_loss_is_told_once() -> None:
+    cordon = CordonState(
+        cause=CordonCause.NODE_LOST, reason="node lost: not heard for 120 s", until="then"
+    )
+    reasons = (
+        Reason(code=ReasonCode.NODE_LOST, message="is on a node that is lost"),
+        Reason(code=ReasonCode.NO_READING, message="has no reading"),
+    )
+
+    said = gpu_reason(make_gpu(cordon=cordon, reasons=reasons))
+
+    assert said == "node lost: not heard for 120 s, until then; has no reading"
+    assert gpu_reason(make_gpu()) == ""
+
+
+@pytest.mark.parametrize(("width", "noted"), [(80, True), (None, False)])
+def test_reasons_that_a_terminal_has_no_room_for_are_noted_below(
+    width: int | None, *, noted: bool
+) -> None:
+    hung = Reason(code=ReasonCode.UNHEALTHY, message="is hung: no answer for a long time by now")
+    table = gpu_table([make_gpu(3, reasons=(hung,)), make_gpu(4)])
+
+    assert needs_notes(table, fit(table, width)) is noted
+    assert not needs_notes(table.only(["node"]), fit(table, width))
+    assert table.notes == [f"{make_gpu().node_id}/3: {hung.message}"]
+    assert not gpu_table([make_gpu()]).notes
 
 
 @pytest.mark.parametrize(
