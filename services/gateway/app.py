@@ -45,9 +45,15 @@ API: Final = "/api/v1"
 EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # only compared
 
 
-def _routes_of(module: ModuleType) -> list[HTTPRouteHandler]:
-    """Every route that a module declares."""
-    return [found for found in vars(module).values() if isinstance(found, HTTPRouteHandler)]
+def _routes_of(module: ModuleType, section: Tag | None = None) -> list[HTTPRouteHandler]:
+    """Every route that a module declares, put into a section of the API's document.
+
+    Not by a router for each section: two routers cannot have methods of the same path.
+    """
+    found = [each for each in vars(module).values() if isinstance(each, HTTPRouteHandler)]
+    for route in found:
+        route.tags = [section.name] if section is not None else None
+    return found
 
 
 # Sections of the API's document. Generated clients have a module for each, of the same name.
@@ -63,7 +69,9 @@ SECTIONS: Final = {
     scheduler: Tag("scheduling", "The cluster as node selection sees it, and what was decided."),
     history: Tag("history", "Events, series and reports."),
 }
-API_ROUTES: Final = [route for module in SECTIONS for route in _routes_of(module)]
+API_ROUTES: Final = [
+    route for module, section in SECTIONS.items() for route in _routes_of(module, section)
+]
 
 
 class GatewayService(Service):
@@ -100,16 +108,8 @@ def create_app(gateway: Gateway) -> Litestar:
     }
     return Litestar(
         route_handlers=[
-            *(
-                Router(
-                    API,
-                    route_handlers=_routes_of(module),
-                    guards=[refuse_unknown_parameters],
-                    tags=[section.name],
-                )
-                for module, section in SECTIONS.items()
-            ),
-            Router("/", route_handlers=_routes_of(system), tags=[PLATFORM.name]),
+            Router(API, route_handlers=API_ROUTES, guards=[refuse_unknown_parameters]),
+            *_routes_of(system, PLATFORM),
             *_routes_of(documentation),
             *sockets.ROUTES,
         ],
