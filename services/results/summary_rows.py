@@ -103,14 +103,22 @@ INSERT_DELETED: Final = "INSERT INTO deleted VALUES ($1, $2) ON CONFLICT DO NOTH
 IS_DELETED: Final = "SELECT EXISTS (SELECT FROM deleted WHERE subject_id = ANY ($1))"
 
 # What usage reports need stays: GPUs, times and energy. No sample opens an emptied summary again.
-ERASE_ATTEMPTS: Final = """
-WITH erased AS (
-    UPDATE attempt SET event = '' WHERE task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
-    RETURNING attempt_id),
-samples AS (DELETE FROM experiment_sample USING erased
-    WHERE experiment_sample.attempt_id = erased.attempt_id)
+# It comes first and waits for whoever computes one: the samples copied for it are seen then.
+EMPTY_SUMMARIES: Final = """
 UPDATE summary SET pending = false, version = 0, gpu_monitoring = NULL, samples_until = '-infinity'
-FROM erased WHERE summary.attempt_id = erased.attempt_id
+FROM attempt
+WHERE summary.attempt_id = attempt.attempt_id
+  AND task_id = $1 AND ($2::uuid IS NULL OR attempt.experiment_id = $2)
+"""
+
+DELETE_SAMPLES: Final = """
+DELETE FROM experiment_sample USING attempt
+WHERE experiment_sample.attempt_id = attempt.attempt_id
+  AND task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
+"""
+
+EMPTY_ATTEMPTS: Final = """
+UPDATE attempt SET event = '' WHERE task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
 """
 
 _decode_event = msgspec.msgpack.Decoder(AttemptFinished).decode
@@ -174,7 +182,8 @@ async def erase(
 ) -> None:
     """Forget what was measured of a task, or of one experiment of it, also what comes late."""
     await connection.execute(INSERT_DELETED, experiment_id or task_id, now)
-    await connection.execute(ERASE_ATTEMPTS, task_id, experiment_id)
+    for statement in (EMPTY_SUMMARIES, DELETE_SAMPLES, EMPTY_ATTEMPTS):
+        await connection.execute(statement, task_id, experiment_id)
 
 
 async def is_deleted(connection: Connection, event: AttemptFinished) -> bool:

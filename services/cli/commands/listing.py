@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 AT_LEAST_ONE = click.IntRange(min=1)
 archived_option = click.option(
-    "--archived", is_flag=True, help="Also of tasks that finished so long ago that they are."
+    "--archived", is_flag=True, help="Also what is archived: of tasks that finished long ago."
 )
 
 

@@ -116,6 +116,8 @@ async def test_tokens_decide_who_may_do_what(
         assert await status("POST", "/api/v1/tasks", "s", TASK) == 201
         assert await status("POST", "/api/v1/tasks?namespace=b", "s", TASK) == 403
         assert await status("POST", f"/api/v1/tasks/{uuid4()}/cancel", "t", {}) == 403
+        assert await status("DELETE", f"/api/v1/tasks/{uuid4()}", "v") == 403
+        assert await status("DELETE", f"/api/v1/tasks/{uuid4()}", "t") == 403
         assert await status("GET", "/healthz", None) == 200
         submitted = next(m for m in api.owners.received if isinstance(m, SubmitTask))
         assert submitted.namespace == "a"

@@ -429,7 +429,16 @@ async def test_tasks_and_experiments_are_deleted_and_again_with_the_same_answer(
     deleted = await api.call("DELETE", f"/api/v1/tasks/{task_id}", headers=key)
     answered_before = await api.call("DELETE", f"/api/v1/experiments/{experiment_id}", headers=key)
 
+    await api.owners.answer(ListTasks, TaskList(tasks=()))
+    await api.owners.answer(ListExperiments, ExperimentList(experiments=()))
+    await api.get("/api/v1/tasks?archived=true")
+    await api.get("/api/v1/experiments?archived=true")
+
     assert (deleted[0], answered_before[0]) == (200, 200)
+    archived = [
+        m.archived for m in api.owners.received if isinstance(m, ListTasks | ListExperiments)
+    ]
+    assert archived == [True, True]
     commands = [m for m in api.owners.received if isinstance(m, Command)]
     command_id = UUID(key["Idempotency-Key"])
     assert commands == [
