@@ -773,7 +773,7 @@ async def test_lists_go_on_where_they_ended_whatever_is_stored_meanwhile(
         ),
         pytest.param(
             {"parameters": {"tp-size": [0]}},
-            ErrorCode.BAD_REQUEST, "$.parameters.tp-size", "integer >= 1", id="no GPU at all",
+            ErrorCode.BAD_REQUEST, "$.parameters.tp-size", "whole number", id="no GPU at all",
         ),
         pytest.param(
             {"parameters": {"nope": [1]}},
