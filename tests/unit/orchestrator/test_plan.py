@@ -121,6 +121,15 @@ def test_an_image_tag_reaches_every_experiment(tag: str) -> None:
     assert {e.engine.image_tag for e in make_plan(task, (make_offer(),)).experiments} == {tag}
 
 
+@pytest.mark.parametrize(("mode", "said"), [("process", True), ("docker", False)])
+def test_an_image_tag_without_an_image_is_said_to_be_unused(mode: str, said: bool) -> None:
+    tagged = plan(base_runtime="simulated", deployment_mode=mode, runtime_image_tag="latest")
+    bare = plan(base_runtime="simulated", deployment_mode=mode)
+
+    assert any("runtime_image_tag is not used" in note for note in tagged.notes) is said
+    assert not any("runtime_image_tag" in note for note in bare.notes)
+
+
 @pytest.mark.parametrize(
     "tag", ["", "a b", "-x", ".x", "v1@sha256:0", "a/b", "x:y", "1" * 129, "x\n"]
 )

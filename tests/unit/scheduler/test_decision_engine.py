@@ -1,11 +1,13 @@
 """The engine's turns: what is granted, what waits, and that a turn can be repeated."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from msgspec import json
 
 from schemas.gpu_request import GpuRequest, ReasonCode
+from services.scheduler.domain.advice.replay import RecordedCycle, replay_cycles
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import (
     DeviceGone,
@@ -17,6 +19,7 @@ from services.scheduler.domain.model.inputs import (
     RequestQueued,
 )
 from services.scheduler.domain.placement.decisions import Grant, Preempt, Rejection, TimeOut
+from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.unit.scheduler.builders import (
     NOW,
@@ -277,3 +280,34 @@ def test_no_end_is_forgotten_however_often_a_lease_is_extended() -> None:
     assert engine.next_decision_at(NOW) == NOW + timedelta(seconds=10)
     engine.decide(NOW + timedelta(seconds=10))
     assert engine.next_decision_at(NOW + timedelta(seconds=10)) == NOW + timedelta(seconds=119)
+
+
+def test_a_replay_says_what_differs_and_goes_on_at_the_next_whole_state() -> None:
+    engine = make_engine(make_device(1))
+    queue(engine, 1)
+    state = tuple(engine.state())
+    outcomes = engine.decide(NOW)
+
+    def cycle(decision_id: int, **changes: Any) -> RecordedCycle:
+        whole: dict[str, Any] = {"keyframe": True, "inputs": state, "outcomes": outcomes}
+        return RecordedCycle(decision_id=decision_id, decided_at=NOW, **whole | changes)
+
+    nothing: dict[str, Any] = {"keyframe": False, "inputs": (), "outcomes": ()}
+    replayed = replay_cycles(
+        [
+            cycle(1, **nothing),  # before any whole state
+            cycle(2),
+            cycle(3, **nothing),
+            cycle(4, outcomes=()),
+            cycle(5, **nothing),  # after a difference
+            cycle(6),
+        ],
+        Policy(),
+    )
+
+    assert [(each.decision_id, each.same) for each in replayed] == [
+        (2, True),
+        (3, True),
+        (4, False),
+        (6, True),
+    ]

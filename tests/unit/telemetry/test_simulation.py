@@ -354,6 +354,10 @@ def test_a_script_gives_the_same_times_for_a_seed_and_others_for_another() -> No
         ('kind = "not_available"\nfields = ["uuid"]', r"found \['uuid'\]"),
         ('kind = "hang"\nrepeat_every_seconds = 5', "expected a duration"),
         ('kind = "hang"\nrepeat_every_seconds = 5\nduration_seconds = 6', "within 5 s"),
+        (
+            'kind = "hang"\nrepeat_every_seconds = 5\nduration_seconds = 4\njitter_seconds = 2',
+            "within 5 s",
+        ),
         ('kind = "mig_change"\ndevice = 0\nprofile = "big"', "profile"),
     ],
 )
