@@ -235,8 +235,8 @@ class GetExperiment(Query, frozen=True, kw_only=True, tag="orchestrator.get_expe
 class ListExperiments(ListQuery, frozen=True, kw_only=True, tag="orchestrator.list_experiments"):
     """Experiments, newest task first, then by ordinal. Answered by `ExperimentList`.
 
-    Those of archived tasks only with `archived` or their `task_id`. `after_experiment_id` is an
-    older form of `cursor`, which goes before it.
+    With a `node_id` only those with an attempt on it; those of archived tasks only with `archived`
+    or their `task_id`. `after_experiment_id` is an older form of `cursor`, which goes before it.
     """
 
     task_id: UUID | None = None
@@ -244,6 +244,8 @@ class ListExperiments(ListQuery, frozen=True, kw_only=True, tag="orchestrator.li
     limit: Annotated[int, Meta(ge=1, le=5000)] = 500
     after_experiment_id: UUID | None = None
     archived: bool = False
+    namespace: Namespace | None = None
+    node_id: NodeId | None = None
 
 
 class ValidateTask(Query, frozen=True, kw_only=True, tag="orchestrator.validate_task"):
@@ -382,6 +384,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     waiting_reasons: tuple[Reason, ...] = ()
     reason: str = ""
     failed_attempts: Count = 0
+    task_name: str = ""
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

@@ -22,8 +22,27 @@ from schemas.base import (
 from schemas.gpu_request import DeviceGrant, GpuRequest, LeaseTtlSeconds, Reason
 
 SetBy = Annotated[str, Meta(max_length=100)]
+_EXPERIMENT: Final = "experiment/"
 
-EXPERIMENT_HOLDER: Final = "experiment/"  # before the experiment's id, in `holder`
+
+def experiment_holder(experiment_id: UUID, task_name: str, ordinal: int) -> str:
+    """The `holder` of an experiment's reservation: `experiment/<id>/<task's name>#<ordinal>`."""
+    return f"{_EXPERIMENT}{experiment_id}" + (f"/{task_name}#{ordinal}" if task_name else "")
+
+
+def held_for_experiment(holder: str) -> str:
+    """The experiment's id in its reservation's `holder`; empty for what holds for something else.
+
+    Releases before the task's name was added end with the id.
+    """
+    return holder.removeprefix(_EXPERIMENT).split("/")[0] if holder.startswith(_EXPERIMENT) else ""
+
+
+def holder_name(holder: str) -> str:
+    """What a person calls a `holder`: `task#3`, `exec/alice`."""
+    if not holder.startswith(_EXPERIMENT):
+        return holder
+    return holder.removeprefix(_EXPERIMENT).partition("/")[2] or holder
 
 
 class ReservationState(StrEnum):
@@ -88,8 +107,8 @@ class CordonState(Struct, frozen=True, kw_only=True):
 class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.request_reservation"):
     """Ask for GPUs. Accepted means stored; the grant, rejection or time-out follows as an event.
 
-    The requester chooses `reservation_id`. `holder` says for what, for people (`experiment/<id>`,
-    `exec/<user>`).
+    The requester chooses `reservation_id`. `holder` says for what, for people (`exec/<user>`, or
+    what `experiment_holder` makes).
     """
 
     reservation_id: UUID

@@ -1033,6 +1033,7 @@ export interface ExperimentView {
   waiting_reasons: Reason[];
   reason: string;
   failed_attempts: number;
+  task_name: string;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -1770,8 +1771,8 @@ export interface ListDrifts {
 /**
  * Experiments, newest task first, then by ordinal. Answered by `ExperimentList`.
  *
- * Those of archived tasks only with `archived` or their `task_id`. `after_experiment_id` is an
- * older form of `cursor`, which goes before it.
+ * With a `node_id` only those with an attempt on it; those of archived tasks only with `archived`
+ * or their `task_id`. `after_experiment_id` is an older form of `cursor`, which goes before it.
  */
 export interface ListExperiments {
   type: "orchestrator.list_experiments";
@@ -1781,6 +1782,8 @@ export interface ListExperiments {
   states?: ExperimentState[];
   after_experiment_id?: string | null;
   archived?: boolean;
+  namespace?: string | null;
+  node_id?: string | null;
 }
 
 /** Answered by `ReservationList`, newest first. Empty `states` means all. */
@@ -2253,8 +2256,8 @@ export interface ReportView {
 /**
  * Ask for GPUs. Accepted means stored; the grant, rejection or time-out follows as an event.
  *
- * The requester chooses `reservation_id`. `holder` says for what, for people (`experiment/<id>`,
- * `exec/<user>`).
+ * The requester chooses `reservation_id`. `holder` says for what, for people (`exec/<user>`, or
+ * what `experiment_holder` makes).
  */
 export interface RequestReservation {
   type: "scheduler.request_reservation";

@@ -1,13 +1,14 @@
 """From what a person typed to the task, experiment or reservation that is meant."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.orchestrator import ExperimentView, TaskView
+from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentView, TaskView
+from schemas.scheduler import OPEN_STATES, holder_name
 from schemas.scheduler_views import ReservationView
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 Found = TaskView | ExperimentView | ReservationView
+CANDIDATES_SHOWN: Final = 5
 
 
 class Sort(StrEnum):
-    """What an id can name."""
+    """What an id or a name can mean."""
 
     TASK = "task"
     EXPERIMENT = "experiment"
@@ -29,22 +31,31 @@ class Sort(StrEnum):
 
 
 class Named(NamedTuple):
-    """An id and what it names."""
+    """An id, what it is of, and what people call that.
+
+    A `part_of` is a name of something larger, that means this where the larger is not asked for.
+    What `has_ended` gives way to what has not.
+    """
 
     sort: Sort
     identifier: UUID
+    name: str = ""
+    state: str = ""
+    part_of: str = ""
+    has_ended: bool = False
 
 
 async def find(client: "StewardClient", text: str, *sorts: Sort) -> Found:
     """The one thing of these sorts (none given: of any) that `text` names.
 
-    `text` is a whole id, or its beginning or end if only one has it; else CommandFailed is raised.
+    `text` is a name, a whole id, or its beginning or end if only one has it; else CommandFailed is
+    raised.
     """
     wanted = sorts or tuple(Sort)
     try:
         identifier = UUID(text)
     except ValueError:
-        chosen = choose(text, await _known(client, wanted))
+        chosen = choose(text, await _known(client, wanted), wanted)
         return await _fetch(client, chosen)
     found = await asyncio.gather(
         *(_if_there(_fetch(client, Named(sort, identifier))) for sort in wanted)
@@ -55,6 +66,14 @@ async def find(client: "StewardClient", text: str, *sorts: Sort) -> Found:
     raise _nothing(text, wanted)
 
 
+async def find_task(client: "StewardClient", text: str) -> TaskView:
+    """As `find`, of tasks alone."""
+    found = await find(client, text, Sort.TASK)
+    if not isinstance(found, TaskView):
+        raise TypeError(f"expected a task, found {found}")
+    return found
+
+
 async def find_reservation(client: "StewardClient", text: str) -> ReservationView:
     """As `find`, of reservations alone."""
     found = await find(client, text, Sort.RESERVATION)
@@ -63,29 +82,40 @@ async def find_reservation(client: "StewardClient", text: str) -> ReservationVie
     return found
 
 
-def choose(text: str, known: Iterable[Named], wanted: Iterable[Sort] = tuple(Sort)) -> Named:
-    """The only known id that begins or ends with `text`."""
+def choose(text: str, known: Sequence[Named], wanted: Iterable[Sort] = tuple(Sort)) -> Named:
+    """What is called `text`; else what is part of that; else the only id that begins or ends so."""
     typed = text.lower().removeprefix("…")
-    matching = [
-        named for named in known if str(named.identifier).startswith(typed) or _ends(named, typed)
+    matching = [each for each in known if each.name == text] or [
+        each for each in known if each.part_of == text
     ]
-    if not matching or not typed:
+    if len(matching) > 1:
+        matching = [each for each in matching if not each.has_ended] or matching
+    if not matching and typed:
+        matching = [each for each in known if _has_id_like(each, typed)]
+    if not matching or not text:
         raise _nothing(text, wanted)
     if len(matching) > 1:
-        some = ", ".join(f"{n.sort.value} {short(n.identifier)}" for n in matching[:5])
+        some = ", ".join(map(_described, matching[:CANDIDATES_SHOWN]))
+        among = "among them " if len(matching) > CANDIDATES_SHOWN else ""
         raise CommandFailed(
-            ErrorCode.BAD_REQUEST, f"{text!r} names {len(matching)} things, among them {some}"
+            ErrorCode.BAD_REQUEST, f"{text!r} names {len(matching)} things: {among}{some}"
         )
     return matching[0]
 
 
-def _ends(named: Named, typed: str) -> bool:
-    return str(named.identifier).endswith(typed)
+def _has_id_like(each: Named, typed: str) -> bool:
+    identifier = str(each.identifier)
+    return identifier.startswith(typed) or identifier.endswith(typed)
+
+
+def _described(each: Named) -> str:
+    known = ", ".join(filter(None, (each.name or each.part_of, each.state)))
+    return f"{each.sort.value} {short(each.identifier)}" + (f" ({known})" if known else "")
 
 
 def _nothing(text: str, wanted: Iterable[Sort]) -> CommandFailed:
     sorts = " or ".join(sort.value for sort in wanted)
-    return CommandFailed(ErrorCode.NOT_FOUND, f"no {sorts} has an id like {text!r}")
+    return CommandFailed(ErrorCode.NOT_FOUND, f"no {sorts} has a name or an id like {text!r}")
 
 
 async def _known(client: "StewardClient", wanted: Iterable[Sort]) -> list[Named]:
@@ -93,25 +123,50 @@ async def _known(client: "StewardClient", wanted: Iterable[Sort]) -> list[Named]
     for sort in wanted:
         match sort:
             case Sort.TASK:
-                tasks = await client.tasks(archived=True)
-                known += [Named(sort, task.task_id) for task in tasks]
+                known += map(named, await client.tasks(archived=True))
             case Sort.EXPERIMENT:
                 experiments = await client.experiments(archived=True, monitoring=False)
-                known += [Named(sort, each.experiment_id) for each in experiments]
+                known += map(named, experiments)
             case Sort.RESERVATION:
-                reservations = await client.reservations()
-                known += [Named(sort, each.reservation_id) for each in reservations]
+                known += map(named, await client.reservations())
     return known
 
 
-async def _fetch(client: "StewardClient", named: Named) -> Found:
-    match named.sort:
+def named(found: Found) -> Named:
+    """A view by what people call it."""
+    match found:
+        case TaskView():
+            return Named(Sort.TASK, found.task_id, found.task_name, found.state.value)
+        case ExperimentView(task_name=task_name):
+            return Named(
+                Sort.EXPERIMENT,
+                found.experiment_id,
+                f"{task_name}#{found.ordinal}" if task_name else "",
+                found.state.value,
+                part_of=task_name,
+                has_ended=found.state in FINISHED_EXPERIMENT_STATES,
+            )
+        case ReservationView():
+            holder = holder_name(found.holder)
+            is_part = "#" in holder  # an experiment's
+            return Named(
+                Sort.RESERVATION,
+                found.reservation_id,
+                "" if is_part else holder,
+                found.state.value,
+                part_of=holder if is_part else "",
+                has_ended=found.state not in OPEN_STATES,
+            )
+
+
+async def _fetch(client: "StewardClient", each: Named) -> Found:
+    match each.sort:
         case Sort.TASK:
-            return await client.task(named.identifier)
+            return await client.task(each.identifier)
         case Sort.EXPERIMENT:
-            return await client.experiment(named.identifier)
+            return await client.experiment(each.identifier)
         case Sort.RESERVATION:
-            return await client.reservation(named.identifier)
+            return await client.reservation(each.identifier)
 
 
 async def _if_there(question: Awaitable[V]) -> V | None:

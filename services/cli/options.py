@@ -1,15 +1,18 @@
 """Options that commands share, and how a command asks the platform."""
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from schemas.base import TOKEN_PATTERN
 from shared.client.discovery import TOKEN_VARIABLE, URL_VARIABLE, Address, find_address
 from shared.paths import DataDirectory, default_data_dir
 
@@ -91,6 +94,52 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
     return option(with_target(command))
 
 
+class Choices(click.ParamType[tuple[StrEnum, ...]]):
+    """Some values of an enumeration, with commas between them."""
+
+    name = "choices"
+
+    def __init__(self, choices: type[StrEnum]) -> None:
+        self.choices = choices
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[StrEnum, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(self.choices(part.strip()) for part in value.split(","))
+        except ValueError:
+            self.fail(f"expected some of {', '.join(self.choices)}; found {value!r}", param, ctx)
+
+
+def node_name(_context: click.Context, _option: click.Parameter, given: Any) -> Any:
+    """Node ids as they were typed. Raises BadParameter for what can be none."""
+    for one in given if isinstance(given, tuple) else (given,):
+        if one is not None and not re.fullmatch(TOKEN_PATTERN, one):
+            raise click.BadParameter(
+                f"expected a node's id, of letters, digits, - and _, got {one!r};"
+                " `gpusteward nodes` lists them"
+            )
+    return given
+
+
+def state_option(choices: type[StrEnum]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--state`; the command gets `states`, empty for all."""
+    return click.option(
+        "--state",
+        "states",
+        type=Choices(choices),
+        default=(),
+        metavar="A,B",
+        help=f"Only those in these states: {', '.join(choices)}.",
+    )
+
+
+namespace_option = click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
+node_option = click.option(
+    "--node", "node_id", metavar="ID", callback=node_name, help="Only those on this node."
+)
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from schemas.base import TOKEN_PATTERN
 from schemas.gpu_request import (
     GpuRequest,
     Placement,
@@ -18,6 +17,7 @@ from schemas.gpu_request import (
     SelectorKey,
     SelectorOperator,
 )
+from services.cli.options import node_name
 
 T = TypeVar("T")
 DEFAULT_WAIT_SECONDS: Final = 300.0
@@ -55,17 +55,6 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
-
-
-def node_name(_context: click.Context, _option: click.Parameter, given: Any) -> Any:
-    """Node ids as they were typed. Raises BadParameter for what can be none."""
-    for one in given if isinstance(given, tuple) else (given,):
-        if one is not None and not re.fullmatch(TOKEN_PATTERN, one):
-            raise click.BadParameter(
-                f"expected a node's id, of letters, digits, - and _, got {one!r};"
-                " `gpusteward nodes` lists them"
-            )
-    return given
 
 
 def selector(text: str) -> Selector:

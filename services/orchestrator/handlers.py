@@ -275,6 +275,7 @@ class Handlers:
                 engine=planned.engine,
                 request=planned.request,
                 created_at=now,
+                task_name=task.task_name,
             )
             for planned in plan.experiments
         ]

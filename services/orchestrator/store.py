@@ -79,6 +79,10 @@ WHERE ($1::uuid IS NULL OR task_id = $1)
   AND (cardinality($2::text[]) = 0 OR experiment.state = ANY ($2))
   AND ($4::timestamptz IS NULL OR (created_at, task_id, -ordinal) < ($4, $5::uuid, -$6::int))
   AND ($7::timestamptz IS NULL OR coalesce(finished_at, 'infinity') > $7)
+  AND ($8::text IS NULL OR namespace = $8)
+  AND ($9::text IS NULL OR EXISTS (
+    SELECT FROM attempt, json_array_elements(attempt.record -> 'devices') AS device
+    WHERE attempt.experiment_id = experiment.experiment_id AND device ->> 'node_id' = $9))
 ORDER BY created_at DESC, task_id DESC, ordinal LIMIT $3
 """
 
@@ -262,7 +266,14 @@ async def experiments(
     names = [state.value for state in query.states]
     place = astuple(after) if after is not None else (None, None, None)
     rows = await connection.fetch(
-        SELECT_EXPERIMENTS, query.task_id, names, limit, *place, finished_since
+        SELECT_EXPERIMENTS,
+        query.task_id,
+        names,
+        limit,
+        *place,
+        finished_since,
+        query.namespace,
+        query.node_id,
     )
     found = [(from_json(row["record"], Experiment), row["created_at"]) for row in rows]
     return [(each, ExperimentPlace(at, each.task_id, each.ordinal)) for each, at in found]

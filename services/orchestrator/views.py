@@ -86,6 +86,7 @@ def experiment_view(
         interrupted_attempts=experiment.interrupted_attempts,
         failed_attempts=experiment.failures_counted,
         failure=_failure(experiment.failure, with_logs=with_logs),
+        task_name=experiment.task_name,
         reason=experiment.reason,
     )
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from schemas.gateway import GpuList, NodeList
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import (
     ExperimentList,
+    ExperimentState,
     ExperimentView,
     TaskList,
     TaskPlan,
@@ -102,18 +104,27 @@ class StewardClient(NodeClient, StreamClient):
         self,
         task_id: UUID | None = None,
         *,
+        states: Iterable[ExperimentState] = (),
+        namespace: str | None = None,
+        node_id: str | None = None,
         archived: bool = False,
         limit: int | None = None,
         monitoring: bool = True,
     ) -> tuple[ExperimentView, ...]:
         """Experiments of a task, or of all, newest task first; all of them without a `limit`.
 
-        Those of archived tasks only with their `task_id`, or `archived`. Without `monitoring`
-        answered faster.
+        With a `node_id` only those with an attempt on it; a task's are all in one namespace. Those
+        of archived tasks only with their `task_id`, or `archived`. Without `monitoring` answered
+        faster.
         """
-        path, wanted = f"/tasks/{task_id}/experiments", {"monitoring": str(monitoring).lower()}
+        path = f"/tasks/{task_id}/experiments"
+        wanted: dict[str, str | None] = {
+            "state": _joined(states),
+            "node_id": node_id,
+            "monitoring": str(monitoring).lower(),
+        }
         if task_id is None:
-            path, wanted = "/experiments", {**wanted, **_archived(archived)}
+            path, wanted = "/experiments", {**wanted, "namespace": namespace, **_archived(archived)}
         return await self._listed(
             path, ExperimentList, lambda page: page.experiments, wanted, limit
         )
@@ -142,9 +153,10 @@ class StewardClient(NodeClient, StreamClient):
         parameters = {"attempt": attempt, "offset": offset, "lines": lines}
         return await self.get(f"/experiments/{experiment_id}/logs", LogChunk, parameters)
 
-    async def gpus(self, *, use_cache: bool = True) -> GpuList:
+    async def gpus(self, *, node_id: str | None = None, use_cache: bool = True) -> GpuList:
         """Every GPU with its last reading; `use_cache=False` has the nodes read anew."""
-        return await self.get("/gpus", GpuList, {} if use_cache else {"use_cache": "false"})
+        parameters = {"node_id": node_id, "use_cache": None if use_cache else "false"}
+        return await self.get("/gpus", GpuList, parameters)
 
     async def nodes(self) -> NodeList:
         """Every node."""
@@ -229,10 +241,15 @@ class StewardClient(NodeClient, StreamClient):
         return msgspec.json.decode(body, type=_Stored).reservation_id or reservation_id
 
     async def reservations(
-        self, *, states: Iterable[ReservationState] = (), limit: int | None = None
+        self,
+        *,
+        states: Iterable[ReservationState] = (),
+        namespace: str | None = None,
+        node_id: str | None = None,
+        limit: int | None = None,
     ) -> tuple[ReservationView, ...]:
         """Reservations, newest first; all of them without a `limit`."""
-        wanted = {"state": _joined(states)}
+        wanted = {"state": _joined(states), "namespace": namespace, "node_id": node_id}
         return await self._listed(
             "/reservations", ReservationList, lambda page: page.reservations, wanted, limit
         )
@@ -333,7 +350,7 @@ def _thresholds(utilization: float, memory: float) -> dict[str, str]:
     return {"utilization_threshold": str(utilization), "memory_threshold": str(memory)}
 
 
-def _joined(states: Iterable[TaskState] | Iterable[ReservationState]) -> str | None:
+def _joined(states: Iterable[StrEnum]) -> str | None:
     return ",".join(state.value for state in states) or None
 
 

@@ -1,8 +1,7 @@
 """Commands that ask the scheduler: why, what if, what is free, where, and what was decided."""
 
 from datetime import UTC
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from uuid import UUID
 
 import click
@@ -34,6 +33,7 @@ from services.cli.display.tables import (
     short,
 )
 from services.cli.failures import CommandFailed, leave
+from services.cli.json_files import read_json
 from services.cli.lookup import Found, find, find_reservation
 from services.cli.options import Target, reading
 from services.cli.request_options import NumberRange, request_options
@@ -68,7 +68,10 @@ _thresholds = (
 @reading
 @wide_option
 def why(target: Target, identifier: str | None, codes: bool) -> None:
-    """Say why a reservation, an experiment or a task waits: every reason, and what would help."""
+    """Say why a reservation, an experiment or a task waits: every reason, and what would help.
+
+    ID as for `gpusteward show`.
+    """
     if codes:
         _print_codes(as_json=target.as_json)
         return
@@ -122,14 +125,14 @@ def what_if(target: Target, identifier: str, request: GpuRequest) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.File("rb"))
 @reading
-def estimate(target: Target, file: Path) -> None:
-    """Say how many GPUs, and how much memory of each, a task file's largest experiment needs."""
-    try:
-        config = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{file}: {error}") from error
+def estimate(target: Target, file: BinaryIO) -> None:
+    """Say how many GPUs, and how much memory of each, a task FILE's largest experiment needs.
+
+    `-` is standard input.
+    """
+    config = msgspec.json.decode(read_json(file), type=dict[str, Any])
     view = target.ask(lambda client: client.estimate(config))
     if target.as_json:
         print_json(view)

@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
-from schemas.orchestrator import ExperimentView, TaskView
+from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
+from schemas.scheduler import DeviceState, ReservationState
 from services.cli.display.output import (
     print_answer,
     print_json,
@@ -21,8 +23,8 @@ from services.cli.display.tables import (
     short,
     task_table,
 )
-from services.cli.lookup import Found, Sort, find
-from services.cli.options import Target, reading
+from services.cli.lookup import Found, find, find_task
+from services.cli.options import Target, namespace_option, node_option, reading, state_option
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -34,49 +36,94 @@ archived_option = click.option(
 
 
 @click.command()
+@state_option(TaskState)
+@namespace_option
 @click.option("--limit", type=AT_LEAST_ONE, help="At most so many, newest first; all without.")
 @reading
 @archived_option
 @table_options
-def tasks(target: Target, limit: int | None, archived: bool) -> None:
+def tasks(
+    target: Target,
+    states: tuple[TaskState, ...],
+    namespace: str | None,
+    limit: int | None,
+    archived: bool,
+) -> None:
     """List tasks, newest first."""
-    views = target.ask(lambda client: client.tasks(limit=limit, archived=archived))
+    views = target.ask(
+        lambda client: client.tasks(
+            states=states, namespace=namespace, limit=limit, archived=archived
+        )
+    )
     print_answer({"tasks": views}, task_table(views), as_json=target.as_json)
 
 
 @click.command()
-@click.option("--task", "task_id", metavar="ID", help="Only those of this task.")
+@click.option("--task", metavar="ID", help="Only those of this task, by id or name.")
+@state_option(ExperimentState)
+@namespace_option
+@node_option
 @click.option(
     "--limit", type=AT_LEAST_ONE, help="At most so many, newest tasks first; all without."
 )
 @reading
 @archived_option
 @table_options
-def experiments(target: Target, task_id: str | None, limit: int | None, archived: bool) -> None:
-    """List experiments."""
+def experiments(
+    target: Target,
+    task: str | None,
+    states: tuple[ExperimentState, ...],
+    namespace: str | None,
+    node_id: str | None,
+    limit: int | None,
+    archived: bool,
+) -> None:
+    """List experiments; --node keeps those with an attempt on it."""
 
     async def ask(client: "StewardClient") -> tuple[ExperimentView, ...]:
-        if task_id is None:
-            return await client.experiments(limit=limit, archived=archived)
-        task = await find(client, task_id, Sort.TASK)
-        only = task.task_id if isinstance(task, TaskView) else None
-        return await client.experiments(only, limit=limit)
+        task_id = None if task is None else (await find_task(client, task)).task_id
+        return await client.experiments(
+            task_id,
+            states=states,
+            namespace=namespace,
+            node_id=node_id,
+            limit=limit,
+            archived=archived,
+        )
 
     views = target.ask(ask)
     print_answer({"experiments": views}, experiment_table(views), as_json=target.as_json)
 
 
 @click.command()
+@state_option(DeviceState)
+@namespace_option
+@node_option
 @click.option("--fresh", is_flag=True, help="Have the nodes read anew instead of the last reading.")
 @reading
 @table_options
-def gpus(target: Target, fresh: bool) -> None:
+def gpus(
+    target: Target,
+    states: tuple[DeviceState, ...],
+    namespace: str | None,
+    node_id: str | None,
+    fresh: bool,
+) -> None:
     """List GPUs with their readings and who holds them."""
-    view = target.ask(lambda client: client.gpus(use_cache=not fresh))
+    view = target.ask(lambda client: client.gpus(node_id=node_id, use_cache=not fresh))
+    shown = tuple(
+        gpu
+        for gpu in view.gpus
+        if (not states or gpu.state in states) and namespace in {None, gpu.namespace}
+    )
     if target.as_json:
-        print_json(view)
+        print_json(replace(view, gpus=shown))
+    elif shown:
+        print_table(gpu_table(shown))
     elif view.gpus:
-        print_table(gpu_table(view.gpus))
+        click.echo(f"none of {len(view.gpus)} GPUs matches; `gpusteward gpus` lists them")
+    elif node_id is not None:
+        click.echo(f"no GPU is known on {node_id}; `gpusteward nodes` lists the nodes")
     else:
         click.echo(
             "no node reports a GPU; `gpusteward up --simulate` makes up a fleet to try things"
@@ -93,12 +140,25 @@ def nodes(target: Target) -> None:
 
 
 @click.command()
+@state_option(ReservationState)
+@namespace_option
+@node_option
 @click.option("--limit", type=AT_LEAST_ONE, help="At most so many, newest first; all without.")
 @reading
 @table_options
-def reservations(target: Target, limit: int | None) -> None:
+def reservations(
+    target: Target,
+    states: tuple[ReservationState, ...],
+    namespace: str | None,
+    node_id: str | None,
+    limit: int | None,
+) -> None:
     """List reservations, newest first."""
-    views = target.ask(lambda client: client.reservations(limit=limit))
+    views = target.ask(
+        lambda client: client.reservations(
+            states=states, namespace=namespace, node_id=node_id, limit=limit
+        )
+    )
     print_answer({"reservations": views}, reservation_table(views), as_json=target.as_json)
 
 
@@ -109,7 +169,8 @@ def reservations(target: Target, limit: int | None) -> None:
 def show(target: Target, identifier: str) -> None:
     """Show a task, an experiment or a reservation.
 
-    ID is a whole id, or its beginning or end if only one has it.
+    ID is a name (a task's, TASK#3 for its third experiment, a reservation's holder), a whole id, or
+    its beginning or end if only one has it.
     """
 
     async def ask(client: "StewardClient") -> None:

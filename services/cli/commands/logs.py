@@ -71,7 +71,8 @@ def logs(
 ) -> None:
     """Print what the engine of an EXPERIMENT wrote.
 
-    EXPERIMENT is a whole id, or its beginning or end if only one has it.
+    EXPERIMENT is TASK#3 for a task's third one, the task's name if only one of it goes on, a whole
+    id, or its beginning or end if only one has it.
     """
     wanted = Wanted(attempt, lines, from_beginning, follow)
     show = _printing(as_json=target.as_json, as_stream=follow or from_beginning)

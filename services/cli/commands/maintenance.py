@@ -12,8 +12,8 @@ from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, print_json, print_table, table_options
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
-from services.cli.options import Target, reading, with_target
-from services.cli.request_options import node_name, user_name
+from services.cli.options import Target, node_name, node_option, reading, with_target
+from services.cli.request_options import user_name
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -112,7 +112,7 @@ def drain(target: Target, node_id: str, reason: str) -> None:
 
 
 @click.command()
-@click.option("--node", "node_id", metavar="ID", callback=node_name, help="Only this node.")
+@node_option
 @click.option("--ended", is_flag=True, help="Also what ended within a day.")
 @reading
 @table_options

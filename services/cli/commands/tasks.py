@@ -12,6 +12,7 @@ from schemas.scheduler_views import ReservationView
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import plan_table
 from services.cli.failures import CommandFailed, leave
+from services.cli.json_files import read_json
 from services.cli.lookup import Sort, find
 from services.cli.options import Target, confirm, reading, with_target
 
@@ -28,7 +29,7 @@ CANCEL_POLL_SECONDS: Final = 0.2
 @reading
 def submit(target: Target, file: BinaryIO) -> None:
     """Hand in a task FILE (`-` is standard input) and return at once."""
-    document = file.read()
+    document = read_json(file)
 
     async def ask(client: "StewardClient") -> TaskView:
         return await client.task(await client.submit_task(document))
@@ -52,7 +53,7 @@ def validate(target: Target, file: BinaryIO) -> None:
 
     Ends with 0 only if the task can run here.
     """
-    document = file.read()
+    document = read_json(file)
     plan = target.ask(lambda client: client.validate_task(document))
     if target.as_json:
         print_json(plan)
@@ -80,7 +81,7 @@ def validate(target: Target, file: BinaryIO) -> None:
 @click.option("--no-wait", is_flag=True, help="Do not wait until nothing of the task runs.")
 @with_target
 def cancel(target: Target, identifier: str, no_wait: bool) -> None:
-    """Stop a task, or withdraw a reservation."""
+    """Stop a task, or withdraw a reservation; ID as for `gpusteward show`."""
 
     async def ask(client: "StewardClient") -> str:
         found = await find(client, identifier)
@@ -137,7 +138,7 @@ def run(target: Target, file: BinaryIO, simulate: bool, keep: bool) -> None:
 
     Starts the platform if none answers. Ends with 0 only if every experiment succeeded.
     """
-    document = file.read()
+    document = read_json(file)
     leave(asyncio.run(_run(target, document, simulate=simulate, keep=keep)))
 
 

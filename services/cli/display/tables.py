@@ -11,7 +11,7 @@ import click
 from schemas.gateway import GpuView, NodeView
 from schemas.gpu_request import DeviceGrant, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
-from schemas.scheduler import CordonCause, CordonState
+from schemas.scheduler import CordonCause, CordonState, holder_name
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
 from schemas.telemetry import HealthState
 from services.cli.display.columns import UNKNOWN, Table
@@ -57,7 +57,7 @@ def experiment_table(experiments: Sequence[ExperimentView]) -> Table:
     rows = [
         [
             short(each.experiment_id),
-            short(each.task_id),
+            each.task_name or short(each.task_id),
             str(each.ordinal),
             each.state.value,
             settings_text(each.parameters),
@@ -72,8 +72,8 @@ def experiment_table(experiments: Sequence[ExperimentView]) -> Table:
         headings,
         rows,
         numeric=frozenset({"#", "score"}),
-        important=("#", "state", "score", "parameters", "remark", "task"),
-        shortened=frozenset({"parameters", "remark"}),
+        important=("#", "task", "state", "score", "parameters", "remark"),
+        shortened=frozenset({"task", "parameters", "remark"}),
     )
 
 
@@ -232,7 +232,7 @@ def end_text(reservation: ReservationView, now: datetime | None = None) -> str:
 
 def holder_text(holder: str | None) -> str:
     """Who holds it, for people; an id in it as `short` has it."""
-    return _ID.sub(lambda found: short(UUID(found.group())), holder or UNKNOWN)
+    return _ID.sub(lambda found: short(UUID(found.group())), holder_name(holder or UNKNOWN))
 
 
 def _gpus_text(reservation: ReservationView) -> str:

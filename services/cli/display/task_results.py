@@ -12,7 +12,7 @@ from schemas.orchestrator import ExperimentState, ExperimentView
 from schemas.task import Objective
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table, settings_text, span
-from services.cli.display.tables import attempts_text, why_waiting
+from services.cli.display.tables import attempts_text, short, why_waiting
 from shared.benchmarks.metrics import failed_levels_text, percent_text
 from shared.benchmarks.ranking import MEASURES, Ranking, Scored, rank
 
@@ -74,15 +74,16 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
             settings_text(each.parameters, names),
             *metric_cells(each.metrics),
             attempts_text(each),
+            short(each.experiment_id),
         ]
         for each in ranked(experiments, objective)
     ]
     headings = [
         *("rank", "#", "state", "parameters", "levels", "ttft ms", "tpot ms", "e2e s"),
         *("e2e p99 s", "output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
-        "attempts",
+        *("attempts", "id"),
     ]
-    numeric = frozenset(headings) - {"state", "parameters", "attempts"}
+    numeric = frozenset(headings) - {"state", "parameters", "attempts", "id"}
     title = f"experiments by {objective.value} ({MEASURES[objective]})" if objective else ""
     return Table(
         headings,
@@ -90,7 +91,7 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
         title=title,
         numeric=numeric,
         important=(
-            *("rank", "#", "state", "parameters", "levels", "ttft ms", "tpot ms", "e2e s"),
+            *("rank", "#", "id", "state", "parameters", "levels", "ttft ms", "tpot ms", "e2e s"),
             *("output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
             "e2e p99 s",
         ),

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.scheduler import EXPERIMENT_HOLDER
+from schemas.scheduler import held_for_experiment
 
 
 class Subjects(Struct, frozen=True, kw_only=True):
@@ -45,9 +45,9 @@ def _text(value: object) -> str | None:
 
 
 def _holding_experiment(holder: object) -> str | None:
-    if not isinstance(holder, str) or not holder.startswith(EXPERIMENT_HOLDER):
+    if not isinstance(holder, str):
         return None
     try:
-        return str(UUID(holder.removeprefix(EXPERIMENT_HOLDER)))
+        return str(UUID(held_for_experiment(holder)))
     except ValueError:
         return None

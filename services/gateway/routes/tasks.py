@@ -50,6 +50,7 @@ from services.gateway.routes.common import (
     IdempotencyKey,
     InNamespace,
     InStates,
+    OnNode,
     PageSize,
     SummaryPlace,
     TheGateway,
@@ -206,13 +207,21 @@ async def resume_task(
 async def list_task_experiments(
     task_id: FromPath[UUID],
     gateway: TheGateway,
+    in_states: InStates = None,
+    node_id: OnNode = None,
     monitoring: FromQuery[bool] = True,
     limit: Annotated[int, QueryParameter(ge=1, le=MOST_EXPERIMENTS)] = MOST_EXPERIMENTS,
     cursor: Cursor = None,
 ) -> ExperimentDetails:
     """A task's experiments with their `gpu_monitoring`, in the order of expansion."""
     await gateway.bus.query(GetTask(task_id=task_id), TaskView)
-    query = ListExperiments(task_id=task_id, limit=limit, cursor=cursor)
+    query = ListExperiments(
+        task_id=task_id,
+        states=listed(in_states, ExperimentState, "state"),
+        node_id=node_id,
+        limit=limit,
+        cursor=cursor,
+    )
     return await _detailed(gateway, query, monitoring)
 
 
@@ -241,18 +250,26 @@ async def list_experiments(
     gateway: TheGateway,
     task_id: FromQuery[UUID | None] = None,
     in_states: InStates = None,
+    namespace: InNamespace = None,
+    node_id: OnNode = None,
     archived: FromQuery[bool] = False,
     limit: Annotated[int, QueryParameter(ge=1, le=MOST_EXPERIMENTS)] = 500,
     cursor: Cursor = None,
     monitoring: FromQuery[bool] = True,
 ) -> ExperimentDetails:
-    """Experiments, newest task first; `monitoring=false` leaves out what results measured.
+    """Experiments, newest task first; `node_id` leaves those with an attempt on that node.
 
-    Those of archived tasks only with `archived` or their `task_id`.
+    Those of archived tasks only with `archived` or their `task_id`. `monitoring=false` leaves out
+    what results measured.
     """
-    states = listed(in_states, ExperimentState, "state")
     query = ListExperiments(
-        task_id=task_id, states=states, archived=archived, limit=limit, cursor=cursor
+        task_id=task_id,
+        states=listed(in_states, ExperimentState, "state"),
+        namespace=namespace,
+        node_id=node_id,
+        archived=archived,
+        limit=limit,
+        cursor=cursor,
     )
     return await _detailed(gateway, query, monitoring)
 

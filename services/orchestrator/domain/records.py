@@ -59,7 +59,8 @@ class Experiment(Struct, frozen=True, kw_only=True):
     come before its end.
 
     `failed_attempts` are counted by kind, apart from interrupted ones. The next attempt runs on one
-    of `avoided_node_ids` only if no other node can run it.
+    of `avoided_node_ids` only if no other node can run it. `task_name` is empty if it was stored by
+    a release that did not copy it.
     """
 
     experiment_id: UUID
@@ -82,6 +83,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     interrupted_attempts: int = 0
     failed_attempts: dict[FailureKind, int] = {}
     avoided_node_ids: tuple[str, ...] = ()
+    task_name: str = ""
 
     @property
     def is_finished(self) -> bool:

@@ -12,11 +12,11 @@ from schemas.executor import StartExperiment
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
 from schemas.orchestrator import ExperimentStarting, ExperimentState, ExperimentWaiting
 from schemas.scheduler import (
-    EXPERIMENT_HOLDER,
     CancelReservation,
     ReleaseReservation,
     RequestReservation,
     ReservationState,
+    experiment_holder,
 )
 from services.orchestrator.domain.plan import benchmark_spec
 from services.orchestrator.domain.records import (
@@ -91,7 +91,9 @@ def request_gpus(
                 command_id=command_id(reservation_id, RequestReservation),
                 reservation_id=reservation_id,
                 namespace=experiment.namespace,
-                holder=f"{EXPERIMENT_HOLDER}{experiment.experiment_id}",
+                holder=experiment_holder(
+                    experiment.experiment_id, experiment.task_name, experiment.ordinal
+                ),
                 request=request,
             ),
         ),

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from schemas.scheduler import held_for_experiment
+
 MAX_ENDED: Final = 4096
-EXPERIMENT_PREFIX: Final = "experiment/"
 
 
 class Tenant(Struct, frozen=True, kw_only=True):
@@ -20,10 +21,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, namespace: str, holder: str) -> "Tenant":
         """A reservation's; those of experiments say so in their holder."""
-        named = holder.startswith(EXPERIMENT_PREFIX)
-        return cls(
-            namespace=namespace, experiment=holder.removeprefix(EXPERIMENT_PREFIX) if named else ""
-        )
+        return cls(namespace=namespace, experiment=held_for_experiment(holder))
 
 
 class Holding(Struct, frozen=True, kw_only=True):

@@ -277,3 +277,19 @@ async def test_a_granted_reservation_is_printed_and_given_back_by_its_short_id(
     assert released.code == 0
     ((_, path, _),) = command.stub.calls_of("DELETE")
     assert path == f"/api/v1/reservations/{view['reservation_id']}?epoch=7&stopped=true"
+
+
+async def test_names_work_where_ids_do_and_show_prints_the_experiments_ids(
+    command: Command,
+) -> None:
+    task = make_task(task_name="tuning", state=TaskState.COMPLETED, experiments_total=1)
+    experiment = make_experiment(3, task_id=task.task_id, task_name="tuning")
+    command.stub.tasks, command.stub.experiments = [task], [experiment]
+
+    shown = await command("show", "tuning")
+    one = await command("why", "tuning#3")
+    unknown = await command("cancel", "turning")
+
+    assert short(experiment.experiment_id) in shown.out
+    assert one.err == "gpusteward: it is succeeded and does not wait for GPUs\n"
+    assert "has a name or an id like 'turning'" in unknown.err

@@ -308,6 +308,22 @@ async def test_a_tasks_experiments_come_in_one_answer_however_many_pages_they_ar
     assert [each["ordinal"] for each in limited["experiments"]] == [1, 2, 3]
 
 
+async def test_filters_of_experiments_are_the_owners(api: Api) -> None:
+    view = make_experiment_view()
+    await api.owners.answer(GetTask, make_task_view(view.task_id))
+    await api.owners.answer(ListExperiments, ExperimentList(experiments=(view,)))
+    wanted = {"state": "failed,waiting", "node_id": NODE, "monitoring": "false"}
+
+    await api.get("/api/v1/experiments", params={**wanted, "namespace": "team-a"})
+    await api.get(f"/api/v1/tasks/{view.task_id}/experiments", params=wanted)
+
+    asked = [query for query in api.owners.received if isinstance(query, ListExperiments)]
+    assert [(query.namespace, query.node_id, query.states) for query in asked] == [
+        (namespace, NODE, (ExperimentState.FAILED, ExperimentState.WAITING))
+        for namespace in ("team-a", None)
+    ]
+
+
 async def test_a_waiting_experiment_says_why_even_without_results(api: Api) -> None:
     reservation_id = new_id()
     waiting = make_experiment_view(

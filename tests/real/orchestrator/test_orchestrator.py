@@ -41,7 +41,7 @@ from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id
 from shared.service import Service
 from shared.testing import NatsServer, eventually
-from tests.support.worlds.orchestrator import World, scripted_world, task_file
+from tests.support.worlds.orchestrator import NODE, World, scripted_world, task_file
 
 
 def make_settings(nats_url: str, postgres_dsn: str, repair_seconds: float) -> OrchestratorSettings:
@@ -829,6 +829,26 @@ async def test_unknown_ids_are_refused_by_name(world: World, service: Service) -
         await world.bus.query(GetTask(task_id=new_id()), TaskView)
     with pytest.raises(RefusedError, match="there is no experiment"):
         await world.bus.query(GetExperiment(experiment_id=new_id()), ExperimentView)
+
+
+async def test_experiments_are_listed_by_namespace_state_and_the_node_that_they_had(
+    world: World, service: Service
+) -> None:
+    here = await world.submit(task_file(task_name="here"), namespace="team-a")
+    await world.until(here, TaskState.COMPLETED)
+    world.auto_grant = False
+    there = await world.submit(task_file(task_name="there"), namespace="team-b")
+
+    async def tasks_with(**wanted: Any) -> set[tuple[UUID, str]]:
+        found = await world.bus.query(ListExperiments(**wanted), ExperimentList)
+        return {(each.task_id, each.task_name) for each in found.experiments}
+
+    assert await tasks_with() == {(here, "here"), (there, "there")}
+    assert await tasks_with(namespace="team-a") == {(here, "here")}
+    assert await tasks_with(namespace="team-c") == set()
+    assert await tasks_with(node_id=NODE) == {(here, "here")}
+    assert await tasks_with(node_id="elsewhere") == set()
+    assert await tasks_with(states=(ExperimentState.WAITING,)) == {(there, "there")}
 
 
 async def test_the_largest_task_is_stored_and_cancelled_within_a_request(

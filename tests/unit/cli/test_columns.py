@@ -37,7 +37,7 @@ from tests.support.worlds.gateway_views import (
 ROWS = Table(
     ["id", "name", "n", "empty", "says"],
     [
-        ["a1", "a name of much length", "12345678", "-", "one sentence about it, and another"],
+        ["a1", "a rather long title", "12345678", "-", "one sentence about it, and another"],
         ["b2", "short", "9", "-", "nothing"],
     ],
     numeric=frozenset({"n"}),
@@ -173,7 +173,7 @@ def test_columns_without_content_go_first_then_the_least_important() -> None:
 def test_names_are_shortened_and_sentences_wrapped_before_a_column_goes() -> None:
     assert plain_text(ROWS, 51).splitlines() == [
         "id  name                   n  empty  says",
-        "a1  a name of muc…  12345678  -      one sentence",
+        "a1  a rather long…  12345678  -      one sentence",
         "                                     about it, and",
         "                                     another",
         "b2  short                  9  -      nothing",

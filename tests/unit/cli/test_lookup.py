@@ -5,9 +5,12 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import ErrorCode
+from schemas.orchestrator import ExperimentState
+from schemas.scheduler import ReservationState, experiment_holder
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
-from services.cli.lookup import Named, Sort, choose
+from services.cli.lookup import Found, Named, Sort, choose, named
+from tests.support.worlds.gateway_views import make_experiment, make_reservation, make_task
 
 TASK = Named(Sort.TASK, UUID("01920000-0000-7000-8000-aaaaaaaaaaaa"))
 EXPERIMENT = Named(Sort.EXPERIMENT, UUID("01920000-0000-7000-8000-bbbbbbbbbbbb"))
@@ -43,3 +46,48 @@ def test_an_unknown_id_is_not_found(text: str) -> None:
         choose(text, KNOWN)
 
     assert seen.value.code is ErrorCode.NOT_FOUND
+
+
+TUNING = make_task(task_name="tuning")
+FIRST, SECOND = (
+    make_experiment(n, task_id=TUNING.task_id, task_name="tuning", state=state)
+    for n, state in ((1, ExperimentState.SUCCEEDED), (2, ExperimentState.RUNNING))
+)
+OF_SECOND = make_reservation(holder=experiment_holder(SECOND.experiment_id, "tuning", 2))
+ENDED = make_reservation(holder="exec/ada", state=ReservationState.RELEASED)
+HELD = make_reservation(holder="exec/ada", state=ReservationState.ACTIVE)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("tuning", TUNING.task_id, id="a task"),
+        pytest.param("tuning#1", FIRST.experiment_id, id="a task's first experiment"),
+        pytest.param("tuning#2", SECOND.experiment_id, id="not the experiment's reservation"),
+        pytest.param("exec/ada", HELD.reservation_id, id="of two by one holder the one that lasts"),
+    ],
+)
+def test_a_name_works_where_an_id_does(text: str, want: UUID) -> None:
+    views: list[Found] = [TUNING, FIRST, SECOND, OF_SECOND, ENDED, HELD]
+    known = [named(view) for view in views]
+
+    assert choose(text, known).identifier == want
+
+
+def test_a_part_is_meant_where_the_whole_is_not_asked_for() -> None:
+    experiments, reservations = map(named, [FIRST, SECOND]), map(named, [OF_SECOND, HELD])
+
+    assert choose("tuning", list(experiments)).identifier == SECOND.experiment_id  # it goes on
+    assert choose("tuning#2", list(reservations)).identifier == OF_SECOND.reservation_id
+
+
+def test_an_ambiguous_name_is_refused_with_the_candidates_and_their_state() -> None:
+    also = make_experiment(3, task_name="tuning", state=ExperimentState.WAITING)
+
+    with pytest.raises(CommandFailed) as seen:
+        choose("tuning", list(map(named, [FIRST, SECOND, also])))
+
+    assert str(seen.value) == (
+        f"'tuning' names 2 things: experiment {short(SECOND.experiment_id)} (tuning#2, running),"
+        f" experiment {short(also.experiment_id)} (tuning#3, waiting)"
+    )

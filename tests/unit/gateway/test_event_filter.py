@@ -16,6 +16,7 @@ ID = "01a201a9-918b-7630-b786-7fe2c814f0b7"
         ({"task_id": ID}, Subjects(task_id=ID)),
         ({"holder": f"experiment/{ID}"}, Subjects(experiment_id=ID)),
         ({"holder": f"experiment/{ID}", "experiment_id": "e"}, Subjects(experiment_id="e")),
+        ({"holder": f"experiment/{ID}/tuning#3"}, Subjects(experiment_id=ID)),
         ({"holder": "exec/ada", "reservation_id": ID}, Subjects(reservation_id=ID)),
         ({"holder": "experiment/1", "task_id": 3}, Subjects()),
         ({"holder": None, "task_id": "a\0b"}, Subjects(task_id="ab")),

@@ -98,7 +98,9 @@ def end(state: ReservationState, *, was_granted: bool = False, revision: int = 3
 
 def test_a_pending_experiment_requests_gpus_for_its_next_attempt() -> None:
     failed = {FailureKind.ENGINE_EXITED: 2}
-    experiment = make_experiment(State.PENDING, interrupted_attempts=1, failed_attempts=failed)
+    experiment = make_experiment(
+        State.PENDING, interrupted_attempts=1, failed_attempts=failed, ordinal=3, task_name="tuning"
+    )
     request = GpuRequest(gpus=2)
 
     decision = waiting.request_gpus(
@@ -113,7 +115,8 @@ def test_a_pending_experiment_requests_gpus_for_its_next_attempt() -> None:
     assert isinstance(event, ExperimentWaiting)
     assert (event.revision, event.attempt_number) == (2, 4)
     assert isinstance(command, RequestReservation)
-    assert (command.holder, command.request) == (f"experiment/{EXPERIMENT_ID}", request)
+    assert command.request == request
+    assert command.holder == f"experiment/{EXPERIMENT_ID}/tuning#3"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""Where in a file that a person wrote the mistake is."""
+
+import io
+from typing import BinaryIO
+
+import pytest
+
+from schemas.errors import ErrorCode
+from services.cli.failures import CommandFailed
+from services.cli.json_files import read_json
+
+
+def file_of(content: bytes, name: str = "task.json") -> BinaryIO:
+    file = io.BytesIO(content)
+    file.name = name
+    return file
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        pytest.param(
+            b'{\n  "a": 1,\n  "b": troo\n}',
+            "task.json, line 3, column 8: this is not JSON: Expecting value",
+            id="a misspelt word",
+        ),
+        pytest.param(
+            '{"ä": 1 // why\n}'.encode(),
+            "task.json, line 1, column 9: this is not JSON: Expecting ',' delimiter",
+            id="a comment; columns are characters",
+        ),
+        pytest.param(
+            b'{"a": 1,\n "b": [1\n',
+            "task.json, line 3, column 1: this is not JSON: Expecting ',' delimiter",
+            id="a missing end",
+        ),
+        pytest.param(
+            b"", "task.json, line 1, column 1: this is not JSON: Expecting value", id="nothing"
+        ),
+        pytest.param(
+            b'{"a":\n"\xff"}', "task.json, line 2, column 2: this is not UTF-8", id="Latin-1"
+        ),
+        pytest.param(b"[1]", "task.json: Expected `object`, got `array`", id="a list"),
+    ],
+)
+def test_a_mistake_is_told_with_file_line_and_column(content: bytes, want: str) -> None:
+    with pytest.raises(CommandFailed) as seen:
+        read_json(file_of(content))
+
+    assert (seen.value.code, str(seen.value)) == (ErrorCode.BAD_REQUEST, want)
+
+
+def test_standard_input_is_called_so() -> None:
+    with pytest.raises(CommandFailed, match=r"^standard input, line 1, column 1: "):
+        read_json(file_of(b"x", "<stdin>"))
+
+
+def test_what_is_json_is_handed_on_as_it_is_written() -> None:
+    assert read_json(file_of(b'{"a": 1}\n')) == b'{"a": 1}\n'

@@ -1,0 +1,103 @@
+"""What lists ask of the server, and what a mistyped option or file is told, in this process."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+
+from schemas.gateway import GpuList
+from schemas.orchestrator import ExperimentList, TaskList
+from schemas.scheduler_views import ReservationList
+from services.cli.__main__ import cli, main
+from services.cli.options import Target
+from shared.client.discovery import Address
+from shared.client.http import StewardClient
+from tests.support.worlds.gateway_views import make_gpu
+
+ANSWERS = {
+    "/tasks": TaskList(tasks=()),
+    "/experiments": ExperimentList(experiments=()),
+    "/reservations": ReservationList(reservations=()),
+    "/gpus": GpuList(gpus=(make_gpu(0), make_gpu(1))),
+}
+Asked = list[tuple[str, dict[str, Any]]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What is asked of a platform with two free GPUs and nothing else."""
+    found: Asked = []
+
+    class Client(StewardClient):
+        async def send(  # type: ignore[override]  # what is not looked at has another name
+            self, _method: str, path: str, _document: Any = None, parameters: Any = None, **_: Any
+        ) -> bytes:
+            given = {key: value for key, value in (parameters or {}).items() if value is not None}
+            found.append((path, given))
+            return msgspec.json.encode(ANSWERS[path])
+
+    def ask(_: Target, question: Callable[[StewardClient], Any], **__: Any) -> Any:
+        return asyncio.run(question(Client(Address(url="http://test"))))
+
+    monkeypatch.setattr(Target, "ask", ask)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("typed", "path", "wanted"),
+    [
+        (
+            "tasks --state running,failed --namespace team-a",
+            "/tasks",
+            {"state": "running,failed", "namespace": "team-a", "limit": 1000},
+        ),
+        (
+            "reservations --state queued --node alpha",
+            "/reservations",
+            {"state": "queued", "node_id": "alpha", "limit": 1000},
+        ),
+        (
+            "experiments --namespace team-a --node alpha",
+            "/experiments",
+            {"namespace": "team-a", "node_id": "alpha", "limit": 1000, "monitoring": "true"},
+        ),
+        ("gpus --node alpha", "/gpus", {"node_id": "alpha"}),
+    ],
+)
+def test_filters_of_lists_are_asked_of_the_server(
+    asked: Asked, typed: str, path: str, wanted: dict[str, Any]
+) -> None:
+    cli.main(typed.split(), standalone_mode=False)
+
+    assert asked == [(path, wanted)]
+
+
+def test_gpus_of_another_state_are_not_shown(
+    asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(["gpus", "--state", "held"], standalone_mode=False)
+
+    assert capsys.readouterr().out == "none of 2 GPUs matches; `gpusteward gpus` lists them\n"
+
+
+def test_a_state_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(click.BadParameter, match=r"accepted, running, .*; found 'sleeping'"):
+        cli.main(["tasks", "--state", "sleeping"], standalone_mode=False)
+
+
+def test_broken_json_is_told_with_file_line_and_column_and_sent_nowhere(
+    asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "task.json"
+    file.write_text('{\n  "task_name": tuning\n}')
+
+    with pytest.raises(SystemExit):
+        main(["submit", str(file)])
+
+    expected = f"gpusteward: {file}, line 2, column 16: this is not JSON: Expecting value\n"
+    assert capsys.readouterr().err == expected
+    assert asked == []
