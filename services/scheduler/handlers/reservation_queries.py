@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
 from schemas.errors import ErrorCode
@@ -89,7 +91,7 @@ class ReservationQueries:
             stored = await self._known(query.reservation_id)
             entries = moment.engine.waiting
             entry = next((e for e in entries if e.reservation_id == stored.reservation_id), None)
-            evaluation = await _evaluation_of(stored, entry, moment)
+            evaluation = await self._named(await _evaluation_of(stored, entry, moment), moment.now)
         waits = stored.state is ReservationState.QUEUED and entry is not None
         position = entries.index(entry) + 1 if waits and entry is not None else None
         shown = abridge(evaluation.reasons)
@@ -114,7 +116,7 @@ class ReservationQueries:
         async with self.query_engine.moment() as moment:
             entry = arriving_request(query.request, moment.now)
             evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
-        return _availability(query.request, evaluation)
+        return _availability(query.request, await self._named(evaluation, moment.now))
 
     async def available_gpus(self, query: ListAvailableGpus) -> AvailableGpus:
         """A node's devices that a request for one of them could get now, best first."""
@@ -154,7 +156,7 @@ class ReservationQueries:
             evaluation = await asyncio.to_thread(
                 evaluate, moment.engine, entry, moment.now, query.request
             )
-        return _availability(query.request, evaluation)
+        return _availability(query.request, await self._named(evaluation, moment.now))
 
     async def estimate(self, query: EstimateRequirements) -> EstimateView:
         """How many GPUs a task configuration would need."""
@@ -176,9 +178,17 @@ class ReservationQueries:
                     for each in ids[:EXPLAINED_IN_A_LIST]
                     if (entry := what_if.queued(each)) is not None
                 }
-        return {
-            each: QueuePlace(order[each], explained.get(each, ())) for each in ids if each in order
-        }
+        async with self.database.transaction() as connection:
+            named = {
+                each: await reservation_rows.name_holders(connection, reasons, moment.now)
+                for each, reasons in explained.items()
+            }
+        return {each: QueuePlace(order[each], named.get(each, ())) for each in ids if each in order}
+
+    async def _named(self, evaluation: Evaluation, now: datetime) -> Evaluation:
+        async with self.database.transaction() as connection:
+            reasons = await reservation_rows.name_holders(connection, evaluation.reasons, now)
+        return replace(evaluation, reasons=reasons)
 
     async def _known(self, reservation_id: UUID) -> Reservation:
         async with self.database.transaction() as connection:

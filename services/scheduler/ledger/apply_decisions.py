@@ -166,12 +166,13 @@ async def _end(
         before = stored[decision.reservation_id]
         _check(before, ReservationState.QUEUED)
         timed_out = isinstance(decision, TimeOut)
+        reasons = await reservation_rows.name_holders(connection, decision.reasons, now)
         endings.append(
             Ending(
                 stored=before,
                 state=ReservationState.TIMED_OUT if timed_out else ReservationState.REJECTED,
                 reason="waited as long as asked" if timed_out else NEVER_FITS,
-                reasons=decision.reasons,
+                reasons=reasons,
             )
         )
     await end_all(connection, endings, now)

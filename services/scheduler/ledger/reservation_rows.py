@@ -11,6 +11,7 @@ from schemas.base import NodeId
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
 from schemas.scheduler import RequestReservation, ReservationState
 from schemas.scheduler_views import ListReservations
+from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
 from shared.postgres.database import Connection, Row, from_json, to_json
 
 _NOW: Final = "SELECT clock_timestamp()"
@@ -71,6 +72,12 @@ SELECT priority, count(*) AS queued FROM reservation WHERE state = 'queued' GROU
 """
 _OWNERS: Final = """
 SELECT reservation_id, namespace, holder FROM reservation WHERE reservation_id = ANY($1)
+"""
+_HOLDERS: Final = """
+SELECT reservation_id, holder, requested_at, granted_at,
+    granted_at + (request ->> 'expected_duration_seconds')::float8 * interval '1 second'
+        AS expected_end_at
+FROM reservation WHERE reservation_id = ANY($1)
 """
 _EPOCHS: Final = "SELECT reservation_id, epoch FROM reservation WHERE reservation_id = ANY($1)"
 _RAISE_EPOCH: Final = "UPDATE epoch SET value = $1 WHERE value < $1"
@@ -265,6 +272,24 @@ async def queued_by_priority(connection: Connection) -> dict[int, int]:
 async def owners(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tuple[str, str]]:
     rows = await connection.fetch(_OWNERS, list(ids))
     return {row["reservation_id"]: (row["namespace"], row["holder"]) for row in rows}
+
+
+async def name_holders(
+    connection: Connection, reasons: Sequence[Reason], now: datetime
+) -> tuple[Reason, ...]:
+    """The reasons with the reservations in them called by their holders and times."""
+    ids = mentioned(reasons)
+    rows = await connection.fetch(_HOLDERS, list(ids)) if ids else ()
+    holders = {
+        row["reservation_id"]: Holder(
+            holder=row["holder"],
+            requested_at=row["requested_at"],
+            granted_at=row["granted_at"],
+            expected_end_at=row["expected_end_at"],
+        )
+        for row in rows
+    }
+    return with_names(reasons, holders, now)
 
 
 async def epochs(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, int]:

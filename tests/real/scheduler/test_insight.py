@@ -65,6 +65,9 @@ async def test_a_waiting_request_is_told_what_would_help_and_when_it_starts(
         ReasonCode.HELD,
         ReasonCode.TOO_FEW_DEVICES,
     }
+    holders = {each.message for each in told.reasons if each.code is ReasonCode.HELD}
+    held_by = f"held by somebody (reservation {str(held.reservation_id)[-12:]}, for "
+    assert all(held_by in message and "min more)" in message for message in holders)
     assert told.suggestion is not None
     assert told.suggestion.changes == (ChangeKind.FEWER_GPUS,)
     assert told.suggestion.request.gpus == 2
@@ -74,6 +77,7 @@ async def test_a_waiting_request_is_told_what_would_help_and_when_it_starts(
     assert (told.expected_start_at - granted_at).total_seconds() == 600.0
     assert instead.available
     assert not arriving_request.available
+    assert any("queued for" in reason.message for reason in arriving_request.reasons)
     assert {reason.code for reason in arriving_request.reasons} & {
         ReasonCode.BEHIND_IN_QUEUE,
         ReasonCode.KEPT_FOR_EARLIER,

@@ -283,7 +283,7 @@ async def test_a_request_that_waited_long_enough_times_out_with_its_reasons(
         ReasonCode.HELD,
         ReasonCode.TOO_FEW_DEVICES,
     }
-    assert str(held.reservation_id) in ended.reasons[0].message
+    assert f"(reservation {str(held.reservation_id)[-12:]}, for " in ended.reasons[0].message
     assert (await steward.view(reservation_id)).reasons == ended.reasons
 
 

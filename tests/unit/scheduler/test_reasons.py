@@ -198,3 +198,15 @@ def test_what_can_never_be_had_is_said_as_its_rejection_says_it() -> None:
         "3 GPUs can never fit on this fleet: 3 GPUs of one node asked for, no node has any that"
         " match"
     )
+
+
+def test_what_the_request_itself_excludes_comes_last() -> None:
+    elsewhere = Reason(code=ReasonCode.NODE_MISMATCH, message="on a node not asked for")
+    held = Reason(code=ReasonCode.HELD, message="held")
+
+    shown = abridge((elsewhere, elsewhere, held))
+
+    assert shown.reasons == (held, elsewhere, elsewhere)
+    assert availability_sentence(GpuRequest(), (elsewhere, elsewhere, held), ()).endswith(
+        "held x1, node_mismatch x2"
+    )

@@ -87,7 +87,11 @@ def blocking_reasons(context: PlacementContext, request: GpuRequest) -> tuple[Re
 
 
 def abridge(reasons: Sequence[Reason], limit: int = MAX_REASONS) -> AbridgedReasons:
-    """As many reasons as fit into an answer, in their order, some of every code among them."""
+    """As many reasons as fit into an answer, in their order, some of every code among them.
+
+    What the request itself excludes comes last: it says least about why a request waits.
+    """
+    reasons = sorted(reasons, key=lambda reason: reason.code in NEVER)
     if len(reasons) <= limit:
         return AbridgedReasons(tuple(map(_shortened, reasons)), {})
     seen: Counter[ReasonCode] = Counter()
@@ -254,7 +258,8 @@ def _digest(reasons: Sequence[Reason]) -> str:
     if len(reasons) == 1:
         return _shortened(reasons[0]).message
     codes = Counter(reason.code for reason in reasons)
-    return ", ".join(f"{code.value} x{count}" for code, count in codes.most_common())
+    counts = sorted(codes.most_common(), key=lambda item: item[0] in NEVER)
+    return ", ".join(f"{code.value} x{count}" for code, count in counts)
 
 
 def _listed(node_ids: Sequence[NodeId]) -> str:
