@@ -266,13 +266,6 @@ class AllocationMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_m
     next_after_node_id: NodeId | None = None
 
 
-class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):
-    """The chosen node; None leaves the choice to Kubernetes."""
-
-    node_id: NodeId | None
-    message: str = ""
-
-
 class ClusterGpu(Struct, frozen=True, kw_only=True):
     """A GPU of the cluster; None readings are unknown, and count as idle for node selection."""
 
@@ -306,6 +299,14 @@ class NodeGpuSummary(Struct, frozen=True, kw_only=True):
     avg_utilization_percent: float | None = None
     avg_memory_usage_percent: float | None = None
     has_metrics: bool = False
+
+
+class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):
+    """The chosen node with its GPUs in brief; None leaves the choice to Kubernetes."""
+
+    node_id: NodeId | None
+    message: str = ""
+    summary: NodeGpuSummary | None = None
 
 
 class NodeSummaries(ListView, frozen=True, kw_only=True, tag="scheduler.node_summaries_view"):

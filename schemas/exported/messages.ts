@@ -1919,11 +1919,12 @@ export interface NodeRemoved {
   reason: string;
 }
 
-/** The chosen node; null leaves the choice to Kubernetes. */
+/** The chosen node with its GPUs in brief; null leaves the choice to Kubernetes. */
 export interface NodeSelection {
   type: "scheduler.node_selection";
   node_id: string | null;
   message: string;
+  summary: NodeGpuSummary | null;
 }
 
 /** Summaries by node name. */

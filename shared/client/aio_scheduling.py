@@ -6,6 +6,7 @@ Several GPUs are meant for tensor parallelism: their free memory is balanced unl
 `balanced_memory` is false.
 """
 
+import logging
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -15,6 +16,9 @@ from schemas.scheduler_views import AvailabilityView, ClusterGpu, NodeGpuSummary
 from shared.client.asking import ask_in_loop
 from shared.client.devices import node_of_indices
 from shared.client.http import StewardClient
+from shared.client.node_selection import selection_lines
+
+log: Final = logging.getLogger(__name__)
 
 DEFAULT_MIN_MEMORY_MB: Final = 8000
 UTILIZATION_THRESHOLD: Final = 30.0
@@ -22,8 +26,9 @@ MEMORY_THRESHOLD: Final = 50.0
 
 
 async def estimate_gpu_requirements(task_config: dict[str, Any]) -> tuple[int, int]:
-    """GPUs that the largest combination of a task configuration needs, and MiB per GPU."""
+    """GPUs that the largest combination of a task configuration needs, and MiB per GPU; logged."""
     estimate = await ask_in_loop(lambda client: client.estimate(task_config))
+    log.info("Estimated requirements: %d GPUs, %d MB each", estimate.gpus, estimate.min_memory_mb)
     return estimate.gpus, estimate.min_memory_mb
 
 
@@ -108,6 +113,7 @@ async def find_best_node_for_deployment(
     found = await ask_in_loop(
         lambda client: client.select_node(required_gpus, utilization_threshold, memory_threshold)
     )
+    log.info("\n".join(selection_lines(required_gpus, found)))
     return found.node_id
 
 

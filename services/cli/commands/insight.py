@@ -37,6 +37,7 @@ from services.cli.json_files import read_json
 from services.cli.lookup import Found, find, find_reservation
 from services.cli.options import Target, reading
 from services.cli.request_options import NumberRange, request_options
+from shared.client.node_selection import selection_lines
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -137,7 +138,7 @@ def estimate(target: Target, file: BinaryIO) -> None:
     if target.as_json:
         print_json(view)
     else:
-        click.echo(f"{view.gpus} GPUs with {view.min_memory_mb} MB each")
+        click.echo(f"Estimated requirements: {view.gpus} GPUs, {view.min_memory_mb} MB each")
 
 
 @click.command()
@@ -203,7 +204,7 @@ def select_node(
     if target.as_json:
         print_json(view)
     else:
-        click.echo(view.message if view.node_id else f"left to Kubernetes: {view.message}")
+        click.echo("\n".join(selection_lines(required_gpus, view)))
 
 
 @click.command()

@@ -91,7 +91,7 @@ def find_best_node(
             each.node_name,
         ),
     )
-    return NodeSelection(node_id=best.node_name, message=_sentence(best))
+    return NodeSelection(node_id=best.node_name, message=_sentence(best), summary=best)
 
 
 def _cluster_gpu(device: Device, node: Node, temperature_c: float | None) -> ClusterGpu:

@@ -1,6 +1,7 @@
 """The client over real HTTP and WebSockets, against a stand-in for the gateway."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -312,11 +313,13 @@ async def test_nodes_for_a_deployment_are_told_by_the_known_names(
 
 
 async def test_asynchronous_functions_answer_as_the_plain_ones_do(
-    gateway: tuple[StubGateway, str],
+    gateway: tuple[StubGateway, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     task = {"model": {"id_or_path": "llama-3-70b"}, "parameters": {"tp-size": [1, 2, 4]}}
 
-    assert await aio_scheduling.estimate_gpu_requirements(task) == (4, 20_000)
+    with caplog.at_level(logging.INFO):
+        assert await aio_scheduling.estimate_gpu_requirements(task) == (4, 20_000)
+    assert "Estimated requirements: 4 GPUs, 20000 MB each" in caplog.text
     assert await aio_scheduling.check_gpu_availability(4) == (False, "all GPUs are held")
     with pytest.raises(RuntimeError, match="all GPUs are held"):
         await aio_scheduling.select_gpus_for_task(1)

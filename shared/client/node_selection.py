@@ -1,0 +1,29 @@
+"""How a choice of a node for an inference service is told, in the form that operators know."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from schemas.scheduler_views import NodeSelection
+
+TITLE: Final = "=== GPU Node Selection ==="
+
+
+def selection_lines(required_gpus: int, selection: NodeSelection) -> Iterator[str]:
+    """The block that says what was looked for, what was found, and with what room."""
+    yield TITLE
+    yield f"Looking for node with {required_gpus} idle GPU(s)..."
+    if selection.node_id is None:
+        yield f"No node selected, left to Kubernetes: {selection.message}"
+    else:
+        yield f"Selected node '{selection.node_id}' for deployment:"
+        if (chosen := selection.summary) is not None:
+            yield f"  - Allocatable GPUs: {chosen.allocatable_gpus}/{chosen.total_gpus}"
+            yield f"  - Idle GPUs: {chosen.idle_gpu_count}"
+            yield f"  - Avg Utilization: {_percent(chosen.avg_utilization_percent)}"
+            yield f"  - Avg Memory Usage: {_percent(chosen.avg_memory_usage_percent)}"
+        yield f"✓ Selected node: {selection.node_id}"
+    yield "=" * len(TITLE)
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1f}%"
