@@ -12,7 +12,7 @@ from schemas.gpu_request import GpuRequest
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ReservationView
 from services.cli.display.output import print_json, print_table, wide_option
-from services.cli.display.tables import print_devices, reservation_table
+from services.cli.display.tables import print_devices, reservation_table, short
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
 from services.cli.options import Target, reading, with_target
@@ -110,7 +110,10 @@ def release(target: Target, identifier: str) -> None:
 
 
 def granted(view: ReservationView) -> ReservationView:
-    """The reservation, if its GPUs are held now. Raises CommandFailed with every reason."""
+    """The reservation, if its GPUs are held now.
+
+    Raises CommandFailed with every reason and who knows what would help.
+    """
     if view.state in {ReservationState.GRANTED, ReservationState.ACTIVE}:
         return view
     codes = {
@@ -122,7 +125,8 @@ def granted(view: ReservationView) -> ReservationView:
     raise CommandFailed(
         codes.get(view.state, ErrorCode.CONFLICT),
         f"reservation {view.reservation_id} is {view.state.value.replace('_', ' ')}"
-        + (f": {reasons}" if reasons else ""),
+        + (f": {reasons}" if reasons else "")
+        + f"; `gpusteward why {short(view.reservation_id)}` says what would help",
     )
 
 

@@ -280,6 +280,7 @@ def reason_table(reasons: Sequence[Reason]) -> Table:
         ["reason", "node", "device", "says"],
         rows,
         important=("says",),
+        shortened=frozenset({"device"}),
         wrapped=frozenset({"says"}),
     )
 

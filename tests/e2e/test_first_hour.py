@@ -1,0 +1,235 @@
+"""A new user's first hour, at 80 columns and over HTTP, compared with approved output.
+
+What is approved lies in `first_hour/`; `GPUSTEWARD_TEST_APPROVE=1` writes it anew, to be read
+before it is committed. What differs from run to run (ids, times, readings) is replaced by a word.
+"""
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.testing import run_apart, short_directory
+from tests.support.paths import ROOT
+from tests.support.processes.platform import PlatformProcess, marked_processes
+from tests.support.processes.terminal import run_in_terminal
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+APPROVED = Path(__file__).parent / "first_hour"
+EXAMPLES = ROOT / "schemas" / "examples"
+COLUMNS = 80
+
+TASK = {
+    "task_name": "first-hour",
+    "deployment_mode": "process",
+    "model": {"id_or_path": "simulated-model"},
+    "base_runtime": "simulated",
+    "parameters": {"tpot-seconds": [0.1, 0.05]},
+    "optimization": {"strategy": "grid_search", "objective": "minimize_latency", "max_parallel": 2},
+    "benchmark": {
+        "traffic_scenarios": ["D(20,20)"],
+        "num_concurrency": [2],
+        "max_time_per_iteration": 1,
+        "max_requests_per_iteration": 8,
+        "tool": "builtin",
+    },
+}
+FINISHED = ("", "")  # the task, before anything else is typed
+
+BROKEN_TASK = '{\n  "task_name": "broken",\n  "parameters": {"slots": [1, 2]\n}\n'
+UNKNOWN_FIELD = json.dumps({"task_name": "unknown", "parametres": {}})
+
+# (what it is for, command). `{name}` is what an earlier command's output was remembered as.
+COMMANDS = (
+    ("look around", "nodes"),
+    ("", "gpus"),
+    ("what would a task do", "validate {directory}/tune.json"),
+    ("what is wrong with it", "validate {directory}/broken.json"),
+    ("", "submit {directory}/unknown-field.json"),
+    ("hand it in, twice by mistake", "submit {directory}/tune.json"),
+    ("", "submit {directory}/tune.json"),
+    FINISHED,
+    ("what came out", "tasks"),
+    ("", "experiments"),
+    ("", "show first-hour"),
+    ("reserve by hand", "reserve --gpus 1 --holder ann  # held"),
+    ("", "reservations --state granted"),
+    ("too much", "reserve --gpus 3"),
+    ("not now", "availability --gpus 2"),
+    ("never", "availability --gpus 3 --wait 30"),
+    ("wait in vain", "reserve --gpus 2 --holder bob --wait 1  # queued"),
+    ("why", "why {queued}"),
+    ("give it back", "release {held}"),
+    ("maintenance", "cordon alpha/0 --reason 'new fan'"),
+    ("", "gpus"),
+    ("", "nodes"),
+    ("", "uncordon alpha/0"),
+    ("is all well", "drift"),
+    ("mistakes", "show nosuch"),
+    ("", "gpus --nod alpha"),
+    ("", "reserve --gpus none"),
+    ("", "tasks --state done"),
+    ("", "logs nosuch"),
+)
+
+# The same over HTTP: (what it is for, method, path, body).
+REQUESTS: tuple[tuple[str, str, str, Any], ...] = (
+    ("look around", "GET", "/api/v1/nodes", None),
+    ("", "GET", "/api/v1/gpus", None),
+    ("what is wrong with a task", "POST", "/api/v1/tasks", json.loads(UNKNOWN_FIELD)),
+    ("what ran", "GET", "/api/v1/tasks", None),
+    ("reserve", "POST", "/api/v1/reservations", {"request": {"gpus": 1}, "holder": "ann"}),
+    ("too much", "POST", "/api/v1/reservations", {"request": {"gpus": 3}}),
+    ("is anything free", "GET", "/api/v1/availability?gpus=2", None),
+    ("never", "GET", "/api/v1/availability?gpus=3&wait_seconds=30", None),
+    ("what is held", "GET", "/api/v1/reservations", None),
+    ("mistakes", "GET", "/api/v1/gpus?nod=alpha", None),
+    ("", "GET", "/api/v1/tasks?state=done", None),
+    ("", "GET", "/api/v1/tasks/nosuch", None),
+    ("", "POST", "/api/v1/reservations", {"request": {"gpus": "none"}}),
+    ("", "GET", "/api/v2/tasks", None),
+)
+
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_SHORT = r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{12}\b"
+_VARYING = (
+    (re.compile(rf"(?<!GPU-){_UUID}"), "<id>"),
+    (re.compile(_SHORT), "<id>"),
+    (re.compile(r"experiment/[0-9a-f]+(…|\b)"), "experiment/<id>"),
+    (re.compile(r"\(by \w+"), "(by USER"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z?"), "<time>"),
+    (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
+    (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "<time>"),
+    (re.compile(r"\b\d+(\.\d+)?( ?(?:ms|s|m|h|MB|W|Wh|%))(?!\w)"), r"#\2"),
+    (re.compile(r"\b(?!127\.0)\d+\.\d+(?!\.)\b"), "#"),
+    (re.compile(r"\b\d+/\d+/\d+\b"), "#/#/#"),
+)
+_READING = re.compile(r'("(?:temperature|power|energy|age|clock|epoch|revision)\w*": )\d+')
+
+
+@dataclass
+class Hour:
+    """A platform with one simulated node, and what its user has typed so far."""
+
+    platform: PlatformProcess
+    directory: Path
+    remembered: dict[str, str] = field(default_factory=dict)
+
+    async def type(self, line: str) -> tuple[int, str]:
+        """The exit code and the screen. Remembers the last id of the output under `# name`."""
+        line, _, name = line.partition("  # ")
+        places = {"directory": str(self.directory), **self.remembered}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUSTEWARD_")}
+        code, screen = await run_in_terminal(
+            [sys.executable, "-m", "services.cli", *shlex.split(line.format(**places))],
+            columns=COLUMNS,
+            environment={
+                **environment,
+                "PYTHONPATH": str(ROOT),
+                "TERM": "xterm",
+                "GPUSTEWARD_DATA_DIR": str(self.platform.data_dir),
+            },
+        )
+        if name:
+            ids = re.findall(
+                r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{12}\b", screen
+            )
+            self.remembered[name] = next(i for i in ids if not i.startswith("51a7ed00"))
+        return code, screen.replace(str(self.directory), "DIRECTORY")
+
+
+@pytest.fixture(scope="module")
+def hour() -> Iterator[Hour]:
+    with short_directory() as directory:
+        platform = PlatformProcess(
+            directory / "data",
+            arguments=("--fleet", str(EXAMPLES / "fleet.toml"), "--node-id", "alpha"),
+        )
+        (directory / "tune.json").write_text(json.dumps(TASK))
+        (directory / "broken.json").write_text(BROKEN_TASK)
+        (directory / "unknown-field.json").write_text(UNKNOWN_FIELD)
+        try:
+            run_apart(platform.start())
+            installation = str(platform.directory.installation_id())
+            yield Hour(platform, directory)
+        finally:
+            run_apart(platform.stop())
+        assert marked_processes(installation) == []
+
+
+async def test_the_command_line_says_what_was_approved(hour: Hour) -> None:
+    written = []
+    for purpose, line in COMMANDS:
+        if (purpose, line) == FINISHED:
+            _, listed = await hour.platform.request("GET", "/api/v1/tasks")
+            await hour.platform.until_finished(listed["tasks"][0]["task_id"])
+            continue
+        code, screen = await hour.type(line)
+        if purpose:
+            written.append(f"# {purpose}")
+        shown = line.partition("  # ")[0].format_map(_Placeholders())
+        written += [f"$ gpusteward {shown}", constant(screen), f"[exit {code}]", ""]
+        assert "Traceback" not in screen
+        assert max(map(len, screen.splitlines()), default=0) <= COLUMNS or _is_prose(screen)
+    compare("command-line.txt", "\n".join(written))
+
+
+async def test_http_says_what_was_approved(hour: Hour) -> None:
+    written = []
+    for purpose, method, path, body in REQUESTS:
+        status, answer = await hour.platform.request(method, path, body)
+        if purpose:
+            written.append(f"# {purpose}")
+        written += [f"{method} {path}", *([json.dumps(body)] if body else []), str(status)]
+        written += [constant(json.dumps(first_of_each(answer), indent=1, ensure_ascii=False)), ""]
+    compare("http.txt", "\n".join(written))
+
+
+class _Placeholders(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return key.upper()
+
+
+def _is_prose(screen: str) -> bool:
+    """A terminal breaks sentences itself; a table is never wider than it."""
+    wide = (line for line in screen.splitlines() if len(line) > COLUMNS)
+    return not any(re.search(r"\S {3,}\S", line) for line in wide)
+
+
+def first_of_each(answer: Any) -> Any:
+    """With one item of each list, which shows what the others look like."""
+    if isinstance(answer, dict):
+        return {key: first_of_each(value) for key, value in answer.items()}
+    return [first_of_each(item) for item in answer[:1]] if isinstance(answer, list) else answer
+
+
+def constant(text: str) -> str:
+    """With a word for whatever differs from run to run, and columns two blanks apart."""
+    for pattern, word in _VARYING:
+        text = pattern.sub(word, text)
+    return "\n".join(
+        re.sub(r" {2,}", "  ", _without_readings(line)).rstrip() for line in text.splitlines()
+    )
+
+
+def _without_readings(line: str) -> str:
+    if line.startswith("alpha ") or "Simulated H200" in line:
+        return re.sub(r"\b\d{2,}\b", "#", line)
+    return re.sub(
+        r'("(?:temperature|power|energy|age|clock|epoch|revision)\w*": )\d+', r"\1#", line
+    )
+
+
+def compare(name: str, text: str) -> None:
+    path = APPROVED / name
+    if os.environ.get("GPUSTEWARD_TEST_APPROVE"):
+        path.write_text(text)
+    assert text == path.read_text(), f"{path.relative_to(ROOT)} was approved otherwise"
