@@ -45,7 +45,7 @@ TASK = {
 FINISHED = ("", "")  # the task, before anything else is typed
 
 BROKEN_TASK = '{\n  "task_name": "broken",\n  "parameters": {"slots": [1, 2]\n}\n'
-UNKNOWN_FIELD = json.dumps({"task_name": "unknown", "parametres": {}})
+UNKNOWN_FIELD = json.dumps({"task_name": "unknown", "parameterz": {}})
 
 # (what it is for, command). `{name}` is what an earlier command's output was remembered as.
 COMMANDS = (
