@@ -7,6 +7,7 @@ Several GPUs are meant for tensor parallelism: their free memory is balanced unl
 """
 
 import logging
+import time
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ log: Final = logging.getLogger(__name__)
 DEFAULT_MIN_MEMORY_MB: Final = 8000
 UTILIZATION_THRESHOLD: Final = 30.0
 MEMORY_THRESHOLD: Final = 50.0
+SHORTEST_CHECK_SECONDS: Final = 0.1
 
 
 async def estimate_gpu_requirements(task_config: dict[str, Any]) -> tuple[int, int]:
@@ -51,14 +53,25 @@ async def wait_for_gpu_availability(
 ) -> tuple[bool, str]:
     """Wait until so many GPUs would be granted; the sentence says why or why not.
 
-    What the fleet can never give is answered at once. The platform tells when something
-    changes, so `check_interval` is accepted and has no effect.
+    What the fleet can never give is answered at once. The platform answers as soon as something
+    changes; `check_interval` is only how many seconds apart the status is logged meanwhile.
     """
-    del check_interval
     request = _group(required_gpus, min_memory_mb, balanced_memory)
-    view = await ask_in_loop(
-        lambda client: client.await_availability(request, timeout_seconds=timeout_seconds)
-    )
+    began = time.monotonic()
+
+    async def wait(client: StewardClient) -> AvailabilityView:
+        while True:
+            left = max(0.0, began + timeout_seconds - time.monotonic())
+            slice_seconds = min(left, max(check_interval, SHORTEST_CHECK_SECONDS))
+            view = await client.await_availability(request, timeout_seconds=slice_seconds)
+            if view.available or view.impossible or slice_seconds >= left:
+                return view
+            log.info(
+                "Waiting for %d GPUs (%.0f of %.0f s): %s",
+                *(required_gpus, time.monotonic() - began, timeout_seconds, view.message),
+            )
+
+    view = await ask_in_loop(wait)
     return view.available, view.message
 
 

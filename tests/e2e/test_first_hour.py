@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 APPROVED = Path(__file__).parent / "first_hour"
 EXAMPLES = ROOT / "schemas" / "examples"
 COLUMNS = 80
+CREATED = 201
 
 TASK = {
     "task_name": "first-hour",
@@ -189,6 +190,10 @@ async def test_http_says_what_was_approved(hour: Hour) -> None:
         if purpose:
             written.append(f"# {purpose}")
         written += [f"{method} {path}", *([json.dumps(body)] if body else []), str(status)]
+        if status == CREATED:  # whether it is decided yet differs from run to run
+            path = f"/api/v1/reservations/{answer['reservation_id']}?wait_seconds=10"
+            status, answer = await hour.platform.request("GET", path)
+            written += [constant(f"GET {path}"), str(status)]
         written += [constant(json.dumps(first_of_each(answer), indent=1, ensure_ascii=False)), ""]
     compare("http.txt", "\n".join(written))
 

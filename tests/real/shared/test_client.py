@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -281,9 +282,7 @@ async def test_waiting_for_gpus_is_one_question_that_is_answered_when_they_are_t
 ) -> None:
     stub, _ = gateway
 
-    waiting = asyncio.create_task(
-        aio_scheduling.wait_for_gpu_availability(1, timeout_seconds=20, check_interval=1)
-    )
+    waiting = asyncio.create_task(aio_scheduling.wait_for_gpu_availability(1, timeout_seconds=20))
     await eventually(lambda: len(_asked(stub)) == 1)
     stub.availability = AvailabilityView(available=True, message="1 GPU available on alpha")
     stub.freed.set()
@@ -339,12 +338,21 @@ async def test_waiting_for_what_the_fleet_can_never_give_ends_at_once(
     assert len(_asked(stub)) == 1
 
 
-async def test_waiting_for_gpus_in_vain_says_why(gateway: tuple[StubGateway, str]) -> None:
+async def test_waiting_for_gpus_in_vain_says_why_and_meanwhile_how_it_stands(
+    gateway: tuple[StubGateway, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="shared.client.aio_scheduling")
+
     answer = await asyncio.to_thread(
-        steward.wait_for_gpu_availability, 1, timeout_seconds=1, check_interval=30
+        steward.wait_for_gpu_availability, 1, timeout_seconds=1, check_interval=0.3
     )
 
     assert answer == (False, "all GPUs are held")
+    said = [record.getMessage() for record in caplog.records]
+    assert said
+    assert all(
+        re.fullmatch(r"Waiting for 1 GPUs \(\d of 1 s\): all GPUs are held", s) for s in said
+    )
 
 
 def _asked(stub: StubGateway) -> list[object]:
