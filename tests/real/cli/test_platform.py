@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from schemas.errors import EXIT_CODE, ErrorCode
@@ -55,6 +56,17 @@ class Installation:
         found: dict[str, list[dict[str, object]]] = json.loads(out)
         return found
 
+    async def listed(self, what: str) -> list[dict[str, object]]:
+        """The same list from the API: a command for each look takes half a second of a core."""
+        endpoint = self.directory.read_endpoint()
+        assert endpoint is not None
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{endpoint.api_url}/api/v1/{what}") as response,
+        ):
+            found: list[dict[str, object]] = (await response.json())[what]
+            return found
+
     def left_behind(self) -> Sequence[int]:
         return marked_processes(str(self.directory.root.resolve()))
 
@@ -78,7 +90,7 @@ async def platform(installation: Installation) -> AsyncIterator[Installation]:
             raise AssertionError(await reading)
         if installation.directory.read_endpoint() is None:
             return False
-        gpus = (await installation.answers("gpus"))["gpus"]
+        gpus = await installation.listed("gpus")
         return bool(gpus) and all(gpu.get("state") == "free" and gpu["fresh"] for gpu in gpus)
 
     try:
@@ -156,7 +168,7 @@ async def _a_second_machine_joins(platform: Installation) -> None:
         )
 
         async def has_joined() -> bool:
-            nodes = (await platform.answers("nodes"))["nodes"]
+            nodes = await platform.listed("nodes")
             return any(node["node_id"] == "beta" and node["runtimes"] for node in nodes)
 
         await eventually(has_joined, within_seconds=START_SECONDS, every_seconds=0.3)
@@ -243,7 +255,7 @@ async def _what_waits_is_explained_and_withdrawn(platform: Installation) -> None
     waiting = await platform.start("reserve", "--gpus", "1", "--wait", "30", "--json")
 
     async def queued() -> list[dict[str, object]]:
-        views = (await platform.answers("reservations"))["reservations"]
+        views = await platform.listed("reservations")
         return [view for view in views if view["state"] == "queued"]
 
     async def is_queued() -> bool:
