@@ -250,6 +250,7 @@ async def test_postgres_ends_a_statement_whose_client_was_killed(postgres_dsn: s
     await connection.close()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to give the database to another user")
 async def test_postgres_of_root_below_a_closed_directory_is_placed_where_its_user_gets(
     tmp_path: Path,
@@ -292,6 +293,7 @@ async def test_postgres_whose_database_became_unreachable_is_refused_not_begun_a
             await EmbeddedPostgres(home).start()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root copies the programs for another user")
 async def test_postgres_runs_from_a_copy_when_its_user_cannot_read_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -336,6 +338,7 @@ async def test_postgres_of_an_ordinary_user_runs_as_that_user_from_the_package()
     assert user.returncode == 0
 
 
+@pytest.mark.long
 async def test_postgres_with_a_long_path_puts_its_socket_where_the_kernel_takes_it() -> None:
     with short_directory() as directory:
         home = directory / ("long" * 25) / "postgres"
