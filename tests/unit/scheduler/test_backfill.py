@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.gpu_request import GpuRequest, ReasonCode
 from services.scheduler.domain.model.fleet import Device, Node
-from services.scheduler.domain.model.inputs import LeaseEnded, RequestQueued
+from services.scheduler.domain.model.inputs import DeviceSeen, LeaseEnded, RequestQueued
 from services.scheduler.domain.placement.decisions import Grant
+from services.scheduler.domain.queue import backfill
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.unit.scheduler.builders import (
     NOW,
@@ -98,6 +100,39 @@ def test_a_node_that_may_come_free_any_time_is_kept_beside_the_one_that_is_promi
     assert isinstance(grant, Grant)
     assert grant.reservation_id == short
     assert grant.placed.node_id == "alpha"
+
+
+def test_with_fewer_nodes_that_may_come_free_any_time_the_rest_is_given_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backfill, "MAX_OPTIMISTIC_NODES", 1)
+    pairs = {"alpha": (1, 2), "beta": (3, 4), "gamma": (5, 6), "delta": (7, 8)}
+    engine = make_engine(*(make_device(n, node_id=node) for node in pairs for n in pairs[node]))
+    hold(engine, 90, 1, 2, expected_end_at=after(60))
+    hold(engine, 91, 3, 4)
+    hold(engine, 92, 5, 6)
+    hold(engine, 93, 7, expected_end_at=after(120))
+    queue(engine, 1, GpuRequest(gpus=2))
+    other = queue(engine, 2)
+
+    assert granted(engine) == set()
+    engine.apply(DeviceSeen(device=make_device(5, node_id="gamma", cordoned=True)))
+    assert granted(engine) == {other}
+
+
+def test_nodes_too_small_for_the_head_serve_others_beside_equally_full_ones_that_it_keeps() -> None:
+    engine = make_engine(
+        make_device(1),
+        make_device(2),
+        make_device(3, node_id="beta"),
+        make_device(4, node_id="beta", name="NVIDIA L4"),
+    )
+    hold(engine, 90, 1)
+    hold(engine, 91, 4)
+    queue(engine, 1, GpuRequest(gpus=2, gpu_models=("H100",)))
+    other = queue(engine, 2, GpuRequest(gpu_models=("H100",)))
+
+    assert granted(engine) == {other}
 
 
 def test_a_lease_that_outlives_its_expectation_promises_nothing_any_more() -> None:
