@@ -12,6 +12,7 @@ from typing import Final
 
 from shared.errors import StewardError
 from shared.lifecycle import dying_with_parent
+from shared.waiting import within
 
 POLL_SECONDS: Final = 0.02
 LOG_LIMIT_BYTES: Final = 16 * 1024 * 1024
@@ -161,7 +162,7 @@ class ChildProcess:
         for sent, deadline_seconds in steps:
             self.send(sent)
             try:
-                async with asyncio.timeout(deadline_seconds):
+                async with within(deadline_seconds):
                     return await self.wait()
             except TimeoutError:
                 continue

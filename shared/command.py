@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from shared.errors import StewardError
 from shared.lifecycle import dying_with_parent
+from shared.waiting import within
 
 MAX_OUTPUT_BYTES: Final = 4 << 20
 _CHUNK_BYTES: Final = 1 << 16
@@ -63,7 +64,7 @@ async def run_command(
     stdout, stderr = bytearray(), bytearray()
     failure, timed_out = "", False
     try:
-        async with asyncio.timeout(deadline_seconds):
+        async with within(deadline_seconds):
             await _collect(process, stdout, stderr)
     except TimeoutError:
         failure, timed_out = f"no end within {deadline_seconds:g} s", True
@@ -113,7 +114,7 @@ async def _kill(process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     # Stuck inside a driver it ends when the driver lets go of it; the event loop reaps it then.
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_REAP_SECONDS):
+        async with within(_REAP_SECONDS):
             for stream in (process.stdout, process.stderr):
                 while stream is not None and await stream.read(_CHUNK_BYTES):
                     pass

@@ -1,6 +1,8 @@
 """Waiting and cancelling where asyncio of Python 3.11 may lose a cancellation."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 CANCEL_AGAIN_SECONDS: Final = 0.5
@@ -17,13 +19,33 @@ def heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
+@asynccontextmanager
+async def within(seconds: float | None) -> AsyncIterator[None]:
+    """Raises TimeoutError where the body takes longer; None is without end.
+
+    asyncio.timeout takes a cancellation that was pending when it was entered, as one by a signal
+    may be, for that of its own end where the two come together: always, if its time is up already.
+    """
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("expected to wait in a task")
+    cancellations = task.cancelling()
+    await asyncio.sleep(0)  # what is pending is raised here
+    async with asyncio.timeout(None) as timeout:
+        if task.cancelling() != cancellations:  # by a signal since then
+            await asyncio.sleep(0)
+        if seconds is not None:
+            timeout.reschedule(asyncio.get_running_loop().time() + seconds)
+        yield
+
+
 async def wait_for(event: asyncio.Event, seconds: float | None) -> bool:
     """Whether the event was set in time; None waits without end.
 
     asyncio.wait_for, until Python 3.12, forgets a cancellation that comes together with the event.
     """
     try:
-        async with asyncio.timeout(seconds):
+        async with within(seconds):
             await event.wait()
     except TimeoutError:
         return False

@@ -45,7 +45,7 @@ from shared.ids import new_id
 from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.paths import make_directory
-from shared.waiting import wait_for
+from shared.waiting import wait_for, within
 
 FENCE_WAIT_SECONDS: Final = 1.0
 RECOVERY_WAIT_SECONDS: Final = 10.0
@@ -107,7 +107,7 @@ class Executor:
             log.warning("attempt_left_behind", attempt_id=str(record.command.attempt_id))
             self.start_loop("end_leftover", partial(self._end_leftover, record, ended))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(RECOVERY_WAIT_SECONDS):
+            async with within(RECOVERY_WAIT_SECONDS):
                 for ended in endings:
                     await ended.wait()
 
@@ -223,7 +223,7 @@ class Executor:
         for run in runs:
             run.stop(executor_restarted("the executor was stopped"))
         try:
-            async with asyncio.timeout(STOP_WAIT_SECONDS):
+            async with within(STOP_WAIT_SECONDS):
                 for run in runs:
                     await run.ended.wait()
         except TimeoutError:

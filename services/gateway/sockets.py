@@ -31,7 +31,7 @@ from services.gateway.routes.common import OnNode, TheGateway, refuse_unknown_pa
 from services.gateway.routes.history import event_filter
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
-from shared.waiting import cancelled
+from shared.waiting import cancelled, within
 
 Socket = WebSocket[Any, Any, Any]
 
@@ -71,7 +71,7 @@ async def _serve(socket: Socket, messages: AsyncGenerator[object, None]) -> None
 
 async def _send(socket: Socket, message: object) -> None:
     """Raises TimeoutError if the client does not take it."""
-    async with asyncio.timeout(SEND_SECONDS):
+    async with within(SEND_SECONDS):
         await socket.send_data(_encode(message).decode(), mode="text")
 
 

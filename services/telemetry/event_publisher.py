@@ -24,6 +24,7 @@ from services.telemetry.clock import NodeClock
 from services.telemetry.domain.health import Change
 from shared.errors import UnavailableError
 from shared.ids import new_id
+from shared.waiting import within
 
 MAX_PENDING: Final = 1000
 FLUSH_SECONDS: Final = 2.0
@@ -138,7 +139,7 @@ class EventPublisher:
     async def flush(self) -> None:
         """Publish what is queued, as far as the bus stores it within 2 s."""
         with contextlib.suppress(UnavailableError, TimeoutError):
-            async with asyncio.timeout(FLUSH_SECONDS):
+            async with within(FLUSH_SECONDS):
                 await self._publish_pending()
 
     async def _publish_pending(self) -> None:

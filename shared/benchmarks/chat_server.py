@@ -14,6 +14,7 @@ from shared.benchmarks.adapter import ModelNotServed, ServerUnreachable
 from shared.benchmarks.chat_stream import ChatStream, MalformedStream
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.traffic import RequestSize, chat_body, make_prompt
+from shared.waiting import within
 
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "text/event-stream"}
 PATIENT_TRIES: Final = 3
@@ -140,7 +141,7 @@ class ChatServer:
         """Send one prompt of this size and read the answer to its end, within the deadline."""
         body = await self._body(size, rng)
         try:
-            async with asyncio.timeout(deadline_seconds):
+            async with within(deadline_seconds):
                 return await self._stream(body, size)
         except TimeoutError:
             return RequestFailed(code="timeout")
@@ -198,7 +199,7 @@ class ChatServer:
     async def _get(self, url: str, expected: str) -> tuple[int, bytes]:
         try:
             async with (
-                asyncio.timeout(self.limits.connect_seconds),
+                within(self.limits.connect_seconds),
                 self._session.get(url, allow_redirects=False) as response,
             ):
                 return response.status, await _bounded(response, url)

@@ -1,6 +1,5 @@
 """A benchmark of a running server with a look at its GPUs, for asynchronous programs."""
 
-import asyncio
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from shared.benchmarks.metrics import with_gpus
 from shared.benchmarks.tools import run_benchmark
 from shared.client.watch import Watch
 from shared.errors import StewardError
+from shared.waiting import within
 
 LEVEL_SLACK_SECONDS: Final = 180.0
 LONGEST_MONITORING_SECONDS: Final = 86_400.0
@@ -64,7 +64,7 @@ async def run_benchmark_job(
         if isinstance(watch, Watch):
             # What was seen is lost; the agent ends the monitoring by itself.
             with suppress(StewardError, TimeoutError):
-                async with asyncio.timeout(STOP_SECONDS):
+                async with within(STOP_SECONDS):
                     await watch.stop()
         raise
     seen, missing = await _seen(watch, gpu_indices)

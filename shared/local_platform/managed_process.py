@@ -1,12 +1,12 @@
 """What an embedded server and a supervised service have in common: one child process at a time."""
 
-import asyncio
 import signal
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Self, TypeVar
 
 from shared.child_process import ChildProcess, NotReady
+from shared.waiting import within
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class ManagedProcess:
         """What `ready` returns; killed, with NotReady, where that takes longer."""
         self._child = child
         try:
-            async with asyncio.timeout(seconds):
+            async with within(seconds):
                 return await ready
         except TimeoutError:
             child.kill()

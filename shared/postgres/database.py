@@ -12,6 +12,7 @@ import msgspec
 
 from shared.errors import UnavailableError
 from shared.logging import log
+from shared.waiting import within
 
 T = TypeVar("T")
 
@@ -183,7 +184,7 @@ class Database:
         if pool is None:
             return
         try:
-            async with asyncio.timeout(CLOSE_SECONDS):
+            async with within(CLOSE_SECONDS):
                 await pool.close()
         except (TimeoutError, *OUTSIDE_DOWN):
             pool.terminate()

@@ -19,7 +19,7 @@ from services.cli.lookup import Sort, find
 from services.cli.options import Target, reading
 from shared.client.errors import ApiError
 from shared.errors import StewardError
-from shared.waiting import cancelled
+from shared.waiting import cancelled, within
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -260,7 +260,7 @@ async def _subscribed(client: "StewardClient", experiment_id: UUID) -> AsyncIter
 async def _next(news: News, within_seconds: float) -> AttemptLogged | None:
     """None also if nothing comes in time."""
     try:
-        async with asyncio.timeout(max(0.0, within_seconds)):
+        async with within(within_seconds):
             return await news.get()
     except TimeoutError:
         return None

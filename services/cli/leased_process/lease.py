@@ -10,6 +10,7 @@ from schemas.scheduler_views import ReservationView
 from shared.client.http import StewardClient
 from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.lease import Lease
+from shared.waiting import within
 
 RETRY_SECONDS: Final = 0.5
 
@@ -58,7 +59,7 @@ class HeldLease:
         asked_at = self.now()
         left = max(self.seconds_left, 0.0)
         try:
-            async with asyncio.timeout(left):
+            async with within(left):
                 answer = await self.client.renew_reservation(
                     self.reservation.reservation_id, self.epoch, activate=activate
                 )

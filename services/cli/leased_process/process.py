@@ -14,7 +14,7 @@ from schemas.scheduler_views import ReservationView
 from shared.labels import RESERVATION_VARIABLE, environment_of
 from shared.lifecycle import die_with_parent
 from shared.process_environment import processes_with
-from shared.waiting import wait_for
+from shared.waiting import wait_for, within
 
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 WATCH_SECONDS: Final = 1.0  # a stop has no descriptor to wait on
@@ -65,7 +65,7 @@ class DeviceProcess:
         """SIGTERM to the group, SIGKILL after the time; its exit code."""
         self.send(signal.SIGTERM)
         try:
-            async with asyncio.timeout(within_seconds):
+            async with within(within_seconds):
                 return await self.wait()
         except TimeoutError:
             self.send(signal.SIGKILL)

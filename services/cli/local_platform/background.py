@@ -22,6 +22,7 @@ from shared.client.errors import PlatformUnreachable
 from shared.client.http import StewardClient
 from shared.local_platform.supervisor.supervisor import State, read_states
 from shared.paths import DataDirectory, python_path
+from shared.waiting import within
 
 PREFIX: Final = "gpusteward: "
 POLL_SECONDS: Final = 0.1
@@ -117,7 +118,7 @@ def _start_detached(directory: DataDirectory, arguments: Sequence[str]) -> Child
 async def _until_started(target: Target, child: ChildProcess) -> Address:
     announced: set[str] = set()
     try:
-        async with asyncio.timeout(START_TIMEOUT_SECONDS):
+        async with within(START_TIMEOUT_SECONDS):
             while True:
                 if child.returncode is not None:
                     raise _not_started(target.directory)

@@ -29,7 +29,7 @@ from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
-from shared.waiting import cancelled, heed_cancellation, wait_for
+from shared.waiting import cancelled, heed_cancellation, wait_for, within
 
 RETRY_SECONDS: Final = 0.2
 LONGEST_REQUEST_SECONDS: Final = 5.0
@@ -113,7 +113,7 @@ class Coordinator:
         From now on their polls are answered with "over", so each has stopped itself by then.
         """
         try:
-            async with asyncio.timeout(self._ttl):
+            async with within(self._ttl):
                 await asyncio.gather(*(self._end(start) for start in self._starts))
         except TimeoutError:
             left = [status.node_id for status in self._statuses.values() if not _is_gone(status)]

@@ -13,7 +13,7 @@ from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.messaging.streams import EVENTS
-from shared.waiting import wait_for
+from shared.waiting import wait_for, within
 
 BATCH: Final = 100
 IDLE_SECONDS: Final = 1.0
@@ -66,7 +66,7 @@ class Outbox:
     async def flush(self, timeout_seconds: float) -> None:
         """Send what can be sent now; the rest stays for the next start."""
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with within(timeout_seconds):
                 await self._send_events()
                 await self._send_releases()
         except (TimeoutError, UnavailableError) as error:

@@ -29,6 +29,7 @@ from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTake
 from shared.child_process import ChildProcess
 from shared.labels import environment_of
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE
+from shared.waiting import within
 
 POLL_SECONDS: Final = 0.05
 _LISTENING: Final = re.compile(rb"^listening on (http://\S+:(\d+))$", re.MULTILINE)
@@ -141,7 +142,7 @@ class EngineProcess:
         marks: Sequence[ProcessMark] = await asyncio.to_thread(session_marks, self.mark)
         self.child.send(signal.SIGTERM)
         try:
-            async with asyncio.timeout(grace_seconds):
+            async with within(grace_seconds):
                 await self.child.wait()
         except TimeoutError:
             self.child.kill()

@@ -1,6 +1,5 @@
 """Waiting until a started engine answers HTTP."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -11,6 +10,7 @@ from schemas.executor import FailureKind
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.engine import EngineCommand
 from services.executor.runtimes.runtime import LogSink
+from shared.waiting import within
 
 PROBE_TIMEOUT_SECONDS: Final = 2.0
 LOG_LINES_READ: Final = 60
@@ -24,7 +24,7 @@ async def readiness_probe(
     timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_SECONDS)
     try:
         async with (
-            asyncio.timeout(timeout_seconds),
+            within(timeout_seconds),
             aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
         ):
             yield session

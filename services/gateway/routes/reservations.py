@@ -53,7 +53,7 @@ from services.gateway.routes.common import (
     listed,
     post,
 )
-from shared.waiting import wait_for
+from shared.waiting import wait_for, within
 
 LONGEST_WAIT_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 2.0  # an event may be lost with the bus
@@ -232,7 +232,7 @@ async def _available(
             if view.available or view.impossible or left <= 0:
                 return view
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, SAFETY_SECONDS)):
+                async with within(min(left, SAFETY_SECONDS)):
                     await watcher.wake.wait()
                     while not _has_news(watcher, request, idle):
                         await watcher.wake.wait()

@@ -19,6 +19,7 @@ from services.gateway.metrics import text_of
 from services.gateway.routes.common import PROBLEMS, TheGateway
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
+from shared.waiting import within
 
 ANSWER_SECONDS: Final = 2.0
 
@@ -67,7 +68,7 @@ async def _answers(gateway: Gateway, query: Query, view: type[Any]) -> bool:
 
 async def _postgres(gateway: Gateway) -> bool:
     try:
-        async with asyncio.timeout(ANSWER_SECONDS), gateway.database.transaction() as connection:
+        async with within(ANSWER_SECONDS), gateway.database.transaction() as connection:
             return bool(await connection.fetchval("SELECT true"))
     except (UnavailableError, TimeoutError):
         return False

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Final
 
 from shared.logging import log
+from shared.waiting import within
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 LARGEST_REQUEST_BYTES: Final = 16 * 1024
@@ -52,7 +53,7 @@ class MetricsServer:
         self._connections += 1
         try:
             if self._connections <= MOST_CONNECTIONS:
-                async with asyncio.timeout(REQUEST_SECONDS):
+                async with within(REQUEST_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                     writer.write(self._response(head))
                     await writer.drain()

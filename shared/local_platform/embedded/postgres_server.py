@@ -23,6 +23,7 @@ from shared.local_platform.embedded.postgres_home import (
     prepare_home,
 )
 from shared.local_platform.managed_process import ManagedProcess
+from shared.waiting import within
 
 START_TIMEOUT_SECONDS: Final = 60.0  # crash recovery replays up to max_wal_size first
 INIT_TIMEOUT_SECONDS: Final = 60.0
@@ -151,7 +152,7 @@ class EmbeddedPostgres(ManagedProcess):
         """Run one of the package's programs to its end. Raises NotReady unless it succeeds."""
         child = self._spawn(program, arguments)
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with within(timeout_seconds):
                 returncode = await child.wait()
         except TimeoutError:
             raise NotReady(
@@ -229,7 +230,7 @@ class EmbeddedPostgres(ManagedProcess):
         if pid is None or not _runs_cluster(pid, self.place.cluster):
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LEFTOVER_TIMEOUT_SECONDS):
+            async with within(LEFTOVER_TIMEOUT_SECONDS):
                 _signal_if_alive(pid, signal.SIGQUIT)
                 while _runs_cluster(pid, self.place.cluster):  # noqa: ASYNC110  # no child of ours
                     await asyncio.sleep(POLL_SECONDS)

@@ -17,7 +17,7 @@ from shared.child_process import NotReady, UnusableSettings, describe_exit, rota
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marked
 from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
 from shared.paths import DataDirectory, write_atomically
-from shared.waiting import cancelled
+from shared.waiting import cancelled, within
 
 LOG_CHECK_SECONDS: Final = 30.0
 KILLED_TIMEOUT_SECONDS: Final = 3.0
@@ -244,7 +244,7 @@ class Supervisor:
         for each in remaining:
             if each.child.pid is not None:
                 try:
-                    async with asyncio.timeout(KILLED_TIMEOUT_SECONDS):
+                    async with within(KILLED_TIMEOUT_SECONDS):
                         await each.child.wait()
                 except TimeoutError:
                     log.warning("child_outlived_kill", child=each.state.name)

@@ -234,6 +234,28 @@ async def test_an_interrupted_follower_says_nothing(world: World) -> None:
     assert (process.returncode, out, err.strip()) == (130, b"", b"")
 
 
+async def test_an_interruption_in_the_middle_of_a_late_piece_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow reader holds up the showing for longer than the log is left unread."""
+    monkeypatch.setattr(logs, "READ_SECONDS", -1.0)
+    world.log.append(b"running\n")
+
+    def interrupt(_: LogChunk) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+    async with StewardClient(Address(world.url, None)) as client:
+        following = asyncio.create_task(show_log(client, world.experiment, FOLLOWED, interrupt))
+        await asyncio.wait({following}, timeout=5)
+        was_cancelled = following.cancelled()
+        following.cancel()
+        await asyncio.wait({following})
+
+    assert was_cancelled
+
+
 async def test_lines_lost_on_their_way_are_read_after_a_while(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,17 @@ class ScriptedGateway:
         return Accepted(command_id=new_id(), lease_ttl_seconds=TTL_SECONDS)
 
 
+class SilentGateway(ScriptedGateway):
+    """Never answers."""
+
+    async def renew_reservation(
+        self, reservation_id: UUID, epoch: int, *, activate: bool = False
+    ) -> Accepted:
+        del reservation_id, epoch, activate
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
 class Clock:
     """Goes forward when told."""
 
@@ -90,3 +101,18 @@ async def test_a_lease_nobody_confirms_is_given_up_before_it_ends() -> None:
     with pytest.raises(LeaseLost, match="no renewal was confirmed for 2 s"):
         async with asyncio.timeout(3):
             await renewing
+
+
+async def test_a_cancellation_that_comes_after_the_lease_is_over_is_not_lost() -> None:
+    clock = Clock()
+    lease = make_lease(SilentGateway(), clock)
+    clock.now += TTL_SECONDS
+
+    async def activate() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()  # as a signal does, which asks nobody what it interrupts
+        await lease.activate()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(activate())

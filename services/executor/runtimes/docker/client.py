@@ -18,6 +18,7 @@ from urllib3.exceptions import HTTPError
 
 from services.executor.runtimes.docker.unix_socket import UnixAdapter
 from services.executor.runtimes.runtime import RuntimeUnavailable
+from shared.waiting import within
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class ContainerEngine:
         """Ask it in a thread. If this is cancelled, what was asked may still be done."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(seconds):
+            async with within(seconds):
                 return await loop.run_in_executor(self._pool, self._ask, ask, seconds)
         except TimeoutError:
             raise RuntimeUnavailable(f"Docker did not answer within {seconds:g} s") from None

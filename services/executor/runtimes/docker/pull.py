@@ -22,6 +22,7 @@ from services.executor.runtimes.docker.client import QUICK_SECONDS, ContainerEng
 from services.executor.runtimes.docker.pull_progress import PullProgress, PullRefused
 from services.executor.runtimes.runtime import RuntimeUnavailable
 from shared.logging import log
+from shared.waiting import within
 
 AGAIN_SECONDS: Final = 0.5
 # How long the engine may be away, as it is while it restarts.
@@ -78,7 +79,7 @@ class _Pull:
 
     async def run(self, timeout_seconds: float) -> None:
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with within(timeout_seconds):
                 await self._until_there()
         except TimeoutError:
             message = f"expected {self.reference} to be pulled within {timeout_seconds:g} s"

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from services.telemetry.sources.source import ProbeHungError, SourceFailedError
+from shared.waiting import within
 
 MAX_BODY_BYTES: Final = 8 << 20
 _CHUNK_BYTES: Final = 1 << 16
@@ -22,7 +23,7 @@ async def http_get(url: str, *, deadline_seconds: float) -> str:
     beyond 8 MiB; ProbeHungError after the deadline.
     """
     try:
-        async with asyncio.timeout(deadline_seconds):
+        async with within(deadline_seconds):
             return await _get(url)
     except TimeoutError as error:
         raise ProbeHungError(
