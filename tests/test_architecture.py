@@ -36,7 +36,6 @@ ENVIRONMENT_READERS = {
     "services/cli": "a program for people: where it runs decides what it does",
     "services/executor/guard/client.py": "a guard gets nothing of what its executor has but PATH",
     "services/executor/runtimes/engine_process.py": "an engine inherits what its executor has",
-    "services/telemetry/__main__.py": "decides what is imported before there are settings",
     "services/telemetry/sources/nvml/source.py": "the probe's process inherits what its agent has",
     "shared/benchmarks/genai_bench": "finds its tool, which inherits what its caller has",
     "shared/client/discovery.py": "finds the platform that the user means",
@@ -44,6 +43,7 @@ ENVIRONMENT_READERS = {
     "shared/paths.py": "the XDG directories",
     "shared/local_platform/platform.py": "a service inherits what its supervisor has",
     "shared/settings.py": "the settings",
+    "shared/skip_optional_imports.py": "decides what is imported before there are settings",
 }
 
 

@@ -1,5 +1,6 @@
 """`python -m services.gateway`."""
 
+import shared.skip_optional_imports  # noqa: F401  # before what imports the libraries
 from services.gateway.app import create_service
 from shared.service import run_service
 

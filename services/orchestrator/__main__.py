@@ -1,5 +1,6 @@
 """`python -m services.orchestrator`."""
 
+import shared.skip_optional_imports  # noqa: F401  # before what imports the libraries
 from services.orchestrator.app import create_service
 from shared.service import run_service
 

@@ -1,5 +1,6 @@
 """`python -m services.results`."""
 
+import shared.skip_optional_imports  # noqa: F401  # before what imports the libraries
 from services.results.app import create_service
 from shared.service import run_service
 

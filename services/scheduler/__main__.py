@@ -1,6 +1,8 @@
 """`python -m services.scheduler`."""
 
+import shared.skip_optional_imports  # noqa: F401  # before what imports the libraries
 from services.scheduler.app import create_service
 from shared.service import run_service
 
-run_service(create_service)
+if __name__ == "__main__":
+    run_service(create_service)

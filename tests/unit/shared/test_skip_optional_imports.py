@@ -1,0 +1,35 @@
+"""A service's process does not hold libraries that others import just in case."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+OPTIONAL = ("aiohttp", "rich", "uvicorn")
+
+
+@pytest.mark.parametrize(
+    ("service", "nats_url", "imported"),
+    [
+        ("telemetry", "nats://127.0.0.1:4222", []),
+        ("results", "ws://127.0.0.1:8080", ["aiohttp"]),
+        ("executor", "nats://127.0.0.1:4222", ["aiohttp"]),
+        ("gateway", "nats://127.0.0.1:4222", ["uvicorn"]),
+    ],
+)
+def test_what_nobody_uses_is_not_imported(service: str, nats_url: str, imported: list[str]) -> None:
+    probe = (
+        f"import sys, services.{service}.__main__\n"
+        f"print([name for name in {OPTIONAL} if name in sys.modules])"
+    )
+
+    ended = subprocess.run(
+        (sys.executable, "-c", probe),
+        env=os.environ | {"GPUSTEWARD_NATS_URL": nats_url},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ended.stdout.strip() == str(imported)
