@@ -43,10 +43,14 @@ class EngineRules(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a task may give to an engine.
 
     With `is_closed` there are no parameters beside `parameters`. `refused` are those that are not a
-    task's to set, by the reason.
+    task's to set, by the reason. Of the others it may give those on the list named `allow_list`
+    (shared/engine_parameters; empty: none, None: whatever the engine knows), and those in `allowed`
+    by the operator's word, in which "*" is all.
     """
 
     parameters: tuple[EngineParameter, ...] = ()
     is_closed: bool = False
     refused: dict[str, tuple[str, ...]] = {}
     task_fields: dict[str, TaskField] = {}
+    allow_list: str | None = None
+    allowed: tuple[str, ...] = ()

@@ -760,13 +760,17 @@ export interface EngineParameter {
  * What a task may give to an engine.
  *
  * With `is_closed` there are no parameters beside `parameters`. `refused` are those that are not a
- * task's to set, by the reason.
+ * task's to set, by the reason. Of the others it may give those on the list named `allow_list`
+ * (shared/engine_parameters; empty: none, null: whatever the engine knows), and those in `allowed`
+ * by the operator's word, in which "*" is all.
  */
 export interface EngineRules {
   parameters?: EngineParameter[];
   is_closed?: boolean;
   refused?: Record<string, string[]>;
   task_fields?: Record<string, TaskField>;
+  allow_list?: string | null;
+  allowed?: string[];
 }
 
 /**

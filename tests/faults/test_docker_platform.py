@@ -49,9 +49,14 @@ async def platform_on(engine: PrivateEngine) -> AsyncIterator[PlatformProcess]:
     """A platform whose executor uses this engine; nothing of it may be left in the end."""
     engine_image(engine.client, f"{IMAGE}:{TAG}", entrypoint=["vllm", "serve"])
     with short_directory() as directory:
+        engines = directory / "engines.toml"
+        engines.write_text('[engines.vllm]\nallow = ["*"]\n')  # the stub is given flags of its own
         platform = PlatformProcess(
             directory / "data",
-            environment={"GPUSTEWARD_EXECUTOR_DOCKER_HOST": engine.base_url},
+            environment={
+                "GPUSTEWARD_EXECUTOR_DOCKER_HOST": engine.base_url,
+                "GPUSTEWARD_EXECUTOR_ENGINES_FILE": str(engines),
+            },
         )
         await platform.start()
         installation = str(platform.directory.installation_id())

@@ -12,7 +12,8 @@ from schemas.engine_rules import EngineRules, TaskField
 from schemas.errors import ErrorCode
 from services.executor.engines.ranks import RankFlags
 from services.executor.engines.servers.flags import Flag, render
-from shared.engine_parameters import bad_parameter, declared, fitting_value, flag_named
+from shared.engine_parameters.check import checked_value, flag_named
+from shared.engine_parameters.values import bad_parameter
 from shared.errors import RefusedError
 
 
@@ -34,11 +35,12 @@ class EngineCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """One row. `flags` None means an open parameter set: whatever the installed engine knows.
+    """One row. A task may give it its declared `flags`, what is on the list `allow_list`, and what
+    the operator has `allowed`, in which "*" is whatever the engine knows.
 
-    With `takes_others` the engine knows more than its declared `flags`. `owned` are parameters that
-    only the executor sets; `loads_code` those by which a task would have the engine import or
-    download code, refused for the reason `code_refusal`, or allowed where that is None.
+    `owned` are parameters that only the executor sets; `loads_code` those by which a task would
+    have the engine import or download code, refused for the reason `code_refusal` unless the
+    operator allows them by name.
 
     `task_fields` say how fields of a task's `quant_config` and `parallel_config` are written.
     `plain_switches` are those without a `--no-` form, although others have one.
@@ -60,11 +62,12 @@ class Engine:
     readiness_path: str = "/health"
     task_fields: Mapping[str, TaskField] = field(default_factory=dict)
     flags: tuple[Flag, ...] | None = None
-    takes_others: bool = False
+    allow_list: str = ""
+    allowed: frozenset[str] = frozenset()
     has_negative_switches: bool = True
     plain_switches: frozenset[str] = frozenset()
     loads_code: frozenset[str] = frozenset()
-    code_refusal: str | None = "which a process does not isolate"
+    code_refusal: str = "which a process does not isolate"
     env: tuple[tuple[str, str], ...] = ()
     simulated: bool = False
     announces_address: bool = False
@@ -74,14 +77,16 @@ class Engine:
     def rules(self) -> EngineRules:
         """What a task may give it, as the executor's offer says."""
         refused = {"is set by the executor, not by a task": tuple(sorted(self.owned))}
-        if self.code_refusal is not None and self.loads_code:
+        if self.loads_code - self.allowed:
             reason = f"would make {self.name} load code, {self.code_refusal}"
-            refused[reason] = tuple(sorted(self.loads_code))
+            refused[reason] = tuple(sorted(self.loads_code - self.allowed))
         return EngineRules(
             parameters=tuple(flag.parameter for flag in self.flags or ()),
-            is_closed=self.flags is not None and not self.takes_others,
+            is_closed=self.flags is not None and not self.allow_list,
             refused=refused,
             task_fields=dict(self.task_fields),
+            allow_list=self.allow_list,
+            allowed=tuple(sorted(self.allowed)),
         )
 
     @property
@@ -167,12 +172,13 @@ def command_of(
 def _arguments(
     engine: Engine, rules: EngineRules, spelling: str, flag: str, value: object
 ) -> list[str]:
-    known = declared(engine.name, rules, spelling, flag)
-    if value is None:
+    given = checked_value(engine.name, rules, spelling, flag, value)
+    if given is None:
         return []
+    known = next((each for each in rules.parameters if each.name == flag), None)
     if known is None:
-        return _open_arguments(engine, spelling, flag, value)
-    return render(known, fitting_value(known, spelling, value))
+        return _open_arguments(engine, spelling, flag, given)
+    return render(known, given)
 
 
 def _open_arguments(engine: Engine, spelling: str, flag: str, value: object) -> list[str]:

@@ -22,6 +22,9 @@ from services.executor.engines.task_fields import (
     VLLM_FIELDS,
     VLLM_PLAIN_SWITCHES,
 )
+from shared.engine_parameters.llamacpp import LLAMACPP
+from shared.engine_parameters.sglang import SGLANG
+from shared.engine_parameters.vllm import VLLM
 from shared.errors import RefusedError
 
 SWITCHED_OFF: Final = "simulated engines are switched off on this node"
@@ -77,6 +80,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         ),
         Engine(
             name="vllm",
+            allow_list=VLLM.name,
             program=("vllm", "serve"),
             task_fields=VLLM_FIELDS,
             plain_switches=VLLM_PLAIN_SWITCHES,
@@ -104,6 +108,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         ),
         Engine(
             name="sglang",
+            allow_list=SGLANG.name,
             program=(sys.executable, "-m", "sglang.launch_server"),
             task_fields=SGLANG_FIELDS,
             model_flag="--model-path",
@@ -159,7 +164,7 @@ IMAGES: Final[Mapping[str, EngineImage]] = {
                 ENGINES["llamacpp"],
                 program=(),
                 hub_flag="--hf-repo",
-                takes_others=True,
+                allow_list=LLAMACPP.name,
                 owned=_LLAMA_OWNED,
                 env=(),
             ),
@@ -181,11 +186,11 @@ IMAGES: Final[Mapping[str, EngineImage]] = {
 }
 
 
-def engine_named(name: str) -> Engine:
+def engine_named(name: str, engines: Mapping[str, Engine] = ENGINES) -> Engine:
     """The engine of that name, case ignored. Raises RefusedError naming the known ones."""
-    engine = ENGINES.get(name.lower())
+    engine = engines.get(name.lower())
     if engine is None:
-        known = ", ".join(ENGINES)
+        known = ", ".join(engines)
         raise RefusedError(
             ErrorCode.UNSUPPORTED,
             f"expected an engine of {known}, got {name!r}",
@@ -220,10 +225,11 @@ def build_command(
     host: str = "127.0.0.1",
     served_model_name: str | None = None,
     rank_parameters: Mapping[str, Any] | None = None,
+    engines: Mapping[str, Engine] = ENGINES,
 ) -> EngineCommand:
     """As `command_of`, for an engine of the table as a process of this host."""
     return command_of(
-        engine_named(engine_name),
+        engine_named(engine_name, engines),
         model,
         parameters,
         host=host,

@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schemas.base import PositiveInt
 from services.executor.engines.engine import Engine
-from services.executor.engines.engine_table import IMAGES
+from services.executor.engines.engine_table import ENGINES, IMAGES
 from services.executor.engines.image import CODE_REFUSAL, EngineImage, HostMount, is_tag
 from shared.settings import SettingsError
 
@@ -46,7 +46,9 @@ class EngineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     `entrypoint` replaces the image's, `arguments` come first. An empty `model_flag` puts the model
     in front, without a flag; an empty one of the others leaves it out. `owned` are parameters that
     a task must not set, beside the address, the model and its name; `loads_code` those that have
-    the engine load code, refused unless `allow_loaded_code`.
+    the engine load code, refused unless `allow_loaded_code`. `allow` are parameters that a task may
+    give besides those on the known engine's list, "*" for all; it holds for the engine as a process
+    too.
     """
 
     image: Repository | UnsetType = UNSET
@@ -63,6 +65,7 @@ class EngineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     owned: tuple[str, ...] | UnsetType = UNSET
     loads_code: tuple[str, ...] | UnsetType = UNSET
     allow_loaded_code: bool | UnsetType = UNSET
+    allow: tuple[str, ...] = ()
     env: dict[str, str] | UnsetType = UNSET
     mounts: tuple[MountEntry, ...] | UnsetType = UNSET
     shm_mb: PositiveInt | UnsetType = UNSET
@@ -78,20 +81,36 @@ def load_images(path: str) -> Mapping[str, EngineImage]:
 
     An empty path changes nothing. Raises EnginesFileError.
     """
-    if not path:
-        return IMAGES
-    try:
-        content = tomllib.loads(Path(path).read_text())
-        file = msgspec.convert(content, EnginesFile)
-    except (OSError, ValueError) as error:
-        raise EnginesFileError(f"{path}: {error}") from error
     images = dict(IMAGES)
-    for name, entry in file.engines.items():
+    for name, entry in _read(path).engines.items():
         try:
             images[name.lower()] = _image(name.lower(), entry)
         except ValueError as error:
             raise EnginesFileError(f"{path}: [engines.{name}]: {error}") from error
     return images
+
+
+def load_engines(path: str) -> Mapping[str, Engine]:
+    """The engines as processes of this host, with what the file allows tasks to give them.
+
+    Raises EnginesFileError.
+    """
+    allowed = {
+        name.lower(): set(_names(entry.allow)) for name, entry in _read(path).engines.items()
+    }
+    return {
+        name: replace(engine, allowed=engine.allowed | allowed.get(name, set()))
+        for name, engine in ENGINES.items()
+    }
+
+
+def _read(path: str) -> EnginesFile:
+    if not path:
+        return EnginesFile()
+    try:
+        return msgspec.convert(tomllib.loads(Path(path).read_text()), EnginesFile)
+    except (OSError, ValueError) as error:
+        raise EnginesFileError(f"{path}: {error}") from error
 
 
 def _image(name: str, entry: EngineEntry) -> EngineImage:
@@ -144,12 +163,13 @@ def _engine(engine: Engine, entry: EngineEntry) -> Engine:
             }
         ),
     )
-    allowed = entry.allow_loaded_code is True
+    loads_code = engine.loads_code | set(_names(entry.loads_code))
+    code = loads_code if entry.allow_loaded_code is True else frozenset[str]()
     return replace(
         changed,
         owned=engine.owned | set(_names(entry.owned)) | set(_address_names(changed)),
-        loads_code=engine.loads_code | set(_names(entry.loads_code)),
-        code_refusal=None if allowed else engine.code_refusal,
+        loads_code=loads_code,
+        allowed=engine.allowed | set(_names(entry.allow)) | code,
         env=(*engine.env, *_environment(entry)),
     )
 

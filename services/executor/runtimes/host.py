@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from schemas.executor import Runtime
+from services.executor.engines.engines_file import load_engines
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.runtimes.process import ProcessRuntime
@@ -17,6 +18,6 @@ def host_runtimes(settings: ExecutorSettings, journal: Journal) -> Mapping[Runti
     """
     runtimes: tuple[EngineRuntime, ...] = (
         DockerRuntime(settings),
-        ProcessRuntime(settings, journal),
+        ProcessRuntime(settings, journal, load_engines(settings.engines_file)),
     )
     return {runtime.kind: runtime for runtime in runtimes}

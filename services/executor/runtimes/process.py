@@ -8,9 +8,13 @@ from typing import Final
 
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer, StartExperiment
-from services.executor.engines import engine_table
-from services.executor.engines.engine import EngineCommand
-from services.executor.engines.engine_table import ENGINES, SWITCHED_OFF
+from services.executor.engines.engine import Engine, EngineCommand
+from services.executor.engines.engine_table import (
+    ENGINES,
+    SWITCHED_OFF,
+    build_command,
+    engine_named,
+)
 from services.executor.host.addresses import free_port
 from services.executor.host.processes import end_workload, labelled_workloads
 from services.executor.journal import store
@@ -33,6 +37,7 @@ class ProcessRuntime:
 
     settings: ExecutorSettings
     journal: Journal
+    engines: Mapping[str, Engine] = field(default_factory=lambda: ENGINES)
     cgroups: Cgroups = field(default_factory=Cgroups.of_this_host)
 
     @property
@@ -41,22 +46,22 @@ class ProcessRuntime:
 
     async def offer(self) -> RuntimeOffer:
         """The engines whose programs are installed."""
-        reasons = {name: engine.missing() for name, engine in ENGINES.items()}
+        reasons = {name: engine.missing() for name, engine in self.engines.items()}
         if not self.settings.allow_simulated_engine:
-            off = {name: SWITCHED_OFF for name, engine in ENGINES.items() if engine.simulated}
+            off = {name: SWITCHED_OFF for name, engine in self.engines.items() if engine.simulated}
             reasons |= off
         return RuntimeOffer(
             runtime=Runtime.PROCESS,
             engines=tuple(name for name, reason in reasons.items() if reason is None),
             missing={name: reason for name, reason in reasons.items() if reason is not None},
-            engine_flags={name: engine.task_flags for name, engine in ENGINES.items()},
-            engine_rules={name: engine.rules for name, engine in ENGINES.items()},
+            engine_flags={name: engine.task_flags for name, engine in self.engines.items()},
+            engine_rules={name: engine.rules for name, engine in self.engines.items()},
         )
 
     def check(self, command: StartExperiment) -> None:
         """Raises RefusedError naming the field."""
         engine = self._command(command, ANY_PORT, {})
-        missing = engine_table.missing(engine.engine)
+        missing = engine_named(engine.engine).missing()
         if missing is not None:
             raise RefusedError(ErrorCode.UNSUPPORTED, missing, path="$.engine.engine")
         if engine.simulated and not self.settings.allow_simulated_engine:
@@ -111,13 +116,14 @@ class ProcessRuntime:
     def _command(
         self, command: StartExperiment, port: int, rank_parameters: Mapping[str, object]
     ) -> EngineCommand:
-        return engine_table.build_command(
+        return build_command(
             command.engine.engine,
             model_of(command.engine.model, self.settings.model_root_paths),
             command.engine.parameters,
             port=port,
             served_model_name=command.benchmark.model_name or command.engine.model,
             rank_parameters=rank_parameters,
+            engines=self.engines,
         )
 
     def _limits(self, command: StartExperiment) -> CgroupLimits:

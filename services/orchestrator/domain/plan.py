@@ -29,7 +29,7 @@ from services.orchestrator.domain.requirements_check import (
 )
 from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import choose_tool
-from shared.engine_parameters import check_parameters
+from shared.engine_parameters.check import check_parameters
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree_named, hyphenated
 

@@ -19,9 +19,13 @@ LOG_LIMIT_BYTES = 1 << 20
 
 
 def runtime_settings(data_dir: Path, **overrides: Any) -> ExecutorSettings:  # any field
-    """Settings of an executor that no test shares."""
+    """Settings of an executor that no test shares; its vLLM may be the stub, given anything."""
+    engines = data_dir / "stub_engines.toml"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    engines.write_text('[engines.vllm]\nallow = ["*"]\n')
     given: dict[str, Any] = {
         "data_dir": str(data_dir),
+        "engines_file": str(engines),
         "node_id": NODE,
         "installation_id": f"test-{uuid4()}",
     }

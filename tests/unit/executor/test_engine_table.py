@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,12 @@ from shared.errors import RefusedError
 
 def command(engine: str, parameters: dict[str, Any], model: str = "a/model") -> EngineCommand:
     return build_command(engine, model, parameters, port=8001)
+
+
+def open_command(engine: str, parameters: dict[str, Any]) -> EngineCommand:
+    """With all that the engine knows allowed by the operator."""
+    engines = {name: replace(row, allowed=frozenset("*")) for name, row in ENGINES.items()}
+    return build_command(engine, "a/model", parameters, port=8001, engines=engines)
 
 
 def parameter_part(built: EngineCommand, served_flag: str = "--served-model-name") -> list[str]:
@@ -44,7 +51,7 @@ def parameter_part(built: EngineCommand, served_flag: str = "--served-model-name
     ],
 )
 def test_a_parameter_becomes_arguments(parameters: dict[str, Any], want: list[str]) -> None:
-    assert parameter_part(command("vllm", parameters)) == want
+    assert parameter_part(open_command("vllm", parameters)) == want
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,7 @@ def test_a_parameter_becomes_arguments(parameters: dict[str, Any], want: list[st
 def test_a_switch_that_is_off_follows_the_engine(
     engine: str, parameters: dict[str, Any], want: list[str]
 ) -> None:
-    assert parameter_part(command(engine, parameters)) == want
+    assert parameter_part(open_command(engine, parameters)) == want
 
 
 def test_each_engine_gets_model_name_and_address_its_own_way() -> None:
@@ -123,7 +130,7 @@ def test_a_parameter_that_is_not_a_tasks_to_set_is_refused(
     engine: str, parameters: dict[str, Any], path: str
 ) -> None:
     with pytest.raises(RefusedError) as refusal:
-        command(engine, parameters)
+        open_command(engine, parameters)
 
     assert refusal.value.path == path
     assert refusal.value.code is ErrorCode.BAD_REQUEST
@@ -145,3 +152,20 @@ def test_a_missing_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 
     assert "pip install vllm" in str(missing("vllm"))
     assert missing("simulated") is None
+
+
+@pytest.mark.parametrize(
+    ("engine", "parameter"),
+    [("vllm", "scheduler_cls"), ("vllm", "download-dir"), ("sglang", "forward-hooks")],
+)
+def test_what_is_not_on_the_engines_list_is_refused(engine: str, parameter: str) -> None:
+    with pytest.raises(RefusedError, match=rf"under \[engines.{engine}\] of its engines file"):
+        command(engine, {parameter: "x"})
+
+
+def test_what_is_on_the_list_becomes_arguments_in_the_engines_form() -> None:
+    given = {"enforce-eager": "false", "hf_overrides": '{"rope_theta": 1}', "max-num-seqs": "8"}
+
+    assert parameter_part(command("vllm", given)) == [
+        *("--no-enforce-eager", "--hf-overrides", '{"rope_theta":1}', "--max-num-seqs", "8")
+    ]

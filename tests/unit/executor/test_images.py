@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from schemas.errors import ErrorCode
-from services.executor.engines.engine_table import IMAGES
-from services.executor.engines.engines_file import EnginesFileError, load_images
+from services.executor.engines.engine_table import IMAGES, build_command
+from services.executor.engines.engines_file import EnginesFileError, load_engines, load_images
 from services.executor.engines.image import container_command
 from services.executor.engines.mounted_model import locate
 from shared.errors import RefusedError
@@ -40,6 +40,7 @@ served_name_flag = "--name"
 host_flag = "--bind"
 readiness_path = "/ready"
 owned = ["admin_key"]
+allow = ["*"]
 loads_code = ["plugin"]
 env = { THREADS = "2" }
 mounts = [{ source = "/opt/words", target = "/words" }]
@@ -143,6 +144,29 @@ def test_a_task_does_not_set_what_the_operator_keeps(tmp_path: Path, parameter: 
 
     with pytest.raises(RefusedError):
         container_command(own, "m", {parameter: "x"}, served_model_name="m")
+
+
+def test_an_engine_of_the_operators_is_given_what_he_allows_alone(tmp_path: Path) -> None:
+    own = load_images(written(tmp_path, OWN.replace('"*"', '"max_rows"')))["mine"]
+
+    command = container_command(own, "m", {"max-rows": 1}, served_model_name="m")
+
+    assert "--max-rows" in command.argv
+    with pytest.raises(RefusedError, match=r'allow = \["x"\] under \[engines.mine\]'):
+        container_command(own, "m", {"x": 1}, served_model_name="m")
+
+
+def test_what_the_operator_allows_by_name_holds_for_processes_too(tmp_path: Path) -> None:
+    file = written(tmp_path, '[engines.vllm]\nallow = ["chat-template", "trust_remote_code"]')
+    given = {"chat_template": "/t.jinja", "trust-remote-code": True}
+
+    process = build_command("vllm", "m", given, port=1, engines=load_engines(file))
+    container = container_command(load_images(file)["vllm"], "m", given, served_model_name="m")
+
+    for command in (process, container):
+        assert {"--chat-template", "/t.jinja", "--trust-remote-code"} <= set(command.argv)
+    with pytest.raises(RefusedError):
+        build_command("vllm", "m", {"download_dir": "/x"}, port=1, engines=load_engines(file))
 
 
 def test_an_operator_may_allow_code_and_use_a_mirror(tmp_path: Path) -> None:

@@ -335,8 +335,8 @@ def test_an_unknown_engine_is_refused_where_the_mode_needs_one() -> None:
         ),
         pytest.param(
             "sglang",
-            {"quant_config": {"moe_dtype": "auto"}, "parameters": {"x": [1]}},
-            {"x": 1},
+            {"quant_config": {"moe_dtype": "auto"}, "parameters": {"page-size": [1]}},
+            {"page-size": 1},
             id="auto needs no flag",
         ),
     ],
@@ -370,7 +370,7 @@ def test_what_the_user_sets_himself_takes_the_place_of_what_follows_from_a_block
         ("vllm", {"tp-size": [2]}, {"tensor-parallel-size": 2}),
         ("vllm", {"tensor_parallel_size": [2]}, {"tensor_parallel_size": 2}),
         ("sglang", {"tensor-parallel-size": [2]}, {"tp-size": 2}),
-        ("sglang", {"cp": [2]}, {"cp": 2}),
+        ("sglang", {"dcp-size": [2]}, {"dcp-size": 2}),
     ],
 )
 def test_a_degree_of_parallelism_is_given_in_the_engines_own_spelling(
@@ -498,7 +498,7 @@ def test_notes_say_what_was_cut_and_assumed() -> None:
     planned = plan(
         deployment_mode=None,
         base_runtime="sglang",
-        parameters={"x": [1, 2, 3]},
+        parameters={"page-size": [1, 2, 3]},
         optimization={"max_iterations": 2, "seed": 1},
         slo={"ttft": {"threshold": 1.0}},
     )

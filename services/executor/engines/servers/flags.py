@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from schemas.engine_rules import EngineParameter
 from schemas.engine_rules import ParameterKind as FlagKind
-from shared.engine_parameters import expected, read_value
+from shared.engine_parameters.values import expected, read_value
 
 __all__ = ["Flag", "FlagKind", "render", "server_parser"]
 

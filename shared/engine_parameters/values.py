@@ -1,14 +1,11 @@
-"""What a task may give to an engine, checked where tasks are accepted and where it starts."""
+"""Values of known form: an integer, a number, a switch or one of some words."""
 
-import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from schemas.engine_rules import EngineParameter, EngineRules, ParameterKind
+from schemas.engine_rules import EngineParameter, ParameterKind
 from schemas.errors import ErrorCode
 from shared.errors import RefusedError
 
-PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WORDS: Final = {
     ParameterKind.INTEGER: "an integer",
     ParameterKind.NUMBER: "a number",
@@ -16,45 +13,8 @@ _WORDS: Final = {
 }
 
 
-def check_parameters(engine: str, rules: EngineRules, parameters: Mapping[str, Any]) -> None:
-    """Raises RefusedError for the first parameter that the engine would not be given, by path."""
-    given: set[str] = set()
-    for spelling, value in parameters.items():
-        flag = flag_named(rules, spelling)
-        if flag in given:
-            raise bad_parameter(spelling, f"{spelling!r} is given twice, in two spellings")
-        given.add(flag)
-        known = declared(engine, rules, spelling, flag)
-        if known is not None and value is not None:
-            fitting_value(known, spelling, value)
-
-
 def bad_parameter(spelling: str, message: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, message, path=f"$.parameters.{spelling}")
-
-
-def flag_named(rules: EngineRules, spelling: str) -> str:
-    """The hyphenated name; underscores and hyphens are the same.
-
-    Raises RefusedError for what is no name, and for what is not a task's to set.
-    """
-    if not PARAMETER_NAME.fullmatch(spelling):
-        raise bad_parameter(spelling, f"expected a parameter name, got {spelling!r}")
-    flag = spelling.replace("_", "-")
-    for reason, names in rules.refused.items():
-        # Parsers take a unique beginning for the whole flag, so a beginning counts as the flag.
-        if any(name.startswith(flag) for name in names):
-            raise bad_parameter(spelling, f"{spelling!r} {reason}")
-    return flag
-
-
-def declared(engine: str, rules: EngineRules, spelling: str, flag: str) -> EngineParameter | None:
-    """The parameter of known form. Raises RefusedError for one that a closed set has not."""
-    found = next((each for each in rules.parameters if each.name == flag), None)
-    if found is None and rules.is_closed:
-        known = ", ".join(each.name for each in rules.parameters)
-        raise bad_parameter(spelling, f"{engine} has no parameter {spelling!r}; known: {known}")
-    return found
 
 
 def fitting_value(
