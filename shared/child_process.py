@@ -57,15 +57,19 @@ def last_lines(path: Path, count: int = 15) -> str:
 def rotate_log(path: Path, limit_bytes: int = LOG_LIMIT_BYTES) -> None:
     """Move a log that has grown past the limit to `<name>.log.1`.
 
-    Copied and cut, because its writer keeps the file open in append mode.
+    Copied and cut, because its writer keeps the file open in append mode. Where the disk has no
+    room for the copy, it stays as it is.
     """
+    moved = path.with_name(f"{path.name}.1")
     try:
         if path.stat().st_size <= limit_bytes:
             return
-        shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+        shutil.copyfile(path, moved)
         os.truncate(path, 0)
     except FileNotFoundError:
         return
+    except OSError:
+        moved.unlink(missing_ok=True)
 
 
 def describe_exit(returncode: int) -> str:

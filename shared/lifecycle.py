@@ -2,6 +2,7 @@
 holds its data alone.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -67,11 +68,23 @@ def give_back_memory() -> None:
 
 
 def notify_ready() -> None:
-    """Tell the supervisor that this process answers. Without a supervisor nothing happens."""
+    """Tell the supervisor that this process answers. Without a supervisor nothing happens.
+
+    By a link to the process, which a full disk takes, as it does not take a file's content.
+    """
     if path := os.environ.get(READY_FILE_VARIABLE):
         temporary = Path(f"{path}.{os.getpid()}")
-        temporary.write_text(f"{os.getpid()}\n")
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(f"/proc/{os.getpid()}")
         temporary.replace(path)
+
+
+def announced_pid(ready_path: Path) -> int | None:
+    """The process that was the last to call `notify_ready`; None before any did."""
+    try:
+        return int(ready_path.readlink().name)
+    except (OSError, ValueError):
+        return None
 
 
 class LockHolder(Struct, frozen=True, kw_only=True):
@@ -160,4 +173,6 @@ class DataDirectoryLock:
         if self._descriptor is None:
             return
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, msgspec.json.encode(self._holder), 0)
+        # The lock holds without it; on a full disk a second platform is refused without a name.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._descriptor, msgspec.json.encode(self._holder), 0)

@@ -1,12 +1,28 @@
 """Structured logs: readable on a terminal, JSON lines elsewhere."""
 
+import contextlib
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 
 log: Any = structlog.get_logger()
+
+
+class LossyStream:
+    """A stream for logs: what its disk has no room for is lost, and its writer goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 def configure_logging(service: str, *, level: int = logging.INFO) -> None:
@@ -24,7 +40,7 @@ def configure_logging(service: str, *, level: int = logging.INFO) -> None:
     structlog.configure(
         processors=[*shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, LossyStream(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(service=service)

@@ -46,12 +46,16 @@ def make_directory(path: Path, mode: int) -> None:
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace `path` as a whole: a reader sees the old content or the new."""
+    """Replace `path` as a whole: a reader sees the old content or the new. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    temporary.replace(path)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def is_process_alive(pid: int) -> bool:

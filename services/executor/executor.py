@@ -32,7 +32,7 @@ from services.executor.gangs.ranks import ranks_of
 from services.executor.guard.client import LeaseGuard
 from services.executor.host.addresses import engine_address
 from services.executor.journal import store
-from services.executor.journal.journal import Journal
+from services.executor.journal.journal import Journal, JournalFull
 from services.executor.journal.outbox import Outbox
 from services.executor.journal.store import AttemptRecord
 from services.executor.runtimes.runtime import Labels
@@ -245,7 +245,10 @@ class Executor:
         )
 
     async def _prune(self) -> None:
-        await self.journal.transact(store.prune)
+        try:
+            await self.journal.transact(store.prune)
+        except JournalFull as error:
+            log.warning("prune_postponed", error=str(error))
         before = time.time() - store.KEEP_MEMORY_SECONDS
         await asyncio.to_thread(_remove_older, self.settings.attempts_dir, before)
 
@@ -261,7 +264,7 @@ class Executor:
         ranks = ranks_of(command, self.bus, self.settings)
         await asyncio.gather(ranks.end_others(), self.workloads.end(self._labels_of(command)))
         verdict = executor_restarted("the executor ended while the attempt ran")
-        await self.journal.transact(
+        await self.journal.transact_when_possible(
             lambda connection: transitions.record_finish(
                 connection, command.attempt_id, verdict, utcnow()
             )
@@ -293,7 +296,11 @@ class Executor:
 
     async def _publish_report(self) -> None:
         self.address = await engine_address(self.settings)
-        revision, largest_epoch = await self.journal.transact(store.count_report)
+        try:
+            revision, largest_epoch = await self.journal.transact(store.count_report)
+        except JournalFull as error:
+            log.warning("report_skipped", error=str(error))
+            return
         report = ExecutorReported(
             message_id=new_id(),
             occurred_at=utcnow(),

@@ -167,6 +167,7 @@ async def run_platform(
     *,
     on_change: Callable[[ChildState], None] | None = None,
     on_started: Callable[[Endpoint], None] | None = None,
+    on_disk: Callable[[str], None] | None = None,
 ) -> None:
     """Run the platform until SIGTERM, SIGINT or a failed first start.
 
@@ -187,7 +188,11 @@ async def run_platform(
                 on_started(endpoint)
 
         supervisor = Supervisor(
-            platform.stages, directory, on_change=on_change, on_started=announce
+            platform.stages,
+            directory,
+            on_change=on_change,
+            on_started=announce,
+            on_disk=on_disk,
         )
         try:
             await supervisor.run()

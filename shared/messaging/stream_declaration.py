@@ -40,7 +40,7 @@ class StreamDeclaration:
             try:
                 await self._declare()
                 return
-            except (nats.errors.Error, OSError, TimeoutError) as error:
+            except (nats.errors.Error, OSError, TimeoutError, UnavailableError) as error:
                 log.warning("streams_undeclared", error=repr(error))
                 await asyncio.sleep(RETRY_SECONDS / 4)
 

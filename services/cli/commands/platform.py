@@ -3,9 +3,9 @@
 import asyncio
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
@@ -120,7 +120,14 @@ def run_until_stopped(options: "PlatformOptions") -> None:
     _log_to(directory.log_path("supervisor"))
     lines = _StatusLines(options)
     try:
-        asyncio.run(run_platform(options, on_change=lines.on_change, on_started=lines.on_started))
+        asyncio.run(
+            run_platform(
+                options,
+                on_change=lines.on_change,
+                on_started=lines.on_started,
+                on_disk=lines.on_disk,
+            )
+        )
     except DataDirectoryBusy as error:
         raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
     except NotReady as error:
@@ -159,16 +166,24 @@ class _StatusLines:
         else:
             self._say("bold", f"this machine has joined {self._options.nats_url}")
 
+    def on_disk(self, text: str) -> None:
+        self._say("yellow", text)
+
     def _say(self, style: str, text: str) -> None:
-        if self._console is not None:
-            self._console.print(text, style=style)
-        else:
-            click.echo(text)
+        # The output may lie on a full disk, or go to a reader that is gone.
+        with suppress(OSError):
+            if self._console is not None:
+                self._console.print(text, style=style)
+            else:
+                click.echo(text)
 
 
 def _log_to(path: Path) -> None:
     import structlog
 
+    from shared.logging import LossyStream
+
+    stream = cast(TextIO, LossyStream(path.open("a", encoding="utf-8")))
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -176,5 +191,5 @@ def _log_to(path: Path) -> None:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=path.open("a", encoding="utf-8")),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
     )

@@ -10,10 +10,11 @@ from uuid import UUID
 
 from schemas.executor import AttemptPhase, AttemptProgressed, StartExperiment
 from services.executor.attempts import transitions
-from services.executor.journal.journal import Journal
+from services.executor.journal.journal import Journal, JournalFull
 from shared.benchmarks.adapter import LoadPhase, Progress
 from shared.benchmarks.progress import overall_fraction
 from shared.clock import utcnow
+from shared.logging import log
 from shared.messaging.bus import Bus
 
 PROGRESS_INTERVAL_SECONDS: Final = 0.25
@@ -119,11 +120,15 @@ class ProgressReporter:
         # Popped before the journal has it: a cancelled caller does not undo the transaction.
         while self._unrecorded:
             phase, began_at = self._unrecorded.popleft()
-            await self.journal.transact(
-                lambda connection, phase=phase, began_at=began_at: transitions.record_phase(  # type: ignore[misc]
-                    connection, self.attempt_id, phase, began_at
+            try:
+                await self.journal.transact(
+                    lambda connection, phase=phase, began_at=began_at: transitions.record_phase(  # type: ignore[misc]
+                        connection, self.attempt_id, phase, began_at
+                    )
                 )
-            )
+            except JournalFull as error:
+                # The attempt goes on; only this phase's event and duration are missing.
+                log.warning("phase_unrecorded", phase=phase, error=str(error))
 
     async def _publish(self, report: Report) -> None:
         if self.command.gang is not None:

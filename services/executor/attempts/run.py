@@ -1,7 +1,6 @@
 """One attempt from its acceptance to its confirmed end."""
 
 import asyncio
-import errno
 import math
 import shutil
 import time
@@ -36,7 +35,7 @@ from services.executor.gangs.ranks import Ranks
 from services.executor.guard.client import LeaseGuard
 from services.executor.host.processes import ProcessMark
 from services.executor.journal import store
-from services.executor.journal.journal import Journal
+from services.executor.journal.journal import Journal, JournalFull
 from services.executor.logs.engine_log import EngineLog
 from services.executor.logs.live_stream import LogStreamer
 from services.executor.runtimes.runtime import (
@@ -51,6 +50,7 @@ from shared.benchmarks.adapter import BenchmarkFailed, Target
 from shared.benchmarks.metrics import with_gpus
 from shared.benchmarks.tools import run_benchmark
 from shared.clock import utcnow
+from shared.disk import NO_ROOM
 from shared.lease import Lease
 from shared.logging import log
 from shared.messaging.bus import Bus
@@ -59,7 +59,6 @@ from shared.waiting import cancelled
 
 PORT_TRIES: Final = 3
 CHECK_SECONDS: Final = 1.0
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 ROTATE_SECONDS: Final = 0.25
 
 
@@ -134,7 +133,7 @@ class AttemptRun:
         return RankState.READY if self.ranks.is_ready else RankState.PREPARING
 
     async def run(self) -> None:
-        """Run to the end. Raises only if the journal cannot be written."""
+        """Run to the end, and past it until the journal takes the outcome."""
         lease = asyncio.create_task(self._keeper.until_lost(), name="keep_lease")
         streamer = LogStreamer(command=self.command, engine_log=self._log, publish=self._publish)
         keeping = (
@@ -148,7 +147,7 @@ class AttemptRun:
             await cancelled(lease, *keeping)
         self.guard.release(self.labels.reservation_id)
         await streamer.finish()
-        outcome = await self.journal.transact(
+        outcome = await self.journal.transact_when_possible(
             lambda connection: transitions.record_finish(
                 connection, self.attempt_id, verdict, utcnow()
             )
@@ -228,7 +227,9 @@ class AttemptRun:
         return self._broken(error)
 
     def _broken(self, error: BaseException) -> Verdict:
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
+        if isinstance(error, JournalFull) or (
+            isinstance(error, OSError) and error.errno in NO_ROOM
+        ):
             return failed(failure(FailureKind.DISK_FULL, str(error)))
         log.error("attempt_broken", attempt_id=str(self.attempt_id), exc_info=error)
         return failed(failure(FailureKind.INTERNAL, f"internal error: {error!r}"))
@@ -299,9 +300,13 @@ class AttemptRun:
     def _launch(self) -> Launch:
         async def remember(mark: ProcessMark) -> None:
             self.guard.add_mark(self.labels.reservation_id, mark)
-            await self.journal.transact(
-                lambda connection: store.record_process(connection, self.attempt_id, mark)
-            )
+            try:
+                await self.journal.transact(
+                    lambda connection: store.record_process(connection, self.attempt_id, mark)
+                )
+            except JournalFull as error:
+                # The guard has the mark, and its label names the process.
+                log.warning("process_unrecorded", pid=mark.pid, error=str(error))
 
         return Launch(
             command=self.command,

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from services.executor.journal.disk_reserve import Reserve
-from shared.errors import StewardError
+from shared.disk import NO_ROOM, is_full
+from shared.errors import StewardError, UnavailableError
+from shared.logging import log
 from shared.paths import make_directory
 
 T = TypeVar("T")
@@ -87,6 +89,13 @@ MIGRATIONS: Final[Sequence[str]] = (
 )
 
 
+RETRY_SECONDS: Final = 1.0
+
+
+class JournalFull(UnavailableError):
+    """Nothing can be recorded: the disk is full."""
+
+
 class JournalTooNew(StewardError):
     """The journal was written by a newer release."""
 
@@ -104,8 +113,8 @@ class Journal:
         self._connection: sqlite3.Connection | None = None
 
     async def open(self) -> Self:
-        """Make or migrate the file. Raises JournalTooNew and sqlite3.DatabaseError."""
-        await self._run(self._open)
+        """Make or migrate the file. Raises JournalTooNew, JournalFull, sqlite3.DatabaseError."""
+        await self._run(lambda: self._with_room(self._open))
         return self
 
     def close_nowait(self) -> None:
@@ -116,9 +125,18 @@ class Journal:
     async def transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction, committed when it returns and rolled back when it raises.
 
-        It runs once more where the disk was full and the reserve gave room.
+        It runs once more where the disk was full and the reserve gave room. Raises JournalFull.
         """
-        return await self._run(lambda: self._in_transaction_with_room(work))
+        return await self._run(lambda: self._with_room(lambda: self._in_transaction(work)))
+
+    async def transact_when_possible(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """As `transact`; while the disk is full it tries again, without limit."""
+        while True:
+            try:
+                return await self.transact(work)
+            except JournalFull as error:
+                log.error("journal_full", error=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def take_reserve(self) -> None:
         """Set room aside again, if it was given up and there is some."""
@@ -128,6 +146,7 @@ class Journal:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _open(self) -> None:
+        self._close()
         make_directory(self.path.parent, 0o700)
         self.reserve.take()
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -150,13 +169,21 @@ class Journal:
             self._connection.close()
             self._connection = None
 
-    def _in_transaction_with_room(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return self._in_transaction(work)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.reserve.give_up():
-                raise
-        return self._in_transaction(work)
+    def _with_room(self, work: Callable[[], T]) -> T:
+        while True:
+            try:
+                return work()
+            except (sqlite3.OperationalError, OSError) as error:
+                if not self._lacks_room(error):
+                    raise
+                if not self.reserve.give_up():
+                    raise JournalFull(f"the disk is full, {self.path}: {error}") from error
+
+    def _lacks_room(self, error: sqlite3.OperationalError | OSError) -> bool:
+        if isinstance(error, OSError):
+            return error.errno in NO_ROOM
+        # With any other code a file beside the journal could not be made or made larger.
+        return error.sqlite_errorcode == sqlite3.SQLITE_FULL or is_full(self.path.parent)
 
     def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._connection is None:

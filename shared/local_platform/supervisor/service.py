@@ -15,7 +15,7 @@ from shared.child_process import (
     UnusableSettings,
     describe_exit,
 )
-from shared.lifecycle import READY_FILE_VARIABLE
+from shared.lifecycle import READY_FILE_VARIABLE, announced_pid
 from shared.local_platform.managed_process import ManagedProcess
 from shared.paths import DataDirectory
 from shared.waiting import cancelled
@@ -50,7 +50,7 @@ class ChildSpec:
     """A service's process.
 
     `env` is the whole environment; a callable is asked at every start, for addresses that are known
-    only then. `readiness` returns when the service answers; None has it touch its ready file by
+    only then. `readiness` returns when the service answers; None has it link its ready file by
     `shared.lifecycle.notify_ready`.
     """
 
@@ -106,12 +106,5 @@ class ServiceProcess(ManagedProcess):
         if self.spec.readiness is not None:
             await self.spec.readiness()
             return
-        while _read_text(ready_path) != str(child.pid):  # noqa: ASYNC110  # a file has no event
+        while announced_pid(ready_path) != child.pid:  # noqa: ASYNC110  # a file has no event
             await asyncio.sleep(POLL_SECONDS)
-
-
-def _read_text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        return None

@@ -1,6 +1,8 @@
 """Starts children in stages, restarts those that end, stops all in reverse order."""
 
 import asyncio
+import errno
+import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -14,12 +16,14 @@ import structlog
 from msgspec import Struct
 
 from shared.child_process import NotReady, UnusableSettings, describe_exit, rotate_log
+from shared.disk import NO_ROOM, is_full, room_at
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marked
 from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
 from shared.paths import DataDirectory, write_atomically
 from shared.waiting import cancelled, within
 
 LOG_CHECK_SECONDS: Final = 30.0
+DISK_CHECK_SECONDS: Final = 1.0
 KILLED_TIMEOUT_SECONDS: Final = 3.0
 
 log = structlog.get_logger()
@@ -55,7 +59,8 @@ class Backoff:
 
     The delay doubles from `first_seconds` to `longest_seconds`, and begins anew after a life of
     `reset_after_seconds`. A child that fails its very first starts `start_attempts` times ends the
-    supervisor: what never worked will not by waiting.
+    supervisor: what never worked will not by waiting. Starts that a full disk prevents do not
+    count: room comes back.
     """
 
     first_seconds: float = 0.2
@@ -78,7 +83,10 @@ class Supervisor:
 
     The children of one stage start together, once the stage before is ready. They are stopped one
     after the other, the last one first. A second request stops them all at once. `on_change` sees
-    every state; `on_started` is called once, when all are ready.
+    every state; `on_started` is called when all are ready, and after an OSError again, until it
+    returns; `on_disk` is called with what is to be said when the disk is full, and has room again.
+
+    A full disk ends nothing. What cannot be written to it is written when there is room.
     """
 
     def __init__(
@@ -89,6 +97,7 @@ class Supervisor:
         backoff: Backoff | None = None,
         on_change: Callable[[ChildState], None] | None = None,
         on_started: Callable[[], None] | None = None,
+        on_disk: Callable[[str], None] | None = None,
     ) -> None:
         self._directory = directory
         self._marks = marks_of(directory)
@@ -96,6 +105,10 @@ class Supervisor:
         self._backoff = backoff or Backoff()
         self._on_change = on_change
         self._on_started = on_started
+        self._on_disk = on_disk
+        self._is_disk_full = False
+        self._are_states_written = True
+        self._is_start_announced = True
         self._supervised: list[_Supervised] = []
         self._stop = asyncio.Event()
         self._stop_at_once = asyncio.Event()
@@ -120,14 +133,17 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for handled in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(handled, self.request_stop)
-        log_rotation = asyncio.create_task(self._rotate_logs())
+        housekeeping = (
+            asyncio.create_task(self._rotate_logs()),
+            asyncio.create_task(self._watch_disk()),
+        )
         try:
             await self._end_leftovers("leftovers_killed")
             self._adopt_children(loop)
             await self._start_stages()
             await self._stop.wait()
         finally:
-            await cancelled(log_rotation)
+            await cancelled(*housekeeping)
             await self._stop_all()
             for handled in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(handled)
@@ -157,8 +173,18 @@ class Supervisor:
             if not await self._all_ready(starting):
                 return
         log.info("platform_started", children=[each.state.name for each in self._supervised])
-        if self._on_started is not None:
+        self._announce_start()
+
+    def _announce_start(self) -> None:
+        if self._on_started is None:
+            return
+        try:
             self._on_started()
+        except OSError as error:
+            log.warning("start_unannounced", error=str(error))
+            self._is_start_announced = False
+        else:
+            self._is_start_announced = True
 
     async def _all_ready(self, starting: Sequence[_Supervised]) -> bool:
         """False if a stop was asked for, or a child gave up, before all were ready."""
@@ -205,7 +231,7 @@ class Supervisor:
             await each.child.start()
         except (NotReady, OSError) as error:
             await each.child.stop()
-            each.failed_starts += 1
+            each.failed_starts += not self._lacks_room(error)
             is_final = isinstance(error, UnusableSettings)
             attempts = 1 if is_final else self._backoff.start_attempts
             if not each.first_ready.done() and each.failed_starts >= attempts:
@@ -265,6 +291,35 @@ class Supervisor:
             for each in self._supervised:
                 rotate_log(self._directory.log_path(each.state.name))
 
+    async def _watch_disk(self) -> None:
+        while True:
+            await asyncio.sleep(DISK_CHECK_SECONDS)
+            if (full := is_full(self._directory.root)) != self._is_disk_full:
+                self._is_disk_full = full
+                self._report_disk()
+            if not self._are_states_written:
+                self._write_states()
+            if not self._is_start_announced:
+                self._announce_start()
+
+    def _report_disk(self) -> None:
+        room = room_at(self._directory.root)
+        if room.is_full:
+            log.error("disk_full", room=str(room))
+        else:
+            log.info("disk_has_room", room=str(room))
+        if self._on_disk is not None:
+            full = f"the disk is full, nothing new is started: {room}"
+            self._on_disk(full if room.is_full else f"the disk has room again: {room}")
+
+    def _lacks_room(self, error: NotReady | OSError) -> bool:
+        """Whether a start failed because the disk is full; a server's log says it of itself."""
+        return (
+            (isinstance(error, OSError) and error.errno in NO_ROOM)
+            or os.strerror(errno.ENOSPC).lower() in str(error).lower()
+            or is_full(self._directory.root)
+        )
+
     def _change(self, each: _Supervised, state: State, **changes: int | str | None) -> None:
         each.state = msgspec.structs.replace(
             each.state, state=state, changed_at=datetime.now(UTC), **changes
@@ -275,7 +330,14 @@ class Supervisor:
             self._on_change(each.state)
 
     def _write_states(self) -> None:
-        write_atomically(self._directory.state_path, msgspec.json.encode(self.states))
+        try:
+            write_atomically(self._directory.state_path, msgspec.json.encode(self.states))
+        except OSError as error:
+            if self._are_states_written:
+                log.warning("states_unwritten", error=str(error))
+            self._are_states_written = False
+        else:
+            self._are_states_written = True
 
 
 def marks_of(directory: DataDirectory) -> dict[str, str]:

@@ -32,6 +32,7 @@ from shared.local_platform.supervisor.supervisor import (
 from shared.paths import DataDirectory, Endpoint
 from shared.testing import eventually, short_directory
 from tests.support.paths import ROOT
+from tests.support.small_disk import fill, small_disk
 
 QUICK = Backoff(first_seconds=0.02, longest_seconds=0.1)
 
@@ -257,6 +258,67 @@ async def test_a_second_request_stops_at_once(directory: DataDirectory) -> None:
 
     assert state_of(supervisor, "stubborn").state is State.STOPPED
     assert marked(directory) == []
+
+
+async def test_a_full_disk_ends_nothing_and_what_could_not_be_written_is_written_later(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", 24) as disk:
+        directory, said = DataDirectory(disk / "data"), list[str]()
+        directory.prepare()
+        endpoint = Endpoint(pid=os.getpid(), api_url="http://127.0.0.1:1")
+        supervisor = Supervisor(
+            [[service("one")]],
+            directory,
+            backoff=QUICK,
+            on_started=lambda: directory.write_endpoint(endpoint),
+            on_disk=said.append,
+        )
+        filler = fill(disk)
+
+        async with running(supervisor) as task:
+            os.kill(killed := pid_of(supervisor, "one"), signal.SIGKILL)
+            await eventually(restarted(supervisor, "one", killed), what="a new process")
+            await eventually(lambda: len(said) == 1, what="word of the full disk")
+            assert not task.done()
+            assert read_states(directory) == []
+            filler.unlink()
+            await eventually(lambda: len(said) == 2, what="word of the room")
+            await eventually(
+                lambda: (
+                    [known.pid for known in read_states(directory)] == [pid_of(supervisor, "one")]
+                ),
+                what="the state file",
+            )
+            assert directory.read_endpoint() == endpoint
+            fill(disk)
+
+    assert "0 MB of 24 MB" in said[0]
+    assert "has room again" in said[1]
+
+
+async def test_a_first_start_that_a_full_disk_prevents_is_tried_until_there_is_room(
+    directory: DataDirectory,
+) -> None:
+    room = directory.root / "room"
+    script = (
+        f"from pathlib import Path\nif not Path({str(room)!r}).exists():"
+        " sys.exit('OSError: [Errno 28] No space left on device')\n"
+        "notify_ready(); signal.pause()"
+    )
+    supervisor = Supervisor([[service("full", script)]], directory, backoff=QUICK)
+    task = asyncio.create_task(supervisor.run())
+    try:
+        await eventually(
+            lambda: task.done() or any(known.restarts > 4 for known in supervisor.states),
+            what="many starts",
+        )
+        assert not task.done()
+        room.touch()
+        await eventually(lambda: are_ready(supervisor), what="all to be ready")
+    finally:
+        supervisor.request_stop()
+        await task
 
 
 async def test_descendants_that_left_their_group_are_ended_too(directory: DataDirectory) -> None:

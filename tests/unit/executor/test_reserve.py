@@ -1,5 +1,6 @@
 """A full disk takes what ends an attempt."""
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.executor.journal.disk_reserve import RESERVE_BYTES, Reserve
-from services.executor.journal.journal import Journal
+from services.executor.journal.journal import Journal, JournalFull
 from tests.support.small_disk import fill, small_disk
 
 DISK_MB = 48
@@ -58,7 +59,7 @@ async def test_without_a_reserve_a_full_disk_is_an_error_and_changes_nothing(
     try:
         journal.reserve.give_up()
         filler = fill(disk)
-        with pytest.raises(sqlite3.OperationalError, match="full"):
+        with pytest.raises(JournalFull, match="full"):
             await write(journal, 5000)
         filler.unlink()
         rows = await journal.transact(lambda c: c.execute("SELECT count(*) FROM event").fetchone())
@@ -76,3 +77,44 @@ def test_a_reserve_is_not_taken_from_a_disk_that_has_little(disk: Path) -> None:
 
     assert not reserve.is_there()
     assert RESERVE_BYTES < 12 << 20
+
+
+async def test_a_journal_without_room_says_so_and_writes_again_when_there_is_some(
+    disk: Path,
+) -> None:
+    journal = await Journal(disk / "executor" / "journal.db").open()
+    try:
+        filler = fill(disk)
+        journal.reserve.give_up()
+        fill(disk)
+        with pytest.raises(JournalFull, match="the disk is full"):
+            await write(journal, 500)
+        waiting = asyncio.create_task(
+            journal.transact_when_possible(
+                lambda connection: (
+                    connection.execute(
+                        "INSERT INTO event (body, staged_at) VALUES (x'00', 0)"
+                    ).rowcount
+                )
+            )
+        )
+        filler.unlink()
+        written = await waiting
+        events = await journal.transact(
+            lambda connection: connection.execute("SELECT count(*) FROM event").fetchone()[0]
+        )
+    finally:
+        journal.close_nowait()
+
+    assert (written, events) == (1, 1)
+
+
+async def test_a_journal_opens_on_a_full_disk(disk: Path) -> None:
+    path = disk / "executor" / "journal.db"
+    (await Journal(path).open()).close_nowait()
+    fill(disk)
+    journal = await Journal(path).open()
+    try:
+        await write(journal, 1)
+    finally:
+        journal.close_nowait()

@@ -1,0 +1,49 @@
+"""How much room a disk has, and when that counts as none."""
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# Postgres takes room for its log of writes in segments of this size, and ends without the next one.
+FULL_BELOW_BYTES: Final = 16 << 20
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRoom:
+    """What an unprivileged user may still write below `path`."""
+
+    path: Path
+    free_bytes: int
+    total_bytes: int
+    has_free_files: bool = True
+
+    @property
+    def is_full(self) -> bool:
+        return self.free_bytes < FULL_BELOW_BYTES or not self.has_free_files
+
+    def __str__(self) -> str:
+        free, total = self.free_bytes >> 20, self.total_bytes >> 20
+        files = "" if self.has_free_files else ", and no file may be added"
+        return f"{free} MB of {total} MB are free below {self.path}{files}"
+
+
+def room_at(path: Path) -> DiskRoom:
+    """The room of the file system that holds `path`. Raises OSError if it does not exist."""
+    found = os.statvfs(path)
+    return DiskRoom(
+        path,
+        free_bytes=found.f_bavail * found.f_frsize,
+        total_bytes=found.f_blocks * found.f_frsize,
+        has_free_files=found.f_files == 0 or found.f_favail > 0,
+    )
+
+
+def is_full(path: Path) -> bool:
+    """Whether the disk of `path` is known to be full."""
+    try:
+        return room_at(path).is_full
+    except OSError:
+        return False

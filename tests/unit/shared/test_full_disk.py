@@ -1,0 +1,71 @@
+"""What is written beside the work itself may find a full disk, and ends nothing then."""
+
+import errno
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from shared.child_process import rotate_log
+from shared.disk import FULL_BELOW_BYTES, DiskRoom, is_full, room_at
+from shared.lifecycle import READY_FILE_VARIABLE, announced_pid, notify_ready
+from shared.logging import LossyStream
+from shared.paths import write_atomically
+from tests.support.small_disk import fill, small_disk
+
+
+class FullFile(io.StringIO):
+    def write(self, _: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_log_line_that_finds_no_room_is_lost_and_its_writer_goes_on() -> None:
+    stream = LossyStream(FullFile())
+
+    stream.write("a line")
+    stream.flush()
+
+
+@pytest.mark.parametrize(
+    ("room", "full"),
+    [
+        (DiskRoom(Path("/"), FULL_BELOW_BYTES, 1 << 40), False),
+        (DiskRoom(Path("/"), FULL_BELOW_BYTES - 1, 1 << 40), True),
+        (DiskRoom(Path("/"), 1 << 40, 1 << 40, has_free_files=False), True),
+    ],
+)
+def test_a_disk_is_full_when_postgres_could_not_begin_another_segment(
+    room: DiskRoom, full: bool
+) -> None:
+    assert room.is_full is full
+
+
+def test_of_a_disk_that_cannot_be_examined_nothing_is_said(tmp_path: Path) -> None:
+    assert not is_full(tmp_path / "absent")
+
+
+def test_a_full_disk_takes_no_file_leaves_no_part_of_one_and_takes_the_word_that_one_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        (disk / "state").write_text("before")
+        (disk / "long.log").write_bytes(b"x" * 100)
+        monkeypatch.setenv(READY_FILE_VARIABLE, str(disk / "one.ready"))
+        fill(disk)
+
+        with pytest.raises(OSError, match="No space left"):
+            write_atomically(disk / "state", b"x" * 100_000)
+        rotate_log(disk / "long.log", limit_bytes=99)
+        notify_ready()
+
+        assert room_at(disk).free_bytes == 0
+        assert (disk / "state").read_text() == "before"
+        assert (disk / "long.log").stat().st_size == 100
+        assert announced_pid(disk / "one.ready") == os.getpid()
+        assert {each.name for each in disk.iterdir()} == {
+            *("state", "long.log", "one.ready", "filler")
+        }
