@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpu_request import GpuRequest, Reason
 from services.scheduler.domain.advice.expected_start import expected_start
 from services.scheduler.domain.model.fleet import Device, ReadingState
 from services.scheduler.domain.model.inputs import (
@@ -18,7 +18,10 @@ from services.scheduler.domain.model.inputs import (
     QueuedRequest,
     RequestQueued,
 )
+from services.scheduler.domain.placement.placement import PlacementContext
+from services.scheduler.domain.placement.reasons import blocking_reasons
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
+from services.scheduler.domain.queue.scheduling_cycle import SchedulingCycle
 from tests.unit.scheduler.builders import NOW, make_device, make_queued
 
 
@@ -171,3 +174,28 @@ def test_a_device_counts_as_unused_from_the_end_of_its_lease() -> None:
     hold(engine, 1, ends_in=60)
 
     assert expected_start(engine, wait(engine, 1, max_utilization_percent=0.0), NOW) == after(60)
+
+
+def test_time_outs_on_the_way_cost_no_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Working out why each of 2,000 timed out took seconds, and was thrown away."""
+    engine = make_engine(*(busy(number) for number in range(1, 9)))
+    for number in range(1, 9):
+        hold(engine, number, ends_in=60.0 * number, expected_duration_seconds=60.0)
+    for number in range(1, 41):
+        seconds = 600.0 + 7 * number
+        wait(engine, number, expected_duration_seconds=seconds, wait_deadline_at=after(100))
+    last = wait(engine, 41, expected_duration_seconds=60.0)
+    explained: list[GpuRequest] = []
+
+    def reasons(context: PlacementContext, request: GpuRequest) -> tuple[Reason, ...]:
+        explained.append(request)
+        return blocking_reasons(context, request)
+
+    monkeypatch.setattr(f"{SchedulingCycle.__module__}.blocking_reasons", reasons)
+
+    start_at = expected_start(engine, last, NOW)
+
+    assert start_at is not None
+    assert start_at > after(100)
+    assert explained == []
+    assert engine.queue_length == 41

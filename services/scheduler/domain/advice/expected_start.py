@@ -81,7 +81,7 @@ class _Future:
         exact = EXACT_ENDS if self._entry.request.nodes == 1 else EXACT_ENDS_OF_A_GANG
         at = self._now
         for _ in range(moments):
-            decisions = engine.decide(at)
+            decisions = engine.decide(at, explain=False)
             wanted = self._entry.reservation_id
             about_it = [one for one in decisions if one.reservation_id == wanted]
             if about_it:

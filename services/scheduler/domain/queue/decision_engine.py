@@ -32,10 +32,10 @@ class DecisionEngine:
         for change in inputs:
             self._cycle.apply(change)
 
-    def decide(self, now: datetime) -> tuple[Decision, ...]:
-        """Everything that can be decided now."""
+    def decide(self, now: datetime, *, explain: bool = True) -> tuple[Decision, ...]:
+        """Everything that can be decided now; time-outs have reasons only with `explain`."""
         self._check_no_what_if()
-        return tuple(self._cycle.decide(now))
+        return tuple(self._cycle.decide(now, explain=explain))
 
     def state(self) -> tuple[Input, ...]:
         """The whole state as inputs; a new engine to which they are applied is the same engine."""

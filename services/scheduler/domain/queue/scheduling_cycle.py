@@ -107,14 +107,17 @@ class SchedulingCycle:
                 pass
         self._state.apply(change)
 
-    def decide(self, now: datetime) -> Iterator[Decision]:
-        """All decisions, each applied before the next; afterwards nothing is left to decide."""
+    def decide(self, now: datetime, *, explain: bool = True) -> Iterator[Decision]:
+        """All decisions, each applied before the next; afterwards nothing is left to decide.
+
+        Without `explain` time-outs have no reasons: working those out is most of their cost.
+        """
         while True:
             yield from self.decide_before(LAST, now)
             overdue = self._take_overdue(now)
             if not overdue:
                 return
-            yield from self._time_out(overdue, now)
+            yield from self._time_out(overdue, now, explain=explain)
 
     def decide_before(self, rank: Rank, now: datetime) -> Iterator[Decision]:
         """What is decided about requests before this rank, time-outs aside."""
@@ -320,7 +323,9 @@ class SchedulingCycle:
             overdue.add((self.rank(self._state.queue[reservation_id]), reservation_id))
         return sorted(overdue)
 
-    def _time_out(self, overdue: Iterable[tuple[Rank, UUID]], now: datetime) -> Iterator[TimeOut]:
+    def _time_out(
+        self, overdue: Iterable[tuple[Rank, UUID]], now: datetime, *, explain: bool
+    ) -> Iterator[TimeOut]:
         """Requests that are alike share the reasons worked out for the first of them."""
         reasons: dict[tuple[WaitingGroup, float | None], tuple[Reason, ...]] = {}
         waited = []
@@ -330,7 +335,9 @@ class SchedulingCycle:
                 continue
             request = self._state.queue[reservation_id].request
             alike = (found[1], request.expected_duration_seconds)
-            if alike not in reasons:
+            if not explain:
+                reasons[alike] = ()
+            elif alike not in reasons:
                 context = self.search.context(_ranked(request, rank, now))
                 reasons[alike] = blocking_reasons(context, request)
             waited.append((reservation_id, reasons[alike]))

@@ -100,7 +100,7 @@ class WhatIfSimulation:
         self._rewind()
         self._reached = self._without = None
         self._cycle.apply(RequestQueued(entry=entry))
-        decisions = tuple(self._cycle.decide(self._now))
+        decisions = tuple(self._cycle.decide(self._now, explain=False))
         self._rewind()
         mine = (each for each in decisions if each.reservation_id == entry.reservation_id)
         return next((each.placed for each in mine if isinstance(each, Grant)), None)
