@@ -219,6 +219,9 @@ class Executor:
     async def shut_down(self) -> None:
         """End every run as interrupted, and publish it as far as the bus allows."""
         self.is_stopping = True
+        # After those that were being admitted: accepted, they are among the runs then.
+        with contextlib.suppress(UnavailableError):
+            await self.journal.transact(lambda _: None)
         runs = tuple(self._runs.values())
         for run in runs:
             run.stop(executor_restarted("the executor was stopped"))

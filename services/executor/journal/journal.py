@@ -104,6 +104,8 @@ class Journal:
     """One connection in one thread; every access is a transaction there, in the order of the calls.
 
     A cancelled caller does not take back what it asked for: the transaction may still commit.
+    Once it is closed, access raises UnavailableError: commands may still come, and are to be sent
+    again to the executor's next life.
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,6 +113,7 @@ class Journal:
         self.reserve = Reserve(path.with_name("reserve"))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
         self._connection: sqlite3.Connection | None = None
+        self._is_closed = False
 
     async def open(self) -> Self:
         """Make or migrate the file. Raises JournalTooNew, JournalFull, sqlite3.DatabaseError."""
@@ -119,6 +122,7 @@ class Journal:
 
     def close_nowait(self) -> None:
         """Finish what was asked for and close the file, blocking the caller for that long."""
+        self._is_closed = True
         self._thread.submit(self._close)
         self._thread.shutdown()
 
@@ -143,6 +147,8 @@ class Journal:
         await self._run(self.reserve.take)
 
     async def _run(self, work: Callable[[], T]) -> T:
+        if self._is_closed:
+            raise UnavailableError("this executor is being stopped")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _open(self) -> None:

@@ -1,20 +1,25 @@
 """An executor that dies, or whose bus dies, leaves no process behind and exactly one outcome."""
 
 import asyncio
+import itertools
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from schemas.errors import Accepted
-from schemas.executor import AttemptFinished, AttemptOutcome, FailureKind
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from schemas.executor import AttemptFinished, AttemptOutcome, FailureKind, StartExperiment
 from services.executor.app import create_service
+from shared.errors import UnavailableError
+from shared.messaging.bus import Bus
 from shared.testing import NatsServer, eventually
 from tests.support.worlds.executor import (
     executor_process,
     labelled_process,
     make_cancel,
+    make_device,
     make_endless_start,
     make_settings,
     make_start,
@@ -227,3 +232,37 @@ async def test_a_second_executor_in_the_name_of_one_node_does_not_start(
     assert returncode == 1
     said = (tmp_path / "second" / "executor.log").read_text()
     assert "set another GPUSTEWARD_NODE_ID here" in said
+
+
+async def test_whenever_it_is_stopped_in_order_a_start_is_answered_by_what_becomes_of_it(
+    nats_url: str, tmp_path: Path
+) -> None:
+    """Accepted starts end as interrupted, others are to be sent again; none is lost in between."""
+    settings = make_settings(nats_url, tmp_path, engine_slots=1_000)
+    answered: dict[UUID, Reply] = {}
+    starts: dict[UUID, StartExperiment] = {}
+    numbers = itertools.count()
+
+    async def send_starts(bus: Bus) -> None:
+        for number in numbers:
+            start = make_endless_start(
+                devices=(make_device(f"GPU-{number}", number),), epoch=number + 1
+            )
+            starts[start.attempt_id] = start
+            try:
+                answered[start.attempt_id] = await bus.request(start, timeout_seconds=2)
+            except UnavailableError:
+                return
+
+    # No lease is confirmed, so that no engine is started.
+    async with scheduling(settings, answer_renewal=lambda _: None) as scheduler:
+        async with create_service(settings).running():
+            sending = [asyncio.create_task(send_starts(scheduler.bus)) for _ in range(4)]
+            await eventually(lambda: len(answered) > 4)
+        await asyncio.gather(*sending)
+        accepted = [one for one, reply in answered.items() if isinstance(reply, Accepted)]
+        outcomes = [(await scheduler.finished(starts[one])).outcome for one in accepted]
+
+    refused = {reply.code for reply in answered.values() if isinstance(reply, Refused)}
+    assert refused <= {ErrorCode.UNAVAILABLE}
+    assert set(outcomes) == {AttemptOutcome.INTERRUPTED}

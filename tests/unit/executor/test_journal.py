@@ -25,6 +25,7 @@ from services.executor.domain.verdict import Verdict, executor_restarted
 from services.executor.host.processes import ProcessMark
 from services.executor.journal import store
 from services.executor.journal.journal import Journal, JournalTooNew
+from shared.errors import UnavailableError
 from tests.support.worlds.executor import make_device, make_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -276,3 +277,11 @@ async def test_pruning_keeps_what_is_unsent_or_young(journal: Journal) -> None:
     )
     await journal.transact(store.prune)
     assert await journal.transact(lambda c: store.attempt(c, start.attempt_id)) is None
+
+
+async def test_what_is_asked_of_a_closed_journal_is_to_be_asked_again(tmp_path: Path) -> None:
+    closed = await Journal(tmp_path / "journal.db").open()
+    closed.close_nowait()
+
+    with pytest.raises(UnavailableError, match="being stopped"):
+        await insert(closed, make_start())
