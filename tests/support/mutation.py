@@ -265,21 +265,27 @@ class Copy:
                 shutil.copy2(ROOT / name, root / name)
         return cls(root)
 
+    @property
+    def output(self) -> Path:
+        """What the last run of tests printed."""
+        return self.root.with_suffix(".output")
+
     def passes(self, tests: Sequence[str], deadline_seconds: float) -> bool:
         """Whether the tests pass in time. A mutant that loops or grows for ever fails."""
-        process = subprocess.Popen(
-            [*PYTEST, "-m", "not long", *tests],
-            cwd=self.root,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(self.root),
-                "PYTHONDONTWRITEBYTECODE": "",  # what is not mutated is compiled once
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with self.output.open("wb") as output:
+            process = subprocess.Popen(
+                [*PYTEST, "-m", "not long", *tests],
+                cwd=self.root,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(self.root),
+                    "PYTHONDONTWRITEBYTECODE": "",  # what is not mutated is compiled once
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
         resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         try:
             return process.wait(deadline_seconds) == 0
@@ -341,7 +347,10 @@ def _seconds_unchanged(
     for tests in sorted({tuple(tests_of(mutant.path)) for mutant in mutants}):
         began = time.monotonic()
         if not tree.passes(tests, deadline_seconds=600):
-            sys.exit(f"{' '.join(tests)}: fails as it is, which would catch every mutant")
+            sys.exit(
+                f"{tree.output.read_text(errors='replace')[-3000:]}\n"
+                f"{' '.join(tests)}: fails as it is, which would catch every mutant"
+            )
         taken[tests] = time.monotonic() - began
     copies.put(tree)
     return taken
