@@ -14,6 +14,8 @@ TOKEN_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}$"  # noqa: S105  # a subject toke
 TOKEN_FORM: Final = "1 to 128 letters, digits, - and _"  # noqa: S105  # as above
 NODE_ID_FORM: Final = f"a node's id: {TOKEN_FORM}"
 NAMESPACE_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+# What Postgres and every JSON reader of ours can hold.
+LARGEST_INTEGER: Final = 2**63 - 1
 NAMESPACE_FORM: Final = "1 to 63 small letters, digits and -, the first and last none of -"
 
 # Whoever sends another form is told the description.
@@ -40,10 +42,11 @@ UtcDatetime = Annotated[datetime, Meta(tz=True)]
 Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
-Mebibytes = Annotated[int, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=0)]
-PositiveInt = Annotated[int, Meta(ge=1)]
-Epoch = Annotated[int, Meta(ge=1)]
+Integer = Annotated[int, Meta(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)]
+Mebibytes = Count
+PositiveInt = Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)]
+Epoch = PositiveInt
 
 
 class Kind(StrEnum):

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from schemas.base import Name, PositiveInt, PositiveSeconds
+from schemas.base import Integer, Mebibytes, Name, PositiveInt, PositiveSeconds
 from schemas.benchmark import MAX_ERROR_RATE, BenchmarkTool, ErrorRate, TrafficScenario
 from schemas.gpu_request import GpuCount
 
-Scalar = str | int | float | bool | None
+Scalar = str | Integer | float | bool | None
 Text = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
@@ -60,8 +60,8 @@ class Categorical(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="ca
 class IntegerRange(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="integer"):
     """Whole numbers from `low` to `high`, both included; a grid takes every `step`-th."""
 
-    low: int
-    high: int
+    low: Integer
+    high: Integer
     step: PositiveInt | None = None
 
 
@@ -192,7 +192,7 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     wait_timeout_seconds: PositiveSeconds = 300.0
     max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
     n_initial_random: PositiveInt | None = None
-    seed: int | None = None
+    seed: Integer | None = None
 
 
 class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
@@ -230,7 +230,7 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
 
     count: GpuCount | None = None
     num_nodes: Annotated[int, Meta(ge=1, le=512)] = 1
-    min_memory_mb: Annotated[int, Meta(ge=0)] | None = None
+    min_memory_mb: Mebibytes | None = None
     cpu_count: Annotated[float, Meta(gt=0)] | None = None
     host_memory_mb: PositiveInt | None = None
     models: tuple[str, ...] = ()

@@ -7,17 +7,19 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from schemas.base import Command, ListQuery, ListView, Query, View
+from schemas.base import Command, ListQuery, ListView, Message, Query, View
 from schemas.errors import Accepted, ErrorCode, Refused
+from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from services.gateway.eventlog import EventLog
 from services.gateway.live_state import LiveState
-from shared.errors import RefusedError
+from shared.errors import NodeUnavailableError, RefusedError
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
 
 V = TypeVar("V", bound=View)
 L = TypeVar("L", bound=ListQuery)
 W = TypeVar("W", bound=ListView)
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +33,31 @@ class Gateway:
 
     async def send(self, command: Command) -> Accepted:
         """Have an owner do something. Raises RefusedError, UnavailableError without an answer."""
-        reply = await self.bus.request(command)
+        try:
+            reply = await self.bus.request(command)
+        except NodeUnavailableError:
+            await self._require_node(command)
+            raise
         if isinstance(reply, Refused):
             raise RefusedError.from_refused(reply)
         return reply
+
+    async def query_node(self, query: Query, view: type[T]) -> T:
+        """Ask a node's service. Raises RefusedError also for a node that nobody has heard of."""
+        try:
+            return await self.bus.query(query, view)
+        except NodeUnavailableError:
+            await self._require_node(query)
+            raise
+
+    async def _require_node(self, message: Message) -> None:
+        """Raises RefusedError if the node of a message has never reported; else it is away."""
+        node_id = getattr(message, "node_id", None)
+        if node_id is None or self.live.knows(node_id):
+            return
+        known = await self.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
+        if all(node.node_id != node_id for node in known.nodes):
+            raise unknown_node(node_id)
 
     async def listed(self, query: L, view: type[W], items: str) -> W:
         """As much of a list as `query.limit` asks for, from as many answers as that takes."""
@@ -57,6 +80,10 @@ class Gateway:
             if after is None:
                 return
             query = replace(query, **{f"after_{by}": after})
+
+
+def unknown_node(node_id: str) -> RefusedError:
+    return RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="path.node_id")
 
 
 def require_encodable(value: object) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -126,10 +126,18 @@ class LiveState:
         elif event.type == tag_of(ExecutorReported):
             await self.on_executor(msgspec.convert(event.event, ExecutorReported))
 
+    def knows(self, node_id: str) -> bool:
+        """Whether anything of a node has come; one that was removed is not known."""
+        return any(node_id in known for known in self._by_node)
+
     def forget(self, node_id: str) -> None:
         """Drop everything that a node has sent."""
-        for known in (self._samples, self.inventories, self.executors):
+        for known in self._by_node:
             known.pop(node_id, None)
+
+    @property
+    def _by_node(self) -> tuple[dict[str, Any], ...]:
+        return (self._samples, self.inventories, self.executors)
 
     async def on_inventory(self, inventory: InventoryReported) -> None:
         before = self.inventories.get(inventory.node_id)

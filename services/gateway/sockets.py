@@ -14,7 +14,7 @@ from litestar.exceptions import WebSocketDisconnect
 from litestar.handlers import send_websocket_stream
 from litestar.params import FromQuery, QueryParameter
 
-from schemas.base import subject_for, tag_of
+from schemas.base import LARGEST_INTEGER, subject_for, tag_of
 from schemas.executor import AttemptLogged, AttemptProgressed
 from schemas.gateway import GpuMetrics
 from schemas.orchestrator import (
@@ -175,7 +175,7 @@ async def _metrics(watcher: Watcher, wanted: MetricsFilter) -> AsyncGenerator[ob
 async def watch_events(
     socket: Socket,
     gateway: TheGateway,
-    after: Annotated[int | None, QueryParameter(ge=0)] = None,
+    after: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
     task_id: FromQuery[UUID | None] = None,
     experiment_id: FromQuery[UUID | None] = None,

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from schemas.base import LARGEST_INTEGER
 from services.cli.__main__ import cli
 from services.executor.settings import ExecutorSettings
 from services.gateway.settings import GatewaySettings
@@ -112,7 +113,9 @@ def _type(kind: msgspec.inspect.Type) -> str:
 
 def _bounds(kind: Any) -> str:
     bounds = {"> ": kind.gt, ">= ": kind.ge, "< ": kind.lt, "<= ": kind.le}
-    given = [f"{sign}{bound:g}" for sign, bound in bounds.items() if bound is not None]
+    # What every whole number is bounded by says nothing of this one.
+    told = {sign: bound for sign, bound in bounds.items() if bound not in {None, LARGEST_INTEGER}}
+    given = [f"{sign}{bound:g}" for sign, bound in told.items()]
     return f" {' and '.join(given)}" if given else ""
 
 

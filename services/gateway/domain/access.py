@@ -19,10 +19,11 @@ READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """On whose behalf a request acts."""
+    """On whose behalf a request acts. `caller` is its token's SHA-256, empty without tokens."""
 
     role: Role
     namespace: str = DEFAULT_NAMESPACE
+    caller: str = ""
 
     def namespace_for(self, asked: str | None) -> str:
         """The namespace that a change may be made in. Raises RefusedError."""
@@ -59,7 +60,7 @@ def identify(tokens: Sequence[Token], presented: str | None) -> Identity:
     digest = hashlib.sha256(presented.encode()).hexdigest()
     for token in tokens:
         if hmac.compare_digest(token.token_sha256, digest):
-            return Identity(role=token.role, namespace=token.namespace)
+            return Identity(role=token.role, namespace=token.namespace, caller=digest)
     raise RefusedError(ErrorCode.UNAUTHENTICATED, "expected a known token, found an unknown one")
 
 

@@ -84,7 +84,6 @@ Cursor = Annotated[
         max_length=1000, description="The `next_cursor` of an earlier answer: what follows it."
     ),
 ]
-LARGEST_INTEGER: Final = 2**63 - 1
 Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 OnNode = Annotated[str | None, QueryParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 
@@ -143,21 +142,22 @@ def _is_socket(connection: AnyConnection) -> bool:
     return connection.scope["type"] == ScopeType.WEBSOCKET
 
 
-def command_id_of(idempotency_key: str | None) -> UUID:
-    """The command's id: the key itself where it is one, else one that follows from it."""
+def command_id_of(
+    idempotency_key: str | None, identity: Identity, namespace: str | None = None
+) -> UUID:
+    """The command's id: the same again for the same key of the same caller in a namespace.
+
+    Nobody else's key leads to it, so that no caller can spend the key of another.
+    """
     if idempotency_key is None:
         return new_id()
-    try:
-        return UUID(idempotency_key)
-    except ValueError:
-        return uuid5(COMMAND_NAMESPACE, idempotency_key)
+    scope = uuid5(COMMAND_NAMESPACE, f"{namespace or identity.namespace}/{identity.caller}")
+    return uuid5(scope, idempotency_key)
 
 
-def id_for(idempotency_key: str | None) -> UUID:
-    """The id of what a command creates: the same again for the same key."""
-    if idempotency_key is None:
-        return new_id()
-    return uuid5(command_id_of(idempotency_key), "created")
+def id_for(command_id: UUID) -> UUID:
+    """The id of what a command creates."""
+    return uuid5(command_id, "created")
 
 
 def page_after(

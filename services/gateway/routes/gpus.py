@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from litestar.params import FromQuery, QueryParameter
 
-from schemas.errors import Accepted, ErrorCode
+from schemas.errors import Accepted
 from schemas.gateway import GpuAllocMap, GpuList, NodeList, NodeView
 from schemas.scheduler_nodes import RemoveNode
 from schemas.scheduler_views import (
@@ -15,7 +15,7 @@ from schemas.scheduler_views import (
     SelectNode,
 )
 from schemas.telemetry import GetSnapshot, GpuSampled
-from services.gateway.context import Gateway
+from services.gateway.context import Gateway, unknown_node
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
 from services.gateway.routes.common import (
     AnyPageSize,
@@ -80,7 +80,7 @@ async def get_node(node_id: Node, gateway: TheGateway) -> NodeView:
     for node in await _nodes(gateway):
         if node.node_id == node_id:
             return node
-    raise _unknown_node(node_id)
+    raise unknown_node(node_id)
 
 
 @delete("/nodes/{node_id:str}", status_code=200)
@@ -96,7 +96,7 @@ async def remove_node(
     identity.require_admin()
     return await gateway.send(
         RemoveNode(
-            command_id=command_id_of(idempotency_key),
+            command_id=command_id_of(idempotency_key, identity),
             node_id=node_id,
             end_held=end_held,
             reason=reason,
@@ -110,7 +110,7 @@ async def get_gpu_alloc_map(node_id: Node, gateway: TheGateway) -> GpuAllocMap:
     found = await gateway.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
     nodes = tuple(node for node in found.nodes if node.node_id == node_id)
     if not nodes:
-        raise _unknown_node(node_id)
+        raise unknown_node(node_id)
     devices = [device for node in nodes for device in node.devices]
     return GpuAllocMap(nodes=nodes, gpu_alloc_map=allocation_shares(devices))
 
@@ -134,10 +134,6 @@ async def select_node(
 async def _nodes(gateway: Gateway) -> list[NodeView]:
     live = gateway.live
     return node_views(live.latest(), live.inventories, live.executors, await _ledger(gateway))
-
-
-def _unknown_node(node_id: str) -> RefusedError:
-    return RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="path.node_id")
 
 
 async def _ledger(gateway: Gateway) -> AllocationMap | None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
+from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
 from schemas.gateway import CustomEvent, CustomEventRequest, EventList, Published
 from schemas.results import GetReport, GetSeries, ReportView, SeriesMetric, SeriesView
@@ -95,7 +96,7 @@ async def get_usage(
 @get("/events")
 async def list_events(
     gateway: TheGateway,
-    after: Annotated[int, QueryParameter(ge=0)] = 0,
+    after: Annotated[int, QueryParameter(ge=0, le=LARGEST_INTEGER)] = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
     task_id: FromQuery[UUID | None] = None,
@@ -116,13 +117,14 @@ async def publish_event(
     idempotency_key: IdempotencyKey = None,
 ) -> Published:
     """Publish an event of one's own."""
-    message_id = command_id_of(idempotency_key)
+    namespace = identity.namespace_for(data.namespace)
+    message_id = command_id_of(idempotency_key, identity, namespace)
     event = CustomEvent(
         message_id=message_id,
         occurred_at=utcnow(),
         revision=0,
         name=data.name,
-        namespace=identity.namespace_for(data.namespace),
+        namespace=namespace,
         data=data.data,
     )
     async with gateway.database.transaction() as connection:

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from litestar.params import FromPath, QueryParameter
 
+from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
 from schemas.executor import LogChunk, ReadLog
 from schemas.orchestrator import AttemptView, ExperimentView, GetExperiment
@@ -20,11 +21,19 @@ async def read_log(
     gateway: TheGateway,
     attempt: Annotated[
         int | None,
-        QueryParameter(ge=1, description="An attempt's number; the newest if not given."),
+        QueryParameter(
+            ge=1,
+            le=LARGEST_INTEGER,
+            description="An attempt's number; the newest if not given.",
+        ),
     ] = None,
     offset: Annotated[
         int | None,
-        QueryParameter(ge=0, description="Bytes of the log to pass over; its last lines without."),
+        QueryParameter(
+            ge=0,
+            le=LARGEST_INTEGER,
+            description="Bytes of the log to pass over; its last lines without.",
+        ),
     ] = None,
     lines: Annotated[int, QueryParameter(ge=1, le=MOST_LINES)] = 200,
 ) -> LogChunk:

@@ -6,6 +6,7 @@ from uuid import UUID
 from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
 
 from schemas.available_gpus import AvailableGpus, ListAvailableGpus
+from schemas.base import LARGEST_INTEGER
 from schemas.errors import Accepted
 from schemas.gateway import BurstRequest, MonitoringRequest, PowerLimitRequest
 from schemas.monitoring import (
@@ -20,7 +21,6 @@ from schemas.monitoring import (
 from schemas.telemetry import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
-    LARGEST_INTEGER,
     Caller,
     IdempotencyKey,
     Node,
@@ -37,7 +37,7 @@ from services.gateway.routes.reservations import require_reservation
 @get("/nodes/{node_id:str}/agent")
 async def get_agent(node_id: Node, gateway: TheGateway) -> AgentView:
     """Whether and how the node's GPUs can be read."""
-    return await gateway.bus.query(GetAgent(node_id=node_id), AgentView)
+    return await gateway.query_node(GetAgent(node_id=node_id), AgentView)
 
 
 @get("/nodes/{node_id:str}/available-gpus")
@@ -54,11 +54,11 @@ async def list_available_gpus(
     anew first.
     """
     if not use_cache:
-        await gateway.bus.query(GetSnapshot(node_id=node_id, use_cache=False), GpuSampled)
+        await gateway.query_node(GetSnapshot(node_id=node_id, use_cache=False), GpuSampled)
     query = ListAvailableGpus(
         node_id=node_id, min_memory_mb=min_memory_mb, max_utilization_percent=max_utilization
     )
-    return await gateway.bus.query(query, AvailableGpus)
+    return await gateway.query_node(query, AvailableGpus)
 
 
 @get("/nodes/{node_id:str}/gpus/{index:int}")
@@ -70,7 +70,7 @@ async def get_gpu(
 ) -> GpuDetail:
     """One GPU by its index in the node: all facts, and the newest reading."""
     query = GetGpu(node_id=node_id, index=index, use_cache=use_cache)
-    return await gateway.bus.query(query, GpuDetail)
+    return await gateway.query_node(query, GpuDetail)
 
 
 @post("/nodes/{node_id:str}/monitoring", dto=StrictBody[MonitoringRequest])
@@ -85,11 +85,11 @@ async def start_monitoring(
     identity.require(identity.namespace)
     query = StartMonitoring(
         node_id=node_id,
-        monitoring_id=data.monitoring_id or id_for(idempotency_key),
+        monitoring_id=data.monitoring_id or id_for(command_id_of(idempotency_key, identity)),
         interval_seconds=data.interval_seconds,
         max_seconds=data.max_seconds,
     )
-    return await gateway.bus.query(query, MonitoringView)
+    return await gateway.query_node(query, MonitoringView)
 
 
 @delete("/nodes/{node_id:str}/monitoring/{monitoring_id:uuid}", status_code=200)
@@ -99,7 +99,7 @@ async def stop_monitoring(
     """End a monitoring; minimum, maximum and mean of what was read. For ten minutes again."""
     identity.require(identity.namespace)
     query = StopMonitoring(node_id=node_id, monitoring_id=monitoring_id)
-    return await gateway.bus.query(query, MonitoringView)
+    return await gateway.query_node(query, MonitoringView)
 
 
 @post("/nodes/{node_id:str}/burst", status_code=200, dto=StrictBody[BurstRequest])
@@ -114,7 +114,7 @@ async def set_burst(
     identity.require(identity.namespace)
     return await gateway.send(
         SetBurst(
-            command_id=command_id_of(idempotency_key),
+            command_id=command_id_of(idempotency_key, identity),
             node_id=node_id,
             interval_seconds=data.interval_seconds,
             duration_seconds=data.duration_seconds,
@@ -141,7 +141,7 @@ async def set_power_limit(
         await require_reservation(gateway, identity, data.reservation_id)
     return await gateway.send(
         SetPowerLimit(
-            command_id=command_id_of(idempotency_key),
+            command_id=command_id_of(idempotency_key, identity),
             node_id=node_id,
             device_uuid=data.device_uuid,
             power_limit_w=data.power_limit_w,

@@ -34,7 +34,7 @@ async def cordon(
     identity.require_admin()
     return await gateway.send(
         Cordon(
-            command_id=command_id_of(idempotency_key),
+            command_id=command_id_of(idempotency_key, identity),
             node_id=node_id,
             device_uuid=data.device_uuid,
             reason=data.reason,
@@ -55,7 +55,7 @@ async def uncordon(
     identity.require_admin()
     return await gateway.send(
         Uncordon(
-            command_id=command_id_of(idempotency_key),
+            command_id=command_id_of(idempotency_key, identity),
             node_id=node_id,
             device_uuid=data.device_uuid,
             confirm_stopped=data.confirm_stopped,
@@ -74,7 +74,7 @@ async def drain(
 ) -> Accepted:
     """Cordon a node and end its reservations. For admins."""
     identity.require_admin()
-    command_id = command_id_of(idempotency_key)
+    command_id = command_id_of(idempotency_key, identity)
     return await gateway.send(
         Drain(command_id=command_id, node_id=node_id, reason=data.reason, set_by=data.set_by)
     )
@@ -90,7 +90,7 @@ async def label_node(
 ) -> Accepted:
     """Set labels of a node, which win over its agent's; null takes one away. For admins."""
     identity.require_admin()
-    command_id = command_id_of(idempotency_key)
+    command_id = command_id_of(idempotency_key, identity)
     return await gateway.send(LabelNode(command_id=command_id, node_id=node_id, labels=data.labels))
 
 

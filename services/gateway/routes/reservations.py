@@ -8,7 +8,7 @@ from uuid import UUID
 from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from schemas.base import Command
+from schemas.base import LARGEST_INTEGER, Command
 from schemas.errors import Accepted
 from schemas.gateway import LeaseRenewal, ReservationRequest
 from schemas.gpu_request import GpuRequest
@@ -37,7 +37,6 @@ from services.gateway.domain.availability_news import Idle, is_news
 from services.gateway.live_state import Watcher
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
-    LARGEST_INTEGER,
     Caller,
     Cursor,
     IdempotencyKey,
@@ -70,11 +69,13 @@ async def request_reservation(
     idempotency_key: IdempotencyKey = None,
 ) -> Response[ReservationView]:
     """Ask for GPUs. The answer is the stored request; `wait_seconds` of GET awaits the grant."""
-    reservation_id = data.reservation_id or id_for(idempotency_key)
+    namespace = identity.namespace_for(data.namespace)
+    command_id = command_id_of(idempotency_key, identity, namespace)
+    reservation_id = data.reservation_id or id_for(command_id)
     command = RequestReservation(
-        command_id=command_id_of(idempotency_key),
+        command_id=command_id,
         reservation_id=reservation_id,
-        namespace=identity.namespace_for(data.namespace),
+        namespace=namespace,
         holder=data.holder,
         request=data.request,
     )
@@ -137,7 +138,7 @@ async def end_reservation(
     `stopped=false` says that something may still run on them.
     """
     await require_reservation(gateway, identity, reservation_id)
-    command_id = command_id_of(idempotency_key)
+    command_id = command_id_of(idempotency_key, identity)
     command: Command = CancelReservation(
         command_id=command_id, reservation_id=reservation_id, reason=reason
     )
@@ -165,7 +166,7 @@ async def renew_reservation(
     await require_reservation(gateway, identity, reservation_id)
     return await gateway.send(
         RenewReservation(
-            command_id=command_id_of(idempotency_key),
+            command_id=command_id_of(idempotency_key, identity),
             reservation_id=reservation_id,
             epoch=data.epoch,
             activate=data.activate,

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from schemas.base import LARGEST_INTEGER
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler_views import (
     AvailabilityView,
@@ -20,7 +21,6 @@ from schemas.scheduler_views import (
 )
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
-    LARGEST_INTEGER,
     AnyPageSize,
     Cursor,
     GpuPlace,

@@ -82,13 +82,10 @@ async def submit_task(
     idempotency_key: IdempotencyKey = None,
 ) -> Response[TaskView]:
     """Store a task and run it. `task_id` may be chosen by the sender."""
-    task_id = task_id or id_for(idempotency_key)
-    command = SubmitTask(
-        command_id=command_id_of(idempotency_key),
-        task_id=task_id,
-        namespace=identity.namespace_for(namespace),
-        task=data,
-    )
+    namespace = identity.namespace_for(namespace)
+    command_id = command_id_of(idempotency_key, identity, namespace)
+    task_id = task_id or id_for(command_id)
+    command = SubmitTask(command_id=command_id, task_id=task_id, namespace=namespace, task=data)
     await gateway.send(command)
     view = await gateway.bus.query(GetTask(task_id=task_id), TaskView)
     return Response(view, status_code=201, headers={"Location": f"/api/v1/tasks/{task_id}"})
@@ -144,7 +141,7 @@ async def cancel_task(
     idempotency_key: IdempotencyKey = None,
 ) -> TaskView:
     """Stop a task. It has ended when its state says so."""
-    command_id = command_id_of(idempotency_key)
+    command_id = command_id_of(idempotency_key, identity)
     command = CancelTask(command_id=command_id, task_id=task_id, reason=data.reason)
     return await _change(gateway, identity, command)
 
@@ -160,7 +157,7 @@ async def delete_task(
 
     Its events and the GPU hours that it used stay on record.
     """
-    command = DeleteTask(command_id=command_id_of(idempotency_key), task_id=task_id)
+    command = DeleteTask(command_id=command_id_of(idempotency_key, identity), task_id=task_id)
     return await _delete(gateway, identity, command, GetTask(task_id=task_id), TaskView)
 
 
@@ -173,7 +170,7 @@ async def delete_experiment(
 ) -> Accepted:
     """Delete one experiment of a finished task with its measurements."""
     command = DeleteExperiment(
-        command_id=command_id_of(idempotency_key), experiment_id=experiment_id
+        command_id=command_id_of(idempotency_key, identity), experiment_id=experiment_id
     )
     query = GetExperiment(experiment_id=experiment_id)
     return await _delete(gateway, identity, command, query, ExperimentView)
@@ -187,7 +184,7 @@ async def pause_task(
     idempotency_key: IdempotencyKey = None,
 ) -> TaskView:
     """Start no further experiment of a task."""
-    command = PauseTask(command_id=command_id_of(idempotency_key), task_id=task_id)
+    command = PauseTask(command_id=command_id_of(idempotency_key, identity), task_id=task_id)
     return await _change(gateway, identity, command)
 
 
@@ -199,7 +196,7 @@ async def resume_task(
     idempotency_key: IdempotencyKey = None,
 ) -> TaskView:
     """Start experiments of a paused task again."""
-    command = ResumeTask(command_id=command_id_of(idempotency_key), task_id=task_id)
+    command = ResumeTask(command_id=command_id_of(idempotency_key, identity), task_id=task_id)
     return await _change(gateway, identity, command)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
 from schemas.task import (
     ContinuousRange,
@@ -52,7 +53,10 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 class Grid(Struct, frozen=True, kw_only=True):
-    """The configurations to run, in order; `cut` more were left out by `max_iterations`."""
+    """The configurations to run, in order; `cut` more were left out by `max_iterations`.
+
+    What is beyond LARGEST_INTEGER is counted as that: no message carries more.
+    """
 
     points: tuple[Point, ...]
     total: int
@@ -75,6 +79,7 @@ def expand(task: TaskFile) -> Grid:
             "set max_iterations or give fewer values",
             path="$.optimization.max_iterations",
         )
+    total = min(total, LARGEST_INTEGER)
     combinations = itertools.product(*(axis.values for axis in axes))
     points = tuple(_point(axes, values) for values in itertools.islice(combinations, kept))
     return Grid(points=points, total=total, cut=total - kept)

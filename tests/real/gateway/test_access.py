@@ -89,14 +89,7 @@ async def test_tokens_decide_who_may_do_what(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     roles = {"v": ("viewer", "a"), "s": ("submitter", "a"), "t": ("submitter", "b")}
-    tokens = [
-        {
-            "token_sha256": hashlib.sha256(token.encode()).hexdigest(),
-            "role": role,
-            "namespace": namespace,
-        }
-        for token, (role, namespace) in roles.items()
-    ]
+    tokens = [token_of(token, *known) for token, known in roles.items()]
     path = tmp_path / "tokens.json"
     path.write_text(json.dumps(tokens))
 
@@ -121,6 +114,34 @@ async def test_tokens_decide_who_may_do_what(
         assert await status("GET", "/healthz", None) == 200
         submitted = next(m for m in api.owners.received if isinstance(m, SubmitTask))
         assert submitted.namespace == "a"
+
+
+async def test_a_key_is_spent_for_its_namespace_and_its_caller_alone(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    callers = {"first": ("admin", "a"), "second": ("admin", "a")}
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps([token_of(name, *known) for name, known in callers.items()]))
+
+    for key in ("nightly", str(uuid4())):
+        async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
+            await api.owners.accept(SubmitTask)
+            await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id))
+            for caller in (*callers, "first"):
+                for namespace in ("a", "b"):
+                    route = f"/api/v1/tasks?namespace={namespace}"
+                    headers = {"Authorization": f"Bearer {caller}", "Idempotency-Key": key}
+                    assert (await api.post(route, TASK, headers=headers))[0] == 201
+            sent = [m for m in api.owners.received if isinstance(m, SubmitTask)]
+
+        assert sent[4:] == sent[:2]
+        assert len({(m.command_id, m.task_id) for m in sent}) == 4
+        assert key not in {str(m.command_id) for m in sent}
+
+
+def token_of(token: str, role: str, namespace: str) -> dict[str, str]:
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    return {"token_sha256": digest, "role": role, "namespace": namespace}
 
 
 def test_an_address_that_others_reach_needs_tokens(tmp_path: Path) -> None:

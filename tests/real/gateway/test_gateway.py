@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import msgspec
 import nats
@@ -456,7 +456,7 @@ async def test_tasks_and_experiments_are_deleted_and_again_with_the_same_answer(
     ]
     assert archived == [True, True]
     commands = [m for m in api.owners.received if isinstance(m, Command)]
-    command_id = UUID(key["Idempotency-Key"])
+    command_id = commands[0].command_id
     assert commands == [
         DeleteTask(command_id=command_id, task_id=task_id),
         DeleteExperiment(command_id=command_id, experiment_id=experiment_id),

@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 
 from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
-from schemas.scheduler_views import (
-    GetReservation,
-)
+from schemas.scheduler_views import GetAllocationMap, GetReservation
 from schemas.telemetry import SetBurst, SetPowerLimit
 from shared.client import Address, StewardClient, aio_telemetry
 from shared.ids import new_id
 from shared.testing import eventually
-from tests.support.worlds.gateway import NODE, Api, a_node, gateway, make_reservation_view
+from tests.support.worlds.gateway import (
+    NODE,
+    Api,
+    a_node,
+    gateway,
+    make_allocation_map,
+    make_reservation_view,
+)
 
 MADE_UP = "GPU-51a7ed00-0000-4000-8000-000000000000"
 
@@ -100,6 +105,35 @@ async def test_an_agent_is_reached_by_http(
     assert problem["details"] == {"minimum_w": 200.0, "maximum_w": 700.0}
     assert "gpusteward_gateway_samples_received_total" in figures
     assert "process_resident_memory_bytes" in figures
+
+
+async def test_a_node_that_never_was_is_not_found_and_one_that_is_away_unavailable(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    routes: list[tuple[str, str, Any]] = [
+        ("GET", "agent", None),
+        ("GET", "available-gpus?use_cache=false", None),
+        ("GET", "gpus/0", None),
+        ("POST", "monitoring", {}),
+        ("DELETE", f"monitoring/{new_id()}", None),
+        ("POST", "burst", {"duration_seconds": 5}),
+        ("POST", "power-limit", {"device_uuid": "GPU-0", "power_limit_w": 300}),
+    ]
+
+    async with gateway(nats_url, postgres_dsn) as api:
+        await api.owners.answer(GetAllocationMap, make_allocation_map())
+
+        async def found(node_id: str) -> dict[str, tuple[int, str | None]]:
+            answers = [
+                (route, await api.call(method, f"/api/v1/nodes/{node_id}/{route}", body))
+                for method, route, body in routes
+            ]
+            return {route: (status, body.get("path")) for route, (status, body) in answers}
+
+        never, away = await found("node-9"), await found(NODE)
+
+    assert set(never.values()) == {(404, "path.node_id")}
+    assert set(away.values()) == {(503, None)}
 
 
 async def test_a_cap_is_for_who_may_change_the_reservation_and_else_for_admins(

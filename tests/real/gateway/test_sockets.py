@@ -191,6 +191,8 @@ async def test_a_wrong_filter_is_refused_with_what_was_expected(api: Api) -> Non
             "no such parameter; known: device_uuid, experiment_id, node_id, task_id",
         ),
         "/ws/metrics?gateway=x": ("query.gateway", "no such parameter"),
+        f"/ws/events?after={2**63}": ("query.after", str(2**63 - 1)),
+        "/ws/logs?experiment_id=7": ("query.experiment_id", "UUID"),
         "/ws/logs": ("query.experiment_id", "expected the parameter experiment_id, found none"),
     }
     opening = {

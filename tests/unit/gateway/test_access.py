@@ -65,7 +65,8 @@ def test_a_token_is_known_by_its_digest() -> None:
         Token(token_sha256=digest, role=Role.SUBMITTER, namespace="team-a"),
     ]
 
-    assert identify(tokens, "secret") == Identity(role=Role.SUBMITTER, namespace="team-a")
+    known = Identity(role=Role.SUBMITTER, namespace="team-a", caller=digest)
+    assert identify(tokens, "secret") == known
     for presented in (None, "", digest, "Secret"):
         with pytest.raises(RefusedError) as refused:
             identify(tokens, presented)

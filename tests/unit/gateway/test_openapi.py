@@ -78,6 +78,39 @@ def test_every_object_says_what_is_in_it(document: dict[str, Any]) -> None:
     assert {"gpu_monitoring", "benchmark", "explanation", "missing"} <= set(detail)
 
 
+def test_every_whole_number_that_a_client_may_send_is_bounded(document: dict[str, Any]) -> None:
+    unbounded = {
+        f"{name}: {schema}"
+        for name, operation in operations(document).items()
+        for schema in _integers(
+            [operation.get("parameters"), operation.get("requestBody")], document, set()
+        )
+        if "maximum" not in schema
+    }
+
+    assert unbounded == set()
+
+
+def _integers(schema: Any, document: dict[str, Any], seen: set[str]) -> Iterator[dict[str, Any]]:
+    """Every schema of a whole number in a part of the document, and in what it refers to."""
+    if isinstance(schema, list):
+        for inner in schema:
+            yield from _integers(inner, document, seen)
+    if isinstance(schema, dict):
+        if schema.get("type") == "integer":
+            yield schema
+        # What may also be null has its bounds beside the choice.
+        outer = {name: schema[name] for name in ("minimum", "maximum") if name in schema}
+        if (reference := schema.get("$ref")) and reference not in seen:
+            seen.add(reference)
+            name = reference.rpartition("/")[2]
+            yield from _integers(document["components"]["schemas"][name], document, seen)
+        for name, inner in schema.items():
+            if name == "oneOf":
+                inner = [{**outer, **each} for each in inner]
+            yield from _integers(inner, document, seen)
+
+
 def _is_typed(schema: dict[str, Any]) -> bool:
     """Whether the fields are known, or all are of a known type."""
     return bool(schema.get("properties")) or bool(
