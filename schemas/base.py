@@ -3,7 +3,7 @@
 import re
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 from uuid import UUID
 
 from msgspec import Meta, Struct
@@ -13,6 +13,8 @@ TOKEN_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}$"  # noqa: S105  # a subject toke
 
 TOKEN_FORM: Final = "1 to 128 letters, digits, - and _"  # noqa: S105  # as above
 NODE_ID_FORM: Final = f"a node's id: {TOKEN_FORM}"
+SPEAKER_PATTERN: Final = r"^[A-Za-z0-9_-]{1,133}$"
+PLATFORM: Final = "_platform"
 NAMESPACE_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 # What Postgres and every JSON reader of ours can hold.
 LARGEST_INTEGER: Final = 2**63 - 1
@@ -27,6 +29,14 @@ Name = Annotated[
     Meta(
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?$",
         description="1 to 128 letters, digits, _, . and -, the first and last a letter or digit",
+    ),
+]
+# No namespace has a _, so the three forms are never the same.
+Speaker = Annotated[
+    str,
+    Meta(
+        pattern=SPEAKER_PATTERN,
+        description="a namespace, node_ID of a node, or _platform of its services and admins",
     ),
 ]
 LabelKey = Annotated[
@@ -62,11 +72,13 @@ class Message(Struct, frozen=True, kw_only=True, tag_field="type"):
     """Root of everything that travels under a subject of its own.
 
     `key_field` names the field whose value ends the subject: the id whose order matters, or the
-    node asked. None means the subject has no key.
+    node asked. None means the subject has no key. `speaker_field` names the field whose value
+    stands before it: in whose name it is sent, which the bus holds its sender to.
     """
 
     kind: ClassVar[Kind]
     key_field: ClassVar[str | None] = None
+    speaker_field: ClassVar[str | None] = None
 
 
 class Event(Message, frozen=True, kw_only=True):
@@ -90,6 +102,13 @@ class Command(Message, frozen=True, kw_only=True):
 
     kind: ClassVar[Kind] = Kind.COMMAND
     command_id: UUID
+
+
+class ScopedCommand(Command, frozen=True, kw_only=True):
+    """A command that is refused unless what it changes belongs to its `speaker`."""
+
+    speaker_field: ClassVar[str | None] = "speaker"
+    speaker: Speaker = PLATFORM
 
 
 class Query(Message, frozen=True, kw_only=True):
@@ -129,13 +148,13 @@ class ListView(View, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-def token(value: str) -> str:
+def token(value: str, pattern: str = TOKEN_PATTERN) -> str:
     """`value`, if it can stand as one subject token.
 
     Raises ValueError otherwise: a dot would become two tokens.
     """
-    if not re.fullmatch(TOKEN_PATTERN, value):
-        raise ValueError(f"expected a subject token matching {TOKEN_PATTERN}, got {value!r}")
+    if not re.fullmatch(pattern, value):
+        raise ValueError(f"expected a subject token matching {pattern}, got {value!r}")
     return value
 
 
@@ -147,16 +166,26 @@ def tag_of(message: type[Message]) -> str:
     return tag
 
 
-def pattern_for(message: type[Message], key: str | None = None) -> str:
-    """The subject on which messages of this class arrive; `key` None means any key."""
+def node_speaker(node_id: str) -> str:
+    """What a node calls itself where it speaks."""
+    return f"node_{node_id}"
+
+
+def pattern_for(
+    message: type[Message], key: str | None = None, *, speaker: str | None = None
+) -> str:
+    """The subject on which messages of this class arrive; None means any."""
     subject = f"{PREFIX}.{message.kind.value}.{tag_of(message)}"
-    if message.key_field is None:
-        return subject
-    return f"{subject}.{'*' if key is None else token(key)}"
+    if message.speaker_field is not None:
+        subject += f".{'*' if speaker is None else token(speaker, SPEAKER_PATTERN)}"
+    if message.key_field is not None:
+        subject += f".{'*' if key is None else token(key)}"
+    return subject
 
 
 def subject_for(message: Message) -> str:
-    """The one subject of this message, from its kind, tag and key."""
+    """The one subject of this message, from its kind, tag, speaker and key."""
     cls = type(message)
-    key: Any = getattr(message, cls.key_field) if cls.key_field is not None else None
-    return pattern_for(cls, str(key)) if cls.key_field is not None else pattern_for(cls)
+    key = None if cls.key_field is None else str(getattr(message, cls.key_field))
+    speaker = None if cls.speaker_field is None else str(getattr(message, cls.speaker_field))
+    return pattern_for(cls, key, speaker=speaker)

@@ -2,11 +2,11 @@
 
 from uuid import UUID
 
-from schemas.base import Command, Count
+from schemas.base import Count, ScopedCommand
 from schemas.orchestrator import ExperimentEvent, TaskEvent
 
 
-class DeleteTask(Command, frozen=True, kw_only=True, tag="orchestrator.delete_task"):
+class DeleteTask(ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.delete_task"):
     """Forget a finished task with its experiments and what was measured of them.
 
     Its events, its reservations and the GPU hours that it used stay on record.
@@ -15,7 +15,9 @@ class DeleteTask(Command, frozen=True, kw_only=True, tag="orchestrator.delete_ta
     task_id: UUID
 
 
-class DeleteExperiment(Command, frozen=True, kw_only=True, tag="orchestrator.delete_experiment"):
+class DeleteExperiment(
+    ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.delete_experiment"
+):
     """The same for one experiment of a finished task."""
 
     experiment_id: UUID

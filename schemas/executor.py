@@ -17,6 +17,7 @@ from schemas.base import (
     PositiveInt,
     PositiveSeconds,
     Query,
+    ScopedCommand,
     Seconds,
     UtcDatetime,
     View,
@@ -139,7 +140,7 @@ class GangPlace(Struct, frozen=True, kw_only=True):
     coordinator_id: NodeId
 
 
-class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_experiment"):
+class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.start_experiment"):
     """Run one attempt on granted devices.
 
     Accepted means journaled: the lease is the executor's from then on. `cpu_count` and
@@ -168,7 +169,7 @@ class StartExperiment(Command, frozen=True, kw_only=True, tag="executor.start_ex
     gang: GangPlace | None = None
 
 
-class CancelExperiment(Command, frozen=True, kw_only=True, tag="executor.cancel_experiment"):
+class CancelExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.cancel_experiment"):
     """Stop an attempt.
 
     Accepted means it will not be started any more and a running one is being stopped.
@@ -201,6 +202,7 @@ class FenceReservation(Command, frozen=True, kw_only=True, tag="executor.fence_r
 class AttemptEvent(Event, frozen=True, kw_only=True):
     """What all attempt facts carry. `revision` grows within one attempt."""
 
+    speaker_field: ClassVar[str | None] = "executor_id"
     key_field: ClassVar[str | None] = "experiment_id"
     experiment_id: UUID
     attempt_id: UUID
@@ -283,7 +285,9 @@ class AttemptLogged(Live, frozen=True, kw_only=True, tag="executor.attempt_logge
     not the `next_offset` of the message before, lines were left out: there were too many.
     """
 
+    speaker_field: ClassVar[str | None] = "executor_id"
     key_field: ClassVar[str | None] = "experiment_id"
+    executor_id: NodeId
     experiment_id: UUID
     attempt_id: UUID
     task_id: UUID
@@ -326,7 +330,9 @@ class AttemptProgressed(Live, frozen=True, kw_only=True, tag="executor.attempt_p
     `fraction` runs from 0 to 1: over the image's bytes, or over all levels.
     """
 
+    speaker_field: ClassVar[str | None] = "executor_id"
     key_field: ClassVar[str | None] = "experiment_id"
+    executor_id: NodeId
     experiment_id: UUID
     attempt_id: UUID
     task_id: UUID

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from schemas.base import Command, Count, NodeId, Query, Seconds, View
+from schemas.base import Count, NodeId, Query, ScopedCommand, Seconds, View
 from schemas.executor import Failure
 
 
@@ -49,7 +49,7 @@ class RankView(View, frozen=True, kw_only=True, tag="executor.rank"):
     address: str | None = None
 
 
-class StartRank(Command, frozen=True, kw_only=True, tag="executor.start_rank"):
+class StartRank(ScopedCommand, frozen=True, kw_only=True, tag="executor.start_rank"):
     """All ranks are ready: start this one's engine, which finds the others at the leader's address.
 
     Accepted means journaled. Refused with `lease_lost` by a rank that has ended.

@@ -40,9 +40,10 @@ DaySeconds = Annotated[float, Meta(gt=0, le=86_400)]
 class CustomEvent(Event, frozen=True, kw_only=True, tag="gateway.custom"):
     """An event that a user published through the API."""
 
+    speaker_field: ClassVar[str | None] = "namespace"
     key_field: ClassVar[str | None] = "name"
     name: Token
-    namespace: str
+    namespace: Namespace
     data: dict[str, Any]
 
 

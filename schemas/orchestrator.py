@@ -16,6 +16,7 @@ from schemas.base import (
     NodeId,
     PositiveInt,
     Query,
+    ScopedCommand,
     UtcDatetime,
     View,
 )
@@ -58,25 +59,26 @@ FINISHED_EXPERIMENT_STATES = frozenset(
 class SubmitTask(Command, frozen=True, kw_only=True, tag="orchestrator.submit_task"):
     """Store a task and its experiments and run them. The sender chooses `task_id`."""
 
+    speaker_field: ClassVar[str | None] = "namespace"
     task_id: UUID
     namespace: Namespace = "default"
     task: TaskFile
 
 
-class CancelTask(Command, frozen=True, kw_only=True, tag="orchestrator.cancel_task"):
+class CancelTask(ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.cancel_task"):
     """Stop a task: what waits is withdrawn, what runs is stopped."""
 
     task_id: UUID
     reason: str = ""
 
 
-class PauseTask(Command, frozen=True, kw_only=True, tag="orchestrator.pause_task"):
+class PauseTask(ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.pause_task"):
     """Start no further experiment; what runs goes on."""
 
     task_id: UUID
 
 
-class ResumeTask(Command, frozen=True, kw_only=True, tag="orchestrator.resume_task"):
+class ResumeTask(ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.resume_task"):
     """Go on with a paused task."""
 
     task_id: UUID

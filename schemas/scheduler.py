@@ -16,6 +16,7 @@ from schemas.base import (
     Namespace,
     NodeId,
     PositiveInt,
+    ScopedCommand,
     Seconds,
     UtcDatetime,
 )
@@ -111,13 +112,14 @@ class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.requ
     what `experiment_holder` makes).
     """
 
+    speaker_field: ClassVar[str | None] = "namespace"
     reservation_id: UUID
     namespace: Namespace = "default"
     holder: Annotated[str, Meta(max_length=200)] = ""
     request: GpuRequest = GpuRequest()
 
 
-class RenewReservation(Command, frozen=True, kw_only=True, tag="scheduler.renew_reservation"):
+class RenewReservation(ScopedCommand, frozen=True, kw_only=True, tag="scheduler.renew_reservation"):
     """Keep a lease. `activate`: the holder is about to start; granted becomes active.
 
     Refused with `lease_lost` or `stale_epoch`, after which the holder stops.
@@ -128,7 +130,9 @@ class RenewReservation(Command, frozen=True, kw_only=True, tag="scheduler.renew_
     activate: bool = False
 
 
-class ReleaseReservation(Command, frozen=True, kw_only=True, tag="scheduler.release_reservation"):
+class ReleaseReservation(
+    ScopedCommand, frozen=True, kw_only=True, tag="scheduler.release_reservation"
+):
     """Give the devices back.
 
     `stopped`: nothing of it runs any more; False sends the devices into quarantine first.
@@ -140,7 +144,9 @@ class ReleaseReservation(Command, frozen=True, kw_only=True, tag="scheduler.rele
     reason: str = ""
 
 
-class CancelReservation(Command, frozen=True, kw_only=True, tag="scheduler.cancel_reservation"):
+class CancelReservation(
+    ScopedCommand, frozen=True, kw_only=True, tag="scheduler.cancel_reservation"
+):
     """End a reservation in whatever state it is; devices already granted are freed once their node
     confirmed the stop.
     """

@@ -15,7 +15,7 @@ async def main() -> None:
     ids = {"command_id": str(uuid.uuid4()), "reservation_id": str(uuid.uuid4())}
     events = await bus.subscribe(f"gpusteward.evt.scheduler.*.{ids['reservation_id']}")
     command = {"type": "scheduler.request_reservation", **ids, "request": {"gpus": 1}}
-    subject = "gpusteward.cmd.scheduler.request_reservation"
+    subject = "gpusteward.cmd.scheduler.request_reservation.default"  # the namespace
     reply = await bus.request(subject, msgspec.msgpack.encode(command), timeout=5)
     print(msgspec.msgpack.decode(reply.data)["type"])
     event = {"type": "scheduler.reservation_queued"}

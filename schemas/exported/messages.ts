@@ -84,6 +84,8 @@ export interface AttemptFinished {
 export interface AttemptLogged {
   type: "executor.attempt_logged";
   observed_at: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  executor_id: string;
   experiment_id: string;
   attempt_id: string;
   task_id: string;
@@ -134,6 +136,8 @@ export interface AttemptPhaseChanged {
 export interface AttemptProgressed {
   type: "executor.attempt_progressed";
   observed_at: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  executor_id: string;
   experiment_id: string;
   attempt_id: string;
   task_id: string;
@@ -327,6 +331,8 @@ export type BufferedMetric = "power_draw_w" | "utilization_percent";
 export interface CancelExperiment {
   type: "executor.cancel_experiment";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   experiment_id: string;
@@ -341,6 +347,8 @@ export interface CancelExperiment {
 export interface CancelReservation {
   type: "scheduler.cancel_reservation";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   reservation_id: string;
   reason?: string;
 }
@@ -349,6 +357,8 @@ export interface CancelReservation {
 export interface CancelTask {
   type: "orchestrator.cancel_task";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   task_id: string;
   reason?: string;
 }
@@ -448,6 +458,7 @@ export interface CustomEvent {
   revision: number;
   /** 1 to 128 letters, digits, - and _ */
   name: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   data: Record<string, unknown>;
 }
@@ -483,6 +494,8 @@ export interface DecisionRecord {
 export interface DeleteExperiment {
   type: "orchestrator.delete_experiment";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   experiment_id: string;
 }
 
@@ -494,6 +507,8 @@ export interface DeleteExperiment {
 export interface DeleteTask {
   type: "orchestrator.delete_task";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   task_id: string;
 }
 
@@ -2012,6 +2027,8 @@ export type ParameterKind = "choice" | "integer" | "number" | "switch";
 export interface PauseTask {
   type: "orchestrator.pause_task";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   task_id: string;
 }
 
@@ -2180,6 +2197,8 @@ export interface Refused {
 export interface ReleaseReservation {
   type: "scheduler.release_reservation";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   reservation_id: string;
   epoch: number;
   stopped?: boolean;
@@ -2209,6 +2228,8 @@ export interface RemoveNode {
 export interface RenewReservation {
   type: "scheduler.renew_reservation";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   reservation_id: string;
   epoch: number;
   activate?: boolean;
@@ -2513,6 +2534,8 @@ export interface ReservationView {
 export interface ResumeTask {
   type: "orchestrator.resume_task";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   task_id: string;
 }
 
@@ -2718,6 +2741,8 @@ export interface Spread {
 export interface StartExperiment {
   type: "executor.start_experiment";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   experiment_id: string;
@@ -2760,6 +2785,8 @@ export interface StartMonitoring {
 export interface StartRank {
   type: "executor.start_rank";
   command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   attempt_id: string;

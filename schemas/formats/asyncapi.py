@@ -51,12 +51,14 @@ def _channels() -> Json:
 
 
 def _channel(cls: type[Message]) -> Json:
-    subject = pattern_for(cls)
-    channel: Json = {"address": subject, "messages": _references(cls)}
-    if cls.key_field is not None:
-        channel["address"] = f"{subject.removesuffix('*')}{{{cls.key_field}}}"
+    fields = [field for field in (cls.speaker_field, cls.key_field) if field is not None]
+    address = pattern_for(cls)
+    for field in fields:
+        address = address.replace("*", f"{{{field}}}", 1)
+    channel: Json = {"address": address, "messages": _references(cls)}
+    if fields:
         channel["parameters"] = {
-            cls.key_field: {"description": f"The message's `{cls.key_field}`."}
+            field: {"description": f"The message's `{field}`."} for field in fields
         }
     return channel
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from schemas.base import PLATFORM
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import (
     CancelExperiment,
@@ -19,20 +20,22 @@ from schemas.executor import (
     StartExperiment,
 )
 from schemas.executor_ranks import GetRank, RankState, RankView, StartRank
+from schemas.scheduler_views import GetReservation, ReservationView
 from services.executor.attempts.benchmark_check import check_benchmark
 from services.executor.domain.admission import refuse_misdirected, refuse_start
-from services.executor.domain.gang import nodes_of, rank_of
+from services.executor.domain.gang import is_coordinated_by, nodes_of, rank_of
 from services.executor.engines.engine_table import rank_flags
 from services.executor.executor import Executor
 from services.executor.journal import store
 from services.executor.journal.store import NodeCommand
 from services.executor.logs.engine_log import read_log
 from shared.clock import utcnow
-from shared.errors import RefusedError
+from shared.errors import RefusedError, UnavailableError
 from shared.messaging.bus import Route, command_route, query_route
 from shared.messaging.idempotency import is_final, replay_or_refuse
 
 LARGEST_START_BYTES: Final = 256 << 10
+ASK_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Handlers:
         """
         # In a thread: a model's directory may lie on a disk that is slow to answer.
         refusal = await asyncio.to_thread(self._refuse_unrunnable, command)
+        if refusal is None and command.speaker != PLATFORM:
+            refusal = await self._refuse_ungranted(command)
         is_admitted = False
 
         def admit(connection: sqlite3.Connection) -> Reply:
@@ -69,6 +74,9 @@ class Handlers:
         """Accepted once it is journaled; a running attempt is being stopped."""
 
         def cancel(connection: sqlite3.Connection) -> Reply:
+            known = store.attempt(connection, command.attempt_id)
+            if known is not None and not is_coordinated_by(known.command, command.speaker):
+                return _forbidden(command)
             store.request_cancel(connection, command.attempt_id, command.reason)
             record = store.attempt(connection, command.attempt_id)
             return Accepted(
@@ -122,6 +130,8 @@ class Handlers:
         is_open = run is not None and run.awaits_start
 
         def accept(_: sqlite3.Connection) -> Reply:
+            if run is not None and not is_coordinated_by(run.command, command.speaker):
+                return _forbidden(command)
             if is_open:
                 return Accepted(command_id=command.command_id)
             return Refused(
@@ -184,6 +194,24 @@ class Handlers:
             return error.refused(command.command_id)
         return None
 
+    async def _refuse_ungranted(self, command: StartExperiment) -> Refused | None:
+        """Unless the scheduler granted what a node says: a made-up epoch would be remembered."""
+        bus, query = self.executor.bus, GetReservation(reservation_id=command.reservation_id)
+        try:
+            view = await bus.query(query, ReservationView, timeout_seconds=ASK_SECONDS)
+        except UnavailableError as error:
+            return RefusedError(ErrorCode.UNAVAILABLE, str(error)).refused(command.command_id)
+        except RefusedError as error:
+            return error.refused(command.command_id)
+        if (view.epoch, view.devices) == (command.epoch, command.devices):
+            return None
+        return Refused(
+            code=ErrorCode.FORBIDDEN,
+            message=f"reservation {command.reservation_id} was not granted so",
+            path="$.reservation_id",
+            command_id=command.command_id,
+        )
+
     def _answer_repeated(
         self, connection: sqlite3.Connection, command: StartExperiment
     ) -> Reply | None:
@@ -227,6 +255,15 @@ def build_routes(handlers: Handlers) -> list[Route]:
         query_route(handlers.list_running, ListRunning, key=key),
         query_route(handlers.read_log, ReadLog, key=key),
     ]
+
+
+def _forbidden(command: CancelExperiment | StartRank) -> Refused:
+    return Refused(
+        code=ErrorCode.FORBIDDEN,
+        message=f"{command.speaker} does not coordinate attempt {command.attempt_id}",
+        path="$.speaker",
+        command_id=command.command_id,
+    )
 
 
 def _is_known(connection: sqlite3.Connection, command: NodeCommand) -> bool:

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 from msgspec.structs import replace
 
+from schemas.base import ScopedCommand
 from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.orchestrator import (
@@ -43,6 +44,7 @@ from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.messaging.bus import Route, command_route, query_route
 from shared.messaging.paging import page_of, place_at
+from shared.messaging.speakers import require_speaker
 from shared.postgres.commands import once
 from shared.postgres.database import Connection, Database
 from shared.postgres.outbox import stage
@@ -84,7 +86,7 @@ class Handlers:
         """Withdraw what waits, stop what runs; the task ends when nothing of it runs."""
 
         async def apply(connection: Connection) -> Accepted:
-            task = await _locked(connection, command.task_id)
+            task = await _locked(connection, command.task_id, command)
             cancelling = tasks.request_cancel(task, command.reason)
             if cancelling is None:
                 return Accepted(command_id=command.command_id, revision=task.revision)
@@ -102,7 +104,7 @@ class Handlers:
         """Withdraw what waits; what was granted goes on."""
 
         async def apply(connection: Connection) -> Accepted:
-            task = await _locked(connection, command.task_id)
+            task = await _locked(connection, command.task_id, command)
             paused = tasks.pause(task, utcnow())
             await self.progress.write_task(connection, paused)
             decisions = [
@@ -120,7 +122,7 @@ class Handlers:
         """Request GPUs again."""
 
         async def apply(connection: Connection) -> Accepted:
-            task = await _locked(connection, command.task_id)
+            task = await _locked(connection, command.task_id, command)
             resumed = tasks.resume(task, utcnow())
             await self.progress.write_task(connection, resumed)
             await self.progress.advance(connection, task.task_id)
@@ -132,7 +134,7 @@ class Handlers:
         """Forget a finished task with its experiments."""
 
         async def apply(connection: Connection) -> Accepted:
-            task = await _locked(connection, command.task_id)
+            task = await _locked(connection, command.task_id, command)
             tally = (await store.tallies(connection, [task.task_id]))[task.task_id]
             event = tasks.delete(task, experiments=sum(tally.values()), now=utcnow())
             await store.delete_task(connection, task.task_id)
@@ -148,7 +150,7 @@ class Handlers:
             experiment = await store.experiment_by_id(connection, command.experiment_id)
             if experiment is None:
                 raise _unknown("experiment", command.experiment_id)
-            tasks.require_finished(await _locked(connection, experiment.task_id))
+            tasks.require_finished(await _locked(connection, experiment.task_id, command))
             event = delete(experiment, utcnow())
             await store.delete_experiment(connection, experiment)
             await stage(connection, event)
@@ -296,10 +298,11 @@ async def _cancel(connection: Connection, experiment: Experiment, reason: str) -
     return [running.stop(experiment, attempt, reason)]
 
 
-async def _locked(connection: Connection, task_id: UUID) -> Task:
+async def _locked(connection: Connection, task_id: UUID, command: ScopedCommand) -> Task:
     task = await store.lock_task(connection, task_id)
     if task is None:
         raise _unknown("task", task_id)
+    require_speaker(command.speaker, task.namespace)
     return task
 
 

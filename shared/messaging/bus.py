@@ -37,7 +37,7 @@ from schemas.errors import Refused, Reply
 from schemas.telemetry import GpuSampled
 from shared.errors import NodeUnavailableError, RefusedError, UnavailableError
 from shared.logging import log
-from shared.messaging.codec import TypedCodec, check_size, decode_reply, encode
+from shared.messaging.codec import TypedCodec, check_size, check_subject, decode_reply, encode
 from shared.messaging.routes import (
     DurableRoute,
     Route,
@@ -238,7 +238,9 @@ class Bus:
 
         async def on_message(raw: Msg) -> None:
             try:
-                await handler(decode(raw.data))
+                message = decode(raw.data)
+                check_subject(message, raw.subject)
+                await handler(message)
             except msgspec.MsgspecError as error:
                 log.warning("undecodable", subject=raw.subject, error=str(error))
             except UnavailableError as error:

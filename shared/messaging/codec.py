@@ -4,6 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from schemas.base import Message, subject_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from shared.errors import RefusedError
 
@@ -32,10 +33,19 @@ def check_size(what: str, body: bytes, limit_bytes: int) -> None:
         )
 
 
+def check_subject(message: Any, subject: str) -> None:
+    """Raises msgspec.ValidationError unless `message` came on its own subject.
+
+    The server holds senders to subjects, so what a message says of its sender is true only then.
+    """
+    if isinstance(message, Message) and subject != (own := subject_for(message)):
+        raise msgspec.ValidationError(f"expected it on {own}, found it on {subject}")
+
+
 class TypedCodec:
     """FastStream's codec for one message type or union.
 
-    Raises msgspec.ValidationError on bad input.
+    Raises msgspec.ValidationError on bad input, and on what came on another message's subject.
 
     The broker's default converts loosely ("7" passes as 7); this one does not.
     """
@@ -47,7 +57,9 @@ class TypedCodec:
 
     async def decode(self, msg: Any) -> Any:
         """The message in `msg.body`."""
-        return self._decode(msg.body)
+        message = self._decode(msg.body)
+        check_subject(message, msg.raw_message.subject)
+        return message
 
     async def encode(self, msg: Any, serializer: Any = None) -> tuple[bytes, str | None]:  # noqa: ARG002  # protocol
         """Bytes are passed through; anything else is encoded."""

@@ -15,6 +15,7 @@ from schemas.telemetry import GpuSampled
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
+from shared.messaging.codec import check_subject
 from shared.messaging.routes import ACK_WAIT_SECONDS
 from shared.messaging.settlement import RETRY_SECONDS
 from shared.messaging.streams import SAMPLES
@@ -77,7 +78,9 @@ class SampleConsumer:
             samples = []
             for message in messages:
                 try:
-                    samples.append(_decode(message.data))
+                    sample = _decode(message.data)
+                    check_subject(sample, message.subject)
+                    samples.append(sample)
                 except msgspec.MsgspecError as error:
                     log.warning("undecodable", subject=message.subject, error=str(error))
             try:

@@ -153,7 +153,9 @@ def test_a_subject_is_made_of_product_kind_and_tag(cls: type[Message]) -> None:
 
     tokens = subject.split(".")
     assert tokens[:4] == ["gpusteward", cls.kind.value, owner, what]
-    assert len(tokens) == (4 if cls.key_field is None else 5)
+    assert tokens[4:] == [
+        str(getattr(message, field)) for field in (cls.speaker_field, cls.key_field) if field
+    ]
     assert len(subject) <= 256
     assert captures(pattern_for(cls), subject)
 

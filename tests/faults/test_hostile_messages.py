@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from schemas.base import pattern_for
+from schemas.base import subject_for
 from schemas.errors import Refused
 from schemas.executor import ExecutorReported
 from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey, SelectorOperator
@@ -78,9 +78,10 @@ async def test_no_request_keeps_others_from_being_served(nats_url: str, postgres
 
 
 async def test_no_bytes_keep_others_from_being_served(nats_url: str, postgres_dsn: str) -> None:
-    whole = encode(RequestReservation(command_id=new_id(), reservation_id=new_id()))
+    request = RequestReservation(command_id=new_id(), reservation_id=new_id())
+    whole = encode(request)
     async with served(nats_url, postgres_dsn) as around:
-        subject = pattern_for(RequestReservation)
+        subject = subject_for(request)
         for body in (b"", b"\xc1", b"\x00" * 100_000, whole[:-1], whole + b"\x00", b"{}"):
             reply = await around.bus.nats.request(subject, body, timeout=5)
             assert b"bad_request" in reply.data

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from schemas.base import node_speaker
 from schemas.errors import Accepted, Refused
 from schemas.executor import StartExperiment
 from schemas.scheduler import RenewReservation
@@ -64,6 +65,7 @@ class LeaseKeeper:
             reservation_id=self.command.reservation_id,
             epoch=self.command.epoch,
             activate=activate,
+            speaker=node_speaker(self.command.executor_id),
         )
         try:
             return await self.bus.request(

@@ -136,6 +136,7 @@ class ProgressReporter:
         await self.bus.publish_live(
             AttemptProgressed(
                 observed_at=utcnow(),
+                executor_id=self.command.executor_id,
                 experiment_id=self.command.experiment_id,
                 attempt_id=self.attempt_id,
                 task_id=self.command.task_id,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TypedDict
 from uuid import UUID
 
+from schemas.base import node_speaker
 from schemas.executor import (
     AttemptFinished,
     AttemptOutcome,
@@ -93,6 +94,7 @@ def record_finish(
             epoch=command.epoch,
             stopped=True,
             reason=f"attempt {attempt_id} {verdict.outcome.value}",
+            speaker=node_speaker(command.executor_id),
         ),
     )
     return verdict.outcome

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import Runtime, StartExperiment
-from services.executor.domain.gang import nodes_of
+from services.executor.domain.gang import is_coordinated_by, nodes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,12 @@ def _refuse_misplaced(command: StartExperiment) -> Refused | None:
     refuse = partial(_refused, command)
     nodes = nodes_of(command.devices)
     place = command.gang
+    if not is_coordinated_by(command, command.speaker):
+        return refuse(
+            ErrorCode.FORBIDDEN,
+            f"expected the platform or the coordinating node, found {command.speaker}",
+            "$.speaker",
+        )
     if place is None:
         if nodes and nodes[0] != command.executor_id:
             return refuse(

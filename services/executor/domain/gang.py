@@ -8,6 +8,7 @@ from uuid import UUID, uuid5
 from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.base import PLATFORM, node_speaker
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import (
     AttemptOutcome,
@@ -59,6 +60,12 @@ def rank_of(command: StartExperiment) -> int:
     return command.gang.rank if command.gang is not None else 0
 
 
+def is_coordinated_by(command: StartExperiment, speaker: str) -> bool:
+    """Whether who speaks may start, and cancel, this node's part of the attempt."""
+    coordinator = command.gang and node_speaker(command.gang.coordinator_id)
+    return speaker in {PLATFORM, coordinator}
+
+
 def rank_starts(command: StartExperiment) -> tuple[StartExperiment, ...]:
     """The commands for ranks 1 and up; the same attempt always gives the same commands."""
     nodes = nodes_of(command.devices)
@@ -68,6 +75,7 @@ def rank_starts(command: StartExperiment) -> tuple[StartExperiment, ...]:
             command_id=_command_id(command.attempt_id, "start", rank),
             executor_id=node_id,
             gang=GangPlace(rank=rank, size=len(nodes), coordinator_id=command.executor_id),
+            speaker=node_speaker(command.executor_id),
         )
         for rank, node_id in enumerate(nodes)
         if rank > 0
@@ -81,6 +89,7 @@ def start_rank(start: StartExperiment, leader_address: str, leader_port: int) ->
         attempt_id=start.attempt_id,
         leader_address=leader_address,
         leader_port=leader_port,
+        speaker=start.speaker,
     )
 
 
@@ -91,6 +100,7 @@ def cancel_rank(start: StartExperiment) -> CancelExperiment:
         experiment_id=start.experiment_id,
         attempt_id=start.attempt_id,
         reason="the attempt is over",
+        speaker=start.speaker,
     )
 
 

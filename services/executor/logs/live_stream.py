@@ -56,6 +56,7 @@ class LogStreamer:
             return
         message = AttemptLogged(
             observed_at=utcnow(),
+            executor_id=self.command.executor_id,
             experiment_id=self.command.experiment_id,
             attempt_id=self.command.attempt_id,
             task_id=self.command.task_id,

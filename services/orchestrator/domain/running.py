@@ -122,8 +122,11 @@ def on_attempt_event(
     event: AttemptStarted | AttemptPhaseChanged | AttemptFinished,
     now: datetime,
 ) -> Decision | None:
-    """An event of the executor; one that is older than what is known changes nothing."""
-    if attempt.closed_at is not None or event.revision <= attempt.attempt_revision:
+    """An event of the executor; one that is older than what is known changes nothing, nor does
+    another node's.
+    """
+    is_foreign = event.executor_id != attempt.executor_id
+    if is_foreign or attempt.closed_at is not None or event.revision <= attempt.attempt_revision:
         return None
     newer = replace(attempt, attempt_revision=event.revision)
     match event:

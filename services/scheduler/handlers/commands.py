@@ -134,7 +134,7 @@ class Commands:
 
 async def _cancel(connection: Connection, command: CancelReservation) -> Accepted:
     found = await reservation_rows.lock_one(connection, command.reservation_id)
-    stored = validation.known(found, command.reservation_id)
+    stored = validation.owned(found, command)
     now = await reservation_rows.database_now(connection)
     ended = await transitions.cancel(connection, stored, now, command.reason)
     return Accepted(command_id=command.command_id, revision=ended.revision, epoch=ended.epoch)

@@ -9,6 +9,7 @@ from uuid import UUID
 from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
 from schemas.scheduler import (
+    CancelReservation,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
@@ -18,6 +19,7 @@ from services.scheduler.domain.placement.selectors import version
 from services.scheduler.ledger.reservation_rows import Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
 from shared.errors import RefusedError
+from shared.messaging.speakers import require_speaker
 
 LONGEST_SECONDS: Final = 366 * 24 * 3600.0
 
@@ -113,7 +115,7 @@ def same(stored: Stored, command: RequestReservation) -> Reservation:
 
 def renewable(stored: Stored, command: RenewReservation, now: datetime) -> Reservation:
     """The reservation whose lease may be extended."""
-    found = known(stored.get(command.reservation_id), command.reservation_id)
+    found = owned(stored.get(command.reservation_id), command)
     if found.state is ReservationState.QUEUED:
         raise RefusedError(
             ErrorCode.CONFLICT, f"reservation {found.reservation_id} is not granted yet"
@@ -132,8 +134,18 @@ def renewable(stored: Stored, command: RenewReservation, now: datetime) -> Reser
 def releasable(stored: Stored, command: ReleaseReservation) -> Reservation:
     """The reservation that may be given back."""
     check_text(command.reason, "$.reason")
-    found = known(stored.get(command.reservation_id), command.reservation_id)
+    found = owned(stored.get(command.reservation_id), command)
     check_epoch(found, command.epoch)
+    return found
+
+
+def owned(
+    stored: Reservation | None,
+    command: RenewReservation | ReleaseReservation | CancelReservation,
+) -> Reservation:
+    """The reservation that a command is about: of the speaker's namespace, or granted there."""
+    found = known(stored, command.reservation_id)
+    require_speaker(command.speaker, found.namespace, found.node_ids)
     return found
 
 

@@ -9,13 +9,14 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
+from schemas.base import node_speaker
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import AttemptOutcome, AttemptStarted, FailureKind, StartExperiment
 from schemas.executor_ranks import RankState, StartRank
 from schemas.scheduler import RenewReservation
 from services.executor.domain.gang import rank_starts
 from tests.support.processes.inference_engine import require_engine
-from tests.support.worlds.executor import Scheduler, accept, make_cancel, make_start
+from tests.support.worlds.executor import Scheduler, accept, grant, make_cancel, make_start
 from tests.support.worlds.executor_gang import LEADER, MEMBER, gang, gang_devices, make_gang_start
 
 
@@ -157,12 +158,37 @@ async def test_a_gang_is_cancelled_on_all_nodes_while_it_waits_for_one(
     assert "cancelled" in late.message
 
 
+async def test_no_node_starts_or_cancels_what_it_does_not_coordinate(
+    nats_url: str, tmp_path: Path
+) -> None:
+    start = make_gang_start()
+    stranger = node_speaker("node-3")
+    async with gang(nats_url, tmp_path, MEMBER) as nodes:
+        made_up = rank_starts(make_gang_start(epoch=2**40))[0]
+        ungranted = await nodes.scheduler.ask(made_up)
+        grant(start)
+        member = await nodes.scheduler.ask(rank_starts(start)[0])
+        await nodes.until(start, MEMBER, RankState.READY)
+        go = await nodes.scheduler.ask(replace(make_go(start), speaker=stranger))
+        cancel = await nodes.scheduler.ask(make_cancel(start, executor_id=MEMBER, speaker=stranger))
+        state = await nodes.state(start, MEMBER)
+
+    assert isinstance(member, Accepted)
+    assert isinstance(ungranted, Refused)
+    assert ungranted.code is ErrorCode.NOT_FOUND
+    for reply in (go, cancel):
+        assert isinstance(reply, Refused)
+        assert (reply.code, reply.path) == (ErrorCode.FORBIDDEN, "$.speaker")
+    assert state is RankState.READY
+
+
 async def test_a_rank_without_a_word_from_its_coordinator_stops_within_its_lease(
     nats_url: str, tmp_path: Path
 ) -> None:
     """Its own engine goes on: it waits for a leader that is nowhere."""
     start = make_gang_start(lease_ttl_seconds=4.0)
     [member_start] = rank_starts(start)
+    grant(start)
     async with gang(nats_url, tmp_path, MEMBER) as nodes:
         began = time.monotonic()
         await nodes.scheduler.ask(member_start)

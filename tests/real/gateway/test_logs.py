@@ -45,6 +45,7 @@ def make_attempt(number: int = 1, **overrides: Any) -> AttemptView:  # any field
 def make_logged(experiment_id: UUID, offset: int = 0, line: str = "hello") -> AttemptLogged:
     return AttemptLogged(
         observed_at=utcnow(),
+        executor_id=NODE,
         experiment_id=experiment_id,
         attempt_id=uuid4(),
         task_id=uuid4(),

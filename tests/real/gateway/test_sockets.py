@@ -93,6 +93,7 @@ async def test_event_filters_and_progress_without_a_cursor(api: Api) -> None:
     wanted, other = make_task_started(), make_task_started()
     progress = AttemptProgressed(
         observed_at=utcnow(),
+        executor_id="n1",
         experiment_id=new_id(),
         attempt_id=new_id(),
         task_id=wanted.task_id,

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import Command, Event
+from schemas.deletion import DeleteTask
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import AttemptOutcome, AttemptPhase, StartExperiment
 from schemas.orchestrator import (
@@ -361,6 +362,20 @@ async def test_cancelling_a_waiting_task_withdraws_its_request(
     view = await world.until(task_id, TaskState.CANCELLED)
     assert view.experiments_by_state == {"cancelled": 2}
     await eventually(lambda: world.cancelled == list(world.requests))
+
+
+async def test_another_namespaces_task_is_not_changed(world: World, service: Service) -> None:
+    world.auto_grant = False
+    task_id = await world.submit()
+
+    for command in (CancelTask, PauseTask, ResumeTask, DeleteTask):
+        reply = await refused(
+            world, command(command_id=new_id(), task_id=task_id, speaker="another")
+        )
+        assert (reply.code, reply.path) == (ErrorCode.FORBIDDEN, "$.speaker")
+
+    own = CancelTask(command_id=new_id(), task_id=task_id, speaker="default")
+    assert isinstance(await send(world, own), Accepted)
 
 
 async def test_a_grant_that_comes_after_a_cancel_is_given_back(

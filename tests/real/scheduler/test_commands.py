@@ -9,11 +9,18 @@ import pytest
 from msgspec.structs import replace
 from nats.aio.msg import Msg
 
-from schemas.base import subject_for
-from schemas.errors import ErrorCode
+from schemas.base import PLATFORM, node_speaker, pattern_for, subject_for
+from schemas.errors import ErrorCode, Refused
 from schemas.executor import ExecutorReported
 from schemas.gpu_request import GpuRequest, ReasonCode
-from schemas.scheduler import RequestReservation, ReservationGranted, ReservationQueued
+from schemas.scheduler import (
+    CancelReservation,
+    ReleaseReservation,
+    RenewReservation,
+    RequestReservation,
+    ReservationGranted,
+    ReservationQueued,
+)
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from schemas.telemetry import HealthChanged, HealthKind, HealthState
 from shared.clock import utcnow
@@ -119,7 +126,7 @@ async def test_a_plain_nats_client_without_a_reply_subject_is_answered_by_events
         "request": {"gpus": 1},
     }
     await client.publish(
-        "gpusteward.cmd.scheduler.request_reservation", msgspec.msgpack.encode(command)
+        "gpusteward.cmd.scheduler.request_reservation.default", msgspec.msgpack.encode(command)
     )
 
     async with asyncio.timeout(10):
@@ -228,3 +235,40 @@ async def _health(steward: World, uuid: str, health: HealthState) -> None:
         return any(d.uuid == uuid and d.health is health for n in seen.nodes for d in n.devices)
 
     await eventually(is_so, what=f"{uuid} to be {health}")
+
+
+async def test_a_reservation_is_changed_by_its_namespace_its_node_and_the_platform_alone(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 1)
+    granted = await steward.granted(await steward.request())
+    about: dict[str, Any] = {"reservation_id": granted.reservation_id, "epoch": granted.epoch}
+
+    for speaker in ("another", node_speaker("beta")):
+        for command in (
+            RenewReservation(command_id=new_id(), speaker=speaker, **about),
+            ReleaseReservation(command_id=new_id(), speaker=speaker, **about),
+            CancelReservation(
+                command_id=new_id(), speaker=speaker, reservation_id=granted.reservation_id
+            ),
+        ):
+            reply = refused(await steward.bus.request(command))
+            assert (reply.code, reply.path) == (ErrorCode.FORBIDDEN, "$.speaker")
+
+    for speaker in (granted.namespace, node_speaker("alpha"), PLATFORM):
+        accepted(
+            await steward.bus.request(
+                RenewReservation(command_id=new_id(), speaker=speaker, **about)
+            )
+        )
+
+
+async def test_a_command_on_the_subject_of_another_speaker_is_refused(steward: World) -> None:
+    command = a_request(namespace="theirs")
+    own = pattern_for(RequestReservation, speaker="ours")
+
+    raw = await steward.bus.nats.request(own, encode(command), timeout=5)
+
+    reply = msgspec.msgpack.decode(raw.data, type=Refused)
+    assert reply.code is ErrorCode.BAD_REQUEST
+    assert subject_for(command) in reply.message

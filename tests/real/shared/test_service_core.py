@@ -11,7 +11,7 @@ import msgspec
 import nats
 import pytest
 
-from schemas.base import Command, pattern_for
+from schemas.base import Command, subject_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.scheduler import CancelReservation, ReservationLost, ReservationReleased
 from schemas.scheduler_views import GetReservation, ReservationView
@@ -200,7 +200,7 @@ async def test_a_command_without_a_reply_subject_is_handled_and_answered_by_its_
         command = cancel()
         client = await nats.connect(nats_url)
 
-        await client.publish(pattern_for(CancelReservation), encode(command))
+        await client.publish(subject_for(command), encode(command))
 
         await eventually(lambda: heard.events == [command.reservation_id])
         await client.close()
@@ -219,8 +219,8 @@ async def test_bad_input_is_refused_with_the_place_and_kept_when_nobody_waits(
         )
         client = await nats.connect(nats_url)
 
-        raw = await client.request(pattern_for(CancelReservation), body, timeout=5)
-        await client.publish(pattern_for(CancelReservation), b"\xc1 not msgpack")
+        raw = await client.request(subject_for(cancel()), body, timeout=5)
+        await client.publish(subject_for(cancel()), b"\xc1 not msgpack")
 
         reply = msgspec.msgpack.decode(raw.data, type=Refused)
         assert (reply.code, reply.path) == (ErrorCode.BAD_REQUEST, "$.reservation_id")

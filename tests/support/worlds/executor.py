@@ -15,9 +15,9 @@ import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 
-from schemas.base import Command, pattern_for, subject_for
+from schemas.base import PLATFORM, Command, pattern_for, subject_for
 from schemas.benchmark import BenchmarkSpec
-from schemas.errors import Accepted, Refused, Reply
+from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import (
     AttemptFinished,
     AttemptPhaseChanged,
@@ -32,17 +32,21 @@ from schemas.executor import (
     Runtime,
     StartExperiment,
 )
-from schemas.gpu_request import DeviceGrant
-from schemas.scheduler import ReleaseReservation, RenewReservation
+from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.scheduler import ReleaseReservation, RenewReservation, ReservationState
+from schemas.scheduler_views import GetReservation, ReservationView
 from services.executor.host.processes import WorkloadLabel, running_workload
 from services.executor.settings import ExecutorSettings
-from shared.messaging.bus import Bus, command_route
+from shared.clock import utcnow
+from shared.errors import RefusedError
+from shared.messaging.bus import Bus, command_route, query_route
 from shared.messaging.streams import EVENTS
 from shared.service import Service
 from shared.testing import eventually
 from tests.support.paths import ROOT
 
 NODE = "node-1"
+_granted: dict[UUID, StartExperiment] = {}  # of all scripted schedulers: one bus may have two
 FAST: dict[str, Any] = {"ttft-seconds": 0.002, "tpot-seconds": 0.0005}
 ENDLESS: dict[str, Any] = {"ttft-seconds": 0.01, "tpot-seconds": 0.05}
 Fact = AttemptStarted | AttemptPhaseChanged | AttemptFinished
@@ -132,6 +136,11 @@ def make_fence(reservation_id: UUID, epoch: int = 7) -> FenceReservation:
     )
 
 
+def grant(start: StartExperiment) -> None:
+    """Let the scheduler say that what is to be started was granted."""
+    _granted[start.reservation_id] = start
+
+
 def accept(command: Command) -> Reply:
     """A scheduler that agrees with everything."""
     return Accepted(command_id=command.command_id)
@@ -161,7 +170,26 @@ class Scheduler:
         return self.answer_release(command)
 
     async def ask(self, command: Command) -> Reply:
+        if isinstance(command, StartExperiment) and command.speaker == PLATFORM:
+            grant(command)
         return await self.bus.request(command)
+
+    async def reservation(self, query: GetReservation) -> ReservationView:
+        """Of whatever was started."""
+        start = _granted.get(query.reservation_id)
+        if start is None:
+            raise RefusedError(ErrorCode.NOT_FOUND, "nothing was started under it")
+        return ReservationView(
+            reservation_id=query.reservation_id,
+            namespace=start.namespace,
+            holder="",
+            state=ReservationState.ACTIVE,
+            request=GpuRequest(),
+            revision=1,
+            requested_at=utcnow(),
+            epoch=start.epoch,
+            devices=start.devices,
+        )
 
     async def running(self) -> RunningAttempts:
         return await self.bus.query(ListRunning(executor_id=NODE), RunningAttempts)
@@ -176,7 +204,7 @@ class Scheduler:
 
     async def facts(self, start: StartExperiment) -> list[Fact]:
         """The stored events of the attempt, in their order; none while the stream is away."""
-        stream, subject = str(EVENTS.name), f"gpusteward.evt.executor.*.{start.experiment_id}"
+        stream, subject = str(EVENTS.name), f"gpusteward.evt.executor.*.*.{start.experiment_id}"
         try:
             info = await self.bus.jetstream.stream_info(stream, subjects_filter=subject)
             subscription = await self.bus.jetstream.subscribe(
@@ -234,7 +262,10 @@ async def scheduling(
     """A scripted scheduler on the bus of these settings."""
     bus = Bus.from_settings("scheduler", settings)
     scheduler = Scheduler(bus=bus, settings=settings, **answers)
-    routes = [command_route(scheduler.release, ReleaseReservation)]
+    routes = [
+        command_route(scheduler.release, ReleaseReservation),
+        query_route(scheduler.reservation, GetReservation),
+    ]
     async with Service("scheduler", bus=bus, routes=routes).running():
 
         async def renew(message: Msg) -> None:

@@ -209,6 +209,7 @@ def make_progress(
 ) -> AttemptProgressed:
     return AttemptProgressed(
         observed_at=NOW,
+        executor_id="n1",
         experiment_id=experiment.experiment_id,
         attempt_id=attempt_id,
         task_id=experiment.task_id,

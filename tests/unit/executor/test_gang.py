@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from schemas.base import PLATFORM, node_speaker
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import AttemptOutcome, Failure, FailureKind, GangPlace, Runtime
 from schemas.executor_ranks import RankState, RankView
@@ -77,7 +78,8 @@ def test_each_other_node_gets_the_same_start_for_its_rank_and_always_the_same_on
         GangPlace(rank=rank, size=3, coordinator_id="a") for rank in (1, 2)
     ]
     assert members == rank_starts(start)
-    unlike = ("command_id", "executor_id", "gang")
+    assert {member.speaker for member in members} == {node_speaker("a")}
+    unlike = ("command_id", "executor_id", "gang", "speaker")
     same = {name: getattr(start, name) for name in unlike}
     assert [replace(member, **same) for member in members] == [start, start]
 
@@ -112,6 +114,27 @@ def test_a_start_is_taken_only_where_its_rank_belongs(
     if place is not None:
         rank, size, coordinator = place
         start = replace(start, gang=GangPlace(rank=rank, size=size, coordinator_id=coordinator))
+
+    refusal = refuse_misdirected(start, executor, {Runtime.PROCESS})
+
+    assert (refusal.path if refusal is not None else None) == path
+
+
+@pytest.mark.parametrize(
+    ("place", "speaker", "path"),
+    [
+        pytest.param(None, PLATFORM, None, id="the platform starts attempts"),
+        pytest.param(None, node_speaker("a"), "$.speaker", id="no node does"),
+        pytest.param((1, 2, "a"), node_speaker("a"), None, id="its coordinator starts a rank"),
+        pytest.param((1, 2, "a"), node_speaker("c"), "$.speaker", id="no other node does"),
+    ],
+)
+def test_a_node_starts_nothing_but_ranks_of_what_it_coordinates(
+    place: tuple[int, int, str] | None, speaker: str, path: str | None
+) -> None:
+    gang = GangPlace(rank=place[0], size=place[1], coordinator_id=place[2]) if place else None
+    executor = "b" if place else "a"
+    start = make_gang_start("a", "b", executor_id=executor, gang=gang, speaker=speaker)
 
     refusal = refuse_misdirected(start, executor, {Runtime.PROCESS})
 

@@ -299,6 +299,17 @@ def test_an_attempt_that_finds_no_place_elsewhere_returns_to_where_it_failed(
         assert set(decision.experiment.request.node_ids) == {"n1", "n2"}
 
 
+def test_another_nodes_word_about_an_attempt_changes_nothing() -> None:
+    event = replace(finished(AttemptOutcome.SUCCEEDED), executor_id="n2")
+
+    assert (
+        running.on_attempt_event(
+            make_task(), make_experiment(State.RUNNING), make_granted(), event, NOW
+        )
+        is None
+    )
+
+
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
 @pytest.mark.parametrize("how", [ReservationState.EXPIRED, ReservationState.LOST])
 def test_after_a_start_was_sent_no_reservation_ends_the_attempt(
