@@ -277,6 +277,8 @@ class HealthKind(StrEnum):
     MIG_CHANGED = "mig_changed"
     POWER_LIMIT_CHANGED = "power_limit_changed"
     POWER_LIMIT_RESTORED = "power_limit_restored"
+    DISK_FULL = "disk_full"  # of the agent's data directory; `detail` has the room that is left
+    DISK_HAS_ROOM = "disk_has_room"  # again
 
 
 class HealthChanged(Event, frozen=True, kw_only=True, tag="telemetry.health_changed"):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from shared.errors import UnavailableError
+
 # Postgres takes room for its log of writes in segments of this size, and ends without the next one.
 FULL_BELOW_BYTES: Final = 16 << 20
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -31,8 +33,8 @@ class DiskRoom:
 
 
 def room_at(path: Path) -> DiskRoom:
-    """The room of the file system that holds `path`. Raises OSError if it does not exist."""
-    found = os.statvfs(path)
+    """The room of the file system that holds `path`, or will. Raises OSError."""
+    found = os.statvfs(next(each for each in (path, *path.parents) if each.exists()))
     return DiskRoom(
         path,
         free_bytes=found.f_bavail * found.f_frsize,
@@ -47,3 +49,11 @@ def is_full(path: Path) -> bool:
         return room_at(path).is_full
     except OSError:
         return False
+
+
+def require_room(path: Path) -> None:
+    """Raises UnavailableError where new work would take the last room from what runs."""
+    if is_full(path):
+        raise UnavailableError(
+            f"the disk is full, and new work is refused until there is room: {room_at(path)}"
+        )

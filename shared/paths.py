@@ -1,5 +1,6 @@
 """Where an installation keeps its things, and what clients on the same machine read."""
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,6 +57,14 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_if_changed(path: Path, content: bytes) -> None:
+    """As `write_atomically`; a file that has this content takes no room once more."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == content:
+            return
+    write_atomically(path, content)
 
 
 def is_process_alive(pid: int) -> bool:

@@ -1624,6 +1624,8 @@ export interface HealthChanged {
 export type HealthKind =
   | "agent_started"
   | "agent_stopped"
+  | "disk_full"
+  | "disk_has_room"
   | "ecc_storm"
   | "ecc_uncorrected"
   | "gpu_lost"

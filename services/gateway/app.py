@@ -136,6 +136,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         database=database,
         log=EventLog(database, settings.event_retention_days),
         live=LiveState(),
+        data_dir=Path(settings.data_dir),
     )
     guard = Guard(
         create_app(gateway),

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +31,7 @@ class Gateway:
     database: Database
     log: EventLog
     live: LiveState
+    data_dir: Path
 
     async def send(self, command: Command) -> Accepted:
         """Have an owner do something. Raises RefusedError, UnavailableError without an answer."""

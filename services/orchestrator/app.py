@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
 from services.orchestrator.event_handlers import EventHandlers, event_routes
 from services.orchestrator.handlers import Handlers, request_routes
@@ -36,6 +37,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         progress,
         first_report,
         settings.first_report_seconds,
+        Path(settings.data_dir),
         archive_after=None if days is None else timedelta(days=days),
     )
     leases = Leases(database, bus, lease_wake, progress.offer_ttl)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 from uuid import UUID
 
@@ -40,6 +41,7 @@ from services.orchestrator.store import ExperimentPlace, TaskPlace
 from services.orchestrator.task_progress import Progress
 from services.orchestrator.views import experiment_view, plan_view, task_view
 from shared.clock import utcnow
+from shared.disk import require_room
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.messaging.bus import Route, command_route, query_route
@@ -67,10 +69,15 @@ class Handlers:
     progress: Progress
     first_report: asyncio.Event
     first_report_seconds: float
+    data_dir: Path
     archive_after: timedelta | None = None
 
     async def submit_task(self, command: SubmitTask) -> Reply:
-        """Store a task with its experiments and request the first GPUs; or store nothing."""
+        """Store a task with its experiments and request the first GPUs; or store nothing.
+
+        Raises UnavailableError where the disk is full.
+        """
+        require_room(self.data_dir)
         await self._await_first_report()
 
         async def apply(connection: Connection) -> Accepted:

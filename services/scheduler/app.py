@@ -1,6 +1,7 @@
 """The composition root: which parts a scheduler is made of, and which message goes where."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from schemas.available_gpus import ListAvailableGpus
 from schemas.executor import ExecutorReported
@@ -103,7 +104,7 @@ def create_service(
         bus=bus,
         database=database,
         routes=_routes(
-            CommandBatcher(database, decision_loop.request_snapshots),
+            CommandBatcher(database, decision_loop.request_snapshots, Path(settings.data_dir)),
             commands,
             ReservationQueries(database, QueryEngine(database, reader, settings.policy)),
             FleetQueries(database, reader),
@@ -133,7 +134,7 @@ def _routes(
     reports: NodeReports,
 ) -> list[Route]:
     return [
-        command_route(batcher.submit, RequestReservation, workers=LARGEST_BATCH),
+        command_route(batcher.submit_request, RequestReservation, workers=LARGEST_BATCH),
         command_route(batcher.submit, RenewReservation, workers=LARGEST_BATCH),
         command_route(batcher.submit, ReleaseReservation, workers=LARGEST_BATCH),
         command_route(commands.cancel, CancelReservation),

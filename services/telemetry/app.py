@@ -1,6 +1,7 @@
 """Puts a telemetry agent together."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from services.telemetry import memory
@@ -8,6 +9,7 @@ from services.telemetry.agent import Agent
 from services.telemetry.clock import NodeClock
 from services.telemetry.counters import Counters
 from services.telemetry.device_monitor import DeviceMonitor
+from services.telemetry.disk_watch import watch_disk
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.domain.labels import parse_labels
 from services.telemetry.event_publisher import EventPublisher, read_host_facts
@@ -119,6 +121,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         "reservations": reservations.reconcile,
         "power_limits": power.run,
         "memory": memory.collect_garbage,
+        "disk": partial(watch_disk, Path(settings.data_dir), publisher),
     }
     metrics = None
     if settings.metrics:

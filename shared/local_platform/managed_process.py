@@ -16,6 +16,7 @@ class ManagedProcess:
 
     name: str
     log_path: Path
+    restarts_with_room = False
     stop_signal = signal.SIGTERM
     stop_timeout_seconds = 15.0
     _child: ChildProcess | None = None

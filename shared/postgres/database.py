@@ -30,7 +30,8 @@ OUTSIDE_DOWN: Final = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.InsufficientResourcesError,  # disk full, out of memory, too many connections
+    asyncpg.PostgresIOError,
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.InternalClientError,
@@ -60,6 +61,13 @@ CREATE TABLE IF NOT EXISTS dead_letter (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, subject text NOT NULL, body bytea NOT NULL,
     error text NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
 """
+
+
+def unavailable(error: BaseException) -> UnavailableError:
+    """The error for people."""
+    if isinstance(error, asyncpg.DiskFullError):
+        return UnavailableError(f"the disk of Postgres is full: {error.args[0]}")
+    return UnavailableError(f"postgres: {error!r}")
 
 
 class Row(Protocol):
@@ -218,7 +226,7 @@ class Database:
             async with self.pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS) as connection:
                 yield connection
         except OUTSIDE_DOWN as error:
-            raise UnavailableError(f"postgres: {error!r}") from error
+            raise unavailable(error) from error
 
     @property
     def _role(self) -> str:

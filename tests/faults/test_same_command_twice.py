@@ -1,6 +1,7 @@
 """A command that two schedulers are given at the same time is applied once and answered twice."""
 
 import asyncio
+from pathlib import Path
 
 from schemas.scheduler import RequestReservation
 from services.scheduler.intake.batcher import CommandBatcher
@@ -17,7 +18,7 @@ async def test_both_get_the_same_answer(postgres_dsn: str) -> None:
     database = Database(postgres_dsn, "scheduler", MIGRATIONS)
     await database.open()
     try:
-        batchers = [CommandBatcher(database, lambda _: None) for _ in range(2)]
+        batchers = [CommandBatcher(database, lambda _: None, Path()) for _ in range(2)]
         for _ in range(TIMES):
             command = RequestReservation(command_id=new_id(), reservation_id=new_id())
 

@@ -40,3 +40,11 @@ def fill(place: Path) -> Path:
             except OSError:
                 block = block[: len(block) // 2]
     return filler
+
+
+@contextmanager
+def every_disk_full() -> Iterator[None]:
+    """Every disk counts as full, though all can be written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shared.disk.FULL_BELOW_BYTES", 1 << 62)
+        yield

@@ -12,6 +12,7 @@ import msgspec
 from services.cli.doctor.check import Probe, Seen, error, ok, warn
 from services.cli.doctor.host_facts import HostFacts
 from services.cli.doctor.program import run_program
+from shared.disk import is_full
 from shared.paths import DataDirectory, Endpoint, is_process_alive
 
 GIBIBYTE: Final = 1 << 30
@@ -34,6 +35,11 @@ def data_directory(facts: HostFacts) -> Seen:
     if not os.access(existing, os.W_OK | os.X_OK):
         user = _name(os.geteuid())
         return error(f"{found}, not writable", f"`sudo chown -R {user} {wanted}`, or {choose}")
+    if is_full(existing):
+        return error(
+            f"{found}: the disk is full",
+            f"`df -h {existing}`; make room: until then new work is refused, then all goes on",
+        )
     if free < NEEDED_GIB:
         return error(found, f"`df -h {existing}`; make room, or {choose}")
     if free < ENOUGH_GIB:

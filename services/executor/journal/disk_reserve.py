@@ -51,5 +51,5 @@ class Reserve:
             self.path.unlink()
         except OSError:
             return False
-        log.error("disk_full", path=str(self.path.parent))
+        log.error("reserve_given_up", path=str(self.path.parent))
         return True

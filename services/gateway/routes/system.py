@@ -18,6 +18,7 @@ from services.gateway.context import Gateway
 from services.gateway.metrics import text_of
 from services.gateway.routes.common import PROBLEMS, TheGateway
 from shared.clock import utcnow
+from shared.disk import is_full, room_at
 from shared.errors import RefusedError, UnavailableError
 from shared.waiting import within
 
@@ -32,7 +33,9 @@ async def is_alive() -> Health:
 
 @get("/readyz", responses=PROBLEMS)
 async def is_ready(gateway: TheGateway) -> Health:
-    """Bus, Postgres and every service answer; if not, `details.missing` says which do not."""
+    """Bus, Postgres and every service answer, and the disk has room; if not, `details.missing`
+    names what is missing.
+    """
     now = utcnow()
     report = GetReport(start_at=now - timedelta(seconds=1), end_at=now)
     checks = {
@@ -48,12 +51,15 @@ async def is_ready(gateway: TheGateway) -> Health:
         **found,
         "telemetry": any(not latest.is_stale for latest in gateway.live.latest().values()),
     }
-    missing = [name for name, answers in found.items() if not answers]
-    if missing:
+    silent = [name for name, answers in found.items() if not answers]
+    problems = [f"no answer from {', '.join(silent)}"] if silent else []
+    if full := is_full(gateway.data_dir):
+        problems.append(f"the disk is full: {room_at(gateway.data_dir)}")
+    if problems:
         raise RefusedError(
             ErrorCode.UNAVAILABLE,
-            f"no answer from {', '.join(missing)}",
-            details={"missing": missing},
+            "; ".join(problems),
+            details={"missing": [*silent, "disk"] if full else silent},
         )
     return Health(ready=True)
 

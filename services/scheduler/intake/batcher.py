@@ -6,15 +6,18 @@ While one transaction is under way the next commands gather; a few statements se
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 from schemas.errors import Reply
+from schemas.scheduler import RequestReservation
 from services.scheduler.intake import apply_batch
 from services.scheduler.intake.apply_batch import Command
 from services.scheduler.ledger import command_replies
 from services.scheduler.ledger.command_replies import AppliedElsewhereError
 from services.scheduler.ledger.holding_rows import ReleasedDevice
+from shared.disk import require_room
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.messaging.idempotency import body_hash
@@ -43,8 +46,14 @@ class CommandBatcher:
 
     database: Database
     on_released: Callable[[Sequence[ReleasedDevice]], None]
+    data_dir: Path
     _pending: list[_Pending] = field(default_factory=list)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_BATCHES))
+
+    async def submit_request(self, command: RequestReservation) -> Reply:
+        """As `submit`; refused where the disk is full, so that renewals still find room."""
+        require_room(self.data_dir)
+        return await self.submit(command)
 
     async def submit(self, command: Command) -> Reply:
         """The command's reply, after its commit. Raises UnavailableError without Postgres."""

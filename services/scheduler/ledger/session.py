@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from shared.errors import UnavailableError
-from shared.postgres.database import OUTSIDE_DOWN
+from shared.postgres.database import OUTSIDE_DOWN, unavailable
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -27,4 +26,4 @@ async def session(dsn: str, name: str) -> AsyncIterator[Any]:
             with contextlib.suppress(*OUTSIDE_DOWN):
                 await connection.close(timeout=1)
     except OUTSIDE_DOWN as error:
-        raise UnavailableError(f"postgres: {error!r}") from error
+        raise unavailable(error) from error

@@ -18,7 +18,7 @@ from msgspec import Struct
 from shared.child_process import POLL_SECONDS, ChildProcess, NotReady
 from shared.errors import StewardError
 from shared.local_platform.managed_process import ManagedProcess
-from shared.paths import make_directory, write_atomically
+from shared.paths import make_directory, write_atomically, write_if_changed
 
 START_TIMEOUT_SECONDS: Final = 15.0
 STOP_TIMEOUT_SECONDS: Final = 5.0
@@ -74,6 +74,8 @@ class EmbeddedNats(ManagedProcess):
     """
 
     name = "nats"
+    # A stream that found the disk full takes nothing more, whatever room there is (2.15).
+    restarts_with_room = True
     stop_timeout_seconds = STOP_TIMEOUT_SECONDS
 
     def __init__(
@@ -157,7 +159,7 @@ class EmbeddedNats(ManagedProcess):
             password=_quoted(credentials.password),
             store_dir=_quoted(str(self.store_dir)),
         )
-        write_atomically(self.home / "nats.conf", configuration.encode())
+        write_if_changed(self.home / "nats.conf", configuration.encode())
 
     def _wanted_port(self) -> int:
         """-1 lets the server choose."""
@@ -185,19 +187,21 @@ class EmbeddedNats(ManagedProcess):
             cwd=self.home,
         )
         await self._until_ready(
-            child, self._listening(child, log_start), START_TIMEOUT_SECONDS, "took no clients"
+            child, self._listening(child, port, log_start), START_TIMEOUT_SECONDS, "took no clients"
         )
         if self._chosen_port is None:
-            write_atomically(self._port_path, str(self._port).encode())
+            write_if_changed(self._port_path, str(self._port).encode())
 
-    async def _listening(self, child: ChildProcess, log_start: int) -> None:
-        self._port = await self._announced_port(child, log_start)
+    async def _listening(self, child: ChildProcess, port: int, log_start: int) -> None:
+        self._port = await self._announced_port(child, port, log_start)
         await self._greeted()
 
-    async def _announced_port(self, child: ChildProcess, log_start: int) -> int:
-        """The server writes its ports file once it listens."""
+    async def _announced_port(self, child: ChildProcess, wanted: int, log_start: int) -> int:
+        """The server writes its ports file once it listens; on a full disk an empty one."""
         path = self._ports_dir / f"nats-server_{child.pid}.ports"
         while child.returncode is None:
+            if wanted != -1 and path.exists():
+                return wanted
             if (port := _read_port(path)) is not None:
                 return port
             await asyncio.sleep(POLL_SECONDS / 4)

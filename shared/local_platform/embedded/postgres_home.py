@@ -22,7 +22,7 @@ import structlog
 
 from shared.child_process import Identity
 from shared.errors import StewardError
-from shared.paths import ROOT_STATE_DIR, make_directory
+from shared.paths import ROOT_STATE_DIR, make_directory, write_atomically
 
 log = structlog.get_logger()
 
@@ -217,9 +217,8 @@ def _place_elsewhere(wanted: Path, identity: Identity) -> Path:
             "or use a server that exists with --postgres DSN"
         )
     (root.parent / "data_dir").write_text(f"{wanted.resolve()}\n")
-    (wanted / NOTE).write_text(
-        f"The user {identity.name} cannot reach this directory; the database is in\n{root}\n"
-    )
+    note = f"The user {identity.name} cannot reach this directory; the database is in\n{root}\n"
+    write_atomically(wanted / NOTE, note.encode(), mode=0o644)
     log.info("postgres_placed_elsewhere", wanted=str(wanted), placed=str(root), user=identity.name)
     return root
 

@@ -46,11 +46,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     "client_connection_check_interval": "500ms",
 }
 
-_ENSURE_DATABASE: Final = """\
-SELECT format('CREATE DATABASE %I', :'database')
-WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = :'database') \\gexec
-"""
-
 
 class EmbeddedPostgres(ManagedProcess):
     """A Postgres at `home` that listens on a Unix socket only, which only its user can reach.
@@ -211,18 +206,22 @@ class EmbeddedPostgres(ManagedProcess):
         raise NotReady(self.name, f"ended with status {child.returncode}", self.log_path)
 
     async def _ensure_database(self) -> None:
-        script = self.place.root / "ensure_database.sql"
-        script.write_text(_ENSURE_DATABASE)
-        script.chmod(0o644)
-        await self._run(
-            "psql",
-            [
-                *("--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"),
-                *("--host", str(self.place.socket_dir), "--username", ROLE, "--dbname", "postgres"),
-                *("--set", f"database={DATABASE}", "--file", str(script)),
-            ],
-            COMMAND_TIMEOUT_SECONDS,
-        )
+        """Writes nothing where all is there: the disk may be full."""
+        # Imported here: whoever only names this server is spared what its driver takes.
+        import asyncpg
+
+        try:
+            connection = await asyncpg.connect(
+                self.dsn_of("postgres"), timeout=COMMAND_TIMEOUT_SECONDS
+            )
+            try:
+                known = "SELECT true FROM pg_database WHERE datname = $1"
+                if not await connection.fetchval(known, DATABASE):
+                    await connection.execute(f'CREATE DATABASE "{DATABASE}"')
+            finally:
+                await connection.close(timeout=COMMAND_TIMEOUT_SECONDS)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            raise NotReady(self.name, f"cannot be prepared: {error}", self.log_path) from error
 
     async def _stop_leftover(self) -> None:
         """End a postmaster that an earlier life left behind: only we may run this cluster."""

@@ -32,6 +32,10 @@ class Child(Protocol):
     @property
     def pid(self) -> int | None: ...
 
+    @property
+    def restarts_with_room(self) -> bool:
+        """Whether it writes again after a full disk only once it was started anew."""
+
     async def start(self) -> object:
         """Start it and wait until it is ready. Raises NotReady or OSError."""
 

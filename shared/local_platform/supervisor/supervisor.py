@@ -297,6 +297,8 @@ class Supervisor:
             if (full := is_full(self._directory.root)) != self._is_disk_full:
                 self._is_disk_full = full
                 self._report_disk()
+                if not full:
+                    await self._restart_stuck()
             if not self._are_states_written:
                 self._write_states()
             if not self._is_start_announced:
@@ -311,6 +313,13 @@ class Supervisor:
         if self._on_disk is not None:
             full = f"the disk is full, nothing new is started: {room}"
             self._on_disk(full if room.is_full else f"the disk has room again: {room}")
+
+    async def _restart_stuck(self) -> None:
+        """End what does not write again by itself; it is started anew as after any end."""
+        for each in self._supervised:
+            if each.child.restarts_with_room and each.state.state is State.READY:
+                log.info("restarted_with_room", child=each.state.name)
+                await each.child.stop()
 
     def _lacks_room(self, error: NotReady | OSError) -> bool:
         """Whether a start failed because the disk is full; a server's log says it of itself."""

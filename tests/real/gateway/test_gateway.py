@@ -69,6 +69,7 @@ from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.messaging.streams import EVENTS
 from shared.testing import NatsServer, eventually
+from tests.support.small_disk import every_disk_full
 from tests.support.worlds.gateway import (
     BOOT,
     NODE,
@@ -590,6 +591,12 @@ async def test_readiness_names_what_does_not_answer(api: Api) -> None:
         return (await api.get("/readyz"))[0] == 200
 
     await eventually(is_ready, what="readiness")
+
+    with every_disk_full():
+        status, problem = await api.get("/readyz")
+    assert (status, problem["details"]["missing"]) == (503, ["disk"])
+    assert "the disk is full" in problem["detail"]
+    assert "MB are free below" in problem["detail"]
 
 
 async def test_nodes_are_remembered_over_a_restart(nats_url: str, postgres_dsn: str) -> None:

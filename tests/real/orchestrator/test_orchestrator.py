@@ -42,6 +42,7 @@ from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id
 from shared.service import Service
 from shared.testing import NatsServer, eventually
+from tests.support.small_disk import every_disk_full
 from tests.support.worlds.orchestrator import NODE, World, scripted_world, task_file
 
 
@@ -264,6 +265,20 @@ async def test_a_failed_attempt_is_not_repeated_and_the_task_goes_on(
     whole = await world.bus.query(GetExperiment(experiment_id=first.experiment_id), ExperimentView)
     assert whole.failure is not None
     assert whole.failure.log_tail == ("last",)
+
+
+async def test_a_full_disk_refuses_a_task_with_the_reason(world: World, service: Service) -> None:
+    command = SubmitTask(
+        command_id=new_id(), task_id=new_id(), namespace="default", task=task_file()
+    )
+
+    with every_disk_full():
+        refusal = await refused(world, command)
+    reply = await send(world, command)
+
+    assert refusal.code is ErrorCode.UNAVAILABLE
+    assert "the disk is full" in refusal.message
+    assert isinstance(reply, Accepted)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from schemas.scheduler import (
     DeviceFreed,
     DeviceQuarantined,
     Drain,
+    RequestReservation,
     ReservationCancelled,
     ReservationExpired,
     ReservationGranted,
@@ -24,6 +25,7 @@ from schemas.scheduler import (
 )
 from shared.ids import new_id
 from shared.testing import eventually
+from tests.support.small_disk import every_disk_full
 from tests.support.worlds.scheduler import World, accepted, refused
 
 
@@ -79,6 +81,25 @@ async def test_a_renewed_lease_lives_on(steward: World) -> None:
     assert after.lease_expires_at > before.lease_expires_at
     assert after.state is ReservationState.ACTIVE
     assert after.revision == 3
+
+
+async def test_a_full_disk_refuses_new_requests_with_the_reason_and_no_renewal(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 2)
+    granted = await steward.granted(await steward.request())
+
+    with every_disk_full():
+        refusal = refused(
+            await steward.bus.request(
+                RequestReservation(command_id=new_id(), reservation_id=new_id())
+            )
+        )
+        accepted(await steward.renew(granted, activate=True))
+
+    assert refusal.code is ErrorCode.UNAVAILABLE
+    assert "the disk is full" in refusal.message
+    await steward.granted(await steward.request())
 
 
 async def test_renewals_tell_a_stale_holder_from_a_lost_one(steward: World) -> None:

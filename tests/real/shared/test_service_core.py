@@ -386,6 +386,18 @@ async def test_events_survive_the_loss_of_the_whole_bus_store(
         await eventually(lambda: heard.events.count(before.reservation_id) == 2)
 
 
+async def test_postgres_on_a_full_disk_is_away_and_says_why(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        assert service.database is not None
+        with pytest.raises(UnavailableError, match="the disk of Postgres is full: no room left"):
+            async with service.database.transaction() as connection:
+                await connection.execute(
+                    "DO $$ BEGIN RAISE 'no room left' USING ERRCODE = 'disk_full'; END $$"
+                )
+
+
 async def test_a_service_waits_for_postgres_and_lives_through_its_restart(
     nats_url: str, postgres_dsn: str
 ) -> None:

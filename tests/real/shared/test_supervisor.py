@@ -15,10 +15,13 @@ from pathlib import Path
 
 import asyncpg
 import nats
+import nats.errors
 import pytest
+from nats.js import JetStreamContext
 
 from shared.child_process import NotReady, rotate_log
 from shared.lifecycle import DataDirectoryBusy, DataDirectoryLock
+from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.platform import PlatformOptions, run_platform
 from shared.local_platform.supervisor.leftovers import marked_processes
 from shared.local_platform.supervisor.service import ChildSpec
@@ -295,6 +298,56 @@ async def test_a_full_disk_ends_nothing_and_what_could_not_be_written_is_written
 
     assert "0 MB of 24 MB" in said[0]
     assert "has room again" in said[1]
+
+
+@pytest.mark.long
+async def test_servers_without_any_room_serve_again_once_there_is_some() -> None:
+    with short_directory() as path, small_disk(path / "disk", 128) as disk:
+        disk.chmod(0o711)
+        directory = DataDirectory(disk / "data")
+        directory.prepare()
+        bus, database = EmbeddedNats(directory.nats), EmbeddedPostgres(directory.postgres)
+        supervisor = Supervisor([[bus, database]], directory, backoff=QUICK)
+        async with running(supervisor):
+            client = await nats.connect(bus.authenticated_url, error_cb=ignored)
+            stream = client.jetstream(timeout=1.0)
+            await stream.add_stream(name="FACTS", subjects=["facts.>"])
+            connection = await asyncpg.connect(database.dsn)
+            filler = fill(disk)
+            assert not await is_stored(stream)
+            # Until its log of writes needs another segment.
+            while await is_written(connection):
+                pass
+            await eventually(lambda: state_of(supervisor, "postgres").restarts > 2, what="restarts")
+            assert client.is_connected
+            filler.unlink()
+
+            await eventually(lambda: is_stored(stream), within_seconds=30, what="a stored event")
+            await eventually(lambda: are_ready(supervisor), within_seconds=30, what="both servers")
+            connection = await asyncpg.connect(database.dsn)
+            assert await connection.fetchval("SELECT 1") == 1
+            await connection.close()
+            await client.close()
+
+
+async def ignored(_: Exception) -> None:
+    """Disconnections are what the test makes."""
+
+
+async def is_stored(stream: JetStreamContext) -> bool:
+    try:
+        await stream.publish("facts.one", b"x" * 100_000)
+    except (nats.errors.Error, OSError):
+        return False
+    return True
+
+
+async def is_written(connection: asyncpg.Connection) -> bool:
+    try:
+        await connection.execute("SELECT pg_logical_emit_message(true, '', repeat('x', 1000000))")
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        return False
+    return True
 
 
 async def test_a_first_start_that_a_full_disk_prevents_is_tried_until_there_is_room(

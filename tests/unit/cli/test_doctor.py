@@ -32,6 +32,7 @@ from shared.local_platform.supervisor.supervisor import ChildState
 from shared.local_platform.supervisor.supervisor import State as ChildLife
 from shared.paths import DataDirectory, Endpoint
 from tests.support.fakes.nvidia_smi import FakeSmi, make_gpu
+from tests.support.small_disk import every_disk_full
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPEN_DRIVER = (
@@ -513,6 +514,15 @@ def test_a_data_directory_has_to_be_one(fake: FakeHost) -> None:
     assert to_be_made.state in {State.OK, State.WARN}
     assert "will be made" in to_be_made.found
     assert installation.data_directory(fake.facts).state is State.ERROR
+
+
+def test_a_full_disk_is_named_with_what_follows(fake: FakeHost) -> None:
+    with every_disk_full():
+        seen = installation.data_directory(fake.facts)
+
+    assert seen.state is State.ERROR
+    assert "the disk is full" in seen.found
+    assert "new work is refused" in seen.fix
 
 
 def test_a_taken_port_is_told_with_the_way_to_find_its_holder(fake: FakeHost) -> None:

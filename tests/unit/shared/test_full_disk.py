@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.child_process import rotate_log
-from shared.disk import FULL_BELOW_BYTES, DiskRoom, is_full, room_at
+from shared.disk import FULL_BELOW_BYTES, DiskRoom, room_at
 from shared.lifecycle import READY_FILE_VARIABLE, announced_pid, notify_ready
 from shared.logging import LossyStream
 from shared.paths import write_atomically
@@ -44,8 +44,8 @@ def test_a_disk_is_full_when_postgres_could_not_begin_another_segment(
     assert room.is_full is full
 
 
-def test_of_a_disk_that_cannot_be_examined_nothing_is_said(tmp_path: Path) -> None:
-    assert not is_full(tmp_path / "absent")
+def test_a_directory_that_is_to_be_made_has_the_room_of_its_parent(tmp_path: Path) -> None:
+    assert room_at(tmp_path / "absent" / "too").total_bytes == room_at(tmp_path).total_bytes
 
 
 def test_a_full_disk_takes_no_file_leaves_no_part_of_one_and_takes_the_word_that_one_is_ready(

@@ -1,0 +1,36 @@
+"""A full disk is an event of its node, once, and so is its end."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from schemas.telemetry import HealthKind
+from services.telemetry import disk_watch
+from shared.testing import eventually
+from shared.waiting import cancelled
+from tests.support.small_disk import every_disk_full
+from tests.support.worlds.telemetry_node import FakeSource, Node
+
+
+async def test_a_disk_that_fills_and_is_freed_is_reported_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_watch, "CHECK_SECONDS", 0.001)
+    node = Node(FakeSource())
+
+    async def reported(kinds: list[HealthKind]) -> bool:
+        return [event.change for event in await node.changes()] == kinds
+
+    watching = asyncio.create_task(disk_watch.watch_disk(tmp_path, node.publisher))
+    try:
+        with every_disk_full():
+            await eventually(lambda: reported([HealthKind.DISK_FULL]), what="the full disk")
+        both = [HealthKind.DISK_FULL, HealthKind.DISK_HAS_ROOM]
+        await eventually(lambda: reported(both), what="the room")
+    finally:
+        await cancelled(watching)
+
+    full, _ = await node.changes()
+    assert full.device_uuid is None
+    assert "MB are free below" in full.detail
