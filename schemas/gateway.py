@@ -178,7 +178,8 @@ class NodeView(View, frozen=True, kw_only=True, tag="gateway.node"):
     """A node as its agents report it. `runtimes` is empty while no executor runs there.
 
     `cordon` is that of the whole node; its GPUs have theirs. `reasons` count the GPUs that would
-    not be granted now, though nobody holds them.
+    not be granted now, though nobody holds them. One that is not `admitted` waits for an
+    administrator.
     """
 
     node_id: NodeId
@@ -193,6 +194,7 @@ class NodeView(View, frozen=True, kw_only=True, tag="gateway.node"):
     runtimes: tuple[RuntimeOffer, ...] = ()
     cordon: CordonState | None = None
     reasons: dict[ReasonCode, PositiveInt] = {}
+    admitted: bool = True
 
 
 class NodeList(ListView, frozen=True, kw_only=True, tag="gateway.nodes"):

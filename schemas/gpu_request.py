@@ -47,6 +47,7 @@ class ReasonCode(StrEnum):
     MIG_ENABLED = "mig_enabled"  # the GPU itself; its instances are devices of their own
     FOREIGN_PROCESS = "foreign_process"  # runs there and no live reservation explains it
     NODE_LOST = "node_lost"
+    NOT_ADMITTED = "not_admitted"
     INSUFFICIENT_CPU = "insufficient_cpu"
     INSUFFICIENT_HOST_MEMORY = "insufficient_host_memory"
     TOO_FEW_NODES = "too_few_nodes"
@@ -98,6 +99,8 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     " the GPU itself is not granted.",
     ReasonCode.FOREIGN_PROCESS: "A process runs on the device that no live reservation explains.",
     ReasonCode.NODE_LOST: "The node is lost; it returns to service a while after it reports again.",
+    ReasonCode.NOT_ADMITTED: "The node is new here; nothing is granted there until an administrator"
+    " admits it with `gpusteward node admit NODE`.",
     ReasonCode.INSUFFICIENT_CPU: "Too few of the node's CPUs are free of reservations.",
     ReasonCode.INSUFFICIENT_HOST_MEMORY: "Too little of the node's memory is free of reservations.",
     ReasonCode.TOO_FEW_NODES: "Fewer nodes have room now than the request asks for together.",

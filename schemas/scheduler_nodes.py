@@ -19,6 +19,15 @@ class LabelNode(Command, frozen=True, kw_only=True, tag="scheduler.label_node"):
     labels: LabelChanges
 
 
+class AdmitNode(Command, frozen=True, kw_only=True, tag="scheduler.admit_node"):
+    """Grant on a node that reported for the first time; before that nothing is granted there.
+
+    An admitted node stays admitted until it is removed.
+    """
+
+    node_id: NodeId
+
+
 class RemoveNode(Command, frozen=True, kw_only=True, tag="scheduler.remove_node"):
     """Forget a node that has left; one that reports again is new.
 
@@ -42,6 +51,10 @@ class NodeLabelled(NodeEvent, frozen=True, kw_only=True, tag="scheduler.node_lab
     """An operator has changed labels; `labels` are all that count for it from now on."""
 
     labels: dict[str, str]
+
+
+class NodeAdmitted(NodeEvent, frozen=True, kw_only=True, tag="scheduler.node_admitted"):
+    """An operator has admitted it."""
 
 
 class NodeRemoved(NodeEvent, frozen=True, kw_only=True, tag="scheduler.node_removed"):

@@ -248,7 +248,7 @@ class NodeAllocation(Struct, frozen=True, kw_only=True):
     """A node with its devices; `fresh` tells whether its readings are recent enough to grant on.
 
     `cordon` is that of the whole node; its devices have theirs. `labels` are the agent's, and over
-    them the operator's.
+    them the operator's. Nothing is granted before it is `admitted`.
     """
 
     node_id: NodeId
@@ -257,6 +257,7 @@ class NodeAllocation(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceAllocation, ...]
     cordon: CordonState | None = None
     labels: dict[str, str] = {}
+    admitted: bool = True
 
 
 class AllocationMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_map_view"):

@@ -17,6 +17,18 @@ export interface Accepted {
 }
 
 /**
+ * Grant on a node that reported for the first time; before that nothing is granted there.
+ *
+ * An admitted node stays admitted until it is removed.
+ */
+export interface AdmitNode {
+  type: "scheduler.admit_node";
+  command_id: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+}
+
+/**
  * An agent. `available`: a source is open and the newest reading succeeded.
  *
  * `interval_seconds` is the present one, shorter than the configured while a burst or a monitoring
@@ -1884,11 +1896,21 @@ export interface MonitoringView {
   gpu_stats: Record<string, GpuStats>;
 }
 
+/** An operator has admitted it. */
+export interface NodeAdmitted {
+  type: "scheduler.node_admitted";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+}
+
 /**
  * A node with its devices; `fresh` tells whether its readings are recent enough to grant on.
  *
  * `cordon` is that of the whole node; its devices have theirs. `labels` are the agent's, and over
- * them the operator's.
+ * them the operator's. Nothing is granted before it is `admitted`.
  */
 export interface NodeAllocation {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -1898,6 +1920,7 @@ export interface NodeAllocation {
   devices: DeviceAllocation[];
   cordon: CordonState | null;
   labels: Record<string, string>;
+  admitted: boolean;
 }
 
 /** A node's GPUs in brief; means count only GPUs with metrics, null if there are none. */
@@ -1959,7 +1982,7 @@ export interface NodeSummaries {
  * A node as its agents report it. `runtimes` is empty while no executor runs there.
  *
  * `cordon` is that of the whole node; its GPUs have theirs. `reasons` count the GPUs that would not
- * be granted now, though nobody holds them.
+ * be granted now, though nobody holds them. One that is not `admitted` waits for an administrator.
  */
 export interface NodeView {
   type: "gateway.node";
@@ -1976,6 +1999,7 @@ export interface NodeView {
   runtimes: RuntimeOffer[];
   cordon: CordonState | null;
   reasons: Record<string, number>;
+  admitted: boolean;
 }
 
 /** What the best experiment is best at. */
@@ -2166,6 +2190,7 @@ export type ReasonCode =
   | "no_reading"
   | "node_lost"
   | "node_mismatch"
+  | "not_admitted"
   | "numa_mismatch"
   | "quarantined"
   | "selector_unknown"
@@ -3138,6 +3163,7 @@ export type AnyCommand =
   | RenewReservation
   | RequestReservation
   | Uncordon
+  | AdmitNode
   | LabelNode
   | RemoveNode
   | CancelTask
@@ -3171,6 +3197,7 @@ export type AnyEvent =
   | ReservationRejected
   | ReservationReleased
   | ReservationTimedOut
+  | NodeAdmitted
   | NodeLabelled
   | NodeRemoved
   | ExperimentCancelled
@@ -3233,7 +3260,9 @@ export type MessageType =
   | "scheduler.reservation_released"
   | "scheduler.reservation_timed_out"
   | "scheduler.uncordon"
+  | "scheduler.admit_node"
   | "scheduler.label_node"
+  | "scheduler.node_admitted"
   | "scheduler.node_labelled"
   | "scheduler.node_removed"
   | "scheduler.remove_node"

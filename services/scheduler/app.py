@@ -14,7 +14,7 @@ from schemas.scheduler import (
     RequestReservation,
     Uncordon,
 )
-from schemas.scheduler_nodes import LabelNode, RemoveNode
+from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode
 from schemas.scheduler_views import (
     EstimateRequirements,
     ExplainReservation,
@@ -109,7 +109,7 @@ def create_service(
             ReservationQueries(database, QueryEngine(database, reader, settings.policy)),
             FleetQueries(database, reader),
             HistoryQueries(database, settings.policy),
-            NodeReports(database, readings),
+            NodeReports(database, readings, settings.admits),
         ),
         loops={
             "decisions": decision_loop.run,
@@ -142,6 +142,7 @@ def _routes(
         command_route(commands.uncordon, Uncordon),
         command_route(commands.drain, Drain),
         command_route(commands.label_node, LabelNode),
+        command_route(commands.admit_node, AdmitNode),
         command_route(commands.remove_node, RemoveNode),
         query_route(reservations.get_reservation, GetReservation),
         query_route(reservations.list_reservations, ListReservations),

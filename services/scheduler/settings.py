@@ -1,12 +1,14 @@
 """What the scheduler reads from the environment, as `GPUSTEWARD_SCHEDULER_<FIELD>`."""
 
 from typing import Final
+from urllib.parse import urlsplit
 
-from schemas.base import Percent, PositiveInt, PositiveSeconds, Seconds
+from schemas.base import NodeId, Percent, PositiveInt, PositiveSeconds, Seconds
 from services.scheduler.domain.drift.detection import system_names
 from services.scheduler.domain.drift.lifecycle import Limits
 from services.scheduler.domain.placement.placement import Weights
 from services.scheduler.domain.placement.policy import Policy
+from shared.local_platform.tokens import is_loopback
 from shared.settings import CommonSettings
 
 SYSTEM_PROCESSES: Final = (
@@ -17,6 +19,10 @@ SYSTEM_PROCESSES: Final = (
 
 class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     """Timing and weights of the scheduler.
+
+    A new node is granted on by itself if `admit_nodes` names it (separated by commas; `*` is
+    every node); any other waits for `gpusteward node admit`. Unset, it is every node where the bus
+    is on loopback, else none; `up` adds this machine's own.
 
     `leader_ttl_seconds` is how long a silent leader keeps others from deciding. A fleet that is
     empty, or a node that has not reported its devices, rules nothing out for
@@ -34,6 +40,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     decision log `decisions_kept` records, none longer than `decision_retention_days`.
     """
 
+    admit_nodes: str | None = None
     leader_ttl_seconds: PositiveSeconds = 3.0
     inventory_grace_seconds: Seconds = 10.0
     snapshot_timeout_seconds: PositiveSeconds = 2.0
@@ -68,6 +75,13 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
             idle_percent=self.idle_percent,
             system_processes=system_names(self.system_processes.split(",")),
         )
+
+    def admits(self, node_id: NodeId) -> bool:
+        """Whether a new node is granted on without an operator's word."""
+        if self.admit_nodes is None:
+            return is_loopback(urlsplit(self.nats_url).hostname or "")
+        named = {name.strip() for name in self.admit_nodes.split(",")}
+        return not named.isdisjoint({"*", node_id})
 
     @property
     def policy(self) -> Policy:

@@ -118,6 +118,10 @@ class NodeClient(GatewayConnection):
         document = {"reason": reason, "set_by": set_by}
         await self.send("POST", f"/nodes/{node_id}/drain", document)
 
+    async def admit_node(self, node_id: str) -> None:
+        """Have a node that is new granted on from now on."""
+        await self.send("POST", f"/nodes/{node_id}/admit")
+
     async def label_node(self, node_id: str, labels: Mapping[str, str | None]) -> None:
         """Set labels of a node, which win over its agent's; None takes one away."""
         await self.send("POST", f"/nodes/{node_id}/labels", {"labels": dict(labels)})

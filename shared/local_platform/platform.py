@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from shared.ids import host_node_id
 from shared.lifecycle import DataDirectoryLock
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
-from shared.local_platform.tokens import TOKENS_FILE_VARIABLE
+from shared.local_platform.tokens import TOKENS_FILE_VARIABLE, is_loopback
 from shared.paths import DATA_DIR_VARIABLE, DataDirectory, Endpoint, python_path
 
 SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway")
@@ -20,6 +21,7 @@ AGENT_SERVICES: Final = ("telemetry", "executor")
 POSTGRES_SERVICES: Final = frozenset({"scheduler", "results", "orchestrator", "gateway"})
 DEFAULT_HTTP_PORT: Final = 8470
 # Longer than any service's own limit for what it does while stopping; the executor ends engines.
+ADMIT_NODES_VARIABLE: Final = "GPUSTEWARD_SCHEDULER_ADMIT_NODES"
 STOP_TIMEOUT_SECONDS: Final[Mapping[str, float]] = {"executor": 30.0}
 
 Stage = list[Child | ChildSpec]
@@ -47,6 +49,13 @@ class PlatformOptions:
     fleet: Path | None = None
     simulate: bool = False
     services: Sequence[str] = SERVICES
+
+    @property
+    def is_bus_local(self) -> bool:
+        """Whether only agents of this machine reach the bus."""
+        if self.nats_url is None:
+            return is_loopback(self.nats_host)
+        return is_loopback(urlsplit(self.nats_url).hostname or "")
 
 
 class Platform:
@@ -112,7 +121,7 @@ class Platform:
             "GPUSTEWARD_NATS_URL": self._nats_url(),
             "GPUSTEWARD_NATS_CREDENTIALS": _text(self._credentials_path()),
             "GPUSTEWARD_POSTGRES_DSN": self._postgres_dsn(),
-            "GPUSTEWARD_NODE_ID": self.options.node_id or host_node_id(),
+            "GPUSTEWARD_NODE_ID": self._node_id,
             "GPUSTEWARD_INSTALLATION_ID": str(self.directory.installation_id()),
         }
         return {
@@ -130,7 +139,13 @@ class Platform:
             stop_timeout_seconds=STOP_TIMEOUT_SECONDS.get(name, 10.0),
         )
 
+    @property
+    def _node_id(self) -> str:
+        return self.options.node_id or host_node_id()
+
     def _own_environment(self, name: str) -> dict[str, str]:
+        if name == "scheduler" and not self.options.is_bus_local:
+            return {ADMIT_NODES_VARIABLE: os.environ.get(ADMIT_NODES_VARIABLE, self._node_id)}
         if name == "gateway":
             tokens = _absolute(self.options.tokens_file)
             return {

@@ -130,6 +130,24 @@ def node() -> None:
     """Change what is known of a node."""
 
 
+@node.command("admit")
+@click.argument("node_ids", metavar="NODE...", nargs=-1, required=True, callback=node_name)
+@with_target
+def admit_node(target: Target, node_ids: tuple[str, ...]) -> None:
+    """Have new nodes granted on; `gpusteward nodes` lists those that wait for it.
+
+    A node is admitted once, until it is removed. On a platform of this machine alone every node is
+    admitted by itself.
+    """
+
+    async def ask(client: "StewardClient") -> None:
+        for node_id in node_ids:
+            await client.admit_node(node_id)
+            click.echo(f"{node_id} is admitted")
+
+    target.ask(ask)
+
+
 @node.command("label", context_settings={"ignore_unknown_options": True})
 @click.argument("node_id", metavar="NODE", callback=node_name)
 @click.argument("changes", metavar="[KEY=VALUE|KEY-]...", nargs=-1, callback=_label_changes)
@@ -159,7 +177,7 @@ def label_node(target: Target, node_id: str, changes: dict[str, str | None]) -> 
 @click.option("--reason", default="", help="Why, for people.")
 @with_target
 def remove_node(target: Target, node_id: str, yes: bool, reason: str) -> None:
-    """Forget a node that has left, with its GPUs; one that reports again is back.
+    """Forget a node that has left, with its GPUs; one that reports again is new.
 
     If something is held there, its reservations end as lost, and you vouch that nothing of them
     runs there any more: this is asked first.
@@ -181,7 +199,7 @@ def remove_node(target: Target, node_id: str, yes: bool, reason: str) -> None:
     target.ask(
         lambda client: client.remove_node(node_id, end_held=yes or bool(held), reason=reason)
     )
-    click.echo(f"{node_id} is removed; if its agent starts again, it is back")
+    click.echo(f"{node_id} is removed; if its agent starts again, it is a new node")
 
 
 def monitoring_table(view: MonitoringView) -> Table:

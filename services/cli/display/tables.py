@@ -166,13 +166,18 @@ def labels_text(labels: Mapping[str, str]) -> str:
 
 
 def node_reason(node: NodeView) -> str:
-    """The node's cordon, and how many of its GPUs would not be granted for which reasons; empty if
-    nothing keeps them.
+    """What keeps the whole node, and how many of its GPUs would not be granted for which other
+    reasons; empty if nothing keeps them.
     """
-    counts = [f"{count} {code.value.replace('_', ' ')}" for code, count in node.reasons.items()]
+    counts = [
+        f"{count} {code.value.replace('_', ' ')}"
+        for code, count in node.reasons.items()
+        if code is not ReasonCode.NOT_ADMITTED
+    ]
+    new = [] if node.admitted else [f"new, type `gpusteward node admit {node.node_id}`"]
     cordoned = [cordon_text(node.cordon)] if node.cordon is not None else []
     silent = [] if node.fresh else ["no recent reading: its agent is silent"]
-    return "; ".join([*cordoned, *silent, *counts])
+    return "; ".join([*new, *cordoned, *silent, *counts])
 
 
 def cordon_text(cordon: CordonState, now: datetime | None = None) -> str:

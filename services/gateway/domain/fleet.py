@@ -194,6 +194,7 @@ def _node_view(
         runtimes=executor.runtimes if executor else (),
         cordon=known.cordon if known else None,
         reasons=dict(Counter(reason.code for gpu in gpus for reason in gpu.reasons)),
+        admitted=known.admitted if known else True,
     )
 
 

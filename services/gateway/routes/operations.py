@@ -5,7 +5,7 @@ from litestar.params import FromQuery, JSONBody
 from schemas.errors import Accepted
 from schemas.gateway import Cause, Relabelling, ReturnToService, Withdrawal
 from schemas.scheduler import Cordon, Drain, Uncordon
-from schemas.scheduler_nodes import LabelNode
+from schemas.scheduler_nodes import AdmitNode, LabelNode
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
@@ -78,6 +78,16 @@ async def drain(
     return await gateway.send(
         Drain(command_id=command_id, node_id=node_id, reason=data.reason, set_by=data.set_by)
     )
+
+
+@post("/nodes/{node_id:str}/admit", status_code=200)
+async def admit_node(
+    node_id: Node, gateway: TheGateway, identity: Caller, idempotency_key: IdempotencyKey = None
+) -> Accepted:
+    """Grant on a node that is new here; before that nothing is granted there. For admins."""
+    identity.require_admin()
+    command_id = command_id_of(idempotency_key, identity)
+    return await gateway.send(AdmitNode(command_id=command_id, node_id=node_id))
 
 
 @post("/nodes/{node_id:str}/labels", status_code=200, dto=StrictBody[Relabelling])

@@ -103,7 +103,7 @@ def _cluster_gpu(device: Device, node: Node, temperature_c: float | None) -> Clu
         gpu_index=device.index,
         gpu_uuid=device.uuid,
         gpu_model=device.name,
-        allocatable=not node.lost and _is_allocatable(device),
+        allocatable=node.admitted and not node.lost and _is_allocatable(device),
         memory_total_mb=total,
         memory_used_mb=used,
         memory_usage_percent=100.0 * used / total if used is not None and total else None,

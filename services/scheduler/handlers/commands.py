@@ -8,7 +8,14 @@ from schemas.base import Command, DeviceUuid, NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import FenceReservation
 from schemas.scheduler import CancelReservation, Cordon, Drain, ReservationState, Uncordon
-from schemas.scheduler_nodes import LabelNode, NodeLabelled, NodeRemoved, RemoveNode
+from schemas.scheduler_nodes import (
+    AdmitNode,
+    LabelNode,
+    NodeAdmitted,
+    NodeLabelled,
+    NodeRemoved,
+    RemoveNode,
+)
 from services.scheduler.intake import validation
 from services.scheduler.ledger import (
     holding_rows,
@@ -59,6 +66,10 @@ class Commands:
     async def label_node(self, command: LabelNode) -> Reply:
         """Change what selectors of labels match."""
         return await self._once(command, _label_node)
+
+    async def admit_node(self, command: AdmitNode) -> Reply:
+        """Grant on a new node from now on."""
+        return await self._once(command, _admit_node)
 
     async def remove_node(self, command: RemoveNode) -> Reply:
         """Forget a node that has left, and what is held there if the sender vouches for its end."""
@@ -193,6 +204,23 @@ async def _label_node(connection: Connection, command: LabelNode) -> Accepted:
             revision=revision,
             node_id=node_id,
             labels=labels,
+        ),
+    )
+    return Accepted(command_id=command.command_id, revision=revision)
+
+
+async def _admit_node(connection: Connection, command: AdmitNode) -> Accepted:
+    node_id = command.node_id
+    await node_rows.check_known(connection, node_id)
+    await node_rows.write_admitted(connection, node_id)
+    revision = await node_rows.next_revision(connection, node_id)
+    await stage(
+        connection,
+        NodeAdmitted(
+            message_id=new_id(),
+            occurred_at=await reservation_rows.database_now(connection),
+            revision=revision,
+            node_id=node_id,
         ),
     )
     return Accepted(command_id=command.command_id, revision=revision)

@@ -68,6 +68,7 @@ class FleetQueries:
                 ),
                 cordon=reader.cordon(node),
                 labels=fleet.node(node.node_id).labels,
+                admitted=node.admitted,
             )
             for node in sorted(nodes, key=lambda node: node.node_id)
             if query.node_id in (None, node.node_id) and (after is None or node.node_id > after)

@@ -1,6 +1,6 @@
 """What nodes report, written to the ledger: devices, health, the epochs they have seen."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -27,10 +27,14 @@ _HEALTH: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NodeReports:
-    """Consumers of what nodes report; received twice or late, a report changes nothing."""
+    """Consumers of what nodes report; received twice or late, a report changes nothing.
+
+    A new node that `admits` does not let in waits for an operator.
+    """
 
     database: Database
     readings: LatestReadings
+    admits: Callable[[NodeId], bool]
 
     async def record_inventory(self, event: InventoryReported) -> None:
         """Store the node's devices as reported; one that is missing is lost, its holdings stay.
@@ -38,7 +42,8 @@ class NodeReports:
         The faults that it repeats are acted on if their events were missed.
         """
         async with self.database.transaction() as connection:
-            await node_rows.write_inventory(connection, event)
+            admits = self.admits(event.node_id)
+            await node_rows.write_inventory(connection, event, admits=admits)
         # Also of an inventory that came before: the process may have ended between the two.
         await self._act_on(event.node_id, event.boot_id, faults_of_inventory(event))
 

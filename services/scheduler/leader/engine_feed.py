@@ -163,6 +163,7 @@ def node_from(row: NodeRow) -> Node:
         memory_total_mb=host.memory_total_mb if host else None,
         cuda_driver_version=host.cuda_driver_version if host else None,
         lost=row.lost,
+        admitted=row.admitted,
     )
 
 

@@ -65,7 +65,7 @@ _CHANGED_DEVICES: Final = f"{_DEVICES} WHERE d.device_no = ANY($1)"
 _NODES: Final = """
 SELECT n.node_id, n.labels, n.operator_labels, n.host, n.inventory_at IS NOT NULL AS inventoried,
     extract(epoch FROM clock_timestamp() - n.first_seen_at)::float8 AS known_seconds, n.lost,
-    n.removed
+    n.admitted, n.removed
 FROM node n
 """
 _CHANGED_NODES: Final = f"{_NODES} WHERE n.node_id = ANY($1)"
@@ -179,6 +179,7 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     inventoried: bool
     known_seconds: float
     lost: bool
+    admitted: bool
     removed: bool
 
     @classmethod

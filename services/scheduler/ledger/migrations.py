@@ -262,4 +262,9 @@ ALTER TABLE node ADD COLUMN operator_labels jsonb NOT NULL DEFAULT '{}';
 ALTER TABLE node ADD COLUMN removed boolean NOT NULL DEFAULT false;
 ALTER TABLE device ADD COLUMN removed boolean NOT NULL DEFAULT false;
 """,
+    """
+-- Nothing is granted on a new node before it is admitted; those that are known were granted on.
+ALTER TABLE node ADD COLUMN admitted boolean NOT NULL DEFAULT true;
+ALTER TABLE node ALTER COLUMN admitted SET DEFAULT false;
+""",
 )

@@ -24,14 +24,12 @@ FAULT_DAYS: Final = 14  # for those of earlier boots of an agent; the stream rep
 _ADD: Final = "INSERT INTO node (node_id) VALUES ($1) ON CONFLICT DO NOTHING"
 _LOCK: Final = "SELECT 1 FROM node WHERE node_id = $1 FOR UPDATE"
 _STATUS: Final = """
-SELECT node_id, source, executor_seen_at IS NOT NULL AS has_executor, stopped, lost, cordoned,
-    cordon_cause, cordon_reason, cordon_set_by, cordoned_at, quiet_since
+SELECT node_id, source, executor_seen_at IS NOT NULL AS has_executor, stopped, lost, admitted,
+    cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at, quiet_since
 FROM node WHERE NOT removed ORDER BY node_id
 """
 _EXISTS: Final = "SELECT 1 FROM node WHERE node_id = $1 AND NOT removed"
-_DEVICES: Final = """
-SELECT node_id, uuid, name, releases, mig_enabled FROM device WHERE NOT removed
-"""
+_DEVICES: Final = "SELECT node_id, uuid, name, releases, mig_enabled FROM device WHERE NOT removed"
 _UUIDS: Final = "SELECT uuid FROM device WHERE node_id = $1 AND NOT removed"
 _NEXT_REVISION: Final = """
 UPDATE node SET event_revision = event_revision + 1 WHERE node_id = $1 RETURNING event_revision
@@ -39,7 +37,7 @@ UPDATE node SET event_revision = event_revision + 1 WHERE node_id = $1 RETURNING
 # Applied once: not from an earlier boot, and of one boot only what is newer.
 _INVENTORY: Final = f"""
 UPDATE node SET boot_id = $2, inventory_revision = $3, source = $4, labels = $5, host = $6,
-    inventory_at = clock_timestamp(), lost = false, removed = false,
+    inventory_at = clock_timestamp(), lost = false, removed = false, admitted = admitted OR $7,
     stopped = stopped AND boot_id = $2 AND health_revision > $3,
     health_revision = CASE WHEN boot_id = $2 THEN health_revision ELSE -1 END,
     past_boot_ids = CASE WHEN boot_id IS NULL OR boot_id = $2 THEN past_boot_ids
@@ -79,6 +77,7 @@ WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2)
 _EXECUTOR_SEEN: Final = """
 UPDATE node SET executor_seen_at = clock_timestamp(), removed = false WHERE node_id = $1
 """
+_ADMIT: Final = "UPDATE node SET admitted = true WHERE node_id = $1"
 _IS_LOST: Final = "SELECT lost FROM node WHERE node_id = $1"
 _HAS_STOPPED: Final = "SELECT stopped FROM node WHERE node_id = $1"
 _LOSE: Final = "UPDATE node SET lost = true WHERE node_id = $1"
@@ -129,8 +128,8 @@ WHERE node_id = ANY($1) AND cordoned AND cordon_cause = ANY($2) AND NOT lost
 """
 # What identifies a report stays, so that one from before changes nothing.
 _REMOVE_NODE: Final = f"""
-UPDATE node {_IN_SERVICE}, removed = true, lost = false, stopped = false, source = 'none',
-    labels = '{{}}', operator_labels = '{{}}', host = NULL, inventory_at = NULL,
+UPDATE node {_IN_SERVICE}, removed = true, admitted = false, lost = false, stopped = false,
+    source = 'none', labels = '{{}}', operator_labels = '{{}}', host = NULL, inventory_at = NULL,
     executor_seen_at = NULL
 WHERE node_id = $1
 """
@@ -150,6 +149,7 @@ DELETE FROM fault WHERE node_id = $1 AND boot_id <> $2
 class NodeStatus(Struct, frozen=True, kw_only=True):
     """`source` is where its readings come from. `stopped`: its agent has said that it stops.
     `lost`: silent for so long that what it held has ended. `quiet_since`: well since its loss.
+    Nothing is granted on one that is not `admitted`.
     """
 
     node_id: NodeId
@@ -157,6 +157,7 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     has_executor: bool
     stopped: bool
     lost: bool
+    admitted: bool
     cordoned: bool
     cordon_cause: CordonCause
     cordon_reason: str
@@ -226,7 +227,7 @@ async def next_revision(connection: Connection, node_id: NodeId) -> int:
     return int(await connection.fetchval(_NEXT_REVISION, node_id))
 
 
-async def write_inventory(connection: Connection, event: InventoryReported) -> None:
+async def write_inventory(connection: Connection, event: InventoryReported, admits: bool) -> None:
     """Store a node's devices as reported, unless that is old; one that is missing is lost."""
     await connection.execute(_ADD, event.node_id)
     is_newer = await connection.fetchval(
@@ -237,6 +238,7 @@ async def write_inventory(connection: Connection, event: InventoryReported) -> N
         event.source.value,
         to_json(event.labels),
         to_json(event.host),
+        admits,
     )
     if not is_newer:
         return
@@ -267,6 +269,10 @@ async def write_health(
 async def write_executor_seen(connection: Connection, node_id: NodeId) -> None:
     await connection.execute(_ADD, node_id)
     await connection.execute(_EXECUTOR_SEEN, node_id)
+
+
+async def write_admitted(connection: Connection, node_id: NodeId) -> None:
+    await connection.execute(_ADMIT, node_id)
 
 
 async def is_lost(connection: Connection, node_id: NodeId) -> bool:

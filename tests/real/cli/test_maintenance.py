@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.scheduler import Cordon, DeviceState, Drain, DriftAction, DriftKind, Uncordon
-from schemas.scheduler_nodes import LabelNode, RemoveNode
+from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.cli.commands.maintenance import DONE, MEANINGS, NEXT
 from services.cli.request_options import user_name
@@ -29,7 +29,7 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     path.write_text(json.dumps(tokens))
 
     async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
-        for command in (Cordon, Uncordon, Drain, LabelNode, RemoveNode):
+        for command in (Cordon, Uncordon, Drain, LabelNode, AdmitNode, RemoveNode):
             await api.owners.accept(command)
         await api.owners.answer(ListDrifts, DriftList(drifts=(make_drift(),)))
 
@@ -48,12 +48,14 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
         assert await status("labels", "s", {"labels": {"zone": "a"}}) == 403
         assert await status("labels", "a", {"labels": {"zo ne": "a"}}) == 400
         assert await status("labels", "a", {"labels": {"zone": "a", "old": None}}) == 200
+        assert await status("admit", "s", {}) == 403
+        assert await status("admit", "a", {}) == 200
         for token, asked_for in (("s", "alpha"), ("a", "alpha?end_held=true&reason=sold")):
             found = await api.call(
                 "DELETE", f"/api/v1/nodes/{asked_for}", headers={"Authorization": f"Bearer {token}"}
             )
             assert found[0] == (200 if token == "a" else 403)
-        cordoned, back, drained, labelled, removed = api.owners.received
+        cordoned, back, drained, labelled, admitted, removed = api.owners.received
         _, listed = await api.get(
             "/api/v1/drifts?node_id=alpha&ended=true", headers={"Authorization": "Bearer s"}
         )
@@ -69,6 +71,7 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     assert isinstance(removed, RemoveNode)
     assert (removed.node_id, removed.end_held, removed.reason) == ("alpha", True, "sold")
     assert isinstance(labelled, LabelNode)
+    assert isinstance(admitted, AdmitNode)
     assert labelled.labels == {"zone": "a", "old": None}
     assert [drift["drift"] for drift in listed["drifts"]] == ["squatter"]
 

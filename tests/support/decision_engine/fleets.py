@@ -154,4 +154,5 @@ def make_node(number: int, kind: int) -> Node:
         cpu_count=None if kind == 6 else 16.0,
         memory_total_mb=None if kind == 7 else 64_000,
         lost=kind == 5,
+        admitted=kind != 4,
     )

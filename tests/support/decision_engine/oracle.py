@@ -99,6 +99,8 @@ class KnownState:
         """Every reason of this device by which it does not serve the request now."""
         node = self.nodes.get(device.node_id) or Node(node_id=device.node_id)
         found = static_codes(device, node, request)
+        if not node.admitted:
+            found.add(ReasonCode.NOT_ADMITTED)
         if node.lost:
             found.add(ReasonCode.NODE_LOST)
         if device.foreign_pids:

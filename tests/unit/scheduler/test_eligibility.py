@@ -221,6 +221,15 @@ def test_nothing_is_free_on_a_lost_node() -> None:
     assert [reason.code for reason in state_reasons(make_device(), lost)] == [ReasonCode.NODE_LOST]
 
 
+def test_nothing_is_free_on_a_node_that_waits_for_admission() -> None:
+    new = Node(node_id="alpha", admitted=False)
+
+    (reason,) = state_reasons(make_device(), new)
+
+    assert state_of(make_device(), new) is DeviceState.UNAVAILABLE
+    assert reason.message == "is on a node that is new: `gpusteward node admit alpha`"
+
+
 def test_a_device_s_state_leaves_its_holder_to_the_fields_that_name_it() -> None:
     assert state_of(make_device(holder=HOLDER), NODE) is DeviceState.HELD
     assert state_reasons(make_device(holder=HOLDER), NODE) == ()

@@ -65,6 +65,7 @@ def nodes(draw: st.DrawFn, node_id: str) -> Node:
         cpu_count=draw(st.sampled_from([None, 4.0, 16.0])),
         memory_total_mb=draw(st.sampled_from([None, 64_000])),
         lost=draw(st.sampled_from([False] * 7 + [True])),
+        admitted=draw(st.sampled_from([True] * 7 + [False])),
     )
 
 

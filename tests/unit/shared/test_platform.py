@@ -7,6 +7,7 @@ import pytest
 
 from shared.ids import node_token
 from shared.local_platform.platform import (
+    ADMIT_NODES_VARIABLE,
     AGENT_SERVICES,
     Platform,
     PlatformOptions,
@@ -77,6 +78,34 @@ def test_a_fleet_is_simulated_only_where_asked_for(tmp_path: Path) -> None:
     assert flagged["GPUSTEWARD_TELEMETRY_SOURCE"] == "simulated"
     assert "GPUSTEWARD_TELEMETRY_FLEET" not in flagged
     assert "GPUSTEWARD_TELEMETRY_SOURCE" not in plain
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param({"nats_url": None}, True, id="embedded"),
+        pytest.param({"nats_url": None, "nats_host": "10.0.0.5"}, False, id="embedded, for others"),
+        pytest.param({"nats_url": "nats://bus.lan:4222"}, False, id="of other machines"),
+        pytest.param({"nats_url": "nats://127.0.0.1:4222"}, True, id="given, of this machine"),
+    ],
+)
+def test_a_bus_is_local_if_only_this_machine_reaches_it(
+    tmp_path: Path, given: dict[str, object], want: bool
+) -> None:
+    assert options_at(tmp_path, **given).is_bus_local is want
+
+
+def test_only_this_machine_s_node_needs_no_admission_on_a_bus_that_others_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ADMIT_NODES_VARIABLE, raising=False)
+    options = options_at(tmp_path, node_id="this-node")
+
+    found = environment_of(options, "scheduler")[ADMIT_NODES_VARIABLE]
+    monkeypatch.setenv(ADMIT_NODES_VARIABLE, "*")
+    chosen = environment_of(options, "scheduler")[ADMIT_NODES_VARIABLE]
+
+    assert (found, chosen) == ("this-node", "*")
 
 
 def test_an_unknown_service_is_refused(tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """A machine without its GPUs. None is unknown; nothing is granted on `lost` nodes."""
+    """A machine without its GPUs. None is unknown; nothing is granted on `lost` nodes and on those
+    not `admitted` yet.
+    """
 
     node_id: NodeId
     labels: dict[str, str] = {}
@@ -41,6 +43,7 @@ class Node(Struct, frozen=True, kw_only=True):
     memory_total_mb: int | None = None
     cuda_driver_version: str | None = None
     lost: bool = False
+    admitted: bool = True
 
 
 class HostResources(Struct, frozen=True, kw_only=True):

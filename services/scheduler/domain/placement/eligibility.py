@@ -73,6 +73,8 @@ def blocks(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCo
     A held device's reading shows its holder's use, so only that of a free one counts.
     """
     yield from dict.fromkeys(_mismatches(device, request, node))
+    if not node.admitted:
+        yield ReasonCode.NOT_ADMITTED
     if node.lost:
         yield ReasonCode.NODE_LOST
     if device.foreign_pids:
@@ -208,6 +210,8 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
         return f"{_PLAIN[code]}: {why}" if why else _PLAIN[code]
     if code in NEVER:
         return _mismatch_predicate(code, device, request, node)
+    if code is ReasonCode.NOT_ADMITTED:
+        return f"is on a node that is new: `gpusteward node admit {device.node_id}`"
     if code is ReasonCode.FOREIGN_PROCESS:
         pids = ", ".join(str(pid) for pid in device.foreign_pids)
         return f"runs processes that no reservation explains ({pids})"

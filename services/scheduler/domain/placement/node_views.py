@@ -145,6 +145,7 @@ def is_in_service(device: Device, node: Node) -> bool:
     """Whether nothing but a holder or its use keeps the device from being granted."""
     return not (
         node.lost
+        or not node.admitted
         or device.foreign_pids
         or device.health is not HealthState.OK
         or device.cordoned
