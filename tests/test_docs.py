@@ -12,7 +12,7 @@ import pytest
 from schemas.base import pattern_for
 from schemas.catalog import MESSAGES
 from schemas.scheduler import DriftKind
-from services.cli.__main__ import cli
+from services.cli.command_line import cli
 from services.executor.settings import ExecutorSettings
 from services.gateway.settings import GatewaySettings
 from services.orchestrator.settings import OrchestratorSettings

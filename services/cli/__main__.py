@@ -1,74 +1,24 @@
-"""The command line's entry."""
+"""The command's entry: Ctrl-C ends it with 130 and no traceback, from its first moment on."""
 
-import asyncio
 import os
-import sys
-from collections.abc import Sequence
-
-import click
-
-from services.cli.commands import listing
-from services.cli.commands.bench import bench
-from services.cli.commands.demo import demo
-from services.cli.commands.exec import exec_command
-from services.cli.commands.insight import (
-    availability,
-    cluster,
-    estimate,
-    replay,
-    select_node,
-    what_if,
-    why,
-)
-from services.cli.commands.logs import logs
-from services.cli.commands.maintenance import cordon, drain, drift, uncordon
-from services.cli.commands.nodes import monitor, node, power
-from services.cli.commands.platform import agent, up
-from services.cli.commands.reservations import release, renew, reserve
-from services.cli.commands.tasks import cancel, delete, run, submit, validate
-from services.cli.commands.token import token
-from services.cli.doctor.command import doctor
-from services.cli.failures import report
-from shared.errors import StewardError
+import signal
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="gpusteward")
-def cli() -> None:
-    """Reserve GPUs for LLM-inference tuning, run the experiments, see what the GPUs did."""
+def _leave(*_: object) -> None:
+    """At once: whoever has something to put in order takes SIGINT over (`interruption.py`)."""
+    if os.isatty(2):
+        os.write(2, b"\n")
+    os._exit(130)
 
 
-for command in (
-    *(up, agent, run, demo, submit, validate, cancel, delete),
-    *(listing.tasks, listing.experiments, listing.show, logs),
-    *(listing.gpus, listing.nodes, listing.reservations),
-    *(reserve, renew, release, exec_command),
-    *(why, what_if, availability, estimate, cluster, select_node, replay),
-    *(cordon, uncordon, drain, drift, node),
-    *(monitor, power),
-    *(doctor, bench, token),
-):
-    cli.add_command(command)
+def main() -> None:
+    """Run the command that the arguments name."""
+    # Not where it is ignored, as it is in a background job of a shell.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+    from services.cli.command_line import main as run
 
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; expected errors end as a sentence and an exit code, never a traceback."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        # A click.Exit comes back as its code.
-        code = cli.main(given, prog_name="gpusteward", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt, asyncio.CancelledError):
-        code = 130
-    except BrokenPipeError:
-        # Nobody reads any more; the interpreter must not try again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
-    except (StewardError, OSError) as error:
-        code = report(error, given)
-    sys.exit(code or 0)
+    run()
 
 
 if __name__ == "__main__":

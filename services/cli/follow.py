@@ -11,6 +11,7 @@ import click
 
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
 from services.cli.display.output import settings_text
+from services.cli.display.slow_reader import say
 from services.cli.display.task_progress import TaskProgress, all_succeeded, gpu_line
 from services.cli.display.task_results import print_results
 from services.cli.interruption import interrupts
@@ -72,7 +73,7 @@ async def _until_finished(
     task_id: UUID,
     progress: TaskProgress,
     changed: asyncio.Event,
-    show: Callable[[], None],
+    show: Callable[[], Awaitable[None]],
 ) -> None:
     loop = asyncio.get_running_loop()
     positions_at = 0.0
@@ -86,7 +87,7 @@ async def _until_finished(
         if has_changed or loop.time() >= positions_at:
             progress.positions = await _queue_positions(client, progress.experiments)
             positions_at = loop.time() + POSITIONS_SECONDS
-        show()
+        await show()
         if progress.is_finished:
             return
         await wait_for(changed, REDRAW_SECONDS)
@@ -159,19 +160,19 @@ async def _subscribed(
 
 async def _cancel_when(interrupted: asyncio.Event, client: StewardClient, task_id: UUID) -> None:
     await interrupted.wait()
-    click.echo("cancelling the task; press Ctrl-C again to leave at once", err=True)
+    telling = say("cancelling the task; press Ctrl-C again to leave at once", err=True)
     with suppress(StewardError):
-        await client.cancel_task(task_id, "interrupted by its user")
+        await asyncio.gather(telling, client.cancel_task(task_id, "interrupted by its user"))
 
 
 @contextmanager
-def _display(progress: TaskProgress) -> Iterator[Callable[[], None]]:
+def _display(progress: TaskProgress) -> Iterator[Callable[[], Awaitable[None]]]:
     """What to call after each change: redraws on a terminal, prints news elsewhere."""
     if not sys.stdout.isatty():
 
-        def print_news() -> None:
+        async def print_news() -> None:
             for line in progress.news():
-                click.echo(line)
+                await say(line)
 
         yield print_news
         return
@@ -180,7 +181,11 @@ def _display(progress: TaskProgress) -> Iterator[Callable[[], None]]:
 
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield lambda: live.update(_picture(progress), refresh=True)
+
+        async def redraw() -> None:
+            live.update(_picture(progress), refresh=True)
+
+        yield redraw
 
 
 def _picture(progress: TaskProgress) -> Any:

@@ -2,8 +2,40 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@contextmanager
+def keyboard_interrupts() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt here, as it does in Python by default."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """asyncio.run; Ctrl-C cancels `work`, a second one raises KeyboardInterrupt at once."""
+    interrupt = {signal.SIGINT}
+
+    async def unblocked() -> T:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupt)
+        return await work
+
+    # Held back until it finds a task to cancel.
+    signal.pthread_sigmask(signal.SIG_BLOCK, interrupt)
+    try:
+        with keyboard_interrupts():
+            return asyncio.run(unblocked())
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupt)
 
 
 @contextmanager

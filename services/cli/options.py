@@ -1,6 +1,5 @@
 """Options that commands share, and how a command asks the platform."""
 
-import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from schemas.base import TOKEN_PATTERN
+from services.cli import interruption
 from shared.client.discovery import TOKEN_VARIABLE, URL_VARIABLE, Address, find_address
 from shared.paths import DataDirectory, default_data_dir
 
@@ -54,7 +54,7 @@ class Target:
             async with StewardClient(address, patience_seconds=patience_seconds) as client:
                 return await question(client)
 
-        return asyncio.run(run())
+        return interruption.run(run())
 
 
 def confirm(question: str) -> None:

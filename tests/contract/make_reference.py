@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from schemas.base import LARGEST_INTEGER
-from services.cli.__main__ import cli
+from services.cli.command_line import cli
 from services.executor.settings import ExecutorSettings
 from services.gateway.settings import GatewaySettings
 from services.orchestrator.settings import OrchestratorSettings

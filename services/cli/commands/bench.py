@@ -12,6 +12,7 @@ import click
 
 from schemas.benchmark import MAX_ERROR_RATE, BenchmarkTool
 from schemas.errors import ErrorCode
+from services.cli import interruption
 from services.cli.display.output import print_json, wide_option
 from services.cli.failures import CommandFailed, leave
 from services.cli.options import data_dir_option
@@ -173,7 +174,7 @@ def run(
         "additional_params": dict(map(_parameter, parameters)),
     }
     options = {"node_id": node, "monitor": bool(gpus), "api_key": api_key, "directory": output}
-    result = asyncio.run(_measured(_url(url), document, list(gpus) or None, options))
+    result = interruption.run(_measured(_url(url), document, list(gpus) or None, options))
     if as_json:
         print_json(result)
     else:
@@ -196,7 +197,8 @@ def install(again: bool, data_dir: Path | None) -> None:
 
     tools = data_dir.resolve() / "tools" if data_dir is not None else tools_directory()
     try:
-        installation.install(tools, lambda line: click.echo(line, err=True), again=again)
+        with interruption.keyboard_interrupts():
+            installation.install(tools, lambda line: click.echo(line, err=True), again=again)
     except installation.InstallationFailed as error:
         raise CommandFailed(ErrorCode.UNAVAILABLE, str(error)) from error
 

@@ -1,6 +1,5 @@
 """`demo`: the whole way once, on any machine."""
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import msgspec
 
 from schemas.errors import ErrorCode
 from schemas.orchestrator import FINISHED_TASK_STATES
+from services.cli import interruption
 from services.cli.display.output import wide_option
 from services.cli.failures import CommandFailed, leave
 from services.cli.interruption import interrupts
@@ -37,7 +37,7 @@ def demo(data_dir: Path | None, leaves: bool) -> None:
     """
     stays = sys.stdout.isatty() and not leaves and os.environ.get(EXIT_VARIABLE) != "1"
     target = Target(url=None, token=None, data_dir=data_dir or default_data_dir() / "demo")
-    leave(asyncio.run(_demo(target, stays=stays)))
+    leave(interruption.run(_demo(target, stays=stays)))
 
 
 async def _demo(target: Target, *, stays: bool) -> int:

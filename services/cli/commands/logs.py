@@ -14,6 +14,7 @@ from schemas.errors import ErrorCode
 from schemas.executor import AttemptLogged, LogChunk
 from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, AttemptView, ExperimentView
 from services.cli.display.output import print_json
+from services.cli.display.slow_reader import say
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Sort, find
 from services.cli.options import Target, reading
@@ -32,7 +33,7 @@ MESSAGES_WAITING: Final = 64
 
 # Lines as they are written; None when the log or the experiment has to be read.
 News = asyncio.Queue[AttemptLogged | None]
-Show = Callable[[LogChunk], None]
+Show = Callable[[LogChunk], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ async def show_log(
     if not wanted.follow:
         first = await _first(client, experiment.experiment_id, wanted.attempt, wanted)
         reader = _Reader(client, experiment.experiment_id, wanted.attempt, show)
-        reader.take(first)
+        await reader.take(first)
         if wanted.from_beginning:
             await reader.catch_up()
         return
@@ -103,7 +104,7 @@ async def show_log(
     async with _subscribed(client, experiment.experiment_id) as news:
         number, first = await _until_there(client, experiment, wanted, news)
         reader = _Reader(client, experiment.experiment_id, number, show)
-        reader.take(first)
+        await reader.take(first)
         await reader.follow(news, first.attempt_id)
 
 
@@ -118,10 +119,10 @@ class _Reader:
     offset: int = 0
     is_complete: bool = False
 
-    def take(self, chunk: LogChunk) -> None:
+    async def take(self, chunk: LogChunk) -> None:
         self.offset = chunk.next_offset
         self.is_complete = chunk.is_complete
-        self.show(chunk)
+        await self.show(chunk)
 
     async def catch_up(self) -> None:
         """Show all that is written by now."""
@@ -130,7 +131,7 @@ class _Reader:
             chunk = await self.client.experiment_log(
                 self.experiment_id, attempt=self.attempt, offset=before, lines=MOST_LINES
             )
-            self.take(chunk)
+            await self.take(chunk)
             if self.offset == before:
                 return
 
@@ -145,7 +146,7 @@ class _Reader:
                 read_at = loop.time() + READ_SECONDS
             elif message.attempt_id == attempt_id and message.next_offset > self.offset:
                 if message.offset == self.offset:
-                    self.take(_chunk_of(message))
+                    await self.take(_chunk_of(message))
                 else:
                     await self.catch_up()
 
@@ -153,17 +154,17 @@ class _Reader:
 def _printing(*, as_json: bool, as_stream: bool) -> Show:
     """Lines to stdout, with what is missing on stderr; or the API's answers, one a line."""
 
-    def show(chunk: LogChunk) -> None:
+    async def show(chunk: LogChunk) -> None:
         if as_json and not as_stream:
             print_json(chunk)
         elif as_json:
             if chunk.lines or chunk.skipped_bytes or chunk.is_complete:
-                click.echo(msgspec.json.encode(chunk).decode())
+                await say(msgspec.json.encode(chunk).decode())
         else:
             if chunk.skipped_bytes:
-                click.echo(f"({chunk.skipped_bytes} bytes are not kept)", err=True)
+                await say(f"({chunk.skipped_bytes} bytes are not kept)", err=True)
             if chunk.lines:
-                click.echo("\n".join(chunk.lines))
+                await say("\n".join(chunk.lines))
 
     return show
 
@@ -192,7 +193,7 @@ async def _until_there(
                 f"experiment {experiment.experiment_id} {experiment.state.value} with {which}",
             )
         if not is_announced:
-            click.echo(f"the experiment is {experiment.state.value}; nothing runs yet", err=True)
+            await say(f"the experiment is {experiment.state.value}; nothing runs yet", err=True)
             is_announced = True
         await _next(news, READ_SECONDS)
         experiment = await client.experiment(experiment.experiment_id)

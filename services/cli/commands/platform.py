@@ -1,6 +1,5 @@
 """`up` and `agent`: the platform, or the part of it that belongs on every GPU server."""
 
-import asyncio
 import os
 import sys
 from contextlib import nullcontext, suppress
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 
 from schemas.errors import ErrorCode
+from services.cli import interruption
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.options import (
     cause_of,
@@ -120,7 +120,7 @@ def run_until_stopped(options: "PlatformOptions") -> None:
     _log_to(directory.log_path("supervisor"))
     lines = _StatusLines(options)
     try:
-        asyncio.run(
+        interruption.run(
             run_platform(
                 options,
                 on_change=lines.on_change,

@@ -12,6 +12,7 @@ from schemas.gpu_request import GpuRequest
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ReservationView
 from services.cli.display.output import print_json, print_table, wide_option
+from services.cli.display.slow_reader import say
 from services.cli.display.tables import print_devices, reservation_table, short
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
@@ -73,7 +74,7 @@ async def reserved(client: "StewardClient", request: GpuRequest, holder: str) ->
         # Granted to nobody, it would keep others waiting for a whole lease.
         with contextlib.suppress(StewardError):
             await client.cancel_reservation(reservation_id)
-            click.echo(f"gpusteward: reservation {reservation_id} withdrawn", err=True)
+            await say(f"gpusteward: reservation {reservation_id} withdrawn", err=True)
         raise
 
 

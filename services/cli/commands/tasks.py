@@ -9,6 +9,7 @@ import click
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentView, TaskView
 from schemas.scheduler_views import ReservationView
+from services.cli import interruption
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import plan_table
 from services.cli.failures import CommandFailed, leave
@@ -139,7 +140,7 @@ def run(target: Target, file: BinaryIO, simulate: bool, keep: bool) -> None:
     Starts the platform if none answers. Ends with 0 only if every experiment succeeded.
     """
     document = read_json(file)
-    leave(asyncio.run(_run(target, document, simulate=simulate, keep=keep)))
+    leave(interruption.run(_run(target, document, simulate=simulate, keep=keep)))
 
 
 async def _run(target: Target, document: bytes, *, simulate: bool, keep: bool) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from services.cli.__main__ import main
+from services.cli.command_line import main
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.adapter import ModelNotServed
 from shared.client import aio_benchmarks, aio_telemetry, run_benchmark_job

@@ -75,7 +75,7 @@ async def command(tmp_path: Path) -> AsyncIterator[Command]:
 
 async def test_help_answers_quickly_and_without_the_slow_libraries(command: Command) -> None:
     probe = (
-        "import sys, services.cli.__main__\n"
+        "import sys, services.cli.command_line\n"
         "print([name for name in ('aiohttp', 'rich', 'nats', 'asyncpg') if name in sys.modules])"
     )
     process = await asyncio.create_subprocess_exec(

@@ -38,7 +38,7 @@ DOCTOR = ("doctor", "--json")
 # The interpreter may lie where nobody else may look, so it changes its user once all is loaded.
 AS_NOBODY = """
 import contextlib, io, os, sys
-from services.cli.__main__ import main
+from services.cli.command_line import main
 kept = io.TextIOWrapper(io.BytesIO())
 with contextlib.redirect_stdout(kept), contextlib.suppress(SystemExit):
     main(sys.argv[1:])

@@ -52,13 +52,16 @@ class World:
         start = make_start(attempt_id=UUID(int=1), experiment_id=self.experiment.experiment_id)
         return LogStreamer(command=start, engine_log=self.log, publish=self.stub.pass_on)
 
+    async def take(self, chunk: LogChunk) -> None:
+        self.shown.append(chunk)
+
     async def end_attempt(self) -> None:
         self.stub.ended_attempts.add(1)
         await self.stub.tell("executor.attempt_finished")
 
     async def show(self, wanted: Wanted = FOLLOWED) -> None:
         async with StewardClient(Address(self.url, None)) as client, asyncio.timeout(10):
-            await show_log(client, self.experiment, wanted, self.shown.append)
+            await show_log(client, self.experiment, wanted, self.take)
 
     @property
     def asked(self) -> list[str]:
@@ -241,7 +244,7 @@ async def test_an_interruption_in_the_middle_of_a_late_piece_is_not_lost(
     monkeypatch.setattr(logs, "READ_SECONDS", -1.0)
     world.log.append(b"running\n")
 
-    def interrupt(_: LogChunk) -> None:
+    async def interrupt(_: LogChunk) -> None:
         task = asyncio.current_task()
         assert task is not None
         task.cancel()

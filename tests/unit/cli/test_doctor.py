@@ -18,7 +18,7 @@ import msgspec
 import psutil
 import pytest
 
-from services.cli.__main__ import main
+from services.cli.command_line import main
 from services.cli.doctor import containers, gpus, host, installation
 from services.cli.doctor.all_probes import all_probes
 from services.cli.doctor.check import Probe, Seen, State, error, ok, printable

@@ -12,7 +12,7 @@ import pytest
 from schemas.gateway import GpuList
 from schemas.orchestrator import ExperimentList, TaskList
 from schemas.scheduler_views import ReservationList
-from services.cli.__main__ import cli, main
+from services.cli.command_line import cli, main
 from services.cli.options import Target
 from shared.client.discovery import Address
 from shared.client.http import StewardClient

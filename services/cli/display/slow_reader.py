@@ -1,0 +1,39 @@
+"""Output for as long as a command follows something, whose reader may rest, as `less` does."""
+
+import asyncio
+import os
+import select
+import sys
+from typing import Final
+
+import click
+
+CHUNK_BYTES: Final = select.PIPE_BUF  # a pipe that is writable takes as much without blocking
+
+
+async def say(text: str, *, err: bool = False) -> None:
+    """click.echo that lets everything else go on, an interruption first, until it is taken."""
+    stream = sys.stderr if err else sys.stdout
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError, AttributeError):  # a stand-in, which keeps what it is given
+        click.echo(text, err=err)
+        return
+    stream.flush()
+    left = f"{text}\n".encode(stream.encoding, stream.errors or "strict")
+    while left:
+        await _until_writable(descriptor)
+        left = left[os.write(descriptor, left[:CHUNK_BYTES]) :]
+
+
+async def _until_writable(descriptor: int) -> None:
+    """A file always is, which an event loop refuses to watch."""
+    if select.select([], [descriptor], [], 0)[1]:
+        return
+    writable = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_writer(descriptor, writable.set)
+    try:
+        await writable.wait()
+    finally:
+        loop.remove_writer(descriptor)
