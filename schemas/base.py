@@ -9,25 +9,43 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 PREFIX: Final = "gpusteward"
-TOKEN_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}$"  # noqa: S105  # a subject token's grammar, not a secret
+# Python's `$` alone also matches before a newline that ends the text.
+END: Final = r"$(?!\n)"
+TOKEN_PATTERN: Final = rf"^[A-Za-z0-9_-]{{1,128}}{END}"  # a subject token's grammar, not a secret
 
 TOKEN_FORM: Final = "1 to 128 letters, digits, - and _"  # noqa: S105  # as above
 NODE_ID_FORM: Final = f"a node's id: {TOKEN_FORM}"
-SPEAKER_PATTERN: Final = r"^[A-Za-z0-9_-]{1,133}$"
+SPEAKER_PATTERN: Final = rf"^[A-Za-z0-9_-]{{1,133}}{END}"
 PLATFORM: Final = "_platform"
-NAMESPACE_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+NAMESPACE_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,61}}[a-z0-9])?{END}"
 # What Postgres and every JSON reader of ours can hold.
 LARGEST_INTEGER: Final = 2**63 - 1
 NAMESPACE_FORM: Final = "1 to 63 small letters, digits and -, the first and last none of -"
+# What people are shown holds no control character, no line separator, and nothing that turns the
+# direction of what follows: it could pass for another name, or for a line of ours on a terminal.
+_HIDDEN: Final = r"\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+LINE_PATTERN: Final = rf"^[^\u0000-\u001f{_HIDDEN}]*{END}"
+PROSE_PATTERN: Final = rf"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f{_HIDDEN}]*$"
+LINE_FORM: Final = "one line without control characters or marks of text direction"
+
+
+def line(*, min_length: int | None = None, max_length: int | None = None) -> Meta:
+    """Of a text that people are shown."""
+    return Meta(
+        pattern=LINE_PATTERN, description=LINE_FORM, min_length=min_length, max_length=max_length
+    )
+
 
 # Whoever sends another form is told the description.
+Line = Annotated[str, Meta(pattern=LINE_PATTERN, description=LINE_FORM)]
+GivenReason = Annotated[str, line(max_length=1000)]
 Token = Annotated[str, Meta(pattern=TOKEN_PATTERN, description=TOKEN_FORM)]
 NodeId = Annotated[str, Meta(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 Namespace = Annotated[str, Meta(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)]
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?$",
+        pattern=rf"^[A-Za-z0-9]([A-Za-z0-9_.-]{{0,126}}[A-Za-z0-9])?{END}",
         description="1 to 128 letters, digits, _, . and -, the first and last a letter or digit",
     ),
 ]
@@ -42,12 +60,13 @@ Speaker = Annotated[
 LabelKey = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_./-]{0,251}[A-Za-z0-9])?$",
+        pattern=rf"^[A-Za-z0-9]([A-Za-z0-9_./-]{{0,251}}[A-Za-z0-9])?{END}",
         description="1 to 253 letters, digits, _, ., / and -, the first and last a letter or digit",
     ),
 ]
 LabelValue = Name
 DeviceUuid = Annotated[str, Meta(min_length=1, max_length=128)]
+GivenDeviceUuid = Annotated[str, line(min_length=1, max_length=128)]  # by people; not in samples
 UtcDatetime = Annotated[datetime, Meta(tz=True)]
 Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]

@@ -14,6 +14,8 @@ from schemas.base import (
     DeviceUuid,
     Epoch,
     Event,
+    GivenDeviceUuid,
+    GivenReason,
     ListView,
     Mebibytes,
     Namespace,
@@ -29,7 +31,7 @@ from schemas.executor import RuntimeOffer
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView
 from schemas.results import GpuMonitoring
-from schemas.scheduler import CordonState, DeviceState, SetBy
+from schemas.scheduler import CordonState, DeviceState, Holder, SetBy
 from schemas.scheduler_nodes import LabelChanges
 from schemas.scheduler_views import Explanation, NodeAllocation
 from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
@@ -225,7 +227,7 @@ class ReservationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     reservation_id: UUID | None = None
     namespace: Namespace | None = None
-    holder: Annotated[str, Meta(max_length=200)] = ""
+    holder: Holder = ""
     request: GpuRequest = GpuRequest()
 
 
@@ -239,15 +241,15 @@ class LeaseRenewal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why somebody does something, and who, for people."""
 
-    reason: Annotated[str, Meta(max_length=1000)] = ""
+    reason: GivenReason = ""
     set_by: SetBy = ""
 
 
 class Withdrawal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Takes a device, or with None the whole node, out of service. `set_by` says who asks."""
 
-    device_uuid: DeviceUuid | None = None
-    reason: Annotated[str, Meta(max_length=1000)] = ""
+    device_uuid: GivenDeviceUuid | None = None
+    reason: GivenReason = ""
     set_by: SetBy = ""
 
 
@@ -257,9 +259,9 @@ class ReturnToService(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `confirm_stopped` vouches that nothing runs there any more of what is quarantined.
     """
 
-    device_uuid: DeviceUuid | None = None
+    device_uuid: GivenDeviceUuid | None = None
     confirm_stopped: bool = False
-    reason: Annotated[str, Meta(max_length=1000)] = ""
+    reason: GivenReason = ""
 
 
 class Relabelling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -287,7 +289,7 @@ class BurstRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class PowerLimitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Caps a device's power; None takes the cap back. Without a reservation it is an admin's."""
 
-    device_uuid: DeviceUuid
+    device_uuid: GivenDeviceUuid
     power_limit_w: Annotated[float, Meta(gt=0)] | None
     reservation_id: UUID | None = None
 

@@ -9,10 +9,13 @@ from msgspec import Meta, Struct
 from schemas.base import (
     Count,
     DeviceUuid,
+    GivenDeviceUuid,
+    Line,
     Mebibytes,
     NodeId,
     Percent,
     PositiveSeconds,
+    line,
 )
 
 GpuCount = Annotated[int, Meta(ge=1, le=4096)]
@@ -156,8 +159,8 @@ class Selector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     key: SelectorKey
     operator: SelectorOperator = SelectorOperator.IN
-    values: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
-    label: Annotated[str, Meta(max_length=253)] | None = None
+    values: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
+    label: Annotated[str, line(max_length=253)] | None = None
 
 
 class Preference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -184,8 +187,8 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     min_memory_mb: Mebibytes | None = None
     max_utilization_percent: Percent = 50.0
     node_ids: tuple[NodeId, ...] = ()
-    device_uuids: tuple[DeviceUuid, ...] = ()
-    gpu_models: tuple[str, ...] = ()
+    device_uuids: tuple[GivenDeviceUuid, ...] = ()
+    gpu_models: tuple[Line, ...] = ()
     balanced_memory: bool = False
     placement: Placement = Placement.PACK
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0

@@ -10,6 +10,7 @@ from schemas.base import (
     Command,
     Count,
     Event,
+    GivenReason,
     ListQuery,
     ListView,
     Namespace,
@@ -69,7 +70,7 @@ class CancelTask(ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.can
     """Stop a task: what waits is withdrawn, what runs is stopped."""
 
     task_id: UUID
-    reason: str = ""
+    reason: GivenReason = ""
 
 
 class PauseTask(ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.pause_task"):

@@ -6,23 +6,26 @@ from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from schemas.base import (
     Command,
     DeviceUuid,
     Epoch,
     Event,
+    GivenReason,
     Namespace,
     NodeId,
     PositiveInt,
     ScopedCommand,
     Seconds,
     UtcDatetime,
+    line,
 )
 from schemas.gpu_request import DeviceGrant, GpuRequest, LeaseTtlSeconds, Reason
 
-SetBy = Annotated[str, Meta(max_length=100)]
+SetBy = Annotated[str, line(max_length=100)]
+Holder = Annotated[str, line(max_length=200)]
 _EXPERIMENT: Final = "experiment/"
 
 
@@ -115,7 +118,7 @@ class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.requ
     speaker_field: ClassVar[str | None] = "namespace"
     reservation_id: UUID
     namespace: Namespace = "default"
-    holder: Annotated[str, Meta(max_length=200)] = ""
+    holder: Holder = ""
     request: GpuRequest = GpuRequest()
 
 
@@ -162,7 +165,7 @@ class Cordon(Command, frozen=True, kw_only=True, tag="scheduler.cordon"):
 
     node_id: NodeId
     device_uuid: DeviceUuid | None = None
-    reason: str = ""
+    reason: GivenReason = ""
     set_by: SetBy = ""
 
 
@@ -175,14 +178,14 @@ class Uncordon(Command, frozen=True, kw_only=True, tag="scheduler.uncordon"):
     node_id: NodeId
     device_uuid: DeviceUuid | None = None
     confirm_stopped: bool = False
-    reason: str = ""
+    reason: GivenReason = ""
 
 
 class Drain(Command, frozen=True, kw_only=True, tag="scheduler.drain"):
     """Cordon a node and end its reservations. `set_by` says who asks, for people."""
 
     node_id: NodeId
-    reason: str = ""
+    reason: GivenReason = ""
     set_by: SetBy = ""
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from schemas.base import Command, Event, LabelKey, LabelValue, NodeId
+from schemas.base import Command, Event, GivenReason, LabelKey, LabelValue, NodeId
 
 LabelChanges = Annotated[dict[LabelKey, LabelValue | None], Meta(min_length=1, max_length=64)]
 
@@ -37,7 +37,7 @@ class RemoveNode(Command, frozen=True, kw_only=True, tag="scheduler.remove_node"
 
     node_id: NodeId
     end_held: bool = False
-    reason: str = ""
+    reason: GivenReason = ""
 
 
 class NodeEvent(Event, frozen=True, kw_only=True):

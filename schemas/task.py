@@ -5,12 +5,31 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from schemas.base import Integer, Mebibytes, Name, PositiveInt, PositiveSeconds
+from schemas.base import (
+    END,
+    PROSE_PATTERN,
+    Integer,
+    Line,
+    Mebibytes,
+    Name,
+    PositiveInt,
+    PositiveSeconds,
+    line,
+)
 from schemas.benchmark import MAX_ERROR_RATE, BenchmarkTool, ErrorRate, TrafficScenario
 from schemas.gpu_request import GpuCount
 
 Scalar = str | Integer | float | bool | None
-Text = Annotated[str, Meta(min_length=1, max_length=512)]
+Text = Annotated[str, line(min_length=1, max_length=512)]
+
+Description = Annotated[
+    str,
+    Meta(
+        pattern=PROSE_PATTERN,
+        description="text without control characters or marks of text direction",
+        max_length=10_000,
+    ),
+]
 
 
 class DeploymentMode(StrEnum):
@@ -77,7 +96,7 @@ ParameterValues = SomeScalars | Choice | Categorical | IntegerRange | Continuous
 ParameterName = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$",
+        pattern=rf"^[A-Za-z][A-Za-z0-9_-]{{0,63}}{END}",
         description="1 to 64 letters, digits, - and _, the first a letter",
     ),
 ]
@@ -87,38 +106,40 @@ ParameterGrid = Annotated[
 ]
 Switches = bool | Annotated[tuple[bool, ...], Meta(min_length=1, max_length=2)]
 IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]
-Texts = Text | Annotated[tuple[Text, ...], Meta(min_length=1, max_length=64)]
+# Without a pattern: msgspec 0.22 corrupts memory over a union of one with an array.
+DataType = Annotated[str, Meta(min_length=1, max_length=512)]
+DataTypes = DataType | Annotated[tuple[DataType, ...], Meta(min_length=1, max_length=64)]
 
 
 class ModelSpec(TaskPart, frozen=True, kw_only=True):
     """The model to serve: a hub id, a name below the executor's model roots, or a path."""
 
     id_or_path: Text
-    namespace: str | None = None
+    namespace: Line | None = None
 
 
 class StorageSpec(TaskPart, frozen=True, kw_only=True):
     """A volume claim that holds the model (Kubernetes)."""
 
     type: Literal["pvc", "hf", "hostpath"]
-    pvc_name: str | None = None
-    pvc_subpath: str | None = None
-    mount_path: str | None = None
+    pvc_name: Line | None = None
+    pvc_subpath: Line | None = None
+    mount_path: Line | None = None
 
 
 class PresetConfig(TaskPart, frozen=True, kw_only=True):
     """A ClusterBaseModel or ClusterServingRuntime to create, from a preset or spelled out."""
 
-    preset: str | None = None
-    name: str | None = None
+    preset: Line | None = None
+    name: Line | None = None
     config_overrides: dict[str, Any] = {}
 
 
 class ParallelConfig(TaskPart, frozen=True, kw_only=True):
     """Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp)."""
 
-    preset: str | None = None
-    presets: tuple[str, ...] = ()
+    preset: Line | None = None
+    presets: tuple[Line, ...] = ()
     tp: IntegerValues = 1
     pp: IntegerValues = 1
     dp: IntegerValues = 1
@@ -137,12 +158,12 @@ class QuantConfig(TaskPart, frozen=True, kw_only=True):
     each.
     """
 
-    preset: str | None = None
-    presets: tuple[str, ...] = ()
-    gemm_dtype: Texts | None = None
-    kvcache_dtype: Texts | None = None
-    attention_dtype: Texts | None = None
-    moe_dtype: Texts | None = None
+    preset: Line | None = None
+    presets: tuple[Line, ...] = ()
+    gemm_dtype: DataTypes | None = None
+    kvcache_dtype: DataTypes | None = None
+    attention_dtype: DataTypes | None = None
+    moe_dtype: DataTypes | None = None
 
 
 class SloBound(TaskPart, frozen=True, kw_only=True):
@@ -204,8 +225,8 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     """
 
     task: Text = "text-to-text"
-    model_name: str | None = None
-    model_tokenizer: str | None = None
+    model_name: Line | None = None
+    model_tokenizer: Line | None = None
     traffic_scenarios: Annotated[tuple[TrafficScenario, ...], Meta(min_length=1, max_length=64)] = (
         "D(100,100)",
     )
@@ -233,8 +254,8 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     min_memory_mb: Mebibytes | None = None
     cpu_count: Annotated[float, Meta(gt=0)] | None = None
     host_memory_mb: PositiveInt | None = None
-    models: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
+    models: tuple[Line, ...] = ()
+    nodes: tuple[Line, ...] = ()
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     balanced_memory: bool = True
 
@@ -248,11 +269,11 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
     """
 
     task_name: Name
-    description: Annotated[str, Meta(max_length=10_000)] = ""
+    description: Description = ""
     deployment_mode: DeploymentMode | None = None
     model: ModelSpec
     base_runtime: Text
-    runtime_image_tag: str | None = None
+    runtime_image_tag: Line | None = None
     storage: StorageSpec | None = None
     clusterbasemodel_config: PresetConfig | None = None
     clusterservingruntime_config: PresetConfig | None = None

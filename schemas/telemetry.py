@@ -15,6 +15,7 @@ from schemas.base import (
     DeviceUuid,
     Event,
     Kind,
+    Line,
     Mebibytes,
     Message,
     NodeId,
@@ -254,7 +255,7 @@ class InventoryReported(Event, frozen=True, kw_only=True, tag="telemetry.invento
     interval_seconds: PositiveSeconds
     host: HostFacts
     devices: tuple[DeviceFacts, ...]
-    labels: dict[str, str] = {}
+    labels: dict[Line, Line] = {}
     links: tuple[GpuLink, ...] = ()
 
 

@@ -225,6 +225,7 @@ export interface AvailableGpus {
  * load, and one that served no load at all has failed.
  */
 export interface BenchmarkConfig {
+  /** one line without control characters or marks of text direction */
   task?: string;
   model_name?: string | null;
   model_tokenizer?: string | null;
@@ -372,6 +373,7 @@ export interface CancelTask {
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   task_id: string;
+  /** one line without control characters or marks of text direction */
   reason?: string;
 }
 
@@ -440,7 +442,9 @@ export interface Cordon {
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid?: string | null;
+  /** one line without control characters or marks of text direction */
   reason?: string;
+  /** one line without control characters or marks of text direction */
   set_by?: string;
 }
 
@@ -700,7 +704,9 @@ export interface Drain {
   command_id: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
+  /** one line without control characters or marks of text direction */
   reason?: string;
+  /** one line without control characters or marks of text direction */
   set_by?: string;
 }
 
@@ -1875,6 +1881,7 @@ export interface LogChunk {
 
 /** The model to serve: a hub id, a name below the executor's model roots, or a path. */
 export interface ModelSpec {
+  /** one line without control characters or marks of text direction */
   id_or_path: string;
   namespace?: string | null;
 }
@@ -2244,6 +2251,7 @@ export interface RemoveNode {
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   end_held?: boolean;
+  /** one line without control characters or marks of text direction */
   reason?: string;
 }
 
@@ -2318,6 +2326,7 @@ export interface RequestReservation {
   reservation_id: string;
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace?: string;
+  /** one line without control characters or marks of text direction */
   holder?: string;
   request?: GpuRequest;
 }
@@ -2994,9 +3003,11 @@ export interface TaskField {
 export interface TaskFile {
   /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
   task_name: string;
+  /** text without control characters or marks of text direction */
   description?: string;
   deployment_mode?: DeploymentMode | null;
   model: ModelSpec;
+  /** one line without control characters or marks of text direction */
   base_runtime: string;
   runtime_image_tag?: string | null;
   storage?: StorageSpec | null;
@@ -3119,6 +3130,7 @@ export interface Uncordon {
   node_id: string;
   device_uuid?: string | null;
   confirm_stopped?: boolean;
+  /** one line without control characters or marks of text direction */
   reason?: string;
 }
 

@@ -16,7 +16,14 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, PathParameter, QueryParameter, SkipValidation
 from msgspec import Struct
 
-from schemas.base import NAMESPACE_FORM, NAMESPACE_PATTERN, NODE_ID_FORM, TOKEN_PATTERN
+from schemas.base import (
+    LINE_FORM,
+    LINE_PATTERN,
+    NAMESPACE_FORM,
+    NAMESPACE_PATTERN,
+    NODE_ID_FORM,
+    TOKEN_PATTERN,
+)
 from schemas.errors import ErrorCode
 from schemas.gateway import Problem
 from services.gateway.context import Gateway
@@ -69,6 +76,9 @@ IdempotencyKey = Annotated[
 
 InNamespace = Annotated[
     str | None, QueryParameter(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)
+]
+GivenReason = Annotated[
+    str, QueryParameter(max_length=1000, pattern=LINE_PATTERN, description=LINE_FORM)
 ]
 InStates = Annotated[
     str | None, QueryParameter(name="state", description="A comma-separated list of states.")

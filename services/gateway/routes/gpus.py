@@ -21,6 +21,7 @@ from services.gateway.routes.common import (
     AnyPageSize,
     Caller,
     Cursor,
+    GivenReason,
     GpuPlace,
     IdempotencyKey,
     Node,
@@ -89,7 +90,7 @@ async def remove_node(
     gateway: TheGateway,
     identity: Caller,
     end_held: FromQuery[bool] = False,
-    reason: Annotated[str, QueryParameter(max_length=1000)] = "",
+    reason: GivenReason = "",
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Forget a node that has left; `end_held` ends what is held there, on your word. For admins."""

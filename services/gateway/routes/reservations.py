@@ -39,6 +39,7 @@ from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
     Cursor,
+    GivenReason,
     IdempotencyKey,
     InNamespace,
     InStates,
@@ -130,7 +131,7 @@ async def end_reservation(
     identity: Caller,
     epoch: Annotated[int | None, QueryParameter(ge=1, le=LARGEST_INTEGER)] = None,
     stopped: FromQuery[bool] = True,
-    reason: Annotated[str, QueryParameter(max_length=1000)] = "",
+    reason: GivenReason = "",
     idempotency_key: IdempotencyKey = None,
 ) -> ReservationView:
     """Withdraw a reservation; with the grant's `epoch`, give its devices back.

@@ -104,6 +104,21 @@ BAD_REQUESTS: dict[str, tuple[str, str, Any, int, str | None]] = {
         400,
         "$.epoch",
     ),
+    "turned reason": (
+        "DELETE",
+        f"/api/v1/reservations/{UUID(int=1)}?reason=%E2%80%AEgnp",
+        None,
+        400,
+        "query.reason",
+    ),
+    "terminal in a name": (
+        "POST",
+        "/api/v1/reservations",
+        {"holder": "a\x1b[2K"},
+        400,
+        "$.holder",
+    ),
+    "newline in a node": ("GET", "/api/v1/nodes/a%0A/gpu-alloc-map", None, 400, "path.node_id"),
     "huge cursor": ("GET", f"/api/v1/events?after={2**63}", None, 400, "query.after"),
     "huge offset": (
         "GET",
@@ -173,6 +188,9 @@ SAYS = {
     ),
     "range": "expected one of: 30m, 1h, 6h, 12h, 24h, 2d, 7d; found '9y'",
     "bad id in path": "expected a UUID",
+    "terminal in a name": (
+        "expected one line without control characters or marks of text direction"
+    ),
     "no time": "expected a time such as 2026-01-31T12:00:00Z",
     "parameter name": "expected 1 to 64 letters, digits, - and _, the first a letter, as a key",
 }
