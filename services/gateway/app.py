@@ -21,6 +21,7 @@ from services.gateway.migrations import MIGRATIONS
 from services.gateway.openapi import StructSchemas, openapi_config
 from services.gateway.problems import EXCEPTION_HANDLERS, remember_refusal
 from services.gateway.routes import (
+    checks,
     documentation,
     gpus,
     history,
@@ -67,6 +68,7 @@ SECTIONS: Final = {
     nodes: Tag("agents", "What a node's telemetry agent answers and does."),
     operations: Tag("operations", "Out of service and back, and what disagrees with the ledger."),
     scheduler: Tag("scheduling", "The cluster as node selection sees it, and what was decided."),
+    checks: Tag("checks", "What fits on which GPU, by rule, before anything runs."),
     history: Tag("history", "Events, series and reports."),
 }
 API_ROUTES: Final = [

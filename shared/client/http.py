@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from schemas.base import ListView
+from schemas.checks import Check, CheckView
 from schemas.errors import Accepted
 from schemas.executor import LogChunk
 from schemas.gateway import GpuList, NodeList
@@ -75,6 +76,10 @@ class StewardClient(NodeClient, StreamClient):
     async def validate_task(self, task: bytes) -> TaskPlan:
         """What the task would become; nothing is stored."""
         return await self.post("/tasks/validate", task, TaskPlan)
+
+    async def check(self, question: Check) -> CheckView:
+        """Whether something would work, by rule; nothing is reserved or stored."""
+        return await self.post("/checks", question, CheckView)
 
     async def tasks(
         self,

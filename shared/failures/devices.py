@@ -50,6 +50,22 @@ MEMORY: Final[tuple[Known, ...]] = (
     ),
     known(
         FailureKind.GPU_OUT_OF_MEMORY,
+        "PaddlePaddle's growing allocator got no memory of the GPU",
+        "on a virtual GPU (GPU-Manager) the two manage memory against each other: set "
+        "FLAGS_allocator_strategy=naive_best_fit in the engine's environment and restart it; on a "
+        "whole GPU use more of them, or smaller batches",
+        pattern=(
+            r"ResourceExhaustedError:.*out of memory error on GPU"
+            r"|out of memory error on GPU \d+\. Cannot allocate|AutoGrowthBestFitAllocator"
+        ),
+        example=(
+            "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 1.000000GB "
+            "memory on GPU 0, 14.5GB memory has been allocated and available memory is only 0.5GB."
+        ),
+        source="PaddlePaddle 2.x; accelerator guide, Paddle Autogrow Memory Allocation Crash",
+    ),
+    known(
+        FailureKind.GPU_OUT_OF_MEMORY,
         "the GPU's memory is full",
         "use more GPUs (tensor-parallel-size), a shorter context, fewer sequences at once, a "
         "quantized model, or leave more aside for CUDA graphs (gpu-memory-utilization lower)",
@@ -64,7 +80,7 @@ MEMORY: Final[tuple[Known, ...]] = (
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.16 GiB. GPU 0 has a "
             "total capacity of 23.56 GiB of which 512.00 MiB is free."
         ),
-        source="PyTorch, llama.cpp (ggml), cuBLAS, PaddlePaddle",
+        source="PyTorch, llama.cpp (ggml), cuBLAS",
     ),
     known(
         FailureKind.OUT_OF_MEMORY,
@@ -98,11 +114,25 @@ ABSENT_DEVICES: Final[tuple[Known, ...]] = (
             r"CUDA driver version is insufficient|NVIDIA driver on your system is too old"
             r"|cudaErrorInsufficientDriver|forward compatibility was attempted on non supported"
             r"|unsupported display driver / cuda driver combination|SYSTEM_DRIVER_MISMATCH"
-            r"|UNSUPPORTED_PTX_VERSION|compiled with an unsupported toolchain"
-            r"|CUDA_ERROR_INVALID_IMAGE"
         ),
         example="CUDA driver version is insufficient for CUDA runtime version",
-        source="CUDA errors 35, 222, 200, 803, 804; PyTorch",
+        source="CUDA errors 35, 803, 804; PyTorch",
+    ),
+    _gpu_unavailable(
+        "the engine's CUDA and the driver of the node do not go together",
+        "align the driver's version with the CUDA of the engine or its image; `gpusteward check "
+        "cuda IMAGE` says of every node whether its driver serves it",
+        pattern=r"CUDA_ERROR_INVALID_IMAGE|device kernel image is invalid",
+        example="CUDA error: device kernel image is invalid",
+        source="CUDA error 200; accelerator guide, Common Error Codes",
+    ),
+    _gpu_unavailable(
+        "the engine brings code (PTX) that is newer than the driver of the node",
+        "update the driver, or recompile the engine with an explicit -arch=sm_xx for the GPU, "
+        "which leaves nothing for the driver to compile",
+        pattern=r"UNSUPPORTED_PTX_VERSION|compiled with an unsupported toolchain",
+        example="CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+        source="CUDA error 222; accelerator guide, Common Error Codes",
     ),
     _gpu_unavailable(
         "the NVLink fabric of the node is not up",
@@ -222,16 +252,34 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
     ),
     known(
         FailureKind.CUDA_ERROR,
+        "a GPU computation touched memory that is not its own",
+        "on a virtual GPU compare the engine's CUDA with the baseline: `gpusteward check cuda "
+        "IMAGE --mode vgpu --baseline VERSION`; on a whole one it is a fault of the engine "
+        "(CUDA_LAUNCH_BLOCKING=1 shows where) or of one GPU, `sudo dmesg | grep -i xid`",
+        pattern=r"CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress|illegal memory access",
+        example="CUDA error: an illegal memory access was encountered",
+        source="CUDA error 700; accelerator guide, Common Error Codes",
+    ),
+    known(
+        FailureKind.CUDA_ERROR,
+        "CUDA failed without a reason, as it may with a driver older than the engine's CUDA",
+        "`gpusteward check cuda IMAGE` says of every node whether its driver serves it; on one "
+        "node only: `sudo dmesg | grep -i nvrm`, and reload the driver or reboot",
+        pattern=r"CUDA_ERROR_UNKNOWN|cudaErrorUnknown|CUDA error: unknown error",
+        example="RuntimeError: CUDA error: unknown error",
+        source="CUDA error 999; accelerator guide, Formal Rules",
+    ),
+    known(
+        FailureKind.CUDA_ERROR,
         "a GPU computation failed",
         "once: try it again on another node; always with these parameters: a fault of the engine "
         "(CUDA_LAUNCH_BLOCKING=1 shows where); on one node only: its GPU, `sudo dmesg | grep -i "
         "xid`",
         pattern=(
             r"(CUDA|HIP) (driver |runtime )?error\b|CUDA_ERROR_[A-Z]|cudaError[A-Z]|CUBLAS_STATUS_"
-            r"|CUDNN_STATUS_|CUDA_EXCEPTION|AcceleratorError|illegal memory access"
-            r"|device-side assert triggered"
+            r"|CUDNN_STATUS_|CUDA_EXCEPTION|AcceleratorError|device-side assert triggered"
         ),
-        example="CUDA error: an illegal memory access was encountered",
-        source="CUDA errors 700, 710, 719; cuBLAS, cuDNN; llama.cpp (ggml_cuda_error)",
+        example="CUDA error: device-side assert triggered",
+        source="CUDA errors 710, 719; cuBLAS, cuDNN; llama.cpp (ggml_cuda_error)",
     ),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
+from schemas.checks import CudaCheck
 from schemas.scheduler_views import GetAllocationMap, GetReservation
 from schemas.telemetry import SetBurst, SetPowerLimit
 from shared.client import Address, StewardClient, aio_telemetry
@@ -176,3 +177,22 @@ async def test_a_cap_is_for_who_may_change_the_reservation_and_else_for_admins(
 
     assert limits == {"v": [403, 403], "s": [200, 403], "t": [403, 403], "r": [200, 200]}
     assert bursts == {"v": 403, "s": 200, "t": 200, "r": 200}
+
+
+async def test_checks_are_answered_by_rule_about_what_is_given_and_about_every_node(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    async with gateway(nats_url, postgres_dsn) as api, a_node(nats_url, tmp_path):
+        await heard(api)
+        of_one = await api.post(
+            "/api/v1/checks", {"type": "cuda", "runtime": "13.0", "driver": "12.4"}
+        )
+        async with StewardClient(Address(api.url)) as client:
+            of_all = await client.check(CudaCheck(runtime="cu121"))
+        misspelt = await api.post(
+            "/api/v1/checks", {"type": "cuda", "runtime": "12.4", "cuda": "1"}
+        )
+
+    assert (of_one[0], of_one[1]["verdict"]) == (200, "blocked")
+    assert [finding.subject for finding in of_all.findings] == [NODE]
+    assert (misspelt[0], misspelt[1]["path"]) == (400, "$.cuda")

@@ -1,0 +1,92 @@
+"""Commands that tell what would run on which GPU, before it does."""
+
+from typing import Final
+
+import click
+
+from schemas.checks import CheckView, CudaCheck, CudaRules, Finding, GpuMode, Verdict
+from schemas.errors import EXIT_CODE, ErrorCode
+from services.cli.display.columns import Table
+from services.cli.display.output import print_json, print_table, wide_option
+from services.cli.failures import leave
+from services.cli.options import Target, reading
+from shared.accelerator_rules.checks import answer_cuda
+
+WORKS: Final = frozenset({Verdict.SUPPORTED, Verdict.UNSTABLE, Verdict.CASE_BY_CASE})
+
+
+@click.group()
+def check() -> None:
+    """Say by rule what would run on which GPU, and what to do where it would not.
+
+    The exit code is 0 unless it is blocked.
+    """
+
+
+@check.command()
+@click.argument("runtime")
+@click.option("--driver", metavar="VERSION", help="The driver's version, or its CUDA's.")
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in GpuMode]),
+    default=GpuMode.PGPU.value,
+    show_default=True,
+    help="How it is given GPUs: whole, by GPU-Manager, by HAMi, by MPS.",
+)
+@click.option("--baseline", metavar="VERSION", help="CUDA of the virtual GPU's library.")
+@click.option(
+    "--rules",
+    type=click.Choice([rules.value for rules in CudaRules]),
+    default=CudaRules.STRICT.value,
+    show_default=True,
+    help="lenient: what NVIDIA's minor-version compatibility allows as well.",
+)
+@reading
+@wide_option
+def cuda(
+    target: Target, runtime: str, driver: str | None, mode: str, baseline: str | None, rules: str
+) -> None:
+    """Whether drivers serve a CUDA RUNTIME: the one given, else those of the platform's nodes.
+
+    RUNTIME is a version, or what tells one: cu121, libcudart.so.12.4.127, an image's name and tag,
+    the value of NVIDIA_REQUIRE_CUDA.
+    """
+    question = CudaCheck(
+        runtime=runtime,
+        driver=driver,
+        mode=GpuMode(mode),
+        baseline=baseline,
+        rules=CudaRules(rules),
+    )
+    if driver is None:
+        answer(target, target.ask(lambda client: client.check(question)))
+    else:
+        answer(target, answer_cuda(question, ()))
+
+
+def answer(target: Target, view: CheckView) -> None:
+    """Print it; ends the command."""
+    if target.as_json:
+        print_json(view)
+    elif len(view.findings) == 1 and not view.findings[0].subject:
+        _print_finding(view.findings[0])
+    else:
+        print_table(
+            Table(
+                headings=("subject", "verdict", "what", "what to do"),
+                rows=[
+                    (each.subject, each.verdict.value, each.message, each.action or "-")
+                    for each in view.findings
+                ],
+                wrapped=frozenset({"what", "what to do"}),
+                important=("verdict", "what", "what to do"),
+            )
+        )
+    leave(0 if view.verdict in WORKS else EXIT_CODE[ErrorCode.UNSUPPORTED])
+
+
+def _print_finding(finding: Finding) -> None:
+    click.echo(f"{finding.verdict.value}: {finding.message}")
+    if finding.action:
+        click.echo(f"what to do: {finding.action}")
+    click.echo(f"rule: {finding.rule} ({finding.source})")
