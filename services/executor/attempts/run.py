@@ -29,6 +29,7 @@ from services.executor.domain.verdict import (
     failure,
     judge,
     lease_lost,
+    on_full_disk,
     timed_out,
 )
 from services.executor.gangs.ranks import Ranks
@@ -50,7 +51,7 @@ from shared.benchmarks.adapter import BenchmarkFailed, Target
 from shared.benchmarks.metrics import with_gpus
 from shared.benchmarks.tools import run_benchmark
 from shared.clock import utcnow
-from shared.disk import NO_ROOM
+from shared.disk import NO_ROOM, room_at
 from shared.lease import Lease
 from shared.logging import log
 from shared.messaging.bus import Bus
@@ -223,7 +224,8 @@ class AttemptRun:
         if error is None:
             return judge(work.result())
         if isinstance(error, AttemptFailed):
-            return failed(error.failure)
+            room = room_at(self._directory)
+            return failed(on_full_disk(error.failure, str(room)) if room.is_full else error.failure)
         return self._broken(error)
 
     def _broken(self, error: BaseException) -> Verdict:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkResult
 from schemas.executor import AttemptOutcome, AttemptPhase, Failure, FailureKind, Window
@@ -111,6 +112,18 @@ def failure(
         hint=hint or RULES[kind].hint,
         phase=phase,
     )
+
+
+def on_full_disk(found: Failure, room: str) -> Failure:
+    """The failure of an attempt whose disk was full in the end: `room` says how full.
+
+    Programs that cannot write end as if of themselves, and their logs take no word of why.
+    """
+    if found.kind not in {FailureKind.ENGINE_EXITED, FailureKind.BENCHMARK_FAILED}:
+        return found
+    kind = FailureKind.DISK_FULL
+    message = f"{found.message}; its disk is full: {room}"
+    return replace(found, kind=kind, message=message, hint=RULES[kind].hint)
 
 
 def refused_by_engine(text: str, message: str, *, otherwise: FailureKind) -> AttemptFailed:

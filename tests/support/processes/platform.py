@@ -65,16 +65,20 @@ class PlatformProcess:
 
     async def start(self) -> None:
         """Start, and wait until every part answers."""
+        self.launch()
+        await eventually(self.is_ready, within_seconds=START_SECONDS, what="a ready platform")
+
+    def launch(self) -> None:
+        """Start, and wait for nothing."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUSTEWARD_")}
         command = [sys.executable, "-m", "services.cli", "up"]
         command += ["--data-dir", str(self.data_dir), "--port", str(self.port), *self.arguments]
-        self.process = subprocess.Popen(  # noqa: ASYNC220  # returns at once; outlives this loop
+        self.process = subprocess.Popen(
             command,
             env={**environment, **self.environment},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        await eventually(self.is_ready, within_seconds=START_SECONDS, what="a ready platform")
 
     async def stop(self) -> None:
         """End it as a user does, and wait; SIGKILL if it does not end."""

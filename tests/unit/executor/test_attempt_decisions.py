@@ -19,6 +19,7 @@ from services.executor.domain.verdict import (
     judge,
     lease_lost,
     log_tail,
+    on_full_disk,
     refused_by_engine,
     timed_out,
 )
@@ -218,3 +219,22 @@ def test_a_log_tail_is_short_however_long_the_log_is() -> None:
 )
 def test_a_taken_port_is_recognized(text: str, want: bool) -> None:
     assert is_port_taken(text) is want
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (FailureKind.ENGINE_EXITED, FailureKind.DISK_FULL),
+        (FailureKind.BENCHMARK_FAILED, FailureKind.DISK_FULL),
+        (FailureKind.GPU_OUT_OF_MEMORY, FailureKind.GPU_OUT_OF_MEMORY),
+    ],
+)
+def test_what_ends_as_if_of_itself_on_a_full_disk_ended_for_that(
+    kind: FailureKind, expected: FailureKind
+) -> None:
+    found = on_full_disk(failure(kind, "it ended", log_text="last words"), "0 MB of 9 MB are free")
+
+    assert found.kind is expected
+    assert found.hint == failure(expected, "").hint
+    assert found.log_tail == ("last words",)
+    assert ("0 MB of 9 MB" in found.message) is (expected is FailureKind.DISK_FULL)

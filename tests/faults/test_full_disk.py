@@ -1,0 +1,22 @@
+"""A full disk ends nothing, and everything resumes by itself when there is room again."""
+
+import sys
+
+import msgspec
+import pytest
+
+from shared.testing import short_directory
+from tests.support.full_disk import DISK_MB, run_full_disk_story
+from tests.support.small_disk import small_disk
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_platform_outlives_a_disk_that_is_full_at_its_start_in_a_task_and_at_its_stop() -> (
+    None
+):
+    with short_directory() as directory, small_disk(directory / "disk", DISK_MB) as disk:
+        report = await run_full_disk_story(disk)
+
+    sys.stdout.write(f"{msgspec.json.encode(report).decode()}\n")
+    assert report.violations == []
