@@ -19,6 +19,7 @@ from shared.paths import DATA_DIR_VARIABLE, DataDirectory, Endpoint, python_path
 SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway")
 AGENT_SERVICES: Final = ("telemetry", "executor")
 POSTGRES_SERVICES: Final = frozenset({"scheduler", "results", "orchestrator", "gateway"})
+POSTGRES_VARIABLE: Final = "GPUSTEWARD_POSTGRES_DSN"
 DEFAULT_HTTP_PORT: Final = 8470
 # Longer than any service's own limit for what it does while stopping; the executor ends engines.
 ADMIT_NODES_VARIABLE: Final = "GPUSTEWARD_SCHEDULER_ADMIT_NODES"
@@ -83,6 +84,7 @@ class Platform:
                 self.directory.postgres,
                 log_path=self.directory.log_path("postgres"),
                 environment=marks,
+                schemas=sorted(POSTGRES_SERVICES),
             )
 
     @property
@@ -120,7 +122,6 @@ class Platform:
             DATA_DIR_VARIABLE: str(self.directory.root),
             "GPUSTEWARD_NATS_URL": self._nats_url(),
             "GPUSTEWARD_NATS_CREDENTIALS": _text(self._credentials_path()),
-            "GPUSTEWARD_POSTGRES_DSN": self._postgres_dsn(),
             "GPUSTEWARD_NODE_ID": self._node_id,
             "GPUSTEWARD_INSTALLATION_ID": str(self.directory.installation_id()),
         }
@@ -135,13 +136,26 @@ class Platform:
         return ChildSpec(
             name=name,
             argv=[sys.executable, "-m", f"services.{name}"],
-            env=lambda: {**self.environment(), **self._own_environment(name)},
+            env=lambda: {
+                **self.environment(),
+                **self._database_environment(name),
+                **self._own_environment(name),
+            },
             stop_timeout_seconds=STOP_TIMEOUT_SECONDS.get(name, 10.0),
         )
 
     @property
     def _node_id(self) -> str:
         return self.options.node_id or host_node_id()
+
+    def _database_environment(self, name: str) -> dict[str, str]:
+        """A service's own login; with a server of the operator's, the one that was given."""
+        if name not in POSTGRES_SERVICES:
+            return {}
+        dsn = self.options.postgres_dsn
+        if self.postgres is not None:
+            dsn = self.postgres.login_of(name)
+        return {POSTGRES_VARIABLE: dsn} if dsn is not None else {}
 
     def _own_environment(self, name: str) -> dict[str, str]:
         if name == "scheduler" and not self.options.is_bus_local:

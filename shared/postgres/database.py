@@ -12,6 +12,7 @@ import msgspec
 
 from shared.errors import UnavailableError
 from shared.logging import log
+from shared.postgres.roles import role_of
 from shared.waiting import within
 
 T = TypeVar("T")
@@ -230,7 +231,7 @@ class Database:
 
     @property
     def _role(self) -> str:
-        return f"gpusteward_{self.schema}"
+        return role_of(self.schema)
 
     async def _prepare(self) -> None:
         connection = await asyncpg.connect(self.dsn, timeout=COMMAND_TIMEOUT_SECONDS)
@@ -246,6 +247,9 @@ class Database:
             await connection.close(timeout=5)
 
     async def _make_role(self, connection: Connection) -> None:
+        """With a login of many rights; one of the service's own finds all of it made."""
+        if await connection.fetchval("SELECT current_user") == self._role:
+            return
         if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", self._role):
             await connection.execute(f"CREATE ROLE {self._role} NOLOGIN")
         await connection.execute(f"GRANT {self._role} TO CURRENT_USER")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psutil
 import pytest
 
@@ -221,6 +222,30 @@ async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: Platf
     assert second.returncode == 6
     assert platform.process is not None
     assert str(platform.process.pid) in output.decode()
+
+
+async def test_a_service_holds_a_login_that_reads_no_other_services_tables(
+    platform: PlatformProcess,
+) -> None:
+    def login_of(name: str) -> str | None:
+        pid = platform.pid_of(name)
+        assert pid is not None
+        return psutil.Process(pid).environ().get("GPUSTEWARD_POSTGRES_DSN")
+
+    tables = {
+        "scheduler": "scheduler.reservation",
+        "orchestrator": "orchestrator.task",
+        "results": "results.sample",
+        "gateway": "gateway.event",
+    }
+    for name, own in tables.items():
+        connection = await asyncpg.connect(login_of(name))
+        await connection.fetch(f"SELECT * FROM {own} LIMIT 1")
+        for foreign in set(tables.values()) - {own}:
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await connection.fetch(f"SELECT * FROM {foreign} LIMIT 1")
+        await connection.close()
+    assert (login_of("telemetry"), login_of("executor")) == (None, None)
 
 
 @pytest.mark.long

@@ -6,13 +6,16 @@ The package's own Python is not used: it changes the permissions of every parent
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
+
+import msgspec
 
 from shared.child_process import POLL_SECONDS, ChildProcess, NotReady
 from shared.local_platform.embedded.postgres_home import (
@@ -23,6 +26,11 @@ from shared.local_platform.embedded.postgres_home import (
     prepare_home,
 )
 from shared.local_platform.managed_process import ManagedProcess
+from shared.paths import write_atomically
+from shared.postgres.roles import provide_logins, role_of
+
+if TYPE_CHECKING:
+    from shared.postgres.database import Connection
 from shared.waiting import within
 
 START_TIMEOUT_SECONDS: Final = 60.0  # crash recovery replays up to max_wal_size first
@@ -42,14 +50,22 @@ SETTINGS: Final[Mapping[str, str]] = {
     "io_method": "sync",
     "TimeZone": "UTC",
     "log_timezone": "UTC",
+    # Passwords are made at random: nothing is won by making each login slow.
+    "scram_iterations": "1",
     # A killed client must not keep its locks until its statement ends.
     "client_connection_check_interval": "500ms",
 }
 
 
+ANY_LOGIN: Final = "local all all trust\n"
+PASSWORD_LOGIN: Final = "local all all scram-sha-256\n"  # noqa: S105  # a rule, not a secret
+
+
 class EmbeddedPostgres(ManagedProcess):
     """A Postgres at `home` that listens on a Unix socket only, which only its user can reach.
 
+    With `schemas` each has a login that sees nothing else, and every login needs its password;
+    they are in `passwords.json` of `home`. Without, whoever reaches the socket may do everything.
     `settings` overrides server settings by name. Durability is as Postgres ships it.
     """
 
@@ -62,8 +78,10 @@ class EmbeddedPostgres(ManagedProcess):
         log_path: Path | None = None,
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        schemas: Sequence[str] = (),
     ) -> None:
         self.log_path = log_path or home / "postgres.log"
+        self._schemas = tuple(schemas)
         self._wanted_home = home
         self._settings = {**SETTINGS, **(settings or {})}
         self._environment = dict(environment or {})
@@ -81,9 +99,46 @@ class EmbeddedPostgres(ManagedProcess):
         return self.dsn_of(DATABASE)
 
     def dsn_of(self, database: str) -> str:
-        """The address of another database of this server."""
+        """The address of another database of this server, for who may do everything."""
+        return self._dsn(ROLE, database)
+
+    def login_of(self, schema: str) -> str:
+        """The address for the service that owns the schema. The server has to run."""
+        return self._dsn(role_of(schema), DATABASE)
+
+    def _dsn(self, role: str, database: str) -> str:
+        password = f":{self._passwords()[role]}" if self._schemas else ""
         socket_dir = quote(str(self.place.socket_dir))
-        return f"postgresql://{ROLE}@/{quote(database, safe='')}?host={socket_dir}"
+        return f"postgresql://{role}{password}@/{quote(database, safe='')}?host={socket_dir}"
+
+    @property
+    def _passwords_path(self) -> Path:
+        return self._wanted_home / "passwords.json"
+
+    def _passwords(self) -> dict[str, str]:
+        """By role; empty before the first start."""
+        try:
+            return msgspec.json.decode(self._passwords_path.read_bytes(), type=dict[str, str])
+        except FileNotFoundError:
+            return {}
+
+    @property
+    def _is_locked(self) -> bool:
+        """Whether every login needs a password that we know."""
+        known = self._passwords().keys()
+        wanted = {ROLE, *map(role_of, self._schemas)}
+        return wanted <= known and self._hba_path.read_text() == PASSWORD_LOGIN
+
+    @property
+    def _hba_path(self) -> Path:
+        return self.place.cluster / "pg_hba.conf"
+
+    def _write_hba(self, content: str) -> None:
+        run_as, temporary = self.place.run_as, self._hba_path.with_name("pg_hba.conf.new")
+        temporary.write_text(content)
+        if run_as is not None:
+            os.chown(temporary, run_as.uid, run_as.gid)
+        temporary.replace(self._hba_path)
 
     async def start(self) -> str:
         """Make the cluster if there is none, start it and return the DSN once it answers.
@@ -94,11 +149,19 @@ class EmbeddedPostgres(ManagedProcess):
         await self._stop_leftover()
         if not self._has_cluster():
             await self._make_cluster()
+        is_open = bool(self._schemas) and not self._is_locked
+        if is_open:
+            made = {
+                role: secrets.token_urlsafe(24) for role in (ROLE, *map(role_of, self._schemas))
+            }
+            passwords = {**made, **self._passwords()}
+            write_atomically(self._passwords_path, msgspec.json.encode(passwords))
+            self._write_hba(ANY_LOGIN)
         child = self._spawn("postgres", self._server_arguments(place), death_signal=signal.SIGQUIT)
         await self._until_ready(
             child, self._announced_ready(child), START_TIMEOUT_SECONDS, "took no connections"
         )
-        await self._ensure_database()
+        await self._prepare(lock=is_open)
         return self.dsn
 
     async def stop(self) -> None:
@@ -205,23 +268,43 @@ class EmbeddedPostgres(ManagedProcess):
             await asyncio.sleep(POLL_SECONDS / 2)
         raise NotReady(self.name, f"ended with status {child.returncode}", self.log_path)
 
-    async def _ensure_database(self) -> None:
-        """Writes nothing where all is there: the disk may be full."""
+    async def _prepare(self, *, lock: bool) -> None:
+        """Make the database, and the logins; writes nothing where all is there."""
         # Imported here: whoever only names this server is spared what its driver takes.
         import asyncpg
 
         try:
-            connection = await asyncpg.connect(
-                self.dsn_of("postgres"), timeout=COMMAND_TIMEOUT_SECONDS
-            )
-            try:
+            async with self._connected("postgres") as connection:
                 known = "SELECT true FROM pg_database WHERE datname = $1"
                 if not await connection.fetchval(known, DATABASE):
                     await connection.execute(f'CREATE DATABASE "{DATABASE}"')
-            finally:
-                await connection.close(timeout=COMMAND_TIMEOUT_SECONDS)
+            if lock:
+                async with self._connected(DATABASE) as connection:
+                    await self._lock(connection)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
             raise NotReady(self.name, f"cannot be prepared: {error}", self.log_path) from error
+
+    async def _lock(self, connection: "Connection") -> None:
+        """From here on every login needs its password."""
+        # The log would repeat a statement that fails, with the password in it.
+        await connection.execute("SET log_min_error_statement = panic")
+        passwords = self._passwords()
+        await provide_logins(
+            connection, {schema: passwords[role_of(schema)] for schema in self._schemas}
+        )
+        await connection.execute(f"ALTER ROLE {ROLE} PASSWORD '{passwords[ROLE]}'")
+        self._write_hba(PASSWORD_LOGIN)
+        await connection.execute("SELECT pg_reload_conf()")
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, database: str) -> AsyncIterator["Connection"]:
+        import asyncpg
+
+        connection = await asyncpg.connect(self.dsn_of(database), timeout=COMMAND_TIMEOUT_SECONDS)
+        try:
+            yield connection
+        finally:
+            await connection.close(timeout=COMMAND_TIMEOUT_SECONDS)
 
     async def _stop_leftover(self) -> None:
         """End a postmaster that an earlier life left behind: only we may run this cluster."""

@@ -18,6 +18,7 @@ import pytest
 from shared.child_process import Identity, NotReady
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.embedded.postgres_home import PostgresUnavailable, can_reach
+from shared.postgres.database import Database
 from shared.testing import (
     NatsServer,
     PostgresServer,
@@ -408,3 +409,61 @@ async def test_servers_die_with_the_process_that_started_them() -> None:
 
 def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def test_each_service_logs_in_as_itself_and_sees_its_own_schema_alone() -> None:
+    with short_directory() as directory:
+        server = EmbeddedPostgres(directory / "postgres", schemas=("scheduler", "results"))
+        await server.start()
+        try:
+            owner = Database(server.login_of("scheduler"), "scheduler", ("CREATE TABLE held ()",))
+            await owner.open()
+            await owner.close()
+            await server.stop()
+            await server.start()
+            other = await asyncpg.connect(server.login_of("results"))
+            for forbidden in (
+                "SELECT * FROM scheduler.held",
+                "SELECT * FROM scheduler.outbox",
+                "CREATE TABLE scheduler.mine ()",
+                "CREATE SCHEMA mine",
+                "CREATE TABLE public.mine ()",
+                "SET ROLE gpusteward_scheduler",
+                "SET ROLE postgres",
+                "CREATE ROLE mine",
+            ):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await other.execute(forbidden)
+            own = await other.fetchval("SELECT has_schema_privilege('results', 'CREATE')")
+            await other.close()
+            for role in ("postgres", "gpusteward_scheduler"):
+                with pytest.raises(asyncpg.InvalidPasswordError):
+                    await asyncpg.connect(server.login_of("results"), user=role)
+
+            assert own
+            assert mode_of(directory / "postgres" / "passwords.json") == 0o600
+        finally:
+            await server.stop()
+
+
+async def test_a_database_of_an_earlier_release_gets_its_logins_at_the_next_start() -> None:
+    with short_directory() as directory:
+        before = EmbeddedPostgres(directory / "postgres")
+        await before.start()
+        table = ("CREATE TABLE held (a int); INSERT INTO held VALUES (7)",)
+        shared = Database(before.dsn, "scheduler", table)
+        await shared.open()
+        await shared.close()
+        await before.stop()
+        server = EmbeddedPostgres(directory / "postgres", schemas=("scheduler", "results"))
+        await server.start()
+        try:
+            own = Database(server.login_of("scheduler"), "scheduler", table)
+            await own.open()
+            async with own.transaction() as connection:
+                found = await connection.fetchval("SELECT a FROM held")
+            await own.close()
+        finally:
+            await server.stop()
+
+    assert found == 7
