@@ -251,7 +251,8 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     """A runtime of an executor, the engines it can start, and for the others what is missing.
 
     `engine_rules` has every engine that the executor knows, startable or not. `engine_flags` is
-    what older releases read: the flags for fields of a task's typed blocks, by field.
+    what older releases read: the flags for fields of a task's typed blocks, by field. Models named
+    by a path have to lie below `model_roots`; None: an older release, which does not say.
     """
 
     runtime: Runtime
@@ -260,6 +261,7 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     version: str | None = None
     engine_flags: dict[str, dict[str, str]] = {}
     engine_rules: dict[str, EngineRules] = {}
+    model_roots: tuple[str, ...] | None = None
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):

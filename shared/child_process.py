@@ -6,25 +6,16 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from shared.errors import StewardError
 from shared.lifecycle import dying_with_parent
+from shared.system_users import Identity
 from shared.waiting import within
 
 POLL_SECONDS: Final = 0.02
 LOG_LIMIT_BYTES: Final = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The user that a child runs as."""
-
-    uid: int
-    gid: int
-    name: str
 
 
 class NotReady(StewardError):
@@ -123,7 +114,7 @@ class ChildProcess:
                 stdout=descriptor,
                 stderr=descriptor,
                 start_new_session=True,
-                preexec_fn=_both(dying_with_parent(death_signal), before_exec),
+                preexec_fn=_both(before_exec, dying_with_parent(death_signal)),
                 user=run_as.uid if run_as is not None else None,
                 group=run_as.gid if run_as is not None else None,
                 extra_groups=[] if run_as is not None else None,
@@ -215,9 +206,10 @@ class ChildProcess:
             os.close(descriptor)
 
 
-def _both(first: Callable[[], None], then: Callable[[], None] | None) -> Callable[[], None]:
-    if then is None:
-        return first
+def _both(first: Callable[[], None] | None, then: Callable[[], None]) -> Callable[[], None]:
+    # Another user's death signal is forgotten, so it is set after whatever changes the user.
+    if first is None:
+        return then
 
     def run() -> None:
         first()

@@ -2618,7 +2618,8 @@ export type Runtime = "docker" | "ome" | "process";
  * A runtime of an executor, the engines it can start, and for the others what is missing.
  *
  * `engine_rules` has every engine that the executor knows, startable or not. `engine_flags` is what
- * older releases read: the flags for fields of a task's typed blocks, by field.
+ * older releases read: the flags for fields of a task's typed blocks, by field. Models named by a
+ * path have to lie below `model_roots`; null: an older release, which does not say.
  */
 export interface RuntimeOffer {
   runtime: Runtime;
@@ -2627,6 +2628,7 @@ export interface RuntimeOffer {
   version: string | null;
   engine_flags: Record<string, Record<string, string>>;
   engine_rules: Record<string, EngineRules>;
+  model_roots: string[] | null;
 }
 
 /** A spread with the number of readings that were not unknown. */

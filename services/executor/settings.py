@@ -11,8 +11,8 @@ from shared.settings import CommonSettings
 
 
 class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
-    """`model_roots` are directories, separated as in PATH: with any given, a model named by a path
-    has to lie in one of them, and a relative name is sought there first. `model_cache_dir` keeps
+    """`model_roots` are directories, separated as in PATH: a model or tokenizer named by a path has
+    to lie in one of them, and a relative name is sought there first. `model_cache_dir` keeps
     what engines in containers download of models from a hub; without it, it goes with them.
 
     `address` is where engines of this node are reached from other nodes, by default the one from
@@ -20,6 +20,10 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     `docker_host` is the engine's address, by default $DOCKER_HOST or the usual socket;
     `docker_device_ids` how devices are named to it: by uuid, by index, or as CDI names by uuid;
     `mps_pipe_dir` is where the MPS daemon listens, for parts of devices;
+    `engine_user` is who engines without a container run as where the executor is root: by default
+    a system user gpusteward-engine, made if missing; root leaves them root. `engine_variables` are
+    the variables, separated by commas, that they get of the executor's environment beside PATH,
+    the language, proxies, and those of CUDA, ROCm, the engines and their caches.
     `engines_file` a TOML file with engines of the operator's own. `engine_memory_mb` and
     `engine_cpus` bound an engine whose reservation names no CPUs and memory of the node; 0 is no
     bound.
@@ -40,6 +44,8 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     model_roots: str = ""
     model_cache_dir: str = ""
     engines_file: str = ""
+    engine_user: str = ""
+    engine_variables: str = "HF_TOKEN"
     docker_host: str = ""
     docker_device_ids: Literal["uuid", "index", "cdi"] = "uuid"
     mps_pipe_dir: str = "/tmp/nvidia-mps"  # noqa: S108  # where NVIDIA's daemon has it by default
@@ -51,6 +57,10 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     @property
     def home(self) -> Path:
         return Path(self.data_dir) / "executor"
+
+    @property
+    def engine_home(self) -> Path:
+        return Path(self.data_dir) / "engine-home"
 
     @property
     def model_root_paths(self) -> tuple[Path, ...]:

@@ -4,15 +4,13 @@ from pathlib import Path
 
 from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
 from schemas.errors import ErrorCode
-from services.executor.runtimes.process import model_of
+from services.executor.engines.mounted_model import locate
 from shared.benchmarks.tools import ADAPTERS, chosen_tool, installed_tools
 from shared.errors import RefusedError
 
 
 def check_benchmark(benchmark: BenchmarkSpec, roots: tuple[Path, ...]) -> None:
-    """Raises RefusedError naming the field. Files are read only from below `roots`, if there are
-    any.
-    """
+    """Raises RefusedError naming the field. Files are read only from below `roots`."""
     tools = installed_tools()
     if benchmark.tool is not BenchmarkTool.AUTO and benchmark.tool not in tools:
         missing = ADAPTERS[benchmark.tool].missing() if benchmark.tool in ADAPTERS else None
@@ -47,14 +45,9 @@ def _refused(path: str, message: str, code: ErrorCode = ErrorCode.BAD_REQUEST) -
 
 def _check_tokenizer(tokenizer: str, roots: tuple[Path, ...]) -> None:
     try:
-        model_of(tokenizer, roots)
+        locate(tokenizer, roots)
     except RefusedError as error:
-        raise RefusedError(
-            error.code,
-            f"expected a tokenizer's name, or its folder inside {', '.join(map(str, roots))}, "
-            f"got {tokenizer!r}",
-            path="$.benchmark.model_tokenizer",
-        ) from error
+        raise _refused("$.benchmark.model_tokenizer", error.message) from error
 
 
 def model_place(model: str, roots: tuple[Path, ...]) -> str:

@@ -1,4 +1,4 @@
-"""A model as an engine in a container finds it: files of this host, or an id of a hub."""
+"""A model as an engine finds it: files of this host below a model root, or an id of a hub."""
 
 import os
 import re
@@ -9,6 +9,7 @@ from typing import Final
 
 from schemas.errors import ErrorCode
 from services.executor.engines.image import HostMount
+from shared.engine_parameters.models import model_refusal
 from shared.errors import RefusedError
 
 MODEL_FIELD: Final = "$.model.id_or_path"
@@ -44,14 +45,14 @@ def locate(model: str, roots: tuple[Path, ...]) -> ServedModel:
             return _file(base / model, base) if inside.is_file() else _directory(inside, base)
         if is_named:
             raise _refused(f"expected a model inside {base}, {model!r} leads to {inside}")
-    if not model.startswith(("/", ".", "~")) and ".." not in Path(model).parts:
-        return ServedModel(model)
-    if not roots:
-        raise _refused(
-            f"expected a model's id, got {model!r}; this node has no directories of models for "
-            "containers (setting model_roots)"
+    refusal = model_refusal(model, tuple(map(str, roots)))
+    if refusal is None and model.startswith(("/", ".")):
+        refusal = (
+            f"expected a model inside {', '.join(map(str, roots))}, found nothing at {model!r}"
         )
-    raise _refused(f"expected a model inside {', '.join(map(str, roots))}, got {model!r}")
+    if refusal is not None:
+        raise _refused(refusal)
+    return ServedModel(model)
 
 
 def _refused(message: str) -> RefusedError:

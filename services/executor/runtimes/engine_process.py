@@ -4,8 +4,10 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from subprocess import SubprocessError
 from typing import Final
 
 import aiohttp
@@ -32,23 +34,41 @@ from shared.local_platform.supervisor.leftovers import MARK_VARIABLE
 from shared.waiting import within
 
 POLL_SECONDS: Final = 0.05
+_INHERITED: Final = {
+    MARK_VARIABLE,
+    *("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH"),
+    *("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+}
+_INHERITED_PREFIXES: Final = (
+    *("LC_", "CUDA_", "NVIDIA_", "NCCL_", "HIP_", "HSA_", "ROCR_", "ROCM_", "OMP_", "MKL_"),
+    *("TORCH", "TRITON_", "VLLM_", "SGLANG_", "SGL_", "FLASHINFER_", "LLAMA_"),
+)
+_SECRET_SUFFIXES: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
 _LISTENING: Final = re.compile(rb"^listening on (http://\S+:(\d+))$", re.MULTILINE)
 
 
-def engine_environment(launch: Launch, engine_env: Mapping[str, str]) -> dict[str, str]:
-    """What an engine finds: our environment without our own settings, its devices, its labels.
+def engine_environment(
+    launch: Launch, engine_env: Mapping[str, str], *, passed: Collection[str], home: Path
+) -> dict[str, str]:
+    """What an engine finds: a few of our variables and those `passed`, its devices, its labels.
 
-    Our settings hold the way into the bus and the database, which is no engine's business.
+    Our settings hold the way into the bus and the database, and the operator's own variables are no
+    engine's business either.
     """
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("GPUSTEWARD_") or name == MARK_VARIABLE
+        if name in {*_INHERITED, *passed}
+        or (name.startswith(_INHERITED_PREFIXES) and not name.endswith(_SECRET_SUFFIXES))
     }
     command = launch.command
     devices = [d for d in command.devices if d.node_id == launch.labels.node_id]
     return {
+        "PATH": os.defpath,
         **inherited,
+        "HOME": str(home),
         "PYTHONUNBUFFERED": "1",
         **engine_env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -85,25 +105,40 @@ class EngineProcess:
 
     @classmethod
     def spawn(
-        cls, launch: Launch, command: EngineCommand, port: int, cgroup: Cgroup | None
+        cls,
+        launch: Launch,
+        command: EngineCommand,
+        port: int,
+        cgroup: Cgroup | None,
+        *,
+        environment: Mapping[str, str],
+        enter_user: Callable[[], None] | None = None,
     ) -> "EngineProcess":
-        """Start it. Raises AttemptFailed if its program cannot be started.
+        """Start it, as another user after `enter_user`. Raises AttemptFailed if its program cannot
+        be started.
 
         To be called in the main thread: the engine dies with the thread that started it.
         """
         path = launch.log.path
         log_begins_at = path.stat().st_size if path.exists() else 0
+
+        def enter() -> None:
+            if cgroup is not None:
+                cgroup.enter()
+            if enter_user is not None:
+                enter_user()
+
         try:
             child = ChildProcess.spawn(
                 command.engine,
                 command.argv,
-                env=engine_environment(launch, command.env),
+                env=environment,
                 log_path=path,
                 cwd=launch.directory,
-                before_exec=cgroup.enter if cgroup is not None else None,
+                before_exec=enter,
                 rotates_log=False,
             )
-        except OSError as error:
+        except (OSError, SubprocessError) as error:
             message = f"{command.engine} could not be started: {error}"
             raise AttemptFailed.of(FailureKind.ENGINE_MISSING, message) from error
         mark = mark_of(child.pid)

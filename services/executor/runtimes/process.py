@@ -1,7 +1,8 @@
 """Engines as bare processes of this host."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,17 +16,27 @@ from services.executor.engines.engine_table import (
     build_command,
     engine_named,
 )
+from services.executor.engines.mounted_model import locate
 from services.executor.host.addresses import free_port
+from services.executor.host.engine_user import (
+    EngineUser,
+    NoEngineUser,
+    engine_user,
+    interpreter_paths,
+    program_paths,
+)
 from services.executor.host.processes import end_workload, labelled_workloads
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.cgroups import CgroupLimits, Cgroups
-from services.executor.runtimes.engine_process import EngineProcess
+from services.executor.runtimes.engine_process import EngineProcess, engine_environment
 from services.executor.runtimes.runtime import Labels, Launch, Workload
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
+from shared.logging import log
 
 ANY_PORT: Final = 0
+_CACHES: Final = ("HF_HOME", "HF_HUB_CACHE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,9 @@ class ProcessRuntime:
 
     async def offer(self) -> RuntimeOffer:
         """The engines whose programs are installed."""
-        reasons = {name: engine.missing() for name, engine in self.engines.items()}
+        reasons = await asyncio.to_thread(
+            lambda: {name: self._missing(engine) for name, engine in self.engines.items()}
+        )
         if not self.settings.allow_simulated_engine:
             off = {name: SWITCHED_OFF for name, engine in self.engines.items() if engine.simulated}
             reasons |= off
@@ -55,13 +68,14 @@ class ProcessRuntime:
             engines=tuple(name for name, reason in reasons.items() if reason is None),
             missing={name: reason for name, reason in reasons.items() if reason is not None},
             engine_flags={name: engine.task_flags for name, engine in self.engines.items()},
+            model_roots=tuple(map(str, self.settings.model_root_paths)),
             engine_rules={name: engine.rules for name, engine in self.engines.items()},
         )
 
     def check(self, command: StartExperiment) -> None:
         """Raises RefusedError naming the field."""
         engine = self._command(command, ANY_PORT, {})
-        missing = engine_named(engine.engine).missing()
+        missing = self._missing(engine_named(engine.engine, self.engines))
         if missing is not None:
             raise RefusedError(ErrorCode.UNSUPPORTED, missing, path="$.engine.engine")
         if engine.simulated and not self.settings.allow_simulated_engine:
@@ -79,7 +93,22 @@ class ProcessRuntime:
             port = free_port()
             engine = self._command(launch.command, port, launch.rank_parameters)
         cgroup = self.cgroups.make(launch.labels, self._limits(launch.command))
-        process = EngineProcess.spawn(launch, engine, port, cgroup)
+        row = engine_named(engine.engine, self.engines)
+        user = await asyncio.to_thread(self._user, row)
+        environment = engine_environment(
+            launch,
+            engine.env,
+            passed=self.settings.engine_variables.split(","),
+            home=Path.home() if user is None else user.home,
+        )
+        process = EngineProcess.spawn(
+            launch,
+            engine,
+            port,
+            cgroup,
+            environment=environment,
+            enter_user=None if user is None else user.entering(self._read_by(row, environment)),
+        )
         try:
             await launch.remember(process.mark)
         except BaseException:
@@ -118,7 +147,7 @@ class ProcessRuntime:
     ) -> EngineCommand:
         return build_command(
             command.engine.engine,
-            model_of(command.engine.model, self.settings.model_root_paths),
+            locate(command.engine.model, self.settings.model_root_paths).name,
             command.engine.parameters,
             port=port,
             served_model_name=command.benchmark.model_name or command.engine.model,
@@ -126,37 +155,39 @@ class ProcessRuntime:
             engines=self.engines,
         )
 
+    def _missing(self, engine: Engine) -> str | None:
+        """What to install or to set before it can run here; None if nothing."""
+        if (missing := engine.missing()) is not None:
+            return missing
+        try:
+            self._user(engine)
+        except NoEngineUser as error:
+            return str(error)
+        return None
+
+    def _user(self, engine: Engine) -> EngineUser | None:
+        """Whom it runs as, None for our own user. Raises NoEngineUser.
+
+        A server of ours runs also where no other user can: none of its flags names code or a file.
+        """
+        try:
+            return engine_user(self.settings.engine_user, self.settings.engine_home)
+        except NoEngineUser as error:
+            if engine.flags is None or self.settings.engine_user:
+                raise
+            log.warning("engine_runs_as_root", engine=engine.name, reason=str(error))
+            return None
+
+    def _read_by(self, row: Engine, environment: Mapping[str, str]) -> Iterator[Path]:
+        yield from interpreter_paths()
+        yield from self.settings.model_root_paths
+        yield from (Path(found) for name in _CACHES if (found := environment.get(name)))
+        if (program := shutil.which(row.program[0])) is not None:
+            yield from program_paths(program)
+
     def _limits(self, command: StartExperiment) -> CgroupLimits:
         return CgroupLimits(
             memory_mb=command.host_memory_mb or self.settings.engine_memory_mb or None,
             cpus=command.cpu_count or self.settings.engine_cpus or None,
             pids=self.settings.engine_pids,
         )
-
-
-def model_of(model: str, roots: tuple[Path, ...]) -> str:
-    """The model as the engine gets it: a path inside a root, where roots are set.
-
-    Raises RefusedError for a path that is in none of them.
-    """
-    if not roots:
-        return model
-    for root in roots:
-        try:
-            # Resolved on both sides, so that neither `..` nor a link leads out.
-            inside = (root / model).resolve()
-            if inside.exists() and inside.is_relative_to(root.resolve()):
-                return str(inside)
-        except (OSError, ValueError, RuntimeError) as error:  # the last for links in a circle
-            raise RefusedError(
-                ErrorCode.BAD_REQUEST,
-                f"expected a model's name or path, got one that cannot be looked up: {error}",
-                path="$.model.id_or_path",
-            ) from error
-    if model.startswith(("/", ".", "~")) or ".." in Path(model).parts:
-        raise RefusedError(
-            ErrorCode.BAD_REQUEST,
-            f"expected a model inside {', '.join(map(str, roots))}, got {model!r}",
-            path="$.model.id_or_path",
-        )
-    return model

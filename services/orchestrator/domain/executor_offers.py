@@ -7,8 +7,11 @@ from msgspec import Struct
 
 from schemas.benchmark import BenchmarkTool
 from schemas.engine_rules import EngineRules, TaskField
+from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer
 from schemas.task import DeploymentMode, TaskFile
+from shared.engine_parameters.models import model_refusal
+from shared.errors import RefusedError
 
 SHOWN_NODES: Final = 5
 
@@ -27,6 +30,13 @@ class Offer(Struct, frozen=True, kw_only=True):
     def measures(self, tool: BenchmarkTool) -> bool:
         """Whether it has this benchmark tool."""
         return tool.value in self.benchmark_tools
+
+    def opens(self, model: str, mode: DeploymentMode) -> bool:
+        """Whether it would read this model, as far as the name says."""
+        return any(
+            runtime.model_roots is None or model_refusal(model, runtime.model_roots) is None
+            for runtime in self.in_mode(mode)
+        )
 
     def in_mode(self, mode: DeploymentMode) -> Iterator[RuntimeOffer]:
         """Its runtimes of one mode."""
@@ -62,15 +72,31 @@ def engine_rules(engine: str, mode: DeploymentMode, offers: Sequence[Offer]) -> 
     return EngineRules()
 
 
+def refuse_unread(
+    name: str | None, path: str, mode: DeploymentMode, offers: Sequence[Offer]
+) -> None:
+    """Raises RefusedError for the name of a model, or of a tokenizer, that no node would read."""
+    present = [runtime for offer in offers for runtime in offer.in_mode(mode)]
+    if name is None or not present or any(offer.opens(name, mode) for offer in offers):
+        return
+    refusals = (model_refusal(name, runtime.model_roots or ()) for runtime in present)
+    refusal = next(each for each in refusals if each is not None)
+    raise RefusedError(ErrorCode.BAD_REQUEST, refusal, path=path)
+
+
 def serving_offers(
     task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer]
 ) -> tuple[Offer, ...]:
-    """Those that start the engine in this mode on a node that the task allows, by node."""
+    """Those that start the engine in this mode and would read the model, on a node that the task
+    allows, by node.
+    """
     allowed = set(task.gpus.nodes) if task.gpus else set()
     return tuple(
         offer
         for offer in sorted(offers, key=lambda offer: offer.executor_id)
-        if offer.serves(mode, engine) and (not allowed or offer.executor_id in allowed)
+        if offer.serves(mode, engine)
+        and offer.opens(task.model.id_or_path, mode)
+        and (not allowed or offer.executor_id in allowed)
     )
 
 

@@ -18,6 +18,7 @@ from services.orchestrator.domain.executor_offers import (
     eligible_nodes,
     engine_rules,
     known_engines,
+    refuse_unread,
     serving_offers,
 )
 from services.orchestrator.domain.expansion import Grid, Point, expand
@@ -58,6 +59,9 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     known = known_engines(offers)
     mode = mode_of(task, known)
     engine = _engine(task, mode, known)
+    refuse_unread(task.model.id_or_path, "$.model.id_or_path", mode, offers)
+    tokenizer = task.benchmark.model_tokenizer
+    refuse_unread(tokenizer, "$.benchmark.model_tokenizer", mode, offers)
     rules = engine_rules(engine, mode, offers)
     choice = choose_tool(task.benchmark.tool, serving_offers(task, mode, engine, offers))
     tool = choice.tool or BenchmarkTool.BUILTIN

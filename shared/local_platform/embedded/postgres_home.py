@@ -12,7 +12,6 @@ import pwd
 import secrets
 import shutil
 import stat
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,9 @@ from typing import Final
 
 import structlog
 
-from shared.child_process import Identity
 from shared.errors import StewardError
 from shared.paths import ROOT_STATE_DIR, make_directory, write_atomically
+from shared.system_users import Identity, NoSystemUser, can_pass, can_reach, system_user
 
 log = structlog.get_logger()
 
@@ -107,49 +106,12 @@ def find_package() -> Path:
 def database_identity() -> Identity:
     """The database's user: our system user, made if missing, or `nobody` where that fails."""
     try:
-        return _identity(DATABASE_USER)
-    except KeyError:
-        pass
-    failure = _add_system_user()
-    try:
-        return _identity(DATABASE_USER)
-    except KeyError:
-        log.warning("database_user_missing", wanted=DATABASE_USER, instead="nobody", reason=failure)
-    try:
-        return _identity("nobody")
-    except KeyError:
+        return system_user(DATABASE_USER, home=ROOT_STATE_DIR)
+    except NoSystemUser as error:
         raise PostgresUnavailable(
-            f"Postgres does not run as root, and its user {DATABASE_USER} could not be made: "
-            f"{failure}; make it with `useradd --system {DATABASE_USER}`, "
-            "or use a server that exists with --postgres DSN"
-        ) from None
-
-
-def can_reach(path: Path, identity: Identity) -> bool:
-    """Whether the user may pass every directory above `path` and read and execute `path` itself.
-
-    Permission bits only; access control lists can only make the answer too cautious or Postgres'
-    own error explain.
-    """
-    resolved = path.resolve()
-    if not resolved.exists() or not _allows(resolved.stat(), identity, 0o5):
-        return False
-    return all(_allows(parent.stat(), identity, 0o1) for parent in resolved.parents)
-
-
-def _allows(found: os.stat_result, identity: Identity, wanted: int) -> bool:
-    if found.st_uid == identity.uid:
-        granted = found.st_mode >> 6
-    elif found.st_gid == identity.gid:
-        granted = found.st_mode >> 3
-    else:
-        granted = found.st_mode
-    return granted & wanted == wanted
-
-
-def _identity(name: str) -> Identity:
-    entry = pwd.getpwnam(name)
-    return Identity(uid=entry.pw_uid, gid=entry.pw_gid, name=name)
+            f"Postgres does not run as root, and {error}, or use a server that exists with "
+            "--postgres DSN"
+        ) from error
 
 
 def _existing_owner(root: Path) -> Identity | None:
@@ -165,27 +127,6 @@ def _existing_owner(root: Path) -> Identity | None:
     except KeyError:
         return None
     return Identity(uid=found.st_uid, gid=found.st_gid, name=name)
-
-
-def _add_system_user() -> str | None:
-    """Why the user could not be made, or None."""
-    useradd = shutil.which("useradd") or shutil.which("useradd", path="/usr/sbin:/sbin")
-    if useradd is None:
-        return "there is no useradd"
-    made = subprocess.run(
-        [
-            *(useradd, "--system", "--user-group", "--no-create-home"),
-            *("--home-dir", str(ROOT_STATE_DIR), "--shell", "/usr/sbin/nologin", DATABASE_USER),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    if made.returncode == 0:
-        log.info("database_user_made", user=DATABASE_USER)
-        return None
-    return made.stderr.strip() or f"useradd ended with status {made.returncode}"
 
 
 def _reachable_root(wanted: Path, identity: Identity) -> Path:
@@ -235,12 +176,6 @@ def _noted_root(wanted: Path) -> Path | None:
             "bring that directory back, or remove the note to begin with an empty database"
         )
     return noted
-
-
-def can_pass(directory: Path, identity: Identity) -> bool:
-    """Whether the user may pass `directory` and all above it."""
-    resolved = directory.resolve()
-    return all(_allows(each.stat(), identity, 0o1) for each in (resolved, *resolved.parents))
 
 
 def _copied_bundle(package: Path, beside: Path) -> Path:

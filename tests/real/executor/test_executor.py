@@ -226,10 +226,12 @@ async def test_an_engine_that_does_not_start_fails_the_attempt_with_its_last_wor
     nats_url: str, tmp_path: Path
 ) -> None:
     require_engine("llamacpp")
-    broken = tmp_path / "broken.gguf"
+    broken = tmp_path / "models" / "broken.gguf"
+    broken.parent.mkdir()
     broken.write_bytes(b"no weights")
     start = make_start({"threads": 1}, engine="llamacpp", model=str(broken))
-    async with node(nats_url, tmp_path) as scheduler:
+    settings = {"model_roots": str(broken.parent)}
+    async with node(nats_url, tmp_path, settings=settings) as scheduler:
         await scheduler.ask(start)
         finished = await scheduler.finished(start)
         await scheduler.until_released(start)
@@ -513,6 +515,25 @@ async def test_a_model_outside_the_roots_is_refused(nats_url: str, tmp_path: Pat
 
     assert {refusal(reply) for reply in replies} == {(ErrorCode.BAD_REQUEST, "$.model.id_or_path")}
     assert refusal(by_tokenizer) == (ErrorCode.BAD_REQUEST, "$.benchmark.model_tokenizer")
+
+
+async def test_a_process_reads_a_model_by_path_only_where_links_stay_below_a_root(
+    nats_url: str, tmp_path: Path
+) -> None:
+    roots = tmp_path / "models"
+    (roots / "good").mkdir(parents=True)
+    (roots / "file").symlink_to("/etc/passwd")
+    (roots / "good" / "weights").symlink_to("/etc/passwd")
+    async with node(nats_url, tmp_path, settings={"model_roots": str(roots)}) as scheduler:
+        replies = [
+            await scheduler.ask(make_start(model=model))
+            for model in ("file", "good", str(roots / "good"), "s3://bucket/model")
+        ]
+    async with node(nats_url, tmp_path / "other") as scheduler:
+        without_roots = await scheduler.ask(make_start(model=str(roots)))
+
+    want = (ErrorCode.BAD_REQUEST, "$.model.id_or_path")
+    assert [refusal(reply) for reply in (*replies, without_roots)] == [want] * 5
 
 
 async def test_a_release_is_repeated_until_it_is_answered(nats_url: str, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_ne
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 """
 FAIL_ONCE = """
-marker = pathlib.Path(__file__).with_name("failed")
+marker = pathlib.Path.home() / "failed"
 if not marker.exists():
     marker.touch()
     sys.exit("OSError: [Errno 98] error while attempting to bind: address already in use")
@@ -62,6 +62,8 @@ def install_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
     directory = tmp_path / "bin"
     directory.mkdir()
     monkeypatch.setenv("PATH", str(directory), prepend=":")
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
     def install(before: str) -> None:
         program = directory / "vllm"
@@ -85,7 +87,8 @@ async def test_an_engine_that_is_told_its_port_is_measured(
 
     assert finished.outcome is AttemptOutcome.SUCCEEDED
     assert finished.engine_simulated
-    assert (tmp_path / "bin" / "failed").exists() == bool(before)
+    homes = (settings.engine_home, tmp_path / "home")  # root's engines, and others'
+    assert any((home / "failed").exists() for home in homes) == bool(before)
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,13 @@ def test_an_id_of_a_hub_is_passed_on(tmp_path: Path, model: str) -> None:
 @pytest.mark.parametrize("model", ["/etc", "../x", "a/../../x", "./x", "~/x"])
 def test_a_path_outside_of_the_roots_is_refused(tmp_path: Path, model: str) -> None:
     assert str(tmp_path) in refusal(model, tmp_path).message
-    assert "model_roots" in refusal(model).message
+    assert "MODEL_ROOTS" in refusal(model).message
+
+
+@pytest.mark.parametrize("model", ["s3://bucket/model", "https://host/x", "instance://10.0.0.1:1"])
+def test_an_address_is_no_model(tmp_path: Path, model: str) -> None:
+    assert "address" in refusal(model, tmp_path).message
+    assert "address" in refusal(model).message
 
 
 def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:

@@ -515,3 +515,47 @@ def test_minutes_of_the_task_file_become_seconds() -> None:
     )
 
     assert spec.max_time_per_level_seconds == 600
+
+
+def roots_offer(node: str, *roots: str) -> Offer:
+    runtime = RuntimeOffer(
+        runtime=Runtime.PROCESS,
+        engines=("simulated",),
+        engine_rules=ENGINE_RULES,
+        model_roots=roots,
+    )
+    return Offer(executor_id=node, runtimes=(runtime,), benchmark_tools=("builtin",))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "path"),
+    [
+        ({"model": {"id_or_path": "/etc"}}, "$.model.id_or_path"),
+        ({"model": {"id_or_path": "/models/../etc"}}, "$.model.id_or_path"),
+        ({"model": {"id_or_path": "../x"}}, "$.model.id_or_path"),
+        ({"model": {"id_or_path": "s3://bucket/x"}}, "$.model.id_or_path"),
+        ({"benchmark": {"model_tokenizer": "/etc"}}, "$.benchmark.model_tokenizer"),
+    ],
+)
+def test_a_model_that_no_node_would_read_is_refused_before_anything_runs(
+    overrides: dict[str, Any], path: str
+) -> None:
+    task = make_file(base_runtime="simulated", deployment_mode="process", **overrides)
+
+    with pytest.raises(RefusedError) as refused:
+        make_plan(task, (roots_offer("n1", "/models"), roots_offer("n2")))
+
+    assert (refused.value.code, refused.value.path) == (ErrorCode.BAD_REQUEST, path)
+
+
+def test_a_model_by_path_goes_to_the_nodes_that_have_its_root() -> None:
+    task = make_file(
+        base_runtime="simulated",
+        deployment_mode="process",
+        model={"id_or_path": "/models/a"},
+    )
+
+    planned = make_plan(task, (roots_offer("n1"), roots_offer("n2", "/data", "/models")))
+
+    assert planned.experiments[0].request.node_ids == ("n2",)
+    assert planned.missing == ()

@@ -82,6 +82,7 @@ class DockerRuntime:
             runtime=Runtime.DOCKER,
             engines=(),
             engine_flags={name: image.engine.task_flags for name, image in self._images.items()},
+            model_roots=tuple(map(str, self._settings.model_root_paths)),
             engine_rules={name: image.engine.rules for name, image in self._images.items()},
         )
         try:
