@@ -69,9 +69,7 @@ def node_gpu_summaries(
     }
 
 
-def find_best_node(
-    summaries: Mapping[str, NodeGpuSummary], required_gpus: int = 1
-) -> NodeSelection:
+def find_best_node(summaries: Mapping[str, NodeGpuSummary], required_gpus: int) -> NodeSelection:
     """Nodes with enough idle GPUs first, then more idle ones, then less use on average.
 
     Where no node has enough idle GPUs the ranking is the same; a node that has too few allocatable

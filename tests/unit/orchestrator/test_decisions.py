@@ -21,7 +21,7 @@ from schemas.executor import (
     StartExperiment,
 )
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
-from schemas.orchestrator import ExperimentRunning, ExperimentWaiting
+from schemas.orchestrator import ExperimentRunning, ExperimentSucceeded, ExperimentWaiting
 from schemas.orchestrator import ExperimentState as State
 from schemas.scheduler import (
     CancelReservation,
@@ -527,7 +527,9 @@ def test_a_measured_experiment_succeeds_when_it_is_summarized() -> None:
         State.SUCCEEDED,
         0.5,
     )
-    assert told(decision) == ["succeeded"]
+    (event,) = decision.events
+    assert isinstance(event, ExperimentSucceeded)
+    assert (event.metrics, event.objective_score) == (METRICS, 0.5)
 
 
 def test_a_summary_that_comes_first_waits_for_the_end() -> None:

@@ -185,6 +185,7 @@ def test_sentences_say_what_was_asked_and_count_what_blocks() -> None:
     assert availability_sentence(GpuRequest(), (), ["a", "b"]) == "1 GPU available on a, b"
     many = [f"n{n}" for n in range(10)]
     assert availability_sentence(gang, (), many).endswith("n7 and 2 more nodes")
+    assert availability_sentence(gang, (), many[:8]).endswith("n6, n7")
     assert availability_sentence(GpuRequest(), held[:1], ()) == "1 GPU not available: held"
 
 
