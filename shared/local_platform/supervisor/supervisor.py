@@ -20,10 +20,10 @@ from shared.disk import NO_ROOM, is_full, room_at
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marked
 from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
 from shared.paths import DataDirectory, write_atomically
-from shared.waiting import cancelled, within
+from shared.waiting import cancelled, wait_for, within
 
 LOG_CHECK_SECONDS: Final = 30.0
-DISK_CHECK_SECONDS: Final = 1.0
+DISK_CHECK_SECONDS: Final = 0.25  # a disk that is full for less may go unseen
 KILLED_TIMEOUT_SECONDS: Final = 3.0
 
 log = structlog.get_logger()
@@ -107,6 +107,7 @@ class Supervisor:
         self._on_started = on_started
         self._on_disk = on_disk
         self._is_disk_full = False
+        self._room_back = asyncio.Event()  # set for a moment, for who waits for its next start
         self._are_states_written = True
         self._is_start_announced = True
         self._supervised: list[_Supervised] = []
@@ -220,7 +221,8 @@ class Supervisor:
                 restart_in_seconds=delay_seconds,
             )
             self._change(each, State.WAITING, pid=None, last_exit=last_exit)
-            await asyncio.sleep(delay_seconds)
+            if await wait_for(self._room_back, delay_seconds):
+                delay_seconds = self._backoff.first_seconds
             delay_seconds = min(2 * delay_seconds, self._backoff.longest_seconds)
             each.state = msgspec.structs.replace(each.state, restarts=each.state.restarts + 1)
 
@@ -298,6 +300,8 @@ class Supervisor:
                 self._is_disk_full = full
                 self._report_disk()
                 if not full:
+                    self._room_back.set()
+                    self._room_back.clear()
                     await self._restart_stuck()
             if not self._are_states_written:
                 self._write_states()

@@ -447,6 +447,7 @@ async def test_each_service_logs_in_as_itself_and_sees_its_own_schema_alone() ->
             await server.stop()
 
 
+@pytest.mark.long
 async def test_a_database_of_an_earlier_release_gets_its_logins_at_the_next_start() -> None:
     with short_directory() as directory:
         before = EmbeddedPostgres(directory / "postgres")
