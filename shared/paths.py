@@ -107,6 +107,17 @@ class DataDirectory:
         return self.root / "state.json"
 
     @property
+    def admin_token_path(self) -> Path:
+        return self.root / "admin_token"
+
+    def read_admin_token(self) -> str | None:
+        """The token that `up` made for this user's own clients; None if it made none."""
+        try:
+            return self.admin_token_path.read_text().strip() or None
+        except OSError:
+            return None
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

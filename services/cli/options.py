@@ -35,6 +35,10 @@ class Target:
         """Raises PlatformUnreachable if no platform is known."""
         return find_address(self.url, token=self.token, data_dir=self.data_dir)
 
+    def at(self, api_url: str) -> Address:
+        """The platform of our data directory, with the token that it left there for us."""
+        return Address(api_url, self.token or self.directory.read_admin_token())
+
     @property
     def directory(self) -> DataDirectory:
         return DataDirectory((self.data_dir or default_data_dir()).resolve())

@@ -13,7 +13,6 @@ from litestar.openapi.spec import Tag
 from schemas.tokens import Token
 from services.gateway import sockets
 from services.gateway.context import Gateway
-from services.gateway.domain.access import host_names
 from services.gateway.eventlog import EventLog
 from services.gateway.guard import Guard
 from services.gateway.live_state import LiveState
@@ -36,6 +35,7 @@ from services.gateway.routes import (
 from services.gateway.routes.common import provide_identity, refuse_unknown_parameters
 from services.gateway.server import HttpServer
 from services.gateway.settings import GatewaySettings
+from shared.host_header import host_names
 from shared.local_platform.tokens import is_loopback, read_tokens
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
@@ -43,7 +43,6 @@ from shared.service import Service
 from shared.settings import SettingsError, load_settings
 
 API: Final = "/api/v1"
-EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # only compared
 
 
 def _routes_of(module: ModuleType, section: Tag | None = None) -> list[HTTPRouteHandler]:
@@ -142,9 +141,8 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
     )
     guard = Guard(
         create_app(gateway),
-        host_names(settings.host, filter(None, settings.allowed_hosts.split(","))),
+        host_names(settings.host, settings.allowed_hosts.split(",")),
         tokens,
-        any_host=settings.host in EVERY_ADDRESS,
     )
     return GatewayService(gateway, HttpServer(guard, settings.host, settings.port))
 

@@ -54,9 +54,8 @@ class Guard:
     """ASGI middleware. Without tokens everybody who reaches the gateway may do everything."""
 
     application: Application
-    host_names: frozenset[str]
+    host_names: frozenset[str] | None
     tokens: Sequence[Token]
-    any_host: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in {"http", "websocket"}:
@@ -78,7 +77,7 @@ class Guard:
     def _admit(self, scope: Scope) -> Identity:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host")
-        check_host(host, self.host_names, any_host=self.any_host)
+        check_host(host, self.host_names)
         if scope["type"] == "websocket" or scope["method"] not in READING_METHODS:
             check_origin(headers.get(b"origin"), host)
         if not self.tokens or scope["path"] in OPEN_PATHS:

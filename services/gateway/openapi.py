@@ -102,7 +102,8 @@ def openapi_config(structs: StructSchemas, sections: Iterable[Tag]) -> OpenAPICo
     token = SecurityScheme(
         type="http",
         scheme="bearer",
-        description="Not needed where the gateway has no tokens, on a loopback address.",
+        description="Not needed where the gateway has no tokens, on a loopback address of a host"
+        " that nobody else uses. `gpusteward up` says where yours is.",
     )
     return OpenAPIConfig(
         title="GPU Steward",

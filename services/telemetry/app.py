@@ -1,5 +1,6 @@
 """Puts a telemetry agent together."""
 
+import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -126,7 +127,8 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
     metrics = None
     if settings.metrics:
         text = AgentMetrics(agent, publisher, holdings, counters).text
-        metrics = MetricsServer(settings.metrics_host, settings.metrics_port, text)
+        names = (socket.gethostname(), *settings.metrics_allowed_hosts.split(","))
+        metrics = MetricsServer(settings.metrics_host, settings.metrics_port, text, names)
         loops["metrics"] = metrics.run
     return TelemetryService(
         bus,

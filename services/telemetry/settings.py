@@ -20,7 +20,8 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     where a run always takes longer. `dcgm_url` is the page of a dcgm-exporter, read only
     where one is named. `labels` of the node, as `zone=a,disk=nvme`, are what selectors of labels
     match, unless an operator has set others. `metrics` serves Prometheus on `metrics_host` and
-    `metrics_port` (0: any free one).
+    `metrics_port` (0: any free one), to whom asks for it by that address, by this host's name, by
+    a loopback name or one of `metrics_allowed_hosts`; on every address by any name.
     """
 
     source: SourceName = "auto"
@@ -39,3 +40,4 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     metrics: bool = True
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 9400
+    metrics_allowed_hosts: str = ""

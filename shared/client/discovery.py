@@ -34,8 +34,8 @@ def find_address(
 ) -> Address:
     """The argument, else GPUSTEWARD_URL, else the endpoint file of the data directory.
 
-    A `data_dir` given explicitly goes before GPUSTEWARD_URL. Raises PlatformUnreachable if no
-    platform is known.
+    A `data_dir` given explicitly goes before GPUSTEWARD_URL. The token that a data directory holds
+    is shown to its own platform alone. Raises PlatformUnreachable if no platform is known.
     """
     token = token or environ.get(TOKEN_VARIABLE) or None
     known = url or (environ.get(URL_VARIABLE) if data_dir is None else None)
@@ -45,4 +45,5 @@ def find_address(
     endpoint = directory.read_endpoint()
     if endpoint is None or endpoint.api_url is None:
         raise PlatformUnreachable(f"no platform runs on {directory.root}")
+    token = token or directory.read_admin_token()
     return Address(endpoint.api_url, token, is_supervised=True)

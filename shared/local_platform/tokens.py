@@ -43,6 +43,18 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     return tokens
 
 
+def ensure_admin_token(directory: DataDirectory, tokens: Path) -> None:
+    """Have this user's clients find an admin's token in the data directory, one that `tokens` has.
+
+    Raises SettingsError for a file of tokens that cannot be read.
+    """
+    known = {each.token_sha256 for each in read_tokens(tokens)} if tokens.exists() else set()
+    token = directory.read_admin_token()
+    if token is None or hashlib.sha256(token.encode()).hexdigest() not in known:
+        made = create_token(tokens, Role.ADMIN, "default")
+        write_atomically(directory.admin_token_path, f"{made}\n".encode())
+
+
 def create_token(path: Path, role: Role, namespace: str) -> str:
     """Add a new token to the file, which is made if need be, and return it.
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -19,6 +20,7 @@ from services.cli.local_platform.options import (
     host_and_port,
     tokens_file,
 )
+from services.cli.local_platform.other_users import other_users
 from services.cli.options import data_dir_option
 from shared.paths import DataDirectory, Endpoint, default_data_dir
 
@@ -33,6 +35,16 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @data_dir_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the API.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API [default: 8470].")
+@click.option(
+    "--local-token",
+    "loopback_asks",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    envvar="GPUSTEWARD_LOCAL_TOKEN",
+    show_envvar=True,
+    help="Whether a loopback address asks for a token; auto: where other people have accounts.",
+)
 @click.option("--nats", "nats_url", metavar="URL", help="Use this NATS server.")
 @click.option("--nats-credentials", type=FILE, help="JSON file with its user and password.")
 @click.option("--postgres", "postgres_dsn", metavar="DSN", help="Use this Postgres.")
@@ -46,6 +58,7 @@ def up(
     data_dir: Path | None,
     host: str,
     port: int | None,
+    loopback_asks: str,
     nats_url: str | None,
     nats_credentials: Path | None,
     postgres_dsn: str | None,
@@ -58,7 +71,10 @@ def up(
     from shared.local_platform.platform import DEFAULT_HTTP_PORT, PlatformOptions
 
     data_dir = data_dir or default_data_dir()
-    tokens = tokens_file(host, data_dir, os.environ)
+    others = other_users() if loopback_asks == "auto" else []
+    on_loopback = loopback_asks == "always" or bool(others)
+    tokens = tokens_file(host, data_dir, os.environ, on_loopback=on_loopback)
+    _tell_of_token(DataDirectory(data_dir.resolve()), tokens, others)
     nats_host, nats_port = host_and_port(nats_listen) if nats_listen else ("127.0.0.1", None)
     if simulate and fleet is None and not has_gpu_devices():
         fleet = default_fleet()
@@ -82,6 +98,16 @@ def up(
                 simulate=fleet is not None,
             )
         )
+
+
+def _tell_of_token(directory: DataDirectory, tokens: Path | None, others: Sequence[str]) -> None:
+    if tokens is None or directory.read_admin_token() is None:
+        return
+    if others:
+        more = f" and {len(others) - 2} more" if len(others) > 2 else ""
+        click.echo(f"other people have accounts on this host: {', '.join(others[:2])}{more}")
+    click.echo("so the API asks for a token" if others else "the API asks for a token")
+    click.echo(f"gpusteward finds yours by itself in {directory.admin_token_path}")
 
 
 @click.command()

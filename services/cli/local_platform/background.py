@@ -126,7 +126,10 @@ async def _until_started(target: Target, child: ChildProcess) -> Address:
                 endpoint = target.directory.read_endpoint()
                 if endpoint is not None and endpoint.pid == child.pid and endpoint.api_url:
                     click.echo(f"platform started at {endpoint.api_url}", err=True)
-                    return Address(endpoint.api_url, target.token)
+                    if target.directory.read_admin_token() is not None:
+                        path = target.directory.admin_token_path
+                        click.echo(f"its API asks for a token, yours is in {path}", err=True)
+                    return target.at(endpoint.api_url)
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
         await child.stop(signal.SIGTERM, STOP_TIMEOUT_SECONDS)

@@ -71,13 +71,17 @@ def _free_port(port: int, host: str) -> int | None:
         return None
 
 
-def tokens_file(host: str, data_dir: Path, environ: Mapping[str, str]) -> Path | None:
+def tokens_file(
+    host: str, data_dir: Path, environ: Mapping[str, str], *, on_loopback: bool = False
+) -> Path | None:
     """The file of tokens of an API at `host`; None if it needs none.
 
-    Raises CommandFailed where no API could be at this address, or not without tokens.
+    `on_loopback`: it asks for one there too, and this user's own is made if need be. Raises
+    CommandFailed where no API could be at this address, or not without tokens.
     """
     from shared.local_platform.tokens import (
         TOKENS_FILE_VARIABLE,
+        ensure_admin_token,
         is_loopback,
         read_tokens,
         tokens_path,
@@ -85,10 +89,12 @@ def tokens_file(host: str, data_dir: Path, environ: Mapping[str, str]) -> Path |
 
     if _free_port(0, host) is None:
         raise CommandFailed(ErrorCode.BAD_REQUEST, f"{host} is no address of this machine")
-    if is_loopback(host) and not environ.get(TOKENS_FILE_VARIABLE):
+    directory = DataDirectory(data_dir.resolve())
+    path = tokens_path(directory, environ)
+    makes_one = is_loopback(host) and not environ.get(TOKENS_FILE_VARIABLE)
+    if makes_one and not on_loopback:
         return None
-    path = tokens_path(DataDirectory(data_dir.resolve()), environ)
-    if not path.exists():
+    if not makes_one and not path.exists():
         where = "" if environ.get(TOKENS_FILE_VARIABLE) else f" --data-dir {data_dir}"
         raise CommandFailed(
             ErrorCode.BAD_REQUEST,
@@ -96,9 +102,15 @@ def tokens_file(host: str, data_dir: Path, environ: Mapping[str, str]) -> Path |
             f" `gpusteward token create{where}`",
         )
     try:
+        if makes_one:
+            directory.prepare()
+            ensure_admin_token(directory, path)
         read_tokens(path)
     except SettingsError as error:
         raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
+    except OSError as error:
+        message = f"no token of yours can be stored in {directory.root}: {error.strerror}"
+        raise CommandFailed(ErrorCode.UNAVAILABLE, message) from error
     return path
 
 

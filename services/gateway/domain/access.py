@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -11,9 +11,9 @@ from msgspec import Struct
 from schemas.errors import ErrorCode
 from schemas.tokens import Role, Token
 from shared.errors import RefusedError
+from shared.host_header import is_known_host
 
 DEFAULT_NAMESPACE: Final = "default"
-LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 TOKEN_PARAMETER: Final = "access_token"  # noqa: S105  # its name
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -56,7 +56,11 @@ EVERYTHING: Final = Identity(role=Role.ADMIN)
 def identify(tokens: Sequence[Token], presented: str | None) -> Identity:
     """Whose token this is. Raises RefusedError."""
     if presented is None:
-        raise RefusedError(ErrorCode.UNAUTHENTICATED, "expected a token, found none")
+        raise RefusedError(
+            ErrorCode.UNAUTHENTICATED,
+            "expected a token, found none; whoever runs this platform makes one by"
+            " `gpusteward token create`",
+        )
     digest = hashlib.sha256(presented.encode()).hexdigest()
     for token in tokens:
         if hmac.compare_digest(token.token_sha256, digest):
@@ -64,20 +68,9 @@ def identify(tokens: Sequence[Token], presented: str | None) -> Identity:
     raise RefusedError(ErrorCode.UNAUTHENTICATED, "expected a known token, found an unknown one")
 
 
-def host_names(bound_host: str, further: Iterable[str]) -> frozenset[str]:
-    """The names that a Host header may carry."""
-    return LOOPBACK_NAMES | {bound_host.strip("[]").lower()} | {name.lower() for name in further}
-
-
-def check_host(header: str | None, names: frozenset[str], *, any_host: bool) -> None:
-    """Refuse a foreign Host: a page whose name was rebound to this machine sends its own.
-
-    `any_host`: bound to every address, where the token alone protects.
-    """
-    if any_host:
-        return
-    found = _split(f"//{header or ''}").hostname
-    if found not in names:
+def check_host(header: str | None, names: frozenset[str] | None) -> None:
+    """Refuse a foreign Host. With `names` None, on every address, the token alone protects."""
+    if not is_known_host(header, names):
         raise RefusedError(
             ErrorCode.FORBIDDEN, f"expected a Host of this gateway, found {header or 'none'}"
         )

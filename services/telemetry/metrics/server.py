@@ -6,10 +6,11 @@ Here at most 32 connections last 5 s each. For TLS or authentication put a proxy
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Final
 
+from shared.host_header import host_names, is_known_host
 from shared.logging import log
 from shared.waiting import within
 
@@ -22,8 +23,11 @@ MOST_CONNECTIONS: Final = 32
 class MetricsServer:
     """Never ends its process: an agent without metrics is better than none."""
 
-    def __init__(self, host: str, port: int, text: Callable[[], bytes]) -> None:
+    def __init__(
+        self, host: str, port: int, text: Callable[[], bytes], allowed_hosts: Iterable[str] = ()
+    ) -> None:
         self._host, self._port, self._text = host, port, text
+        self._names = host_names(host, allowed_hosts)
         self._connections = 0
         self.bound_port: int | None = None
 
@@ -67,11 +71,21 @@ class MetricsServer:
     def _response(self, head: bytes) -> bytes:
         method, _, rest = head.split(b"\r\n", 1)[0].partition(b" ")
         path = rest.split(b" ", 1)[0].split(b"?", 1)[0]
+        if not is_known_host(_host(head), self._names):
+            return _response(HTTPStatus.FORBIDDEN, b"expected a Host of this agent\n")
         if path != b"/metrics":
             return _response(HTTPStatus.NOT_FOUND, b"see /metrics\n")
         if method not in {b"GET", b"HEAD"}:
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"")
         return _response(HTTPStatus.OK, self._text(), with_body=method == b"GET")
+
+
+def _host(head: bytes) -> str | None:
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.lower() == b"host":
+            return value.strip().decode("latin-1")
+    return None
 
 
 def _response(status: HTTPStatus, body: bytes, *, with_body: bool = True) -> bytes:

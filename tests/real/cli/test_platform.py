@@ -40,6 +40,7 @@ class Installation:
                 **environment,
                 "PYTHONPATH": str(ROOT),
                 "GPUSTEWARD_DATA_DIR": str(self.directory.root),
+                "GPUSTEWARD_LOCAL_TOKEN": "always",
             },
         )
 
@@ -60,8 +61,9 @@ class Installation:
         """The same list from the API: a command for each look takes half a second of a core."""
         endpoint = self.directory.read_endpoint()
         assert endpoint is not None
+        headers = {"Authorization": f"Bearer {self.directory.read_admin_token()}"}
         async with (
-            aiohttp.ClientSession() as session,
+            aiohttp.ClientSession(headers=headers) as session,
             session.get(f"{endpoint.api_url}/api/v1/{what}") as response,
         ):
             found: list[dict[str, object]] = (await response.json())[what]
@@ -138,6 +140,7 @@ async def test_a_killed_run_takes_its_platform_with_it(
 
 async def test_one_story_over_the_commands(platform: Installation, tmp_path: Path) -> None:
     """One platform for all of it, because starting one takes seconds."""
+    await _whoever_has_no_token_reads_nothing_but_the_page_that_takes_it(platform)
     await _a_second_platform_is_refused(platform)
     await _a_second_machine_joins(platform)
     await _a_task_is_validated_but_not_stored(platform)
@@ -146,6 +149,22 @@ async def test_one_story_over_the_commands(platform: Installation, tmp_path: Pat
     await _an_interrupted_run_cancels_its_task_and_leaves_the_platform(platform, tmp_path)
     await _a_command_runs_on_reserved_gpus(platform)
     await _what_waits_is_explained_and_withdrawn(platform)
+
+
+async def _whoever_has_no_token_reads_nothing_but_the_page_that_takes_it(
+    platform: Installation,
+) -> None:
+    """Every command of this story finds the token by itself."""
+    endpoint = platform.directory.read_endpoint()
+    assert endpoint is not None
+    found = {}
+    async with aiohttp.ClientSession() as session:
+        for path in ("/docs", "/healthz", "/readyz", "/metrics", "/api/v1/gpus", "/ws/metrics"):
+            async with session.get(f"{endpoint.api_url}{path}") as response:
+                found[path] = response.status
+
+    assert found.pop("/docs") == found.pop("/healthz") == 200
+    assert set(found.values()) == {401}
 
 
 async def _a_second_platform_is_refused(platform: Installation) -> None:

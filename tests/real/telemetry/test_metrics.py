@@ -97,10 +97,18 @@ async def test_a_port_that_is_taken_is_told_and_the_agent_goes_on(
 @pytest.mark.parametrize(
     ("request_text", "status"),
     [
-        pytest.param(b"GET / HTTP/1.1\r\n\r\n", b"404", id="another path"),
-        pytest.param(b"POST /metrics HTTP/1.1\r\n\r\n", b"405", id="another method"),
-        pytest.param(b"HEAD /metrics HTTP/1.1\r\n\r\n", b"200", id="no body wanted"),
-        pytest.param(b"\x16\x03\x01\x02\r\n\r\n", b"404", id="no HTTP at all"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404", id="another path"),
+        pytest.param(
+            b"POST /metrics HTTP/1.1\r\nhost: [::1]:9400\r\n\r\n", b"405", id="another method"
+        ),
+        pytest.param(
+            b"HEAD /metrics HTTP/1.1\r\nHost: 127.0.0.1:9400\r\n\r\n", b"200", id="no body wanted"
+        ),
+        pytest.param(
+            b"GET /metrics HTTP/1.1\r\nHost: evil.example:9400\r\n\r\n", b"403", id="a rebound name"
+        ),
+        pytest.param(b"GET /metrics HTTP/1.1\r\n\r\n", b"403", id="no name"),
+        pytest.param(b"\x16\x03\x01\x02\r\n\r\n", b"403", id="no HTTP at all"),
         pytest.param(b"GET /" + b"a" * 40_000, b"", id="without end"),
     ],
 )

@@ -75,7 +75,7 @@ class PlatformProcess:
         command += ["--data-dir", str(self.data_dir), "--port", str(self.port), *self.arguments]
         self.process = subprocess.Popen(
             command,
-            env={**environment, **self.environment},
+            env={**environment, "GPUSTEWARD_LOCAL_TOKEN": "never", **self.environment},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

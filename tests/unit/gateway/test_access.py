@@ -10,10 +10,10 @@ from services.gateway.domain.access import (
     Identity,
     check_host,
     check_origin,
-    host_names,
     identify,
 )
 from shared.errors import RefusedError
+from shared.host_header import host_names
 from shared.local_platform.tokens import is_loopback
 
 
@@ -36,7 +36,7 @@ def test_only_loopback_addresses_are_safe_without_tokens(host: str, loopback: bo
 
 @pytest.mark.parametrize("header", ["gpu.example:8470", "GPU.example", "localhost", "[::1]:8470"])
 def test_the_names_that_were_allowed_are_accepted(header: str) -> None:
-    check_host(header, host_names("192.0.2.1", ["gpu.example"]), any_host=False)
+    check_host(header, host_names("192.0.2.1", ["gpu.example"]))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_names_that_were_allowed_are_accepted(header: str) -> None:
 )
 def test_other_names_are_refused(header: str | None) -> None:
     with pytest.raises(RefusedError) as refused:
-        check_host(header, host_names("127.0.0.1", []), any_host=False)
+        check_host(header, host_names("127.0.0.1"))
 
     assert refused.value.code is ErrorCode.FORBIDDEN
 

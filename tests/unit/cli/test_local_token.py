@@ -1,0 +1,148 @@
+"""On a host with other people a loopback address asks for a token; its user's clients find it."""
+
+import os
+import pwd
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from schemas.tokens import Role
+from services.cli.commands import platform
+from services.cli.commands.platform import up
+from services.cli.failures import CommandFailed
+from services.cli.local_platform import other_users
+from services.cli.local_platform.options import tokens_file
+from services.gateway.domain.access import identify
+from shared.client.discovery import Address, find_address
+from shared.local_platform.platform import PlatformOptions
+from shared.local_platform.tokens import read_tokens
+from shared.paths import DataDirectory, Endpoint
+
+LOOPBACK = "127.0.0.1"
+
+
+def account(name: str, uid: int, shell: str = "/bin/bash") -> pwd.struct_passwd:
+    return pwd.struct_passwd((name, "x", uid, uid, "", f"/home/{name}", shell))
+
+
+def test_other_people_are_those_who_may_log_in_and_whose_homes_are_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    listed = [
+        account("root", 0),
+        account("postgres", 105),
+        account("me", 1000),
+        account("sudoer", 1001),
+        account("bob", 1002),
+        account("service", 1003, "/usr/sbin/nologin"),
+        account("ftp", 1004, "/bin/false"),
+        account("nobody", 65_534),
+    ]
+    of_directory_service = account("carol", 70_001)
+    monkeypatch.setattr(pwd, "getpwall", lambda: listed)
+    monkeypatch.setattr(pwd, "getpwuid", {70_001: of_directory_service}.__getitem__)
+    monkeypatch.setattr(other_users, "_owners", lambda: {0, 1000, 70_001, 70_002})
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setenv("SUDO_UID", "1001")
+
+    assert other_users.other_users() == ["bob", "carol"]
+    monkeypatch.delenv("SUDO_UID")
+    assert other_users.other_users() == ["bob", "carol", "sudoer"]
+
+
+def test_a_host_with_root_alone_has_no_other_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pwd, "getpwall", lambda: [account("root", 0), account("nobody", 65_534)])
+    monkeypatch.setattr(other_users, "_owners", lambda: {0})
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+
+    assert other_users.other_users() == []
+
+
+def test_no_token_is_made_where_none_is_wanted(tmp_path: Path) -> None:
+    assert tokens_file(LOOPBACK, tmp_path, {}, on_loopback=False) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_token_is_an_admins_in_a_file_of_its_user_alone_and_stays(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path / "data")
+
+    path = tokens_file(LOOPBACK, directory.root, {}, on_loopback=True)
+    first = directory.read_admin_token()
+    tokens_file(LOOPBACK, directory.root, {}, on_loopback=True)
+
+    assert path is not None
+    assert first is not None
+    assert directory.read_admin_token() == first
+    assert [identify(read_tokens(path), first).role] == [Role.ADMIN]
+    assert first not in path.read_text()
+    for secret in (path, directory.admin_token_path):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+
+
+def test_a_token_that_the_file_of_tokens_does_not_know_is_made_anew(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    path = tokens_file(LOOPBACK, tmp_path, {}, on_loopback=True)
+    assert path is not None
+    before = directory.read_admin_token()
+    path.unlink()
+
+    tokens_file(LOOPBACK, tmp_path, {}, on_loopback=True)
+
+    after = directory.read_admin_token()
+    assert after != before
+    assert identify(read_tokens(path), after).role is Role.ADMIN
+
+
+def test_a_token_that_cannot_be_stored_is_said_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shared.local_platform.tokens.write_atomically", full)
+
+    with pytest.raises(CommandFailed, match="No space left on device"):
+        tokens_file(LOOPBACK, tmp_path, {}, on_loopback=True)
+
+
+def test_clients_show_the_token_to_the_platform_of_its_directory_alone(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    tokens_file(LOOPBACK, tmp_path, {}, on_loopback=True)
+    token = directory.read_admin_token()
+    directory.write_endpoint(Endpoint(pid=os.getpid(), api_url="http://ours"))
+    environ = {"GPUSTEWARD_DATA_DIR": str(tmp_path)}
+
+    assert find_address(environ=environ) == Address("http://ours", token, is_supervised=True)
+    assert find_address("http://other", environ=environ) == Address("http://other", None)
+    assert find_address(environ={**environ, "GPUSTEWARD_URL": "http://env"}).token is None
+    assert find_address(token="given", environ=environ).token == "given"
+
+
+@pytest.mark.parametrize(
+    ("others", "chosen", "says"),
+    [
+        (
+            ["ann", "bob", "cy", "di"],
+            [],
+            "people have accounts on this host: ann, bob and 2 more\n",
+        ),
+        ([], ["--local-token", "always"], "the API asks for a token\n"),
+        (["ann"], ["--local-token", "never"], ""),
+        ([], [], ""),
+    ],
+)
+def test_up_says_that_the_api_asks_and_where_the_token_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: list[str], chosen: list[str], says: str
+) -> None:
+    monkeypatch.delenv("GPUSTEWARD_LOCAL_TOKEN", raising=False)
+    monkeypatch.setattr(platform, "other_users", lambda: others)
+    started: list[PlatformOptions] = []
+    monkeypatch.setattr(platform, "run_until_stopped", started.append)
+
+    result = CliRunner().invoke(up, ["--data-dir", str(tmp_path), "--port", "8470", *chosen])
+
+    assert (result.exit_code, says in result.output) == (0, True)
+    assert (f"finds yours by itself in {tmp_path}/admin_token" in result.output) is bool(says)
+    assert [bool(options.tokens_file) for options in started] == [bool(says)]
