@@ -406,6 +406,18 @@ def test_a_start_repeated_by_another_release_does_not_end_what_runs() -> None:
     assert decision is None
 
 
+def test_any_other_refusal_of_what_was_accepted_ends_its_attempt() -> None:
+    gone = Refused(code=ErrorCode.CONFLICT, message="an attempt of another epoch runs")
+
+    decision = running.on_start_answered(
+        make_task(), make_experiment(State.RUNNING), make_granted(is_accepted=True), gone, NOW
+    )
+
+    assert decision is not None
+    assert decision.attempt is not None
+    assert decision.attempt.closed_at == NOW
+
+
 @pytest.mark.parametrize(
     ("cancel_requested", "is_accepted", "want"),
     [

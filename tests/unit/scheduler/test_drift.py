@@ -159,6 +159,15 @@ def test_a_look_finds(holding: Holding | None, at: NodeUse, expected: list[Drift
     assert kinds(compare(*([holding] if holding else []), at=at)) == expected
 
 
+@pytest.mark.parametrize(
+    ("at", "expected"), [({}, "is silent"), ({"was_stopped": True}, "has stopped")]
+)
+def test_a_node_without_news_is_silent_or_was_stopped(at: dict[str, Any], expected: str) -> None:
+    (finding,) = compare(at=node(silent_seconds=16.0, **at)).found
+
+    assert finding.detail == f"its telemetry agent {expected}"
+
+
 def test_a_label_of_another_installation_is_left_alone() -> None:
     foreign = Workload(reservation_id=UUID(int=9), pids=(5,), is_ours=False)
     ours = Workload(reservation_id=UUID(int=9), pids=(5,), is_ours=True)

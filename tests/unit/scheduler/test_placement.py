@@ -62,8 +62,8 @@ def test_pack_takes_the_fullest_node_and_spread_the_emptiest(
     devices = [
         make_device(1, node_id="empty"),
         make_device(2, node_id="empty"),
-        make_device(3, node_id="busy"),
-        make_device(4, node_id="busy", holder=UUID(int=9)),
+        *(make_device(n, node_id="busy") for n in (3, 4, 5)),  # more are free here
+        *(make_device(n, node_id="busy", holder=UUID(int=9)) for n in (6, 7)),
     ]
 
     placed = place(make_context(devices), GpuRequest(placement=placement))
