@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -94,6 +94,9 @@ class Platform:
         services: Stage = [
             self._service(name) for name in SERVICES if name in self.options.services
         ]
+        if "scheduler" in self.options.services:
+            # Leases have to be renewed while the first one hangs or starts again.
+            services.append(replace(self._service("scheduler"), name="scheduler-2"))
         return [stage for stage in (servers, services) if stage]
 
     @property

@@ -23,6 +23,7 @@ OPEN_RETRY_SECONDS: Final = 0.25
 CLOSE_SECONDS: Final = 5.0
 
 # The outside is down; the same statement may succeed later.
+PAUSED_TIMEOUT: Final = "10s"
 OUTSIDE_DOWN: Final = (
     OSError,
     TimeoutError,
@@ -36,6 +37,7 @@ OUTSIDE_DOWN: Final = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.InternalClientError,
+    asyncpg.IdleInTransactionSessionTimeoutError,  # this process was paused
 )
 
 SHARED_TABLES: Final = """
@@ -184,6 +186,8 @@ class Database:
                 "role": self._role,
                 "search_path": self.schema,
                 "application_name": f"gpusteward-{self.schema}",
+                # The rows that a paused process has locked are free again after that.
+                "idle_in_transaction_session_timeout": PAUSED_TIMEOUT,
             },
         )
 

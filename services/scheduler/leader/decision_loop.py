@@ -18,7 +18,6 @@ from services.scheduler.ledger.holding_rows import ReleasedDevice
 from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
 from services.scheduler.ledger.transitions import LedgerChanged
 from services.scheduler.observations.latest_readings import DeviceKey
-from shared.errors import UnavailableError
 from shared.logging import log
 from shared.postgres.database import Database, to_json
 from shared.waiting import wait_for
@@ -89,8 +88,6 @@ class DecisionLoop:
             self._live.discard()
             self._drops += 1
             return 0.0 if self._drops < DROPS_IN_A_ROW else POLL_SECONDS
-        except asyncpg.IdleInTransactionSessionTimeoutError as error:
-            raise UnavailableError(f"postgres: {error!r}") from error
 
     async def _leads(self) -> bool:
         """Renews the leadership when that is due; a standby tries to get it in every cycle."""

@@ -28,6 +28,9 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # only 
 _CONFIGURATION: Final = """\
 server_name: gpusteward
 max_payload: {max_payload}
+# A process that hangs is cut off after 9 s, or it would go on getting its share of requests.
+ping_interval: "3s"
+ping_max: 2
 authorization {{
   user: {user}
   password: {password}

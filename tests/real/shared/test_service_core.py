@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -384,6 +385,26 @@ async def test_events_survive_the_loss_of_the_whole_bus_store(
         await eventually(lambda: during.reservation_id in heard.events, within_seconds=15)
         await eventually(lambda: bool(renewed))
         await eventually(lambda: heard.events.count(before.reservation_id) == 2)
+
+
+async def test_a_process_that_was_paused_in_a_transaction_gives_up_its_locks(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    limits: list[str] = []
+
+    async def pause_in(transaction: AbstractAsyncContextManager[Any]) -> None:
+        async with transaction as connection:
+            limits.append(await connection.fetchval("SHOW idle_in_transaction_session_timeout"))
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '10ms'")
+            await eventually(connection.is_closed, what="Postgres to end the idle transaction")
+            await connection.execute("SELECT 1")
+
+    async with owner_service(nats_url, postgres_dsn) as service:
+        assert service.database is not None
+        with pytest.raises(UnavailableError):
+            await pause_in(service.database.transaction())
+
+    assert limits == ["10s"]
 
 
 async def test_postgres_on_a_full_disk_is_away_and_says_why(

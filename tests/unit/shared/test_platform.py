@@ -42,6 +42,7 @@ def test_servers_come_before_services_and_the_gateway_is_last(tmp_path: Path) ->
     assert names == [
         *("nats", "postgres"),
         *("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway"),
+        "scheduler-2",
     ]
 
 
