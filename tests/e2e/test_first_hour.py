@@ -99,11 +99,10 @@ REQUESTS: tuple[tuple[str, str, str, Any], ...] = (
     ("", "GET", "/api/v2/tasks", None),
 )
 
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_SHORT = r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{12}\b"
+# In whole, or its end as tables show it; the GPUs of the fleet file keep theirs.
+_ID = re.compile(r"(?<!GPU-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![-\w])[0-9a-f]{12}\b")
 _VARYING = (
-    (re.compile(rf"(?<!GPU-){_UUID}"), "<id>"),
-    (re.compile(_SHORT), "<id>"),
+    (_ID, "<id>"),
     (re.compile(r"experiment/[0-9a-f]+(…|\b)"), "experiment/<id>"),
     (re.compile(r"\(by \w+"), "(by USER"),
     (re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z?"), "<time>"),
@@ -140,10 +139,7 @@ class Hour:
             },
         )
         if name:
-            ids = re.findall(
-                r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{12}\b", screen
-            )
-            self.remembered[name] = next(i for i in ids if not i.startswith("51a7ed00"))
+            self.remembered[name] = _ID.findall(screen)[0]
         return code, screen.replace(str(self.directory), "DIRECTORY")
 
 
