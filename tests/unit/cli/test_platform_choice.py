@@ -15,7 +15,7 @@ from services.cli.local_platform.options import (
     host_and_port,
     tokens_file,
 )
-from services.gateway.domain.access import Identity, identify
+from services.gateway.domain.access import identify
 from shared.local_platform.tokens import create_token, read_tokens
 
 
@@ -71,9 +71,10 @@ def test_the_token_made_is_the_one_that_the_gateway_knows(tmp_path: Path) -> Non
     second = create_token(path, Role.VIEWER, "team-a")
 
     tokens = read_tokens(path)
-    assert [identify(tokens, each) for each in (first, second)] == [
-        Identity(role=Role.ADMIN, namespace="default"),
-        Identity(role=Role.VIEWER, namespace="team-a"),
+    found = [identify(tokens, each) for each in (first, second)]
+    assert [(each.role, each.namespace) for each in found] == [
+        (Role.ADMIN, "default"),
+        (Role.VIEWER, "team-a"),
     ]
     assert path.stat().st_mode & 0o777 == 0o600
     assert tokens_file(EVERY_ADDRESS, tmp_path, {}) == path
