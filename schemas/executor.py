@@ -231,7 +231,8 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
     """The one outcome of an attempt, after confirmed teardown.
 
     `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
-    `engine_simulated` marks an engine that only imitates a model.
+    `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt
+    that was cut off because its executor was stopped in order.
     """
 
     outcome: AttemptOutcome
@@ -245,6 +246,7 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
     windows: tuple[Window, ...] = ()
     phases: tuple[PhaseTiming, ...] = ()
     engine_simulated: bool = False
+    executor_stopped: bool = False
 
 
 class RuntimeOffer(Struct, frozen=True, kw_only=True):

@@ -58,7 +58,8 @@ export interface AllocationMap {
  * The one outcome of an attempt, after confirmed teardown.
  *
  * `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
- * `engine_simulated` marks an engine that only imitates a model.
+ * `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt that
+ * was cut off because its executor was stopped in order.
  */
 export interface AttemptFinished {
   type: "executor.attempt_finished";
@@ -85,6 +86,7 @@ export interface AttemptFinished {
   windows: Window[];
   phases: PhaseTiming[];
   engine_simulated: boolean;
+  executor_stopped: boolean;
 }
 
 /**

@@ -27,7 +27,12 @@ from schemas.executor import (
 )
 from services.executor.attempts import transitions
 from services.executor.attempts.run import AttemptRun
-from services.executor.domain.verdict import cancelled, executor_restarted, lease_lost
+from services.executor.domain.verdict import (
+    cancelled,
+    executor_restarted,
+    executor_stopped,
+    lease_lost,
+)
 from services.executor.gangs.ranks import ranks_of
 from services.executor.guard.client import LeaseGuard
 from services.executor.host.addresses import engine_address
@@ -224,7 +229,7 @@ class Executor:
             await self.journal.transact(lambda _: None)
         runs = tuple(self._runs.values())
         for run in runs:
-            run.stop(executor_restarted("the executor was stopped"))
+            run.stop(executor_stopped())
         try:
             async with within(STOP_WAIT_SECONDS):
                 for run in runs:

@@ -120,6 +120,7 @@ def _finished_event(
         phases=record.timings_until(now),
         engine_simulated=(engine is not None and engine.simulated)
         or (benchmark is not None and benchmark.simulated),
+        executor_stopped=verdict.executor_stopped,
     )
 
 

@@ -42,6 +42,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     outcome: AttemptOutcome
     failure: Failure | None = None
     benchmark: BenchmarkResult | None = None
+    executor_stopped: bool = False
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -86,6 +87,10 @@ def executor_restarted(message: str) -> Verdict:
     return Verdict(
         outcome=AttemptOutcome.INTERRUPTED, failure=failure(FailureKind.EXECUTOR_RESTARTED, message)
     )
+
+
+def executor_stopped() -> Verdict:
+    return replace(executor_restarted("the executor was stopped"), executor_stopped=True)
 
 
 def timed_out(timeout_seconds: float) -> Verdict:

@@ -58,9 +58,10 @@ class Experiment(Struct, frozen=True, kw_only=True):
     """One row of `experiment`. `summary_attempt_id`: the attempt that `metrics` are of; they may
     come before its end.
 
-    `failed_attempts` are counted by kind, apart from interrupted ones. The next attempt runs on one
-    of `avoided_node_ids` only if no other node can run it. `task_name` is empty if it was stored by
-    a release that did not copy it.
+    `failed_attempts` are counted by kind, apart from interrupted ones, of which `stopped_attempts`
+    were cut off by an executor that was stopped in order: those cost none of `max_attempts`. The
+    next attempt runs on one of `avoided_node_ids` only if no other node can run it. `task_name` is
+    empty if it was stored by a release that did not copy it.
     """
 
     experiment_id: UUID
@@ -81,6 +82,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     reason: str = ""
     interrupted_attempts: int = 0
+    stopped_attempts: int = 0
     failed_attempts: dict[FailureKind, int] = {}
     avoided_node_ids: tuple[str, ...] = ()
     task_name: str = ""
@@ -98,6 +100,11 @@ class Experiment(Struct, frozen=True, kw_only=True):
     def attempts_made(self) -> int:
         """How many of its attempts have ended without a measurement."""
         return self.interrupted_attempts + self.failures_counted
+
+    @property
+    def attempts_spent(self) -> int:
+        """How many of `max_attempts` are used up."""
+        return self.attempts_made - self.stopped_attempts
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -128,6 +135,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     phase: str | None = None
     outcome: AttemptOutcome | None = None
     failure: Failure | None = None
+    executor_stopped: bool = False
     started_at: datetime | None = None
     finished_at: datetime | None = None
     closed_at: datetime | None = None

@@ -35,8 +35,8 @@ def next_step(
     """What follows from an attempt that failed or was interrupted.
 
     An interruption says nothing about the experiment, so that it is repeated; a failure is as often
-    as the rule of its kind says. `max_attempts` of the task bounds both together, and a task that
-    is being cancelled repeats nothing.
+    as the rule of its kind says. `max_attempts` of the task bounds both together, but for what an
+    executor that was stopped in order cut off, and a task that is being cancelled repeats nothing.
     """
     counted = _counted(experiment, attempt)
     message = attempt.failure.message if attempt.failure is not None else ""
@@ -45,7 +45,7 @@ def next_step(
     if task.cancel_requested:
         reason = task.cancel_reason or "cancelled"
         return NextStep(experiment=counted, step=Step.CANCEL, reason=reason)
-    if counted.attempts_made >= task.file.optimization.max_attempts:
+    if counted.attempts_spent >= task.file.optimization.max_attempts:
         return NextStep(experiment=counted, step=Step.FAIL, reason=_given_up(counted, message))
     return NextStep(
         experiment=replace(counted, avoided_node_ids=_avoided(counted, attempt, rules)),
@@ -78,7 +78,11 @@ def anywhere_again(experiment: Experiment) -> Experiment | None:
 
 def _counted(experiment: Experiment, attempt: Attempt) -> Experiment:
     if attempt.outcome is AttemptOutcome.INTERRUPTED:
-        return replace(experiment, interrupted_attempts=experiment.interrupted_attempts + 1)
+        return replace(
+            experiment,
+            interrupted_attempts=experiment.interrupted_attempts + 1,
+            stopped_attempts=experiment.stopped_attempts + attempt.executor_stopped,
+        )
     kind = attempt.failure.kind if attempt.failure is not None else FailureKind.INTERNAL
     failed = experiment.failed_attempts
     return replace(experiment, failed_attempts={**failed, kind: failed.get(kind, 0) + 1})

@@ -175,6 +175,7 @@ def _on_finished(
             attempt,
             outcome=event.outcome,
             failure=event.failure,
+            executor_stopped=event.executor_stopped,
             is_accepted=True,
             started_at=event.started_at,
             finished_at=event.finished_at,

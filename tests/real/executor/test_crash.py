@@ -128,6 +128,7 @@ async def test_an_executor_that_is_stopped_ends_its_attempts_and_says_so(
     assert finished.outcome is AttemptOutcome.INTERRUPTED
     assert finished.failure is not None
     assert finished.failure.kind is FailureKind.EXECUTOR_RESTARTED
+    assert finished.executor_stopped
     assert [release.reservation_id for release in scheduler.releases] == [start.reservation_id]
     assert scheduler.running_at_release == [[]]
 

@@ -230,3 +230,19 @@ def test_a_refusal_is_a_failure_of_some_kind(
 
     assert failure.kind is want
     assert failure.hint == RULES[want].hint
+
+
+def test_an_executor_that_is_stopped_in_order_costs_no_attempt() -> None:
+    task = make_task(make_file(optimization={"max_attempts": 2}))
+    failure = Failure(kind=FailureKind.EXECUTOR_RESTARTED, message="the executor was stopped")
+    stopped = make_granted(outcome=INTERRUPTED, failure=failure, executor_stopped=True)
+    killed = make_granted(outcome=INTERRUPTED, failure=failure)
+    experiment, found = make_experiment(ExperimentState.RUNNING), []
+
+    for attempt in (stopped, killed, stopped, stopped, killed):
+        following = next_step(task, experiment, attempt)
+        experiment = following.experiment
+        found.append(following.step)
+
+    assert found == [Step.REPEAT] * 4 + [Step.FAIL]
+    assert experiment.attempts_made == 5
