@@ -142,12 +142,15 @@ async def _while_leased(process: DeviceProcess, lease: "HeldLease") -> int:
     try:
         await asyncio.wait({renewing, ending}, return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
-            return ending.result()
+            # Stopped ourselves, we renewed nothing while it ran on.
+            await cancelled(renewing)
+            lost = await lease.loss()
+            return ending.result() if lost is None else _say_lost(lost, "ran on after that")
         await process.stop(lease.confirmed.stop_budget_seconds / 2)
-        lost = renewing.exception()
-        if isinstance(lost, LeaseLost):
-            return _say_lost(lost, "was stopped")
-        raise lost or RuntimeError("the lease is not kept any more")
+        failed = renewing.exception()
+        if isinstance(failed, LeaseLost):
+            return _say_lost(failed, "was stopped")
+        raise failed or RuntimeError("the lease is not kept any more")
     finally:
         await cancelled(renewing, ending)
         process.send(signal.SIGKILL)

@@ -13,6 +13,7 @@ from shared.lease import Lease
 from shared.waiting import within
 
 RETRY_SECONDS: Final = 0.5
+ANSWER_SECONDS: Final = 5.0
 
 
 class LeaseLost(StewardError):
@@ -54,10 +55,21 @@ class HeldLease:
                     raise LeaseLost(self._unconfirmed())
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _renew(self, *, activate: bool = False) -> bool:
+    async def loss(self) -> LeaseLost | None:
+        """Why it was lost, asked of the scheduler if its time is up; None while it is ours."""
+        if self.seconds_left > 0:
+            return None
+        try:
+            if await self._renew(within_seconds=ANSWER_SECONDS):
+                return None
+        except LeaseLost as error:
+            return error
+        return LeaseLost(self._unconfirmed())
+
+    async def _renew(self, *, activate: bool = False, within_seconds: float | None = None) -> bool:
         """Whether the scheduler confirmed; counted from when we asked."""
         asked_at = self.now()
-        left = max(self.seconds_left, 0.0)
+        left = max(self.seconds_left, 0.0) if within_seconds is None else within_seconds
         try:
             async with within(left):
                 answer = await self.client.renew_reservation(

@@ -168,6 +168,45 @@ async def test_a_lease_that_nobody_confirms_is_given_up_in_time(
     assert took < 3.0
 
 
+UNTIL_TOLD = (
+    "import os, pathlib, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\n"
+    "while not pathlib.Path(sys.argv[1]).with_name('go').exists(): time.sleep(0.02)\n"
+    "raise SystemExit(3)"
+)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "want"),
+    [
+        pytest.param(ErrorCode.LEASE_LOST, LEASE_LOST_EXIT_CODE, id="lost meanwhile"),
+        pytest.param(ErrorCode.UNAVAILABLE, LEASE_LOST_EXIT_CODE, id="nobody says"),
+        pytest.param(None, 3, id="the ledger still has it"),
+    ],
+)
+async def test_a_command_that_ended_while_the_command_line_was_stopped_says_if_the_lease_was_lost(
+    command: Command, tmp_path: Path, refusal: ErrorCode | None, want: int
+) -> None:
+    process, pid = await started(command, tmp_path, "--ttl", "3", script=UNTIL_TOLD)
+    process.send_signal(signal.SIGSTOP)
+    stopped_at = asyncio.get_running_loop().time()
+    command.stub.renewal_refusal = refusal
+    (tmp_path / "go").touch()
+
+    def is_over() -> bool:
+        return asyncio.get_running_loop().time() - stopped_at > 2.5 and is_zombie(pid)
+
+    await eventually(is_over, what="the command's end and that of the lease")
+    process.send_signal(signal.SIGCONT)
+    _, err = await process.communicate()
+
+    assert process.returncode == want
+    assert ("the reservation was lost" in err.decode()) == (want == LEASE_LOST_EXIT_CODE)
+
+
+def is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 async def test_the_lease_is_renewed_while_the_command_runs(
     command: Command, tmp_path: Path
 ) -> None:
