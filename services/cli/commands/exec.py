@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -28,6 +29,7 @@ from shared.waiting import cancelled
 
 if TYPE_CHECKING:
     from services.cli.leased_process.lease import HeldLease
+    from shared.cgroups import Cgroup
     from shared.client.http import StewardClient
 
 LEASE_TTL_SECONDS: Final = 30.0
@@ -79,7 +81,11 @@ def exec_command(
     """Run CMD on GPUs of this host that are reserved while it runs.
 
     CMD finds them in CUDA_VISIBLE_DEVICES. The exit code is CMD's own; 75 if the reservation was
-    lost and CMD had to be stopped, 127 and 126 if it could not be started.
+    lost and CMD had to be stopped, or ended after that, 127 and 126 if it could not be started.
+
+    All that CMD started ends with it where a control group can be written, as root. Elsewhere a
+    process escapes that leaves CMD's process group and clears its environment, such as a
+    grandchild under `setsid env -i`: it may go on using the GPUs after they are given back.
     """
     request = replace(request, node_ids=(host_id or host_node_id(),), lease_ttl_seconds=ttl)
     holder = f"exec/{user_name()}"
@@ -111,24 +117,38 @@ async def _execute(client: "StewardClient", wanted: Wanted) -> int:
 
 
 async def _run_on(client: "StewardClient", view: ReservationView, wanted: Wanted) -> int:
-    from services.cli.leased_process.lease import HeldLease, LeaseLost
+    from services.cli.leased_process.lease import HeldLease
+    from shared.cgroups import CgroupLimits, Cgroups
 
     if view.epoch is None:
         raise TypeError(f"expected a granted reservation to have an epoch, found {view}")
     lease = HeldLease(client, view, view.epoch)
+    environment = device_environment(view, view.epoch, installation_id=wanted.installation_id)
+    names = (wanted.installation_id or "exec", view.node_id or "", str(view.reservation_id))
+    cgroup = Cgroups.of_this_host().make(names, CgroupLimits())
+    try:
+        return await _run_in(cgroup, lease, environment, wanted)
+    finally:
+        if cgroup is not None:
+            await cgroup.end()
+
+
+async def _run_in(
+    cgroup: "Cgroup | None", lease: "HeldLease", environment: Mapping[str, str], wanted: Wanted
+) -> int:
+    from services.cli.leased_process.lease import LeaseLost
+
+    enter_group = None if cgroup is None else cgroup.enter
     try:
         await lease.activate()
-        process = DeviceProcess(
-            wanted.argv,
-            device_environment(view, view.epoch, installation_id=wanted.installation_id),
-        )
+        process = DeviceProcess(wanted.argv, environment, enter_group)
     except LeaseLost as error:
         return _say_lost(error, "was not started")
     except FileNotFoundError:
         return _say_not_started(wanted, "no such command", NOT_FOUND)
     except OSError as error:
         return _say_not_started(wanted, error.strerror or str(error), CANNOT_EXECUTE)
-    if any(device.simulated for device in view.devices):
+    if any(device.simulated for device in lease.reservation.devices):
         click.echo("gpusteward: the reserved GPUs are simulated", err=True)
     with process.forwarding():
         return await _while_leased(process, lease)

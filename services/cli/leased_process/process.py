@@ -42,12 +42,17 @@ class DeviceProcess:
     On a terminal its group is in the foreground, so that the keyboard is its own.
     """
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        enter_group: Callable[[], None] | None = None,
+    ) -> None:
         self._terminal = _controlling_terminal()
         self._process = subprocess.Popen(
             argv,
             env={**os.environ, **environment},
-            preexec_fn=_before_exec(self._terminal, os.getpid()),
+            preexec_fn=_before_exec(self._terminal, os.getpid(), enter_group),
             process_group=0,
         )
 
@@ -154,8 +159,12 @@ def _controlling_terminal() -> int | None:
         return None
 
 
-def _before_exec(terminal: int | None, parent_pid: int) -> Callable[[], None]:
+def _before_exec(
+    terminal: int | None, parent_pid: int, enter_group: Callable[[], None] | None
+) -> Callable[[], None]:
     def prepare() -> None:
+        if enter_group is not None:
+            enter_group()
         die_with_parent(parent_pid=parent_pid)
         if terminal is not None:
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)

@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from shared.labels import (
     written_id,
 )
 from shared.process_environment import variables_of
+from shared.process_signals import signal_if
 
 POLL_SECONDS: Final = 0.05
 COMPLAIN_SECONDS: Final = 5.0
@@ -213,21 +214,6 @@ def kill_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) -> 
     for pid in left:
         signal_if(partial(_is_of, label=label, marks=marks), pid, signal.SIGKILL)
     return left
-
-
-def signal_if(is_meant: Callable[[int], bool], pid: int, sent: signal.Signals) -> None:
-    """Signal a process, checked again while a descriptor keeps its number from another's."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except OSError:
-        return
-    try:
-        if is_meant(pid):
-            signal.pidfd_send_signal(descriptor, sent)
-    except (ProcessLookupError, PermissionError):
-        return
-    finally:
-        os.close(descriptor)
 
 
 def _label_of(environment: list[bytes], installation_id: str) -> LabelledWorkload | None:

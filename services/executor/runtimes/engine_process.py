@@ -25,9 +25,9 @@ from services.executor.host.processes import (
     running_workload,
     session_marks,
 )
-from services.executor.runtimes.cgroups import Cgroup
 from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
 from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTaken
+from shared.cgroups import Cgroup
 from shared.child_process import ChildProcess
 from shared.labels import environment_of
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE

@@ -28,10 +28,10 @@ from services.executor.host.engine_user import (
 from services.executor.host.processes import end_workload, labelled_workloads
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
-from services.executor.runtimes.cgroups import CgroupLimits, Cgroups
 from services.executor.runtimes.engine_process import EngineProcess, engine_environment
 from services.executor.runtimes.runtime import Labels, Launch, Workload
 from services.executor.settings import ExecutorSettings
+from shared.cgroups import CgroupLimits, Cgroups
 from shared.errors import RefusedError
 from shared.logging import log
 
@@ -92,7 +92,7 @@ class ProcessRuntime:
         if not engine.announces_address:
             port = free_port()
             engine = self._command(launch.command, port, launch.rank_parameters)
-        cgroup = self.cgroups.make(launch.labels, self._limits(launch.command))
+        cgroup = self.cgroups.make(launch.labels.cgroup_names, self._limits(launch.command))
         row = engine_named(engine.engine, self.engines)
         user = await asyncio.to_thread(self._user, row)
         environment = engine_environment(
@@ -139,7 +139,7 @@ class ProcessRuntime:
         marks = await self.journal.transact(
             lambda connection: store.process_marks(connection, labels.reservation_id)
         )
-        await self.cgroups.end(labels)
+        await self.cgroups.end(labels.cgroup_names)
         await end_workload(labels, marks, grace_seconds=grace_seconds)
 
     def _command(

@@ -33,6 +33,10 @@ class Labels(WorkloadLabel, frozen=True, kw_only=True):
     epoch: int | None = None
     experiment_id: UUID | None = None
 
+    @property
+    def cgroup_names(self) -> tuple[str, ...]:
+        return (self.installation_id, self.node_id, str(self.reservation_id))
+
 
 class Workload(Struct, frozen=True, kw_only=True):
     """What runs, or could be started again, under one reservation: as far as a runtime knows.

@@ -14,11 +14,13 @@ import pytest
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.scheduler import ReservationState
 from services.cli.failures import LEASE_LOST_EXIT_CODE
+from shared.cgroups import Cgroups
 from shared.paths import is_process_alive
 from shared.testing import eventually
 from tests.real.cli.test_cli import Command
 from tests.support.fakes.gateway import stub_gateway
 
+HAS_CGROUPS = bool(Cgroups.of_this_host().hierarchies)
 PRINT_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 SLEEPER = (
     "import os, signal, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(60)"
@@ -232,6 +234,35 @@ async def test_killing_the_command_line_kills_the_command(command: Command, tmp_
     await gone(pid)
 
 
+ESCAPES = (
+    "import pathlib, subprocess, sys, time\n"
+    "subprocess.Popen(['setsid', 'env', '-i', 'sh', '-c', 'echo $$ > ' + sys.argv[1] + '.new; '\n"
+    "    'mv ' + sys.argv[1] + '.new ' + sys.argv[1] + '; exec sleep 60'],\n"
+    "    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+    "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.02)\n"
+)
+
+
+@pytest.mark.skipif(not HAS_CGROUPS, reason="no control group can be written here")
+async def test_a_grandchild_that_clears_its_environment_ends_with_the_command(
+    command: Command, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "grandchild"
+
+    ended = await command("exec", "--gpus", "1", "--", sys.executable, "-c", ESCAPES, str(pid_file))
+
+    assert ended.code == 0
+    await gone(int(pid_file.read_text()))
+    assert released(command) == ["epoch=7&stopped=true"]
+
+
+async def test_the_help_says_what_can_escape(command: Command) -> None:
+    ended = await command("exec", "--help")
+
+    assert "`setsid env -i`" in ended.out
+
+
+@pytest.mark.skipif(HAS_CGROUPS, reason="with a control group it is stopped")
 async def test_what_left_the_group_is_not_reported_as_stopped(
     command: Command, tmp_path: Path
 ) -> None:

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from services.executor.host.processes import labelled_workloads
-from services.executor.runtimes.cgroups import Cgroup, CgroupLimits, Cgroups
 from services.executor.runtimes.runtime import Labels
+from shared.cgroups import Cgroup, CgroupLimits, Cgroups
 from shared.testing import eventually
 
 HOARD = "x = []\nwhile True: x.append(bytearray(1 << 20))"
@@ -39,14 +39,14 @@ def cgroups() -> Cgroups:
 
 async def test_a_process_beyond_its_memory_is_ended_and_the_group_tells(cgroups: Cgroups) -> None:
     whose = labels()
-    group = cgroups.make(whose, CgroupLimits(memory_mb=64, cpus=1.5, pids=50))
+    group = cgroups.make(whose.cgroup_names, CgroupLimits(memory_mb=64, cpus=1.5, pids=50))
     assert group is not None
     try:
         hoarder = started(group, [sys.executable, "-c", HOARD])
         exit_code = await asyncio.to_thread(hoarder.wait, 20)
         told = group.was_out_of_memory()
     finally:
-        await cgroups.end(whose)
+        await cgroups.end(whose.cgroup_names)
 
     assert exit_code == -9
     assert told
@@ -55,14 +55,14 @@ async def test_a_process_beyond_its_memory_is_ended_and_the_group_tells(cgroups:
 
 async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> None:
     whose = labels()
-    group = cgroups.make(whose, CgroupLimits())
+    group = cgroups.make(whose.cgroup_names, CgroupLimits())
     assert group is not None
     two = f"setsid sh -c '{SCRUBBED}' & setsid sh -c '{SCRUBBED}' & wait"
     parent = started(group, ["sh", "-c", two], {"PATH": os.environ["PATH"]})
     try:
         await eventually(lambda: len(group.pids()) == 3, what="all three in the group")
         found_by_label = labelled_workloads(whose.installation_id)
-        await cgroups.end(whose)
+        await cgroups.end(whose.cgroup_names)
     finally:
         parent.kill()
         parent.wait()
@@ -75,7 +75,7 @@ async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> 
 async def test_a_group_that_is_gone_is_ended_without_a_word(cgroups: Cgroups) -> None:
     whose = labels()
 
-    await cgroups.end(whose)
+    await cgroups.end(whose.cgroup_names)
 
     made = [path for root in cgroups.hierarchies for path in root.rglob(str(whose.reservation_id))]
     assert made == []
@@ -85,7 +85,7 @@ def test_where_groups_cannot_be_written_there_are_none(tmp_path: Path) -> None:
     found = Cgroups.of_this_host(tmp_path)
 
     assert found.hierarchies == ()
-    assert found.make(labels(), CgroupLimits(memory_mb=1)) is None
+    assert found.make(labels().cgroup_names, CgroupLimits(memory_mb=1)) is None
 
 
 def test_version_2_is_written_with_its_own_files(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_version_2_is_written_with_its_own_files(tmp_path: Path) -> None:
     found = Cgroups.of_this_host(tmp_path)
     whose = labels()
 
-    group = found.make(whose, CgroupLimits(memory_mb=64, cpus=1.5, pids=50))
+    group = found.make(whose.cgroup_names, CgroupLimits(memory_mb=64, cpus=1.5, pids=50))
 
     assert group is not None
     [directory] = group.directories

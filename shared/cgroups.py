@@ -1,8 +1,8 @@
-"""Control groups: what an engine's processes may take of the host, and which they are.
+"""Control groups: what an engine or a command may take of the host, and which processes it is.
 
 Version 2 where the host has it with the controllers wanted, else version 1. Where neither can be
-written, as for most users who are not root, engines run unbounded and are known by their labels
-alone. Directories are named by installation, node and reservation, so that no other's is met.
+written, as for most users who are not root, they run unbounded and are known by their labels alone.
+Directories are named by installation, node and reservation, so that no other's is met.
 """
 
 import asyncio
@@ -10,19 +10,19 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from services.executor.host.processes import PROC, signal_if
-from services.executor.runtimes.runtime import Labels
 from shared.logging import log
+from shared.process_signals import signal_if
 
 ROOT: Final = Path("/sys/fs/cgroup")
 CONTROLLERS: Final = ("memory", "cpu", "pids")
+PROC: Final = Path("/proc")
 PERIOD_MICROSECONDS: Final = 100_000
 POLL_SECONDS: Final = 0.02
 COMPLAIN_AFTER: Final = 250  # polls
@@ -39,7 +39,7 @@ class CgroupLimits(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The processes of one engine: one directory in each hierarchy."""
+    """The processes under one reservation: one directory in each hierarchy."""
 
     directories: tuple[Path, ...]
 
@@ -110,9 +110,9 @@ class Cgroups:
         found = tuple(root / name for name in CONTROLLERS if _is_writable(root / name))
         return cls(tuple(path / "gpusteward" for path in found), _write_v1)
 
-    def make(self, labels: Labels, limits: CgroupLimits) -> Cgroup | None:
-        """A group for one engine, or None where that is not possible."""
-        group = self._group(labels)
+    def make(self, names: Sequence[str], limits: CgroupLimits) -> Cgroup | None:
+        """A group below one for each name but the last, or None where that is not possible."""
+        group = self._group(names)
         if group is None:
             return None
         try:
@@ -124,16 +124,15 @@ class Cgroups:
             return None
         return group
 
-    async def end(self, labels: Labels) -> None:
-        """End and remove what is left of a reservation's group."""
-        group = self._group(labels)
+    async def end(self, names: Sequence[str]) -> None:
+        """End and remove what is left of a group."""
+        group = self._group(names)
         if group is not None and any(directory.exists() for directory in group.directories):
             await group.end()
 
-    def _group(self, labels: Labels) -> Cgroup | None:
+    def _group(self, names: Sequence[str]) -> Cgroup | None:
         if not self.hierarchies:
             return None
-        names = (labels.installation_id, labels.node_id, str(labels.reservation_id))
         inside = Path(*(_UNSAFE.sub("_", name) or "_" for name in names))
         return Cgroup(tuple(hierarchy / inside for hierarchy in self.hierarchies))
 
