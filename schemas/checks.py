@@ -54,6 +54,28 @@ class CudaCheck(Check, frozen=True, kw_only=True, tag="cuda"):
     rules: CudaRules = CudaRules.STRICT
 
 
+class PrecisionRules(StrEnum):
+    """`hardware`: what GPUs have units for. `documented`: the accelerator guide to the letter."""
+
+    HARDWARE = "hardware"
+    DOCUMENTED = "documented"
+
+
+class PrecisionCheck(Check, frozen=True, kw_only=True, tag="precision"):
+    """Whether GPUs compute in a number format; without `gpu` and `capability` all are looked at.
+
+    `gpu` is a model's name (V100), `capability` its compute capability (7.0), which goes first.
+    """
+
+    precision: Told
+    gpu: Told | None = None
+    capability: Told | None = None
+    rules: PrecisionRules = PrecisionRules.HARDWARE
+
+
+AnyCheck = CudaCheck | PrecisionCheck
+
+
 class Finding(Struct, frozen=True, kw_only=True):
     """What a rule says of one subject: a node, a GPU, a place in a file.
 

@@ -19,6 +19,7 @@ from schemas.base import (
 )
 
 GpuCount = Annotated[int, Meta(ge=1, le=4096)]
+ComputeCapability = Annotated[str, Meta(pattern=r"^\d{1,2}\.\d{1,2}$")]
 LeaseTtlSeconds = Annotated[float, Meta(ge=3, le=3600)]
 
 
@@ -177,10 +178,12 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's
     memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; None
-    holds none. `require` has to match, `prefer` ranks. `lease_ttl_seconds` is how long a grant
-    lives without renewal; `wait_timeout_seconds` how long the request may queue. With
-    `expected_duration_seconds` it may start early in a gap that it will have left in time.
-    `preemptible` lets a request of higher priority end it, after notice.
+    holds none. `min_compute_capability` is asked of NVIDIA's GPUs, known by their name where they
+    do not tell it; other makers' have none and are not refused for it. `require` has to match,
+    `prefer` ranks. `lease_ttl_seconds` is how long a grant lives without renewal;
+    `wait_timeout_seconds` how long the request may queue. With `expected_duration_seconds` it may
+    start early in a gap that it will have left in time. `preemptible` lets a request of higher
+    priority end it, after notice.
     """
 
     gpus: GpuCount = 1
@@ -201,6 +204,7 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host_memory_mb: Mebibytes | None = None
     require: Annotated[tuple[Selector, ...], Meta(max_length=32)] = ()
     prefer: Annotated[tuple[Preference, ...], Meta(max_length=32)] = ()
+    min_compute_capability: ComputeCapability | None = None
 
 
 class ShareKind(StrEnum):

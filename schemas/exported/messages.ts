@@ -1494,10 +1494,11 @@ export type GpuReading = [
  *
  * Empty selectors match everything. `min_memory_mb` null asks for at least half of the device's
  * memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; null
- * holds none. `require` has to match, `prefer` ranks. `lease_ttl_seconds` is how long a grant lives
- * without renewal; `wait_timeout_seconds` how long the request may queue. With
- * `expected_duration_seconds` it may start early in a gap that it will have left in time.
- * `preemptible` lets a request of higher priority end it, after notice.
+ * holds none. `min_compute_capability` is asked of NVIDIA's GPUs, known by their name where they do
+ * not tell it; other makers' have none and are not refused for it. `require` has to match, `prefer`
+ * ranks. `lease_ttl_seconds` is how long a grant lives without renewal; `wait_timeout_seconds` how
+ * long the request may queue. With `expected_duration_seconds` it may start early in a gap that it
+ * will have left in time. `preemptible` lets a request of higher priority end it, after notice.
  */
 export interface GpuRequest {
   gpus?: number;
@@ -1518,6 +1519,7 @@ export interface GpuRequest {
   host_memory_mb?: number | null;
   require?: Selector[];
   prefer?: Preference[];
+  min_compute_capability?: string | null;
 }
 
 /**

@@ -18,6 +18,7 @@ from schemas.gpu_request import (
     SelectorOperator,
 )
 from services.cli.options import node_name
+from shared.accelerator_rules.compute_capability import capability
 
 T = TypeVar("T")
 DEFAULT_WAIT_SECONDS: Final = 300.0
@@ -85,6 +86,12 @@ def preference(text: str) -> Preference:
     return Preference(selector=selector(named), weight=int(weight or 1))
 
 
+def _capability(_context: Any, _option: Any, text: str | None) -> str | None:
+    if text is not None and capability(text) is None:
+        raise click.BadParameter(f"expected a compute capability such as 8.0, got {text!r}")
+    return text
+
+
 def _each(parse: Callable[[str], T]) -> Callable[[Any, Any, tuple[str, ...]], tuple[T, ...]]:
     return lambda _context, _option, texts: tuple(map(parse, texts))
 
@@ -133,6 +140,12 @@ _OF_DEVICES: Final = (
         help="By others, of a GPU that nobody holds.",
     ),
     click.option("--model", "gpu_models", multiple=True, help="GPU model; may be repeated."),
+    click.option(
+        "--min-compute-capability",
+        callback=_capability,
+        metavar="X.Y",
+        help="Of NVIDIA's GPUs, such as 8.0 for bfloat16.",
+    ),
     click.option(
         "--require",
         multiple=True,

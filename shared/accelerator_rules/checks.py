@@ -5,14 +5,29 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from schemas.checks import CheckView, CudaCheck, Finding, Verdict
+from schemas.checks import AnyCheck, CheckView, CudaCheck, Finding, PrecisionCheck, Verdict
 from schemas.errors import ErrorCode
 from schemas.telemetry import InventoryReported
+from shared.accelerator_rules.compute_capability import (
+    capability,
+    capability_by_name,
+    has_capability,
+)
 from shared.accelerator_rules.cuda import check_cuda
 from shared.accelerator_rules.cuda_versions import driver_cuda, runtime_cuda
+from shared.accelerator_rules.precision import check_precision, precision_named
 from shared.errors import RefusedError
 
 _ORDER: Final = tuple(Verdict)
+
+
+def answer(check: AnyCheck, nodes: Iterable[InventoryReported]) -> CheckView:
+    """Raises RefusedError for what names nothing that could be checked."""
+    match check:
+        case CudaCheck():
+            return answer_cuda(check, nodes)
+        case PrecisionCheck():
+            return answer_precision(check, nodes)
 
 
 def answer_cuda(check: CudaCheck, nodes: Iterable[InventoryReported]) -> CheckView:
@@ -46,6 +61,41 @@ def answer_cuda(check: CudaCheck, nodes: Iterable[InventoryReported]) -> CheckVi
             path="$.driver",
         )
     return answered(found)
+
+
+def answer_precision(check: PrecisionCheck, nodes: Iterable[InventoryReported]) -> CheckView:
+    """Of the GPU that was given, else of every model there is. Raises RefusedError."""
+    precision = precision_named(check.precision)
+    if check.capability is not None or check.gpu is not None:
+        told = capability(check.capability)
+        known = capability_by_name(check.gpu) if check.gpu is not None else None
+        if told is None and (check.capability is not None or known is None):
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST,
+                "expected a compute capability such as 8.0, or a GPU model that is known, such as"
+                f" H100; got {check.capability or check.gpu!r}",
+                path="$.capability" if check.capability is not None else "$.gpu",
+            )
+        found = check_precision(told or known, precision, rules=check.rules)
+        return answered((replace(found, subject=check.gpu or ""),))
+    models = {
+        device.name: capability(device.compute_capability) or capability_by_name(device.name)
+        for node in nodes
+        for device in node.devices
+        if has_capability(device.name)
+    }
+    if not models:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            "expected a GPU: no node with one of NVIDIA's reports to this platform",
+            path="$.gpu",
+        )
+    return answered(
+        [
+            replace(check_precision(models[name], precision, rules=check.rules), subject=name)
+            for name in sorted(models)
+        ]
+    )
 
 
 def answered(findings: Sequence[Finding]) -> CheckView:

@@ -189,8 +189,8 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
     known(
         FailureKind.BAD_PARAMETER,
         "the GPU is too old for the model's number format",
-        "bfloat16 and FP8 need compute capability 8.0 and 8.9: set dtype to half, or ask for "
-        "newer GPUs (`nvidia-smi --query-gpu=name,compute_cap --format=csv`)",
+        "set dtype to half (--dtype half), or take a model without FP8: bfloat16 needs compute "
+        "capability 8.0, FP8 8.9; `gpusteward check precision bfloat16` says which GPUs have it",
         pattern=r"only supported on GPUs with compute capability|capability of at least",
         example=(
             "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least "

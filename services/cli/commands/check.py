@@ -1,16 +1,30 @@
 """Commands that tell what would run on which GPU, before it does."""
 
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from schemas.checks import CheckView, CudaCheck, CudaRules, Finding, GpuMode, Verdict
+from schemas.checks import (
+    CheckView,
+    CudaCheck,
+    CudaRules,
+    Finding,
+    GpuMode,
+    PrecisionCheck,
+    PrecisionRules,
+    Verdict,
+)
 from schemas.errors import EXIT_CODE, ErrorCode
 from services.cli.display.columns import Table
 from services.cli.display.output import print_json, print_table, wide_option
-from services.cli.failures import leave
+from services.cli.failures import CommandFailed, leave
 from services.cli.options import Target, reading
-from shared.accelerator_rules.checks import answer_cuda
+from shared.accelerator_rules.checks import answer
+from shared.accelerator_rules.precision import precisions_of_model
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
 
 WORKS: Final = frozenset({Verdict.SUPPORTED, Verdict.UNSTABLE, Verdict.CASE_BY_CASE})
 
@@ -59,12 +73,71 @@ def cuda(
         rules=CudaRules(rules),
     )
     if driver is None:
-        answer(target, target.ask(lambda client: client.check(question)))
+        end_with(target, target.ask(lambda client: client.check(question)))
     else:
-        answer(target, answer_cuda(question, ()))
+        end_with(target, answer(question, ()))
 
 
-def answer(target: Target, view: CheckView) -> None:
+@check.command()
+@click.argument("precision", required=False)
+@click.option(
+    "--model",
+    "directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Those that a model's config.json names, instead.",
+)
+@click.option("--gpu", metavar="NAME", help="A GPU model, such as V100.")
+@click.option("--capability", metavar="X.Y", help="Or its compute capability.")
+@click.option(
+    "--rules",
+    type=click.Choice([rules.value for rules in PrecisionRules]),
+    default=PrecisionRules.HARDWARE.value,
+    show_default=True,
+    help="documented: the accelerator guide to the letter.",
+)
+@reading
+@wide_option
+def precision(
+    target: Target,
+    precision: str | None,
+    directory: Path | None,
+    gpu: str | None,
+    capability: str | None,
+    rules: str,
+) -> None:
+    """Whether GPUs compute in a PRECISION: the one given, else those of the platform.
+
+    PRECISION is a number format or a quantization, as engines name it: bfloat16, fp8, awq.
+    """
+    if (precision is None) == (directory is None):
+        raise click.UsageError("expected a PRECISION, or --model")
+    named = (precision,) if precision is not None else _of_model(directory or Path())
+    questions = [
+        PrecisionCheck(precision=name, gpu=gpu, capability=capability, rules=PrecisionRules(rules))
+        for name in named
+    ]
+
+    async def ask(client: "StewardClient") -> list[CheckView]:
+        return [await client.check(question) for question in questions]
+
+    is_given = gpu is not None or capability is not None
+    views = [answer(each, ()) for each in questions] if is_given else target.ask(ask)
+    worst = max((view.verdict for view in views), key=list(Verdict).index)
+    findings = tuple(finding for view in views for finding in view.findings)
+    end_with(target, CheckView(verdict=worst, findings=findings))
+
+
+def _of_model(directory: Path) -> tuple[str, ...]:
+    found = precisions_of_model((directory / "config.json").read_bytes())
+    if not found:
+        raise CommandFailed(
+            ErrorCode.BAD_REQUEST, f"{directory / 'config.json'} names no precision that is known"
+        )
+    return tuple(each.name for each in found)
+
+
+def end_with(target: Target, view: CheckView) -> None:
     """Print it; ends the command."""
     if target.as_json:
         print_json(view)

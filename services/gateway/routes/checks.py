@@ -1,14 +1,36 @@
 """What fits on which GPU, by rule: nothing is reserved, started or stored."""
 
+from typing import Any, get_args
+
+from litestar.openapi.spec import Schema
 from litestar.params import JSONBody
+from litestar.typing import FieldDefinition
+from typing_extensions import override
 
-from schemas.checks import CheckView, CudaCheck
-from services.gateway.request_bodies import StrictBody
+from schemas.checks import AnyCheck, Check, CheckView
+from services.gateway.request_bodies import StrictBody, decode_strictly
 from services.gateway.routes.common import TheGateway, post
-from shared.accelerator_rules.checks import answer_cuda
+from shared.accelerator_rules.checks import answer
 
 
-@post("/checks", status_code=200, dto=StrictBody[CudaCheck])
-async def check(data: JSONBody[CudaCheck], gateway: TheGateway) -> CheckView:
+class _AnyCheck(StrictBody[Check]):
+    """One of a union, of which Litestar knows nothing."""
+
+    @classmethod
+    @override
+    def create_openapi_schema(
+        cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any
+    ) -> Schema:
+        fields = map(FieldDefinition.from_annotation, get_args(AnyCheck))
+        return Schema(one_of=[schema_creator.for_field_definition(field) for field in fields])
+
+    @override
+    def decode_bytes(self, value: bytes) -> Any:
+        union: Any = AnyCheck
+        return decode_strictly(value, union)
+
+
+@post("/checks", status_code=200, dto=_AnyCheck)
+async def check(data: JSONBody[AnyCheck], gateway: TheGateway) -> CheckView:
     """Whether it would work, by which rule, and what to do: of what is given, else of all nodes."""
-    return answer_cuda(data, gateway.live.inventories.values())
+    return answer(data, gateway.live.inventories.values())

@@ -30,6 +30,8 @@ from services.orchestrator.domain.requirements_check import (
 )
 from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import choose_tool
+from shared.accelerator_rules.compute_capability import spelled
+from shared.accelerator_rules.precision import Demand, demand_of, hint_for
 from shared.engine_parameters.check import check_parameters
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree_named, hyphenated
@@ -72,10 +74,13 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     unknown: dict[Missing, None] = {}
     notes: dict[str, None] = {}
     for ordinal, point in enumerate(grid.points, start=1):
-        request = request_for(task, point, nodes)
         parameters, lacking, said = _engine_parameters(engine, rules, point)
+        demand = demand_of(parameters)
+        request = request_for(task, point, nodes, demand)
         unknown |= dict.fromkeys(lacking)
         notes |= dict.fromkeys(said)
+        if demand is not None:
+            notes[_demand_note(demand)] = None
         experiments.append(
             PlannedExperiment(
                 ordinal=ordinal,
@@ -197,6 +202,14 @@ def _engine_parameters(
     given = _in_the_engines_words(rules, point.parameters)
     check_parameters(engine, rules, given)
     return {**parameters, **given}, unknown, notes
+
+
+def _demand_note(demand: Demand) -> str:
+    needed = spelled(demand.capability)
+    return (
+        f"{demand.parameter} needs compute capability {needed}: NVIDIA GPUs below it are not taken"
+        f"{hint_for(demand.capability)}"
+    )
 
 
 def _in_the_engines_words(rules: EngineRules, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,20 @@ from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest
 from schemas.task import TaskFile
 from services.orchestrator.domain.expansion import Point
+from shared.accelerator_rules.compute_capability import spelled
+from shared.accelerator_rules.precision import Demand
 from shared.errors import RefusedError
 from shared.gpu.sizing import SPELLINGS, degree, degree_named, memory_per_gpu_mb, world_size_of
 
 LARGEST_GROUP: Final = 4096
 
 
-def request_for(task: TaskFile, point: Point, node_ids: tuple[str, ...]) -> GpuRequest:
+def request_for(
+    task: TaskFile,
+    point: Point,
+    node_ids: tuple[str, ...],
+    demand: Demand | None = None,
+) -> GpuRequest:
     """What the configuration asks the scheduler for; the task's `gpus` block goes before estimates.
 
     Raises RefusedError for a degree of parallelism that is no positive whole number, and for GPUs
@@ -34,6 +41,7 @@ def request_for(task: TaskFile, point: Point, node_ids: tuple[str, ...]) -> GpuR
         wait_timeout_seconds=task.optimization.wait_timeout_seconds,
         cpu_count=wanted.cpu_count if wanted else None,
         host_memory_mb=wanted.host_memory_mb if wanted else None,
+        min_compute_capability=spelled(demand.capability) if demand is not None else None,
     )
 
 

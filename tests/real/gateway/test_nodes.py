@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
-from schemas.checks import CudaCheck
+from schemas.checks import CudaCheck, PrecisionCheck
 from schemas.scheduler_views import GetAllocationMap, GetReservation
 from schemas.telemetry import SetBurst, SetPowerLimit
 from shared.client import Address, StewardClient, aio_telemetry
@@ -189,10 +189,12 @@ async def test_checks_are_answered_by_rule_about_what_is_given_and_about_every_n
         )
         async with StewardClient(Address(api.url)) as client:
             of_all = await client.check(CudaCheck(runtime="cu121"))
+            formats = await client.check(PrecisionCheck(precision="bf16"))
         misspelt = await api.post(
             "/api/v1/checks", {"type": "cuda", "runtime": "12.4", "cuda": "1"}
         )
 
     assert (of_one[0], of_one[1]["verdict"]) == (200, "blocked")
     assert [finding.subject for finding in of_all.findings] == [NODE]
+    assert formats.findings
     assert (misspelt[0], misspelt[1]["path"]) == (400, "$.cuda")

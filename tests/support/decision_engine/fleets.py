@@ -39,6 +39,7 @@ EXTRAS: tuple[dict[str, Any], ...] = (
     {"require": (_selector(SelectorKey.LABEL, SelectorOperator.IN, "a"),)},
     {"require": (_selector(SelectorKey.LABEL, SelectorOperator.NOT_IN, "a"),)},
     {"require": (_selector(SelectorKey.COMPUTE_CAPABILITY, SelectorOperator.AT_LEAST, "8.5"),)},
+    {"min_compute_capability": "8.9"},
     {"preemptible": True},
     {"preemptible": True, "placement": Placement.SPREAD},
     {"preemptible": True, "gpu_models": ("h100",)},

@@ -38,6 +38,7 @@ NEVER = {
     ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
     ReasonCode.MIG_ENABLED,
 }
+NAMED_CAPABILITIES = {"NVIDIA A100": "8.0", "NVIDIA H100": "9.0"}
 SUBSETS_OF = 6  # leases whose end nobody knows are tried in all combinations up to so many
 
 
@@ -246,6 +247,12 @@ def static_codes(device: Device, node: Node, request: GpuRequest) -> set[ReasonC
     total = _total(device)
     if request.min_memory_mb is not None and total is not None and total < request.min_memory_mb:
         found.add(ReasonCode.INSUFFICIENT_TOTAL_MEMORY)
+    if request.min_compute_capability is not None and "AMD" not in device.name:
+        known = device.compute_capability or NAMED_CAPABILITIES.get(device.name)
+        if known is None:
+            found.add(ReasonCode.SELECTOR_UNKNOWN)
+        elif float(known) < float(request.min_compute_capability):
+            found.add(ReasonCode.COMPUTE_CAPABILITY_MISMATCH)
     for selector in request.require:
         found |= set(_selector_codes(selector, device, node))
     return found

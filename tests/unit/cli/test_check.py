@@ -1,6 +1,7 @@
 """What the commands of `gpusteward check` print, and how they end."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,34 @@ def test_what_tells_no_version_is_refused(capsys: pytest.CaptureFixture[str]) ->
 
     assert code == EXIT_CODE[ErrorCode.BAD_REQUEST]
     assert "docker image inspect" in said
+
+
+def test_a_precision_that_a_gpu_lacks_is_told_with_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, told, _ = run(capsys, "precision", "bfloat16", "--gpu", "V100")
+    documented = run(
+        capsys, "precision", "fp8", "--capability", "8.6", "--rules", "documented", "--json"
+    )
+
+    assert code == EXIT_CODE[ErrorCode.UNSUPPORTED]
+    assert "bfloat16 needs compute capability 8.0, and this is 7.0" in told
+    assert "--dtype half" in told
+    assert (documented[0], json.loads(documented[1])["verdict"]) == (0, "supported")
+
+
+def test_a_model_is_checked_by_all_that_its_config_names(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = {"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+
+    code, told, _ = run(
+        capsys, "precision", "--model", str(tmp_path), "--capability", "8.0", "--json"
+    )
+    neither = run(capsys, "precision")
+
+    view = json.loads(told)
+    assert (code, view["verdict"]) == (0, "case_by_case")
+    assert [each["verdict"] for each in view["findings"]] == ["case_by_case", "supported"]
+    assert "expected a PRECISION" in neither[2]

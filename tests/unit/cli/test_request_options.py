@@ -35,7 +35,7 @@ def test_everything_that_a_request_can_say_can_be_typed() -> None:
         *("--min-memory", "40000", "--max-utilization", "10", "--model", "H100", "--model", "A100"),
         *("--nodes", "2", "--node", "a", "--node", "b", "--placement", "spread", "--balanced"),
         *("--cpus", "8", "--host-memory", "64000", "--priority", "-3", "--preemptible"),
-        *("--duration", "600", "--wait", "5"),
+        *("--duration", "600", "--wait", "5", "--min-compute-capability", "8.0"),
     )
 
     assert request == GpuRequest(
@@ -52,6 +52,7 @@ def test_everything_that_a_request_can_say_can_be_typed() -> None:
         preemptible=True,
         expected_duration_seconds=600.0,
         wait_timeout_seconds=5.0,
+        min_compute_capability="8.0",
     )
     assert parsed() == GpuRequest()
 
@@ -100,6 +101,7 @@ def test_a_selector_is_typed_as_it_is_read(text: str, want: dict[str, Any]) -> N
         ("--require", "label=zone"),
         ("--require", "node:a=b"),
         ("--require", "compute_capability>=8.0,9.0"),
+        ("--min-compute-capability", "8"),
         ("--prefer", "node=a*0"),
         ("--gpus", "0"),
         ("--duration", "0"),

@@ -559,3 +559,39 @@ def test_a_model_by_path_goes_to_the_nodes_that_have_its_root() -> None:
 
     assert planned.experiments[0].request.node_ids == ("n2",)
     assert planned.missing == ()
+
+
+def test_a_precision_becomes_a_capability_that_its_experiments_ask_for_and_a_note() -> None:
+    task = make_file(
+        deployment_mode="docker",
+        base_runtime="vllm",
+        parameters={"dtype": ["half", "bfloat16"], "kv-cache-dtype": ["auto", "fp8"]},
+    )
+
+    planned = make_plan(task, (make_offer(),))
+
+    asked = {
+        (each.engine.parameters["dtype"], each.engine.parameters["kv-cache-dtype"]): (
+            each.request.min_compute_capability
+        )
+        for each in planned.experiments
+    }
+    assert asked == {
+        ("half", "auto"): None,
+        ("half", "fp8"): "8.0",
+        ("bfloat16", "auto"): "8.0",
+        ("bfloat16", "fp8"): "8.0",
+    }
+    assert [note.split(":")[0] for note in planned.notes if "capability" in note] == [
+        "kv-cache-dtype=fp8 needs compute capability 8.0",
+        "dtype=bfloat16 needs compute capability 8.0",
+    ]
+    assert all("--dtype half" in note for note in planned.notes if "capability" in note)
+
+
+def test_a_typed_block_asks_for_a_capability_as_its_flags_do() -> None:
+    (experiment,) = plan(
+        deployment_mode="docker", base_runtime="vllm", quant_config={"gemm_dtype": "bfloat16"}
+    ).experiments
+
+    assert experiment.request.min_compute_capability == "8.0"

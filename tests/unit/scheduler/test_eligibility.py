@@ -123,6 +123,41 @@ def test_models_match_by_part_of_the_name(models: tuple[str, ...], want: bool) -
     assert matches_model("NVIDIA H100 80GB HBM3", models) is want
 
 
+@pytest.mark.parametrize(
+    ("name", "told", "want"),
+    [
+        ("Tesla V100-PCIE-16GB", "7.0", ReasonCode.COMPUTE_CAPABILITY_MISMATCH),
+        ("Tesla T4", None, ReasonCode.COMPUTE_CAPABILITY_MISMATCH),
+        ("NVIDIA A100-SXM4-80GB", None, None),
+        ("NVIDIA A100-SXM4-80GB", "8.0", None),
+        ("NVIDIA GB200", "10.0", None),
+        ("NVIDIA Z900", "8.0", None),
+        ("NVIDIA Z900", None, ReasonCode.SELECTOR_UNKNOWN),
+        ("AMD Instinct MI300X", None, None),
+    ],
+)
+def test_a_capability_is_asked_of_nvidias_gpus_known_by_name_if_they_do_not_tell(
+    name: str, told: str | None, want: ReasonCode | None
+) -> None:
+    device = make_device(name=name, compute_capability=told)
+
+    codes = list(blocks(device, GpuRequest(min_compute_capability="8.0"), NODE))
+
+    assert codes == ([want] if want is not None else [])
+    assert not list(blocks(device, GpuRequest(), NODE))
+
+
+def test_a_gpu_that_is_too_old_says_so_with_what_to_do() -> None:
+    device, request = make_device(name="Tesla T4"), GpuRequest(min_compute_capability="8.0")
+
+    reason = reason_for(ReasonCode.COMPUTE_CAPABILITY_MISMATCH, device, request, NODE)
+
+    assert reason.message == (
+        "GPU 1 on alpha (Tesla T4) has compute capability 7.5, 8.0 is needed"
+        " (bfloat16, tf32, fp8, fp4, marlin); set dtype to half (--dtype half) for older GPUs"
+    )
+
+
 def test_a_device_of_unknown_size_may_still_serve_a_large_request_some_day() -> None:
     device = make_device(memory_total_mb=None, reading=None)
 

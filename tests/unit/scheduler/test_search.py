@@ -91,6 +91,7 @@ REQUESTS = st.builds(
     balanced_memory=st.sampled_from([False, False, True]),
     placement=st.sampled_from(list(Placement)),
     cpu_count=st.sampled_from([None, None, 3.0]),
+    min_compute_capability=st.sampled_from([None, None, "8.0", "8.9"]),
     require=st.sampled_from([(), (), (), *((s,) for s in SELECTORS)]),
     prefer=st.sampled_from(
         [(), (), *((Preference(selector=s, weight=2),) for s in SELECTORS)],

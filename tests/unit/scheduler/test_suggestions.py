@@ -14,6 +14,7 @@ WHOLE = GpuRequest(
     gpus=8,
     nodes=4,
     min_memory_mb=40_000,
+    min_compute_capability="8.9",
     max_utilization_percent=50.0,
     balanced_memory=True,
     cpu_count=16.0,
@@ -89,6 +90,13 @@ WHOLE = GpuRequest(
             {"gpu_models": ()},
             "do not insist on models H100",
             id="model",
+        ),
+        pytest.param(
+            lambda r: r.min_compute_capability is None,
+            ChangeKind.DROP_SELECTOR,
+            {"min_compute_capability": None},
+            "do not insist on compute capability 8.9",
+            id="capability",
         ),
         pytest.param(
             lambda r: not r.require,

@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from schemas.gpu_request import ChangeKind, GpuRequest, Selector, Suggestion
 from services.scheduler.domain.placement.reasons import many
 from services.scheduler.domain.placement.selectors import describe
+from shared.accelerator_rules.compute_capability import capability
+from shared.accelerator_rules.precision import ANY, hint_for
 
 WouldGrant = Callable[[GpuRequest], bool]
 
@@ -266,6 +268,12 @@ def _selectors(request: GpuRequest) -> Iterator[Concession]:
         yield dropped(lambda r: replace(r, device_uuids=()), f"{insist} {len(uuids)} devices")
     if models:
         yield dropped(lambda r: replace(r, gpu_models=()), f"{insist} models {', '.join(models)}")
+    if request.min_compute_capability is not None:
+        yield dropped(
+            lambda r: replace(r, min_compute_capability=None),
+            f"{insist} compute capability {request.min_compute_capability}"
+            f"{hint_for(capability(request.min_compute_capability) or ANY)}",
+        )
     for selector in dict.fromkeys(request.require):
         yield dropped(partial(_without, selector), f"{insist} {describe(selector)}")
 

@@ -16,6 +16,13 @@ from services.scheduler.domain.model.fleet import (
     ReadingState,
 )
 from services.scheduler.domain.placement.selectors import describe, matches_model, mismatch
+from shared.accelerator_rules.compute_capability import (
+    capability,
+    capability_by_name,
+    has_capability,
+    spelled,
+)
+from shared.accelerator_rules.precision import hint_for
 from shared.gpu.free_memory import needed_free_mb
 
 NEVER: Final = frozenset(
@@ -182,9 +189,21 @@ def _mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[Rea
     total = device.total_mb
     if request.min_memory_mb is not None and total is not None and total < request.min_memory_mb:
         yield ReasonCode.INSUFFICIENT_TOTAL_MEMORY
+    if (code := _capability_mismatch(device, request)) is not None:
+        yield code
     for selector in request.require:
         if (code := mismatch(selector, device, node)) is not None:
             yield code
+
+
+def _capability_mismatch(device: Device, request: GpuRequest) -> ReasonCode | None:
+    needed = capability(request.min_compute_capability)
+    if needed is None or not has_capability(device.name):
+        return None
+    found = capability(device.compute_capability) or capability_by_name(device.name)
+    if found is None:
+        return ReasonCode.SELECTOR_UNKNOWN
+    return ReasonCode.COMPUTE_CAPABILITY_MISMATCH if found < needed else None
 
 
 def _foreign_use(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
@@ -245,6 +264,11 @@ def _cordon_text(device: Device) -> str:
 def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
     if code is ReasonCode.INSUFFICIENT_TOTAL_MEMORY:
         return f"has {device.total_mb} MB in all, {request.min_memory_mb} MB are needed"
+    needed = capability(request.min_compute_capability)
+    if needed is not None and _capability_mismatch(device, request) is code:
+        found = capability(device.compute_capability) or capability_by_name(device.name)
+        has = f"has compute capability {spelled(found)}" if found else "tells no compute capability"
+        return f"({device.name}) {has}, {spelled(needed)} is needed{hint_for(needed)}"
     failed = [s for s in request.require if mismatch(s, device, node) is code]
     if failed:
         verb = "does not tell" if code is ReasonCode.SELECTOR_UNKNOWN else "does not match"

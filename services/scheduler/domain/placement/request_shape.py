@@ -19,6 +19,7 @@ class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):
     device_uuids: tuple[str, ...]
     gpu_models: tuple[str, ...]
     require: tuple[Selector, ...]
+    min_compute_capability: str | None
 
 
 class Shape(Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -50,6 +51,7 @@ def shape_of(request: GpuRequest) -> Shape:
             device_uuids=request.device_uuids,
             gpu_models=request.gpu_models,
             require=request.require,
+            min_compute_capability=request.min_compute_capability,
         ),
         gpus=request.gpus,
         nodes=request.nodes,
