@@ -2,7 +2,6 @@
 
 import sys
 
-import msgspec
 import pytest
 
 from shared.testing import short_directory
@@ -18,5 +17,5 @@ async def test_a_platform_outlives_a_disk_that_is_full_at_its_start_in_a_task_an
     with short_directory() as directory, small_disk(directory / "disk", DISK_MB) as disk:
         report = await run_full_disk_story(disk)
 
-    sys.stdout.write(f"{msgspec.json.encode(report).decode()}\n")
+    sys.stdout.write(f"{report.as_json()}\n")
     assert report.violations == []
