@@ -17,6 +17,7 @@ from services.scheduler.domain.model.fleet import Reading, ReadingState
 FRESH_INTERVALS: Final = 3
 AFTER_RELEASE_INTERVALS: Final = 2
 BOOTS_REMEMBERED: Final = 8
+UNUSED_PERCENT: Final = 5.0  # of a GPU and of its memory
 
 DeviceKey = tuple[NodeId, DeviceUuid]
 OnChange = Callable[[frozenset[DeviceKey]], None]
@@ -91,6 +92,16 @@ class LatestReadings:
         self._confirm(node_id, releases)
         self._publish(frozenset((node_id, uuid) for uuid in releases))
 
+    def confirm_unused(self, node_id: NodeId, releases: Mapping[DeviceUuid, int]) -> None:
+        """Let the reading from before the release count where it shows the device unused.
+
+        What is still to come from the last holder, whose stop is confirmed, could only free more;
+        anything else may have begun since as on any other free device.
+        """
+        unused = {uuid: n for uuid, n in releases.items() if self._is_unused(node_id, uuid)}
+        if unused:
+            self.confirm(node_id, unused)
+
     def expect_later(self, node_id: NodeId, releases: Mapping[DeviceUuid, int]) -> None:
         """No reading could be requested: the first that comes two intervals from now counts."""
         at = self.clock() + AFTER_RELEASE_INTERVALS * self.interval_seconds(node_id)
@@ -147,6 +158,20 @@ class LatestReadings:
         """The node's sampling interval, 1 s before its first sample."""
         node = self._nodes.get(node_id)
         return node.interval_seconds if node is not None else 1.0
+
+    def _is_unused(self, node_id: NodeId, uuid: DeviceUuid) -> bool:
+        node = self._nodes.get(node_id)
+        reading = node.gpus.get(uuid) if node is not None and self.is_fresh(node_id) else None
+        if node is None or reading is None or node.processes.get(uuid):
+            return False
+        used, free, total = (
+            reading.utilization_percent,
+            reading.memory_free_mb,
+            reading.memory_total_mb,
+        )
+        if used is None or free is None or not total:
+            return False
+        return used <= UNUSED_PERCENT and 100 * (total - free) <= UNUSED_PERCENT * total
 
     def _confirm(self, node_id: NodeId, releases: Mapping[DeviceUuid, int]) -> None:
         for uuid, count in releases.items():

@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from schemas.base import DeviceUuid, NodeId
@@ -28,13 +28,17 @@ class CountedDevice(Protocol):
     def released_by(self) -> UUID | None: ...
 
 
+PATIENCE_SECONDS: Final = 0.03  # a node answers within milliseconds
+
 # Devices of a node that a reservation gave back, each with the count of its releases.
 Release = tuple[NodeId, UUID | None, dict[DeviceUuid, int]]
 
 
 @dataclass(slots=True)
 class ReleaseSnapshots:
-    """One request for each release; a node that does not answer is read by its next samples."""
+    """One request for each release; a node that does not answer is read by its next samples, and
+    where the last one shows a device unused by that.
+    """
 
     bus: Bus
     readings: LatestReadings
@@ -65,12 +69,17 @@ class ReleaseSnapshots:
     async def _read(
         self, node_id: NodeId, reservation_id: UUID | None, devices: dict[DeviceUuid, int]
     ) -> None:
+        loop, unused = asyncio.get_running_loop(), self.readings.confirm_unused
+        impatient = loop.call_later(PATIENCE_SECONDS, unused, node_id, devices)
         query = GetSnapshot(node_id=node_id, released_reservation_id=reservation_id)
         try:
             sample = await self.bus.query(query, GpuSampled, timeout_seconds=self.timeout_seconds)
         except (UnavailableError, RefusedError) as error:
             log.warning("snapshot_failed", node_id=node_id, error=str(error))
+            unused(node_id, devices)
             self.readings.expect_later(node_id, devices)
             return
+        finally:
+            impatient.cancel()
         self.readings.observe(sample)
         self.readings.confirm(node_id, devices)

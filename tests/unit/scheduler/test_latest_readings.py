@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.telemetry import GpuReading, GpuSampled, Source
+from schemas.telemetry import GpuProcess, GpuReading, GpuSampled, Source
 from services.scheduler.domain.model.fleet import ReadingState
 from services.scheduler.observations.latest_readings import LatestReadings
 from tests.unit.scheduler.builders import NOW
@@ -19,8 +19,16 @@ class Clock:
         return self.seconds
 
 
-def sample(sequence: int, *, used: float | None = 0.0, boot: int = 1) -> GpuSampled:
-    reading = GpuReading("GPU-1", 0, used, 80_000, 0, 80_000)
+def sample(
+    sequence: int,
+    *,
+    used: float | None = 0.0,
+    boot: int = 1,
+    free_mb: int | None = 80_000,
+    pids: tuple[int, ...] = (),
+) -> GpuSampled:
+    processes = tuple(GpuProcess(pid=pid) for pid in pids)
+    reading = GpuReading("GPU-1", 0, used, 80_000, 0, free_mb, processes=processes)
     return GpuSampled(
         node_id="alpha",
         boot_id=UUID(int=boot),
@@ -124,6 +132,36 @@ def test_without_a_snapshot_the_first_sample_after_two_intervals_counts(
 
     assert changed == {("alpha", "GPU-1")}
     assert state(readings, releases=1) is ReadingState.FRESH
+
+
+@pytest.mark.parametrize(
+    ("shown", "want"),
+    [
+        pytest.param({}, ReadingState.FRESH, id="unused"),
+        pytest.param({"used": 6.0}, ReadingState.AWAITING, id="used"),
+        pytest.param({"used": None}, ReadingState.AWAITING, id="its use is unknown"),
+        pytest.param({"free_mb": 70_000}, ReadingState.AWAITING, id="memory is used"),
+        pytest.param({"free_mb": None}, ReadingState.AWAITING, id="its memory is unknown"),
+        pytest.param({"pids": (7,)}, ReadingState.AWAITING, id="a process is there"),
+    ],
+)
+def test_a_reading_from_before_the_release_counts_where_it_shows_the_device_unused(
+    readings: LatestReadings, shown: dict[str, Any], want: ReadingState
+) -> None:
+    readings.observe(sample(1, **shown))
+
+    readings.confirm_unused("alpha", {"GPU-1": 1})
+
+    assert state(readings, releases=1) is want
+
+
+def test_a_stale_reading_says_nothing_about_use(readings: LatestReadings, clock: Clock) -> None:
+    readings.observe(sample(1))
+    clock.seconds += 3.1
+
+    readings.confirm_unused("alpha", {"GPU-1": 1})
+
+    assert not readings.is_confirmed("alpha", "GPU-1", 1)
 
 
 def test_a_stopped_agent_has_no_reading(readings: LatestReadings) -> None:
