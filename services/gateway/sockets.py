@@ -14,7 +14,7 @@ from litestar.exceptions import WebSocketDisconnect
 from litestar.handlers import send_websocket_stream
 from litestar.params import FromQuery, QueryParameter
 
-from schemas.base import LARGEST_INTEGER, subject_for, tag_of
+from schemas.base import subject_for, tag_of
 from schemas.executor import AttemptLogged, AttemptProgressed
 from schemas.gateway import GpuMetrics
 from schemas.orchestrator import (
@@ -27,7 +27,12 @@ from schemas.orchestrator import (
 from services.gateway.context import Gateway
 from services.gateway.domain.event_filter import EventFilter, subjects_of
 from services.gateway.live_state import Watcher
-from services.gateway.routes.common import OnNode, TheGateway, refuse_unknown_parameters
+from services.gateway.routes.common import (
+    OnNode,
+    TheGateway,
+    refuse_unknown_parameters,
+    whole_number,
+)
 from services.gateway.routes.history import event_filter
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
@@ -175,7 +180,7 @@ async def _metrics(watcher: Watcher, wanted: MetricsFilter) -> AsyncGenerator[ob
 async def watch_events(
     socket: Socket,
     gateway: TheGateway,
-    after: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
+    after: Annotated[int | None, whole_number(0)] = None,
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
     task_id: FromQuery[UUID | None] = None,
     experiment_id: FromQuery[UUID | None] = None,

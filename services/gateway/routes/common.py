@@ -17,6 +17,7 @@ from litestar.params import HeaderParameter, PathParameter, QueryParameter, Skip
 from msgspec import Struct
 
 from schemas.base import (
+    LARGEST_INTEGER,
     LINE_FORM,
     LINE_PATTERN,
     NAMESPACE_FORM,
@@ -65,6 +66,18 @@ class SummaryPlace(Place, frozen=True, array_like=True, order=True, tag="summary
 
 TheGateway = NamedDependency[SkipValidation[Gateway]]
 Caller = NamedDependency[SkipValidation[Identity]]
+
+
+def whole_number(least: int, description: str | None = None) -> QueryParameter:
+    """Its bounds, for the document once more: Litestar rounds the one and drops a 0."""
+    return QueryParameter(
+        ge=least,
+        le=LARGEST_INTEGER,
+        schema_extra={"minimum": least, "maximum": LARGEST_INTEGER},
+        description=description,
+    )
+
+
 IdempotencyKey = Annotated[
     str | None,
     HeaderParameter(

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
-from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
 from schemas.gateway import CustomEvent, CustomEventRequest, EventList, Published
 from schemas.results import GetReport, GetSeries, ReportView, SeriesMetric, SeriesView
@@ -22,6 +21,7 @@ from services.gateway.routes.common import (
     command_id_of,
     get,
     post,
+    whole_number,
 )
 from shared.clock import utcnow
 from shared.errors import RefusedError
@@ -96,7 +96,7 @@ async def get_usage(
 @get("/events")
 async def list_events(
     gateway: TheGateway,
-    after: Annotated[int, QueryParameter(ge=0, le=LARGEST_INTEGER)] = 0,
+    after: Annotated[int, whole_number(0)] = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
     task_id: FromQuery[UUID | None] = None,

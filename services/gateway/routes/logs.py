@@ -5,11 +5,10 @@ from uuid import UUID
 
 from litestar.params import FromPath, QueryParameter
 
-from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
 from schemas.executor import LogChunk, ReadLog
 from schemas.orchestrator import AttemptView, ExperimentView, GetExperiment
-from services.gateway.routes.common import TheGateway, get
+from services.gateway.routes.common import TheGateway, get, whole_number
 from shared.errors import NodeUnavailableError, RefusedError
 
 MOST_LINES: Final = 10_000
@@ -21,19 +20,11 @@ async def read_log(
     gateway: TheGateway,
     attempt: Annotated[
         int | None,
-        QueryParameter(
-            ge=1,
-            le=LARGEST_INTEGER,
-            description="An attempt's number; the newest if not given.",
-        ),
+        whole_number(1, "An attempt's number; the newest if not given."),
     ] = None,
     offset: Annotated[
         int | None,
-        QueryParameter(
-            ge=0,
-            le=LARGEST_INTEGER,
-            description="Bytes of the log to pass over; its last lines without.",
-        ),
+        whole_number(0, "Bytes of the log to pass over; its last lines without."),
     ] = None,
     lines: Annotated[int, QueryParameter(ge=1, le=MOST_LINES)] = 200,
 ) -> LogChunk:

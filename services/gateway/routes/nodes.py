@@ -30,6 +30,7 @@ from services.gateway.routes.common import (
     get,
     id_for,
     post,
+    whole_number,
 )
 from services.gateway.routes.reservations import require_reservation
 
@@ -44,7 +45,7 @@ async def get_agent(node_id: Node, gateway: TheGateway) -> AgentView:
 async def list_available_gpus(
     node_id: Node,
     gateway: TheGateway,
-    min_memory_mb: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
+    min_memory_mb: Annotated[int | None, whole_number(0)] = None,
     max_utilization: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
     use_cache: FromQuery[bool] = True,
 ) -> AvailableGpus:
@@ -64,7 +65,14 @@ async def list_available_gpus(
 @get("/nodes/{node_id:str}/gpus/{index:int}")
 async def get_gpu(
     node_id: Node,
-    index: Annotated[int, PathParameter(ge=0, le=LARGEST_INTEGER)],
+    index: Annotated[
+        int,
+        PathParameter(
+            ge=0,
+            le=LARGEST_INTEGER,
+            schema_extra={"minimum": 0, "maximum": LARGEST_INTEGER},
+        ),
+    ],
     gateway: TheGateway,
     use_cache: FromQuery[bool] = True,
 ) -> GpuDetail:

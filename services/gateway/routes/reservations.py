@@ -8,7 +8,7 @@ from uuid import UUID
 from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from schemas.base import LARGEST_INTEGER, Command
+from schemas.base import Command
 from schemas.errors import Accepted
 from schemas.gateway import LeaseRenewal, ReservationRequest
 from schemas.gpu_request import GpuRequest
@@ -52,6 +52,7 @@ from services.gateway.routes.common import (
     id_for,
     listed,
     post,
+    whole_number,
 )
 from shared.waiting import wait_for, within
 
@@ -129,7 +130,7 @@ async def end_reservation(
     reservation_id: FromPath[UUID],
     gateway: TheGateway,
     identity: Caller,
-    epoch: Annotated[int | None, QueryParameter(ge=1, le=LARGEST_INTEGER)] = None,
+    epoch: Annotated[int | None, whole_number(1)] = None,
     stopped: FromQuery[bool] = True,
     reason: GivenReason = "",
     idempotency_key: IdempotencyKey = None,
@@ -203,7 +204,7 @@ async def check_availability(
 async def get_availability(
     gateway: TheGateway,
     gpus: Annotated[int, QueryParameter(ge=1, le=4096)] = 1,
-    min_memory_mb: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
+    min_memory_mb: Annotated[int | None, whole_number(0)] = None,
     max_utilization_percent: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
     wait_seconds: WaitSeconds = 0.0,
 ) -> AvailabilityView:

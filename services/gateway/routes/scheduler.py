@@ -5,7 +5,6 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from schemas.base import LARGEST_INTEGER
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler_views import (
     AvailabilityView,
@@ -30,13 +29,14 @@ from services.gateway.routes.common import (
     get,
     page_after,
     post,
+    whole_number,
 )
 from shared.messaging.paging import place_at
 
 REPLAY_SECONDS: Final = 60.0
 
 Threshold = Annotated[float, QueryParameter(ge=0, le=100)]
-DecisionId = Annotated[int, QueryParameter(ge=0, le=LARGEST_INTEGER)]
+DecisionId = Annotated[int, whole_number(0)]
 
 
 @post("/reservations/{reservation_id:str}/what-if", status_code=200, dto=StrictBody[GpuRequest])
@@ -96,7 +96,7 @@ async def list_decisions(
 @get("/decisions/replay")
 async def replay_decisions(
     gateway: TheGateway,
-    from_id: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_INTEGER)] = None,
+    from_id: Annotated[int | None, whole_number(0)] = None,
     reservation_id: FromQuery[UUID | None] = None,
     limit: PageSize = 100,
 ) -> Replay:

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from math import inf
 from typing import Any, cast
 
 import pytest
 
+from schemas.base import LARGEST_INTEGER
 from services.gateway.app import create_app
 from services.gateway.context import Gateway
 from services.gateway.openapi import StructSchemas
@@ -85,7 +87,10 @@ def test_every_whole_number_that_a_client_may_send_is_bounded(document: dict[str
         for schema in _integers(
             [operation.get("parameters"), operation.get("requestBody")], document, set()
         )
-        if "maximum" not in schema
+        if not (
+            schema.get("minimum", -inf) >= -LARGEST_INTEGER
+            and schema.get("maximum", inf) <= LARGEST_INTEGER
+        )
     }
 
     assert unbounded == set()
