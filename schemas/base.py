@@ -17,6 +17,7 @@ TOKEN_FORM: Final = "1 to 128 letters, digits, - and _"  # noqa: S105  # as abov
 NODE_ID_FORM: Final = f"a node's id: {TOKEN_FORM}"
 SPEAKER_PATTERN: Final = rf"^[A-Za-z0-9_-]{{1,133}}{END}"
 PLATFORM: Final = "_platform"
+NODE_PREFIX: Final = "node_"
 NAMESPACE_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,61}}[a-z0-9])?{END}"
 # What Postgres and every JSON reader of ours can hold.
 LARGEST_INTEGER: Final = 2**63 - 1
@@ -186,8 +187,8 @@ def tag_of(message: type[Message]) -> str:
 
 
 def node_speaker(node_id: str) -> str:
-    """What a node calls itself where it speaks."""
-    return f"node_{node_id}"
+    """What a node calls itself where it speaks, and logs in as."""
+    return f"{NODE_PREFIX}{node_id}"
 
 
 def pattern_for(

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import itertools
+import json
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -64,7 +66,27 @@ def short_directory(prefix: str = "gpusteward-test-") -> Iterator[Path]:
 
 
 class NatsServer(EmbeddedNats):
-    """An embedded nats-server with the accidents that tests need."""
+    """An embedded nats-server with the accidents that tests need, and a user who may everything."""
+
+    @property
+    def credentials_path(self) -> Path:
+        """Of the user who may everything."""
+        return self.home / "credentials.json"
+
+    @property
+    def authenticated_url(self) -> str:
+        """With user and password, for clients that take nothing else."""
+        login = json.loads(self.credentials_path.read_text())
+        return self.url.replace("//", f"//{login['user']}:{login['password']}@")
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        if not self.credentials_path.exists():
+            login = {"user": "everything", "password": secrets.token_urlsafe(32)}
+            self.credentials_path.write_text(json.dumps(login))
+        users = self.users.configuration_path
+        entry = f"users = [\n    {self.credentials_path.read_text()}\n"
+        users.write_text(users.read_text().replace("users = [\n", entry, 1))
 
     async def crash(self) -> None:
         """SIGKILL, and wait until it is gone."""

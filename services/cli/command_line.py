@@ -11,6 +11,7 @@ import click
 from services.cli.commands import listing
 from services.cli.commands.bench import bench
 from services.cli.commands.check import check
+from services.cli.commands.credentials import agent_credentials, client_credentials
 from services.cli.commands.demo import demo
 from services.cli.commands.exec import exec_command
 from services.cli.commands.insight import (
@@ -48,7 +49,7 @@ for command in (
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift, node),
     *(monitor, power),
-    *(doctor, check, bench, token),
+    *(doctor, check, bench, token, agent_credentials, client_credentials),
 ):
     cli.add_command(command)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from schemas.base import node_speaker
 from shared.ids import host_node_id
 from shared.lifecycle import DataDirectoryLock
+from shared.local_platform.bus_users import LOCAL_ADMIN, BusUsers
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
@@ -32,9 +34,10 @@ Stage = list[Child | ChildSpec]
 class PlatformOptions:
     """What `gpusteward up` and `gpusteward agent` are asked for.
 
-    `nats_url` and `postgres_dsn` name servers that exist; None runs an embedded one. `simulate` has
-    telemetry make up a fleet, `fleet` being the file that describes it. With a `tokens_file` the
-    API asks for tokens.
+    `nats_url` and `postgres_dsn` name servers that exist; None runs an embedded one.
+    `nats_credentials_path` is a user's file for all, or a directory with one for each.
+    `simulate` has telemetry make up a fleet, `fleet` being the file that describes it. With a
+    `tokens_file` the API asks for tokens.
     """
 
     data_dir: Path
@@ -76,6 +79,7 @@ class Platform:
                 log_path=self.directory.log_path("nats"),
                 host=options.nats_host,
                 port=options.nats_port,
+                users=[node_speaker(self._node_id)],
                 environment=marks,
             )
         self.postgres: EmbeddedPostgres | None = None
@@ -86,6 +90,10 @@ class Platform:
                 environment=marks,
                 schemas=sorted(POSTGRES_SERVICES),
             )
+
+    @property
+    def _node_id(self) -> str:
+        return self.options.node_id or host_node_id()
 
     @property
     def stages(self) -> list[Stage]:
@@ -110,7 +118,7 @@ class Platform:
 
     def endpoint(self) -> Endpoint:
         """What clients on this machine read. The servers have to run."""
-        credentials = self._credentials_path()
+        credentials = self._credentials_path(LOCAL_ADMIN)
         return Endpoint(
             pid=os.getpid(),
             api_url=self.api_url,
@@ -124,7 +132,6 @@ class Platform:
         given = {
             DATA_DIR_VARIABLE: str(self.directory.root),
             "GPUSTEWARD_NATS_URL": self._nats_url(),
-            "GPUSTEWARD_NATS_CREDENTIALS": _text(self._credentials_path()),
             "GPUSTEWARD_NODE_ID": self._node_id,
             "GPUSTEWARD_INSTALLATION_ID": str(self.directory.installation_id()),
         }
@@ -142,14 +149,11 @@ class Platform:
             env=lambda: {
                 **self.environment(),
                 **self._database_environment(name),
+                **self._login_of(name),
                 **self._own_environment(name),
             },
             stop_timeout_seconds=STOP_TIMEOUT_SECONDS.get(name, 10.0),
         )
-
-    @property
-    def _node_id(self) -> str:
-        return self.options.node_id or host_node_id()
 
     def _database_environment(self, name: str) -> dict[str, str]:
         """A service's own login; with a server of the operator's, the one that was given."""
@@ -159,6 +163,11 @@ class Platform:
         if self.postgres is not None:
             dsn = self.postgres.login_of(name)
         return {POSTGRES_VARIABLE: dsn} if dsn is not None else {}
+
+    def _login_of(self, name: str) -> dict[str, str]:
+        user = node_speaker(self._node_id) if name in AGENT_SERVICES else name
+        path = self._credentials_path(user)
+        return {} if path is None else {"GPUSTEWARD_NATS_CREDENTIALS": str(path)}
 
     def _own_environment(self, name: str) -> dict[str, str]:
         if name == "scheduler" and not self.options.is_bus_local:
@@ -180,10 +189,11 @@ class Platform:
     def _nats_url(self) -> str | None:
         return self.nats.url if self.nats is not None else self.options.nats_url
 
-    def _credentials_path(self) -> Path | None:
+    def _credentials_path(self, user: str) -> Path | None:
         if self.nats is not None:
-            return self.nats.credentials_path
-        return _absolute(self.options.nats_credentials_path)
+            return self.nats.users.path_of(user)
+        given = _absolute(self.options.nats_credentials_path)
+        return BusUsers(given).path_of(user) if given is not None and given.is_dir() else given
 
     def _postgres_dsn(self) -> str | None:
         return self.postgres.dsn if self.postgres is not None else self.options.postgres_dsn
@@ -234,7 +244,3 @@ async def run_platform(
 
 def _absolute(path: Path | None) -> Path | None:
     return path.absolute() if path is not None else None
-
-
-def _text(path: Path | None) -> str | None:
-    return str(path) if path is not None else None

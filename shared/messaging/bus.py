@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -18,10 +19,12 @@ import msgspec
 import nats.errors
 from faststream.nats import NatsBroker, NatsRouter
 from faststream.security import SASLPlaintext
-from nats.aio.client import Client
+from nats.aio.client import DEFAULT_INBOX_PREFIX, Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
+from nats.js.api import INBOX_PREFIX
+from nats.protocol.parser import AUTHORIZATION_VIOLATION
 
 from schemas.base import (
     Command,
@@ -106,6 +109,8 @@ class Bus:
     credentials: str | None = None
     awaits_services: bool = False
     durable_routes: list[DurableRoute] = field(default_factory=list, init=False)
+    user: str | None = field(default=None, init=False)
+    pull_inbox: bytes = field(default=INBOX_PREFIX, init=False)
 
     def __post_init__(self) -> None:
         self.broker = NatsBroker(
@@ -138,10 +143,24 @@ class Bus:
         self.broker.include_router(
             NatsRouter(handlers=handlers, middlewares=(Settlement(dead_letter),))
         )
+        for subscriber in self.broker.subscribers:
+            # Pulled messages come to an inbox that the connection's own prefix does not reach.
+            options = getattr(subscriber, "extra_options", {})
+            if "inbox_prefix" in options:
+                options["inbox_prefix"] = self.pull_inbox
 
     async def open(self) -> None:
         """Connect, waiting for the server without limit."""
         await self.broker.connect()
+        client: Any = self.nats
+        close = client._process_err  # noqa: SLF001  # see below
+
+        async def stay(error: str) -> None:
+            # nats-py closes for good where its password is refused; the file may have a new one.
+            if AUTHORIZATION_VIOLATION not in error:
+                await close(error)
+
+        client._process_err = stay  # noqa: SLF001  # nats-py has no option for it
 
     async def start(self) -> None:
         """Subscribe the routes."""
@@ -280,10 +299,32 @@ class Bus:
         return reply.data
 
     async def _on_error(self, error: Exception) -> None:
-        log.warning("nats_error", error=repr(error))
+        if "authorization violation" not in str(error).lower() or self.credentials is None:
+            log.warning("nats_error", error=repr(error))
+            return
+        log.error("credentials_refused", user=self.user, credentials=self.credentials)
 
     def _login(self) -> dict[str, Any]:
         if self.credentials is None:
             return {}
-        login = json.loads(Path(self.credentials).read_text())
-        return {"security": SASLPlaintext(username=login["user"], password=login["password"])}
+        login = _read_login(self.credentials)
+        self.user = login["user"]
+        inbox = login.get("inbox_prefix", DEFAULT_INBOX_PREFIX.decode())
+        self.pull_inbox = f"{inbox}.".encode()
+        return {
+            "security": SASLPlaintext(
+                username=self.user,
+                # nats-py calls it for every connection.
+                password=partial(_read_password, self.credentials),  # type: ignore[arg-type]  # as it allows
+            ),
+            "inbox_prefix": inbox,
+        }
+
+
+def _read_login(path: str) -> dict[str, str]:
+    login: dict[str, str] = json.loads(Path(path).read_text())
+    return login
+
+
+def _read_password(path: str) -> str:
+    return _read_login(path)["password"]

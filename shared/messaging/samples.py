@@ -51,7 +51,7 @@ class SampleConsumer:
             try:
                 await self.bus.jetstream.add_consumer(stream, config)
                 subscription = await self.bus.jetstream.pull_subscribe_bind(
-                    self.durable, stream=stream
+                    self.durable, stream=stream, inbox_prefix=self.bus.pull_inbox
                 )
                 try:
                     await self._pull(subscription)

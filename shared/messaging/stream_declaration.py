@@ -10,6 +10,7 @@ import nats.errors
 from nats.js.api import StreamConfig
 from nats.js.errors import APIError, NotFoundError
 
+from schemas.base import NODE_PREFIX
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
@@ -84,6 +85,8 @@ class StreamDeclaration:
         try:
             info = await jetstream.stream_info(name)
         except NotFoundError:
+            if (self.bus.user or "").startswith(NODE_PREFIX):
+                raise  # a node may not make streams: the platform's services do
             try:
                 info = await jetstream.add_stream(stream)
             except APIError:  # another service was quicker

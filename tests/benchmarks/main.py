@@ -89,7 +89,9 @@ async def measure_platform() -> tuple[list[float], dict[str, float]]:
             assert endpoint is not None
             assert endpoint.nats_url is not None
             async with connected_bus(
-                endpoint.nats_url, "benchmark", endpoint.nats_credentials_path
+                endpoint.nats_url,
+                "benchmark",
+                str(platform.directory.nats / "users" / "gateway.json"),
             ) as bus:
                 latencies = await grant_latencies_ms(bus)
             await asyncio.sleep(SETTLE_SECONDS)

@@ -28,6 +28,7 @@ from schemas import (
 )
 from schemas.base import Kind, Message, Query, pattern_for, subject_for, tag_of
 from schemas.telemetry import GetSnapshot
+from shared.messaging.permissions import CONSUMERS
 from shared.messaging.streams import STREAMS
 from tests.contract import make_golden
 from tests.contract.make_golden import DIRECTORY, covered, golden_name, make
@@ -222,6 +223,8 @@ def test_durable_names_start_with_their_service_and_are_unique() -> None:
             names.append(name)
 
     assert len(names) == len(set(names))
+    permitted = {each for of in CONSUMERS.values() for named in of.values() for each in named}
+    assert permitted == {*names, "results_store_samples"}
 
 
 def durables_of(path: Path) -> Iterator[str]:

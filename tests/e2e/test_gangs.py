@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from schemas.base import node_speaker
+from shared.local_platform.embedded import EmbeddedNats
 from shared.testing import eventually, run_apart, short_directory
 from tests.support.processes.platform import (
     PlatformProcess,
@@ -30,11 +32,14 @@ def second_machine(platform: PlatformProcess, data_dir: Path) -> Iterator[None]:
     endpoint = platform.directory.read_endpoint()
     assert endpoint is not None
     data_dir.mkdir()
+    server = EmbeddedNats(platform.directory.nats)
+    server.users.create([node_speaker(NODES[1])])
+    server.reload()
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "services.cli", "agent", "--node-id", NODES[1]),
             *("--data-dir", str(data_dir), "--nats", str(endpoint.nats_url)),
-            *("--credentials", str(endpoint.nats_credentials_path)),
+            *("--credentials", str(server.users.path_of(node_speaker(NODES[1])))),
         ],
         env={
             **{k: v for k, v in os.environ.items() if not k.startswith("GPUSTEWARD_")},

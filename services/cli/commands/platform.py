@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
+from schemas.base import NODE_PREFIX
 from schemas.errors import ErrorCode
 from services.cli import interruption
 from services.cli.failures import CommandFailed
@@ -46,7 +47,12 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Whether a loopback address asks for a token; auto: where other people have accounts.",
 )
 @click.option("--nats", "nats_url", metavar="URL", help="Use this NATS server.")
-@click.option("--nats-credentials", type=FILE, help="JSON file with its user and password.")
+@click.option(
+    "--nats-credentials",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
+    help="Its users: a directory that agent-credentials made, or one user's JSON file for all.",
+)
 @click.option("--postgres", "postgres_dsn", metavar="DSN", help="Use this Postgres.")
 @click.option(
     "--nats-listen", metavar="HOST:PORT", help="Where the embedded NATS server listens for agents."
@@ -117,9 +123,9 @@ def _tell_of_token(directory: DataDirectory, tokens: Path | None, others: Sequen
     "--credentials",
     type=FILE,
     required=True,
-    help="JSON file with its user and password, copied from the platform's data directory.",
+    help="This node's file, which agent-credentials made on the platform's host.",
 )
-@click.option("--node-id", metavar="ID", help="Name of this host [default: its host name].")
+@click.option("--node-id", metavar="ID", help="Name of this host [default: the credentials'].")
 def agent(data_dir: Path | None, nats_url: str, credentials: Path, node_id: str | None) -> None:
     """Join this machine's GPUs to a platform that runs elsewhere, until Ctrl-C."""
     from shared.local_platform.platform import AGENT_SERVICES, PlatformOptions
@@ -129,10 +135,29 @@ def agent(data_dir: Path | None, nats_url: str, credentials: Path, node_id: str 
             data_dir=data_dir or default_data_dir(),
             nats_url=nats_url,
             nats_credentials_path=credentials,
-            node_id=node_id,
+            node_id=_node_of(credentials, node_id),
             services=AGENT_SERVICES,
         )
     )
+
+
+def _node_of(credentials: Path, node_id: str | None) -> str | None:
+    """The node whose credentials these are; another one would be heard by nobody."""
+    import json
+
+    try:
+        user = str(json.loads(credentials.read_text())["user"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = f"expected credentials in {credentials}, found none: {error!r}"
+        raise CommandFailed(ErrorCode.BAD_REQUEST, message) from error
+    if not user.startswith(NODE_PREFIX):
+        return node_id
+    own = user.removeprefix(NODE_PREFIX)
+    if node_id not in {None, own}:
+        made_by = f"`gpusteward agent-credentials {node_id}`"
+        message = f"{credentials} are {own}'s; {made_by} makes those of {node_id}"
+        raise CommandFailed(ErrorCode.BAD_REQUEST, message)
+    return own
 
 
 def run_until_stopped(options: "PlatformOptions") -> None:

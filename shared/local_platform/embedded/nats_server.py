@@ -3,22 +3,22 @@
 import asyncio
 import contextlib
 import os
-import secrets
 import shutil
+import signal
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
 
 from shared.child_process import POLL_SECONDS, ChildProcess, NotReady
 from shared.errors import StewardError
+from shared.local_platform.bus_users import BusUsers
 from shared.local_platform.managed_process import ManagedProcess
-from shared.paths import make_directory, write_atomically, write_if_changed
+from shared.paths import make_directory, write_if_changed
 
 START_TIMEOUT_SECONDS: Final = 15.0
 STOP_TIMEOUT_SECONDS: Final = 5.0
@@ -31,23 +31,13 @@ max_payload: {max_payload}
 # A process that hangs is cut off after 9 s, or it would go on getting its share of requests.
 ping_interval: "3s"
 ping_max: 2
-authorization {{
-  user: {user}
-  password: {password}
-}}
+include users/authorization.conf
 jetstream {{
   store_dir: {store_dir}
   max_memory_store: 256MB
   max_file_store: 16GB
 }}
 """
-
-
-class Credentials(Struct, frozen=True):
-    """The content of a credentials file."""
-
-    user: str
-    password: str
 
 
 class RememberedPortTaken(StewardError):
@@ -69,7 +59,9 @@ def find_nats_server() -> Path:
 
 
 class EmbeddedNats(ManagedProcess):
-    """A nats-server whose state lies in `home`: configuration, credentials, JetStream's store.
+    """A nats-server whose state lies in `home`: configuration, users, JetStream's store.
+
+    `users` are made at its start, beside the services and the admin of this machine.
 
     The server chooses its port when it starts for the first time; later starts use the same one. A
     port that another process took meanwhile is given up only by the first start of this object,
@@ -88,11 +80,14 @@ class EmbeddedNats(ManagedProcess):
         log_path: Path | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
+        users: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.home = home
+        self.users = BusUsers(home / "users")
         self.log_path = log_path or home / "nats.log"
         self.host = host
+        self._own_users = users
         self._environment = dict(environment or {})
         self._chosen_port = port
         self._port: int | None = None
@@ -100,14 +95,6 @@ class EmbeddedNats(ManagedProcess):
     @property
     def store_dir(self) -> Path:
         return self.home / "jetstream"
-
-    @property
-    def credentials_path(self) -> Path:
-        return self.home / "credentials.json"
-
-    @property
-    def credentials(self) -> Credentials:
-        return msgspec.json.decode(self.credentials_path.read_bytes(), type=Credentials)
 
     @property
     def port(self) -> int:
@@ -120,12 +107,6 @@ class EmbeddedNats(ManagedProcess):
         """Without credentials."""
         return f"nats://{self._authority()}"
 
-    @property
-    def authenticated_url(self) -> str:
-        """With user and password, for clients that take nothing else. Never log it."""
-        credentials = self.credentials
-        return f"nats://{credentials.user}:{credentials.password}@{self._authority()}"
-
     async def start(self) -> str:
         """Start it and return its URL once it takes clients. Raises NotReady."""
         self._prepare()
@@ -134,6 +115,17 @@ class EmbeddedNats(ManagedProcess):
         except RememberedPortTaken:
             await self._launch(-1)
         return self.url
+
+    def reload(self) -> bool:
+        """Have the running server take its users again, whoever started it; whether one runs."""
+        for path in self._ports_dir.glob("nats-server_*.ports"):
+            pid = int(path.stem.partition("_")[2])
+            with contextlib.suppress(OSError):
+                # A server that was killed leaves its file, and its number to another process.
+                if str(self._configuration_path) in Path(f"/proc/{pid}/cmdline").read_text():
+                    os.kill(pid, signal.SIGHUP)
+                    return True
+        return False
 
     def _authority(self) -> str:
         host = _WILDCARDS.get(self.host, self.host)
@@ -144,6 +136,10 @@ class EmbeddedNats(ManagedProcess):
         return self.home / "ports"
 
     @property
+    def _configuration_path(self) -> Path:
+        return self.home / "nats.conf"
+
+    @property
     def _port_path(self) -> Path:
         return self.home / "port"
 
@@ -152,17 +148,12 @@ class EmbeddedNats(ManagedProcess):
             make_directory(directory, 0o700)
         for stale in self._ports_dir.glob("*.ports"):
             stale.unlink(missing_ok=True)
-        if not self.credentials_path.exists():
-            made = Credentials(user="gpusteward", password=secrets.token_urlsafe(32))
-            write_atomically(self.credentials_path, msgspec.json.encode(made))
-        credentials = self.credentials
+        self.users.create(self._own_users)
         configuration = _CONFIGURATION.format(
             max_payload=MAX_PAYLOAD_BYTES,
-            user=_quoted(credentials.user),
-            password=_quoted(credentials.password),
             store_dir=_quoted(str(self.store_dir)),
         )
-        write_if_changed(self.home / "nats.conf", configuration.encode())
+        write_if_changed(self._configuration_path, configuration.encode())
 
     def _wanted_port(self) -> int:
         """-1 lets the server choose."""
@@ -180,7 +171,7 @@ class EmbeddedNats(ManagedProcess):
             self.name,
             [
                 find_nats_server(),
-                *("--config", self.home / "nats.conf"),
+                *("--config", self._configuration_path),
                 *("--addr", self.host),
                 *("--port", str(port)),
                 *("--ports_file_dir", self._ports_dir),

@@ -179,11 +179,13 @@ async def _a_second_machine_joins(platform: Installation) -> None:
     """In another data directory, because it is another machine's."""
     endpoint = platform.directory.read_endpoint()
     assert endpoint is not None
+    code, made, _ = await platform.run("agent-credentials", "beta")
+    assert code == 0
     with short_directory() as directory:
         agent = await platform.start(
-            *("agent", "--data-dir", str(directory / "data"), "--node-id", "beta"),
+            *("agent", "--data-dir", str(directory / "data")),
             *("--nats", str(endpoint.nats_url)),
-            *("--credentials", str(endpoint.nats_credentials_path)),
+            *("--credentials", made.strip()),
         )
 
         async def has_joined() -> bool:

@@ -81,13 +81,15 @@ async def test_nats_refuses_a_client_without_credentials(nats_server: NatsServer
 
 
 async def test_nats_keeps_its_secrets_in_private_files(nats_server: NatsServer) -> None:
-    credentials = json.loads(nats_server.credentials_path.read_text())
+    users = nats_server.users
+    credentials = json.loads(users.path_of("scheduler").read_text())
 
-    assert set(credentials) == {"user", "password"}
+    assert set(credentials) == {"user", "password", "inbox_prefix"}
     assert len(credentials["password"]) >= 32
-    assert mode_of(nats_server.credentials_path) == 0o600
+    for path in (users.path_of("scheduler"), users.configuration_path):
+        assert mode_of(path) == 0o600
     assert mode_of(nats_server.home / "nats.conf") == 0o600
-    assert mode_of(nats_server.home) == 0o700
+    assert mode_of(users.directory) == mode_of(nats_server.home) == 0o700
 
 
 async def test_nats_is_back_on_its_port_with_its_streams_after_sigkill(
@@ -126,19 +128,19 @@ async def test_nats_that_lost_its_store_is_back_empty_on_its_port(
 
 
 async def test_nats_of_the_same_directory_reuses_port_and_credentials(tmp_path: Path) -> None:
-    async with EmbeddedNats(tmp_path / "nats") as first:
+    async with NatsServer(tmp_path / "nats") as first:
         url = first.authenticated_url
 
-    async with EmbeddedNats(tmp_path / "nats") as second:
+    async with NatsServer(tmp_path / "nats") as second:
         assert second.authenticated_url == url
 
 
 async def test_nats_takes_another_port_when_somebody_has_the_remembered_one(tmp_path: Path) -> None:
-    async with EmbeddedNats(tmp_path / "nats") as first:
+    async with NatsServer(tmp_path / "nats") as first:
         port = first.port
     squatter = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", port)
 
-    async with squatter, EmbeddedNats(tmp_path / "nats") as second:
+    async with squatter, NatsServer(tmp_path / "nats") as second:
         assert second.port != port
         client = await nats.connect(second.authenticated_url)
         await client.close()

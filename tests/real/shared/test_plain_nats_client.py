@@ -1,10 +1,10 @@
 """The example of docs/api.md: a reservation by a plain NATS client, without any code of ours."""
 
 import asyncio
-import json
 import sys
 
 from schemas.scheduler import ReservationGranted, ReservationState
+from shared.local_platform.bus_users import LOCAL_ADMIN
 from shared.testing import NatsServer
 from tests.support.paths import ROOT
 from tests.support.worlds.scheduler import scheduler, world
@@ -28,7 +28,7 @@ async def test_a_plain_nats_client_is_granted_a_reservation_like_any_other(
             stderr=asyncio.subprocess.PIPE,
             env={
                 "GPUSTEWARD_NATS_URL": nats_server.url,
-                "GPUSTEWARD_NATS_CREDENTIALS": str(nats_server.credentials_path),
+                "GPUSTEWARD_NATS_CREDENTIALS": str(nats_server.users.path_of(LOCAL_ADMIN)),
             },
         )
         out, err = await process.communicate()
@@ -40,4 +40,3 @@ async def test_a_plain_nats_client_is_granted_a_reservation_like_any_other(
     assert said[0] == "accepted"
     assert said[-1] == f"scheduler.reservation_granted ['{granted.devices[0].uuid}']"
     assert view.state is ReservationState.GRANTED
-    assert json.loads(nats_server.credentials_path.read_text()).keys() == {"user", "password"}

@@ -21,7 +21,7 @@ from nats.js import JetStreamContext
 
 from shared.child_process import NotReady, rotate_log
 from shared.lifecycle import DataDirectoryBusy, DataDirectoryLock
-from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
+from shared.local_platform.embedded import EmbeddedPostgres
 from shared.local_platform.platform import PlatformOptions, run_platform
 from shared.local_platform.supervisor.leftovers import marked_processes
 from shared.local_platform.supervisor.service import ChildSpec
@@ -33,7 +33,7 @@ from shared.local_platform.supervisor.supervisor import (
     read_states,
 )
 from shared.paths import DataDirectory, Endpoint
-from shared.testing import eventually, short_directory
+from shared.testing import NatsServer, eventually, short_directory
 from tests.support.paths import ROOT
 from tests.support.small_disk import fill, small_disk
 
@@ -306,7 +306,7 @@ async def test_servers_without_any_room_serve_again_once_there_is_some() -> None
         disk.chmod(0o711)
         directory = DataDirectory(disk / "data")
         directory.prepare()
-        bus, database = EmbeddedNats(directory.nats), EmbeddedPostgres(directory.postgres)
+        bus, database = NatsServer(directory.nats), EmbeddedPostgres(directory.postgres)
         supervisor = Supervisor([[bus, database]], directory, backoff=QUICK)
         async with running(supervisor):
             client = await nats.connect(bus.authenticated_url, error_cb=ignored)
@@ -475,16 +475,17 @@ def test_an_installation_keeps_its_id(directory: DataDirectory) -> None:
 PLATFORM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
+from shared.local_platform.embedded import EmbeddedPostgres
 from shared.paths import DataDirectory
 from shared.local_platform.supervisor.service import ChildSpec
 from shared.local_platform.supervisor.supervisor import Supervisor
 from shared.local_platform.supervisor.supervisor import marks_of
+from shared.testing import NatsServer
 
 directory = DataDirectory(Path(sys.argv[1]))
 directory.prepare()
 marks = marks_of(directory)
-nats = EmbeddedNats(directory.nats, log_path=directory.log_path("nats"), environment=marks)
+nats = NatsServer(directory.nats, log_path=directory.log_path("nats"), environment=marks)
 postgres = EmbeddedPostgres(
     directory.postgres, log_path=directory.log_path("postgres"), environment=marks
 )

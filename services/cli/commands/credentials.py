@@ -1,0 +1,100 @@
+"""Credentials of the bus: for nodes, and for people's own NATS clients."""
+
+from pathlib import Path
+
+import click
+
+from schemas.base import NAMESPACE_PATTERN, node_speaker
+from schemas.errors import ErrorCode
+from schemas.tokens import Role
+from services.cli.failures import CommandFailed
+from services.cli.options import data_dir_option
+from shared.paths import DataDirectory, default_data_dir
+
+directory_option = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the users of a NATS server of your own here [default: the platform's].",
+)
+rotate_option = click.option("--rotate", is_flag=True, help="Replace the password.")
+revoke_option = click.option("--revoke", is_flag=True, help="Cut off, and forget.")
+
+
+@click.command(name="agent-credentials")
+@click.argument("node")
+@data_dir_option
+@directory_option
+@rotate_option
+@revoke_option
+def agent_credentials(
+    node: str, data_dir: Path | None, directory: Path | None, rotate: bool, revoke: bool
+) -> None:
+    """Make the file with which NODE joins, and print where it is.
+
+    Whoever has it speaks for that node alone. With --directory also the services' files, for `up
+    --nats-credentials DIRECTORY`, and authorization.conf, which a server's configuration includes.
+    """
+    _change(node_speaker(node), data_dir, directory, rotate=rotate, revoke=revoke)
+
+
+@click.command(name="client-credentials")
+@click.argument("name")
+@data_dir_option
+@directory_option
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.VIEWER.value,
+    show_default=True,
+    help="viewer reads, submitter also changes what is of its namespace.",
+)
+@click.option("--namespace", metavar="NAME", default="default", show_default=True)
+@rotate_option
+@revoke_option
+def client_credentials(
+    name: str,
+    data_dir: Path | None,
+    directory: Path | None,
+    role: str,
+    namespace: str,
+    rotate: bool,
+    revoke: bool,
+) -> None:
+    """Make the file with which NAME's NATS client logs in, and print where it is."""
+    import re
+
+    if not re.fullmatch(NAMESPACE_PATTERN, namespace):
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"expected a namespace, got {namespace!r}")
+    scope = f"{namespace}_" if role == Role.SUBMITTER else ""
+    _change(f"{role}_{scope}{name}", data_dir, directory, rotate=rotate, revoke=revoke)
+
+
+def _change(
+    user: str, data_dir: Path | None, directory: Path | None, *, rotate: bool, revoke: bool
+) -> None:
+    from shared.local_platform.bus_users import BusUsers, NoSuchUser
+    from shared.local_platform.embedded import EmbeddedNats
+
+    server = EmbeddedNats(DataDirectory((data_dir or default_data_dir()).resolve()).nats)
+    users = server.users if directory is None else BusUsers(directory.resolve())
+    try:
+        if revoke:
+            users.revoke(user)
+        elif rotate:
+            users.rotate(user)
+        else:
+            users.create([user])
+    except NoSuchUser as error:
+        raise CommandFailed(ErrorCode.NOT_FOUND, str(error)) from error
+    except ValueError as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
+    if not revoke:
+        click.echo(users.path_of(user))
+    if directory is not None:
+        click.echo(
+            f"Include {users.configuration_path} in the server's configuration, and have it loaded"
+            " again: nats-server --signal reload",
+            err=True,
+        )
+    elif not server.reload():
+        click.echo("No NATS server of this platform runs; it holds from its next start.", err=True)

@@ -1,0 +1,91 @@
+"""The users of a NATS server, as files: what each logs in with, and what the server is told."""
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from shared.errors import StewardError
+from shared.messaging.permissions import SERVICES, authorization, bus_user, inbox_of
+from shared.paths import make_directory, write_atomically, write_if_changed
+
+LOCAL_ADMIN: Final = "admin_local"
+
+
+class Credentials(Struct, frozen=True):
+    """The content of a credentials file, as nats-py's `connect` takes it."""
+
+    user: str
+    password: str
+    inbox_prefix: str
+
+
+class NoSuchUser(StewardError):
+    """There is no user of this name."""
+
+
+class BusUsers:
+    """A directory with a credentials file for each user, and `authorization.conf` of them all.
+
+    A server includes the latter; it learns of changes when its configuration is loaded again.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def configuration_path(self) -> Path:
+        return self.directory / "authorization.conf"
+
+    def path_of(self, name: str) -> Path:
+        return self.directory / f"{name}.json"
+
+    def read(self, name: str) -> Credentials:
+        return msgspec.json.decode(self.path_of(name).read_bytes(), type=Credentials)
+
+    def create(self, names: Iterable[str]) -> None:
+        """Those that are missing, with the services and the admin of this machine."""
+        with self._changing():
+            for name in (*SERVICES, LOCAL_ADMIN, *names):
+                if not self.path_of(name).exists():
+                    self._write(name)
+
+    def rotate(self, name: str) -> None:
+        """A new password. Raises NoSuchUser."""
+        with self._changing():
+            self._require(name)
+            self._write(name)
+
+    def revoke(self, name: str) -> None:
+        """Raises NoSuchUser."""
+        with self._changing():
+            self._require(name)
+            self.path_of(name).unlink()
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        make_directory(self.directory, 0o700)
+        lock = os.open(self.directory / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+            names = [path.stem for path in self.directory.glob("*.json")]
+            known = {name: self.read(name).password for name in names}
+            write_if_changed(self.configuration_path, authorization(known).encode())
+        finally:
+            os.close(lock)
+
+    def _require(self, name: str) -> None:
+        if not self.path_of(name).exists():
+            raise NoSuchUser(f"there are no credentials of {name} in {self.directory}")
+
+    def _write(self, name: str) -> None:
+        bus_user(name)
+        made = Credentials(name, secrets.token_urlsafe(32), inbox_of(name))
+        write_atomically(self.path_of(name), msgspec.json.encode(made))

@@ -1,0 +1,330 @@
+"""Who may send and receive what on the bus: the one table of which every server's users are made.
+
+A service owns what its messages' tags name: it publishes these events, and receives these commands
+and queries. `RULES` says who else takes part. A user's name says what it is: `scheduler`,
+`node_<id>`, `viewer_<name>`, `submitter_<namespace>_<name>`, `admin_<name>`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from schemas.available_gpus import ListAvailableGpus
+from schemas.base import NODE_PREFIX, Event, Live, Message, pattern_for, tag_of
+from schemas.catalog import MESSAGES
+from schemas.deletion import DeleteExperiment, DeleteTask
+from schemas.executor import (
+    AttemptEvent,
+    AttemptLogged,
+    AttemptProgressed,
+    CancelExperiment,
+    ExecutorReported,
+    FenceReservation,
+    ListRunning,
+    ReadLog,
+    StartExperiment,
+)
+from schemas.executor_ranks import GetRank, StartRank
+from schemas.gateway import CustomEvent
+from schemas.monitoring import GetAgent, GetGpu, StartMonitoring, StopMonitoring
+from schemas.orchestrator import (
+    CancelTask,
+    ExperimentEvent,
+    GetExperiment,
+    GetTask,
+    ListExperiments,
+    ListTasks,
+    PauseTask,
+    ResumeTask,
+    SubmitTask,
+    TaskEvent,
+    ValidateTask,
+)
+from schemas.results import (
+    ExperimentSummarized,
+    GetReport,
+    GetSeries,
+    GetSummary,
+    ListSummaries,
+)
+from schemas.scheduler import (
+    CancelReservation,
+    Cordon,
+    DeviceEvent,
+    Drain,
+    DriftEvent,
+    ReleaseReservation,
+    RenewReservation,
+    RequestReservation,
+    ReservationEnded,
+    ReservationEvent,
+    ReservationGranted,
+    Uncordon,
+)
+from schemas.scheduler_nodes import AdmitNode, LabelNode, NodeEvent, RemoveNode
+from schemas.scheduler_views import (
+    EstimateRequirements,
+    ExplainReservation,
+    GetAllocationMap,
+    GetAvailability,
+    GetClusterStatus,
+    GetNodeSummaries,
+    GetReservation,
+    ListDecisions,
+    ListDrifts,
+    ListReservations,
+    ReplayDecisions,
+    SelectNode,
+    WhatIf,
+)
+from schemas.telemetry import (
+    GetSnapshot,
+    GpuSampled,
+    HealthChanged,
+    InventoryReported,
+    SetBurst,
+    SetPowerLimit,
+)
+from shared.messaging.streams import EVENTS, SAMPLES, STREAMS
+
+
+class Role(StrEnum):
+    SCHEDULER = "scheduler"
+    ORCHESTRATOR = "orchestrator"
+    RESULTS = "results"
+    GATEWAY = "gateway"
+    NODE = "node"
+    VIEWER = "viewer"
+    SUBMITTER = "submitter"
+    ADMIN = "admin"
+
+
+class BusUser(Struct, frozen=True):
+    """Who a user's name says it is. `scope`: a node's id, a submitter's namespace."""
+
+    name: str
+    role: Role
+    scope: str | None = None
+
+
+class Permissions(Struct, frozen=True):
+    """Subjects, as a NATS server takes them. `answers`: also to the inbox of who asked."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    answers: bool
+
+
+SERVICES: Final = (Role.SCHEDULER, Role.ORCHESTRATOR, Role.RESULTS, Role.GATEWAY)
+_SCHEDULER, _ORCHESTRATOR, _NODE = {Role.SCHEDULER}, {Role.ORCHESTRATOR}, {Role.NODE}
+_PEOPLE: Final = {Role.VIEWER, Role.SUBMITTER, Role.ADMIN}
+_READERS: Final = _PEOPLE | {Role.GATEWAY}
+_CHANGERS: Final = {Role.GATEWAY, Role.SUBMITTER, Role.ADMIN}
+_ADMINS: Final = {Role.GATEWAY, Role.ADMIN}
+
+# Beside its owner: who sends a command or a query, who receives an event or a view in passing.
+# Events that are alike have the rule of their base class.
+RULES: Final[Mapping[type[Message], set[Role]]] = {
+    RequestReservation: _CHANGERS | _ORCHESTRATOR,
+    RenewReservation: _CHANGERS | _ORCHESTRATOR | _NODE,
+    ReleaseReservation: _CHANGERS | _ORCHESTRATOR | _NODE,
+    CancelReservation: _CHANGERS | _ORCHESTRATOR,
+    Cordon: _ADMINS,
+    Uncordon: _ADMINS,
+    Drain: _ADMINS,
+    LabelNode: _ADMINS,
+    AdmitNode: _ADMINS,
+    RemoveNode: _ADMINS,
+    SubmitTask: _CHANGERS,
+    CancelTask: _CHANGERS,
+    PauseTask: _CHANGERS,
+    ResumeTask: _CHANGERS,
+    DeleteTask: _CHANGERS,
+    DeleteExperiment: _CHANGERS,
+    StartExperiment: _ORCHESTRATOR | _NODE,
+    CancelExperiment: _ORCHESTRATOR | _NODE,
+    StartRank: _NODE,
+    FenceReservation: _SCHEDULER,
+    SetBurst: _CHANGERS,
+    SetPowerLimit: _ADMINS,
+    StartMonitoring: _CHANGERS,
+    StopMonitoring: _CHANGERS,
+    GetReservation: _READERS | _ORCHESTRATOR | _NODE,
+    ListReservations: _READERS | _NODE,
+    **dict.fromkeys(
+        (
+            ExplainReservation,
+            GetAvailability,
+            WhatIf,
+            EstimateRequirements,
+            GetAllocationMap,
+            GetClusterStatus,
+            GetNodeSummaries,
+            SelectNode,
+            ListDrifts,
+            ListDecisions,
+            ReplayDecisions,
+            ListAvailableGpus,
+            GetTask,
+            ListTasks,
+            GetExperiment,
+            ListExperiments,
+            ValidateTask,
+            ReadLog,
+            ListSummaries,
+            GetSeries,
+            GetReport,
+            GetAgent,
+            GetGpu,
+        ),
+        _READERS,
+    ),
+    GetSummary: _READERS | _ORCHESTRATOR,
+    GetSnapshot: _READERS | _SCHEDULER,
+    ListRunning: _READERS | _SCHEDULER | _ORCHESTRATOR | _NODE,
+    GetRank: _NODE,
+    GpuSampled: _READERS | _SCHEDULER,
+    InventoryReported: _PEOPLE | _SCHEDULER,
+    HealthChanged: _PEOPLE,
+    ExecutorReported: _PEOPLE | _SCHEDULER,
+    AttemptEvent: _PEOPLE,
+    AttemptLogged: _READERS,
+    AttemptProgressed: _READERS,
+    ReservationEvent: _READERS,
+    ReservationGranted: _READERS | _NODE,
+    ReservationEnded: _READERS | _NODE,
+    DeviceEvent: _PEOPLE,
+    DriftEvent: _PEOPLE,
+    NodeEvent: _PEOPLE,
+    TaskEvent: _PEOPLE,
+    ExperimentEvent: _PEOPLE,
+    ExperimentSummarized: _PEOPLE,
+    CustomEvent: _PEOPLE,
+}
+CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
+    Role.SCHEDULER: {
+        str(EVENTS.name): (
+            "scheduler_record_inventory",
+            "scheduler_record_health",
+            "scheduler_record_executor",
+        )
+    },
+    Role.ORCHESTRATOR: {
+        str(EVENTS.name): (
+            "orchestrator_on_granted",
+            "orchestrator_on_ended",
+            "orchestrator_on_attempt",
+            "orchestrator_on_summarized",
+            "orchestrator_on_reported",
+        )
+    },
+    Role.RESULTS: {
+        str(EVENTS.name): ("results_record_finished", "results_erase_deleted"),
+        str(SAMPLES.name): ("results_store_samples",),
+    },
+    Role.GATEWAY: {str(EVENTS.name): ("gateway_event_log",)},
+}
+_NODE_SERVICES: Final = frozenset({"telemetry", "executor"})
+_OWN_NODE: Final = (ListRunning,)  # a node asks of itself alone, whether it is there twice
+_NAMES: Final = re.compile(
+    rf"(?P<service>{'|'.join(SERVICES)})|{NODE_PREFIX}(?P<node>[A-Za-z0-9_-]{{1,128}})"
+    r"|submitter_(?P<namespace>[a-z0-9-]{1,63})_[A-Za-z0-9_-]{1,64}"
+    r"|(?P<person>viewer|admin)_[A-Za-z0-9_-]{1,64}"
+)
+
+
+def bus_user(name: str) -> BusUser:
+    """Raises ValueError for a name that says nothing."""
+    found = _NAMES.fullmatch(name)
+    if found is None:
+        raise ValueError(f"expected the name of a user of the bus, got {name!r}")
+    if node := found["node"]:
+        return BusUser(name, Role.NODE, node)
+    if namespace := found["namespace"]:
+        return BusUser(name, Role.SUBMITTER, namespace)
+    return BusUser(name, Role(found["service"] or found["person"]))
+
+
+def rule_of(message: type[Message]) -> set[Role]:
+    """Raises LookupError for a message without a rule."""
+    for cls in message.__mro__:
+        if cls in RULES:
+            return RULES[cls]
+    raise LookupError(f"{tag_of(message)} has no rule: who takes part, beside its owner?")
+
+
+def permissions_of(user: BusUser) -> Permissions:
+    publish = [*_jetstream(user)]
+    subscribe = [f"{inbox_of(user.name)}.>"]
+    for message in MESSAGES:
+        passes = issubclass(message, Event | Live) or message is GpuSampled
+        if owner_of(message) is user.role:
+            (publish if passes else subscribe).append(_own(message, user))
+        if user.role in rule_of(message):
+            (subscribe if passes else publish).append(_others(message, user, passes=passes))
+    answers = user.role in SERVICES or user.role is Role.NODE
+    return Permissions(tuple(publish), tuple(subscribe), answers)
+
+
+def owner_of(message: type[Message]) -> Role:
+    service = tag_of(message).partition(".")[0]
+    return Role.NODE if service in _NODE_SERVICES else Role(service)
+
+
+def inbox_of(name: str) -> str:
+    """Where a user alone is answered."""
+    return f"_INBOX.{name}"
+
+
+def authorization(passwords: Mapping[str, str]) -> str:
+    """The part of a NATS server's configuration that makes these users."""
+    entries = (_entry(bus_user(name), passwords[name]) for name in sorted(passwords))
+    users = "".join(f"    {entry}\n" for entry in entries)
+    return f"authorization {{\n  users = [\n{users}  ]\n}}\n"
+
+
+def _entry(user: BusUser, password: str) -> str:
+    allowed = permissions_of(user)
+    permissions: dict[str, object] = {
+        "publish": {"allow": allowed.publish},
+        "subscribe": {"allow": allowed.subscribe},
+    }
+    if allowed.answers:
+        permissions["allow_responses"] = {"max": 1, "expires": "5m"}
+    entry = {"user": user.name, "password": password, "permissions": permissions}
+    return msgspec.json.encode(entry).decode()
+
+
+def _own(message: type[Message], user: BusUser) -> str:
+    """Where the owner publishes or receives it; a node what is its own."""
+    if message.speaker_field == "executor_id":
+        return pattern_for(message, speaker=user.scope)
+    return pattern_for(message, user.scope)
+
+
+def _others(message: type[Message], user: BusUser, *, passes: bool) -> str:
+    if passes or user.scope is None:
+        return pattern_for(message)
+    if user.role is not Role.NODE:
+        return pattern_for(message, speaker=user.scope)
+    return pattern_for(message, user.scope if message in _OWN_NODE else None, speaker=user.name)
+
+
+def _jetstream(user: BusUser) -> Iterator[str]:
+    """A node finds the streams and stores into them; services also make what they consume."""
+    if user.role not in {*SERVICES, Role.NODE}:
+        return
+    for stream in STREAMS:
+        yield f"$JS.API.STREAM.INFO.{stream.name}"
+        if user.role in SERVICES:
+            yield f"$JS.API.STREAM.CREATE.{stream.name}"
+    for stream_name, consumers in CONSUMERS.get(user.role, {}).items():
+        for consumer in consumers:
+            place = f"{stream_name}.{consumer}"
+            for verb in ("DURABLE.CREATE", "CREATE", "INFO", "MSG.NEXT"):
+                yield f"$JS.API.CONSUMER.{verb}.{place}"
+            yield f"$JS.ACK.{place}.>"

@@ -1,0 +1,122 @@
+"""Every subject against every role: what the table allows, and that no message is forgotten."""
+
+import re
+from collections.abc import Iterable
+
+import pytest
+
+from schemas.base import PLATFORM, Event, Live, Message, node_speaker, pattern_for, tag_of
+from schemas.catalog import MESSAGES
+from schemas.executor import ListRunning
+from schemas.telemetry import GpuSampled
+from shared.messaging.permissions import (
+    SERVICES,
+    Role,
+    bus_user,
+    owner_of,
+    permissions_of,
+    rule_of,
+)
+
+USERS = {
+    **{role: str(role) for role in SERVICES},
+    Role.NODE: "node_a",
+    Role.VIEWER: "viewer_eve",
+    Role.SUBMITTER: "submitter_team_sue",
+    Role.ADMIN: "admin_ann",
+}
+every_message = pytest.mark.parametrize("message", MESSAGES, ids=tag_of)
+every_role = pytest.mark.parametrize("role", list(Role))
+
+
+def may(patterns: Iterable[str], subject: str) -> bool:
+    """Whether a server that allows these patterns allows the subject."""
+    return any(
+        re.fullmatch(re.escape(p).replace(r"\*", "[^.]+").replace(">", ".+"), subject)
+        for p in patterns
+    )
+
+
+def passes(message: type[Message]) -> bool:
+    return issubclass(message, Event | Live) or message is GpuSampled
+
+
+@every_message
+def test_every_message_has_a_rule_that_does_not_name_its_owner(message: type[Message]) -> None:
+    owner = owner_of(message)
+
+    # Nodes are owners, and ask each other.
+    assert owner is Role.NODE or owner not in rule_of(message)
+
+
+@every_message
+@every_role
+def test_a_subject_is_open_to_its_owner_and_to_whom_its_rule_names(
+    message: type[Message], role: Role
+) -> None:
+    allowed = permissions_of(bus_user(USERS[role]))
+    key, speaker = "a", {Role.NODE: "node_a", Role.SUBMITTER: "team"}.get(role, PLATFORM)
+    if message.speaker_field == "executor_id":
+        speaker = "a"
+    subject = pattern_for(message, key, speaker=speaker)
+    sends = role is owner_of(message) if passes(message) else role in rule_of(message)
+    receives = role in rule_of(message) if passes(message) else role is owner_of(message)
+
+    assert may(allowed.publish, subject) is sends
+    assert may(allowed.subscribe, subject) is receives
+
+
+@every_message
+def test_a_node_speaks_and_answers_for_itself_alone(message: type[Message]) -> None:
+    allowed = permissions_of(bus_user("node_a"))
+
+    if owner_of(message) is Role.NODE and passes(message):
+        other = pattern_for(message, "b", speaker="b")
+        assert not may(allowed.publish, other)
+    elif owner_of(message) is Role.NODE:
+        speaker = node_speaker("a") if message.speaker_field else None
+        assert not may(allowed.subscribe, pattern_for(message, "b", speaker=speaker or "a"))
+    if message.speaker_field:
+        for speaker in (PLATFORM, "team", node_speaker("b")):
+            assert not may(allowed.publish, pattern_for(message, "x", speaker=speaker))
+    assert not may(allowed.publish, pattern_for(ListRunning, "b"))
+
+
+@every_message
+def test_a_submitter_speaks_for_its_namespace_alone(message: type[Message]) -> None:
+    allowed = permissions_of(bus_user("submitter_team_sue"))
+
+    if message.speaker_field:
+        for speaker in (PLATFORM, "another", node_speaker("a")):
+            assert not may(allowed.publish, pattern_for(message, "a", speaker=speaker))
+
+
+@every_role
+def test_nobody_hears_everything_reads_anothers_answers_or_deletes_a_stream(role: Role) -> None:
+    name = USERS[role]
+    allowed = permissions_of(bus_user(name))
+
+    for pattern in (">", "gpusteward.>", "_INBOX.>", "_INBOX.another.>", "$JS.>"):
+        assert pattern not in allowed.subscribe
+        assert pattern not in allowed.publish
+    assert may(allowed.subscribe, f"_INBOX.{name}.x")
+    assert not may(allowed.subscribe, "_INBOX.another.x")
+    for verb in ("DELETE", "PURGE", "UPDATE"):
+        assert not may(allowed.publish, f"$JS.API.STREAM.{verb}.GPUSTEWARD_EVENTS")
+    creates = may(allowed.publish, "$JS.API.STREAM.CREATE.GPUSTEWARD_EVENTS")
+    assert creates is (role in SERVICES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "node_", "node_a.b", "node_a b", "root", "submitter_x", "submitter__x", "scheduler_2"],
+)
+def test_a_name_that_says_nothing_is_no_user(name: str) -> None:
+    with pytest.raises(ValueError, match="name of a user"):
+        bus_user(name)
+
+
+def test_a_node_may_have_any_id_and_is_never_taken_for_another_role() -> None:
+    for node_id in ("a_b", "-", "submitter_x_y", "n" * 128):
+        user = bus_user(node_speaker(node_id))
+        assert (user.role, user.scope) == (Role.NODE, node_id)
