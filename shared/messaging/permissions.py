@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas.available_gpus import ListAvailableGpus
-from schemas.base import NODE_PREFIX, Event, Live, Message, pattern_for, tag_of
+from schemas.base import NODE_PREFIX, PREFIX, Event, Kind, Live, Message, pattern_for, tag_of
 from schemas.catalog import MESSAGES
 from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.executor import (
@@ -260,11 +260,14 @@ def rule_of(message: type[Message]) -> set[Role]:
 def permissions_of(user: BusUser) -> Permissions:
     publish = [*_jetstream(user)]
     subscribe = [f"{inbox_of(user.name)}.>"]
+    if user.role in _PEOPLE:
+        # They receive every event, and subscribe by patterns of their own.
+        subscribe += [f"{PREFIX}.{kind.value}.>" for kind in (Kind.EVENT, Kind.LIVE)]
     for message in MESSAGES:
         passes = issubclass(message, Event | Live) or message is GpuSampled
         if owner_of(message) is user.role:
             (publish if passes else subscribe).append(_own(message, user))
-        if user.role in rule_of(message):
+        if user.role in rule_of(message) and not (passes and user.role in _PEOPLE):
             (subscribe if passes else publish).append(_others(message, user, passes=passes))
     answers = user.role in SERVICES or user.role is Role.NODE
     return Permissions(tuple(publish), tuple(subscribe), answers)

@@ -91,6 +91,13 @@ def test_a_submitter_speaks_for_its_namespace_alone(message: type[Message]) -> N
             assert not may(allowed.publish, pattern_for(message, "a", speaker=speaker))
 
 
+@every_message
+def test_people_receive_every_event(message: type[Message]) -> None:
+    people = {Role.VIEWER, Role.SUBMITTER, Role.ADMIN}
+
+    assert people <= rule_of(message) or not passes(message)
+
+
 @every_role
 def test_nobody_hears_everything_reads_anothers_answers_or_deletes_a_stream(role: Role) -> None:
     name = USERS[role]
