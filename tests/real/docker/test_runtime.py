@@ -168,7 +168,7 @@ async def test_an_engine_that_cannot_start_leaves_no_container(world: World) -> 
     engines = Path(world.settings.data_dir) / "engines.toml"
     engines.write_text(
         '[engines.own]\nimage = "gpusteward-test/own"\ntag = "1"\nport = 8000\n'
-        'entrypoint = ["/no/such/program"]\n'
+        'entrypoint = ["/no/such/program"]\nallow = ["*"]\n'
     )
     settings = msgspec.structs.replace(world.settings, engines_file=str(engines))
 

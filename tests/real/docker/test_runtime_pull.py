@@ -40,7 +40,9 @@ def registry(docker_engine: PrivateEngine) -> Iterator[Registry]:
 @pytest.fixture
 def settings(docker_engine: PrivateEngine, registry: Registry, tmp_path: Path) -> ExecutorSettings:
     engines = tmp_path / "engines.toml"
-    engines.write_text(f'[engines.own]\nimage = "{registry.repository}"\ntag = "1"\nport = 8000\n')
+    engines.write_text(
+        f'[engines.own]\nimage = "{registry.repository}"\ntag = "1"\nport = 8000\nallow = ["*"]\n'
+    )
     return runtime_settings(tmp_path, docker_host=docker_engine.base_url, engines_file=str(engines))
 
 
