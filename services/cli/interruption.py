@@ -26,6 +26,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     interrupt = {signal.SIGINT}
 
     async def unblocked() -> T:
+        # A handler of the loop's own, for whatever signal, has every signal wake the loop: one that
+        # comes as it goes to sleep would not.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, lambda: None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupt)
         return await work
 

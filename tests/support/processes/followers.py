@@ -38,7 +38,8 @@ from tests.support.worlds.gateway_views import make_experiment, make_task
 
 PIPE_BYTES: Final = 60_000  # hardly more than Linux puts into a pipe that nobody reads
 PATIENCE_SECONDS: Final = 10.0  # until an interrupted command counts as one that hangs
-PYTHON_SECONDS: Final = 0.15  # the interpreter's own start, before any line of ours
+PYTHON_SECONDS: Final = 0.06  # the interpreter's own start, before any line of ours
+START_SECONDS: Final = 5.0  # what has not used so much of a processor by then waits
 EXPERIMENTS: Final = 2_000  # a line for each fills the pipe
 
 
@@ -119,11 +120,9 @@ async def interrupted(
             for _ in range(follower.presses - 1):
                 process.send_signal(signal.SIGINT)
                 await asyncio.sleep(dice.uniform(0.05, 0.5))
-            began = time.monotonic()
             if process.returncode is None:
                 process.send_signal(signal.SIGINT)
-            await asyncio.wait({complaint}, timeout=PATIENCE_SECONDS)
-            seconds = time.monotonic() - began
+            seconds = await _seconds_until_ended(process, complaint)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -135,22 +134,54 @@ async def interrupted(
 
 
 async def interrupted_early(name: str, directory: Path, dice: random.Random) -> Interrupted:
-    """Start a follower and interrupt it at any moment of its first two seconds."""
+    """Start a follower and interrupt it at any moment of its start, or soon after it."""
     async with _gateway(directory) as (gateway, places):
         gateway.outcome = ReservationState.QUEUED
         process = await _start(name, directory, places, asyncio.subprocess.DEVNULL)
         complaint = asyncio.create_task(process.communicate())
         try:
-            await asyncio.sleep(dice.uniform(PYTHON_SECONDS, 2.0))
-            began = time.monotonic()
+            await _until_ran(process.pid, dice.uniform(PYTHON_SECONDS, 1.0))
             process.send_signal(signal.SIGINT)
-            await asyncio.wait({complaint}, timeout=PATIENCE_SECONDS)
-            seconds = time.monotonic() - began
+            seconds = await _seconds_until_ended(process, complaint)
         finally:
             if process.returncode is None:
                 process.kill()
             _, written = await complaint
     return Interrupted(name, True, seconds, process.returncode or 0, written.decode())
+
+
+def _scheduled(pid: int) -> tuple[float, float]:
+    """Seconds for which it ran, and for which others ran in its place."""
+    ran, queued, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(ran) / 1e9, int(queued) / 1e9
+
+
+async def _until_ran(pid: int, seconds: float) -> None:
+    with suppress(AssertionError):
+        await eventually(
+            lambda: _scheduled(pid)[0] >= seconds,
+            within_seconds=START_SECONDS,
+            every_seconds=0.005,
+        )
+
+
+async def _seconds_until_ended(
+    process: asyncio.subprocess.Process, end: "asyncio.Task[tuple[bytes, bytes]]"
+) -> float:
+    """Without the time that it, or who watches it here, only waited for a processor."""
+    began = time.monotonic()
+    pids = (process.pid, os.getpid())
+    before = dict.fromkeys(pids, 0.0)
+    waited = dict.fromkeys(pids, 0.0)
+    for pid in pids:
+        with suppress(OSError, ValueError):
+            before[pid] = _scheduled(pid)[1]
+    while not end.done() and time.monotonic() - began - max(waited.values()) < PATIENCE_SECONDS:
+        await asyncio.wait({end}, timeout=0.02)
+        for pid in pids:
+            with suppress(OSError, ValueError):
+                waited[pid] = _scheduled(pid)[1] - before[pid]
+    return max(0.0, time.monotonic() - began - max(waited.values()))
 
 
 async def _start(

@@ -295,7 +295,7 @@ def _lost(experiment: dict[str, Any], ends: dict[str, int]) -> list[str]:
     told = ends.get(experiment["experiment_id"], 0)
     attempts = experiment["attempts"]
     outcomes = [attempt["outcome"] for attempt in attempts]
-    spans = sorted((a["started_at"], a["finished_at"]) for a in attempts if a["started_at"])
+    spans = sorted((a["started_at"], a["finished_at"]) for a in attempts if a.get("started_at"))
     in_turn = all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
     if told == 1 and all(outcomes) and outcomes.count("succeeded") == 1 and in_turn:
         return []
