@@ -1,12 +1,20 @@
 """Questions about what fits on which GPU, asked before anything runs there, and their answers."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from schemas.base import View
+from schemas.base import Count, View
 
+DnsName = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+GroupName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
+ResourceKey = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+    ),
+]
 Told = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
@@ -73,7 +81,46 @@ class PrecisionCheck(Check, frozen=True, kw_only=True, tag="precision"):
     rules: PrecisionRules = PrecisionRules.HARDWARE
 
 
-AnyCheck = CudaCheck | PrecisionCheck
+class LimitsPolicy(StrEnum):
+    """What people may say of a resource's limit."""
+
+    DISABLED = "disabled"
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+
+
+class RequestsPolicy(StrEnum):
+    """What people may say of a resource's request."""
+
+    DISABLED = "disabled"
+    REQUIRED = "required"
+    FROM_LIMITS = "fromLimits"
+
+
+class ResourceDefinition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A custom device of a cluster: the resource `key`, counted whole, of a group.
+
+    `custom_name` is the part of its ConfigMap's name between `cf-crl-` and the key.
+    """
+
+    custom_name: DnsName
+    group: GroupName
+    key: ResourceKey
+    default_value: Count | None = None
+    description_zh: str = ""
+    description_en: str = ""
+    limits: LimitsPolicy = LimitsPolicy.OPTIONAL
+    requests: RequestsPolicy = RequestsPolicy.FROM_LIMITS
+    enabled: bool = True
+
+
+class DeviceConfigCheck(Check, frozen=True, kw_only=True, tag="device_config"):
+    """Whether ConfigMaps, as Kubernetes has them in JSON, define custom devices."""
+
+    config_maps: Annotated[tuple[dict[str, Any], ...], Meta(min_length=1, max_length=1000)]
+
+
+AnyCheck = CudaCheck | PrecisionCheck | DeviceConfigCheck
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -91,7 +138,11 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class CheckView(View, frozen=True, kw_only=True, tag="gateway.check"):
-    """The best verdict where any of the subjects will do, else the worst."""
+    """The best verdict where any of the subjects will do, else the worst.
+
+    `resources` are the custom devices that sound ConfigMaps define, by group and key.
+    """
 
     verdict: Verdict
     findings: tuple[Finding, ...]
+    resources: tuple[ResourceDefinition, ...] = ()

@@ -5,7 +5,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from schemas.checks import AnyCheck, CheckView, CudaCheck, Finding, PrecisionCheck, Verdict
+from schemas.checks import (
+    AnyCheck,
+    CheckView,
+    CudaCheck,
+    DeviceConfigCheck,
+    Finding,
+    PrecisionCheck,
+    Verdict,
+)
 from schemas.errors import ErrorCode
 from schemas.telemetry import InventoryReported
 from shared.accelerator_rules.compute_capability import (
@@ -15,6 +23,7 @@ from shared.accelerator_rules.compute_capability import (
 )
 from shared.accelerator_rules.cuda import check_cuda
 from shared.accelerator_rules.cuda_versions import driver_cuda, runtime_cuda
+from shared.accelerator_rules.device_config import answer_device_config
 from shared.accelerator_rules.precision import check_precision, precision_named
 from shared.errors import RefusedError
 
@@ -28,6 +37,8 @@ def answer(check: AnyCheck, nodes: Iterable[InventoryReported]) -> CheckView:
             return answer_cuda(check, nodes)
         case PrecisionCheck():
             return answer_precision(check, nodes)
+        case DeviceConfigCheck():
+            return answer_device_config(check)
 
 
 def answer_cuda(check: CudaCheck, nodes: Iterable[InventoryReported]) -> CheckView:

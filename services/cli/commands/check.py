@@ -1,26 +1,32 @@
 """Commands that tell what would run on which GPU, before it does."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
+from msgspec.structs import replace
 
 from schemas.checks import (
     CheckView,
     CudaCheck,
     CudaRules,
+    DeviceConfigCheck,
     Finding,
     GpuMode,
     PrecisionCheck,
     PrecisionRules,
+    ResourceDefinition,
     Verdict,
 )
 from schemas.errors import EXIT_CODE, ErrorCode
-from services.cli.display.columns import Table
-from services.cli.display.output import print_json, print_table, wide_option
+from services.cli.config_map_files import read_config_maps, read_definitions, yaml_of
+from services.cli.display.columns import UNKNOWN, Table
+from services.cli.display.output import number, print_json, print_table, wide_option
 from services.cli.failures import CommandFailed, leave
 from services.cli.options import Target, reading
 from shared.accelerator_rules.checks import answer
+from shared.accelerator_rules.device_config import config_map_of
 from shared.accelerator_rules.precision import precisions_of_model
 
 if TYPE_CHECKING:
@@ -135,6 +141,76 @@ def _of_model(directory: Path) -> tuple[str, ...]:
             ErrorCode.BAD_REQUEST, f"{directory / 'config.json'} names no precision that is known"
         )
     return tuple(each.name for each in found)
+
+
+@check.command("device-config")
+@click.argument("files", type=click.File("rb"), nargs=-1, required=True, metavar="FILE...")
+@reading
+@wide_option
+def device_config(target: Target, files: tuple[BinaryIO, ...]) -> None:
+    """Whether ConfigMaps in FILEs of YAML or JSON define custom devices; needs no platform.
+
+    They are those named cf-crl-CUSTOMNAME-KEYNAME; a file may hold several documents, or a List.
+    """
+    found = [each for file in files for each in read_config_maps(file)]
+    if not found:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, "expected a ConfigMap, found none")
+    view = answer(DeviceConfigCheck(config_maps=tuple(each for _, each in found)), ())
+    places = [place for place, _ in found]
+    view = replace(view, findings=tuple(_in_its_file(each, places) for each in view.findings))
+    if target.as_json:
+        print_json(view)
+    else:
+        if view.resources:
+            print_table(resource_table(view.resources))
+        for finding in view.findings:
+            click.echo(f"{finding.subject}: {finding.message} ({finding.rule})")
+    leave(0 if view.verdict in WORKS else EXIT_CODE[ErrorCode.BAD_REQUEST])
+
+
+@check.command("new-device-config")
+@click.argument("file", type=click.File("rb"))
+def new_device_config(file: BinaryIO) -> None:
+    """Print the ConfigMaps of the custom devices that FILE defines, in YAML for kubectl apply.
+
+    FILE is YAML or JSON, one definition or a list of them: key (vendor.com/name), group and
+    custom_name; if wanted default_value, description_en, description_zh, enabled, limits
+    (disabled, required, optional) and requests (disabled, required, fromLimits).
+    """
+    resources = read_definitions(file)
+    view = answer(DeviceConfigCheck(config_maps=tuple(map(config_map_of, resources))), ())
+    if view.findings:
+        first = view.findings[0]
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{first.subject}: {first.message}")
+    click.echo(yaml_of(map(config_map_of, resources)), nl=False)
+
+
+def _in_its_file(finding: Finding, places: list[str]) -> Finding:
+    """A finding's subject begins with its ConfigMap's number: `$.config_maps[3].metadata...`."""
+    number, _, path = finding.subject.removeprefix("$.config_maps[").partition("]")
+    return replace(finding, subject=f"{places[int(number)]}: ${path}")
+
+
+def resource_table(resources: Iterable[ResourceDefinition]) -> Table:
+    """Custom devices by group."""
+    return Table(
+        headings=("group", "resource", "default", "limits", "requests", "enabled", "description"),
+        rows=[
+            (
+                each.group,
+                each.key,
+                number(each.default_value),
+                each.limits.value,
+                each.requests.value,
+                "yes" if each.enabled else "no",
+                " / ".join(filter(None, (each.description_en, each.description_zh))) or UNKNOWN,
+            )
+            for each in resources
+        ],
+        numeric=frozenset({"default"}),
+        wrapped=frozenset({"description"}),
+        important=("group", "resource", "default", "limits", "requests"),
+    )
 
 
 def end_with(target: Target, view: CheckView) -> None:

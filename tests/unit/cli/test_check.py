@@ -74,3 +74,63 @@ def test_a_model_is_checked_by_all_that_its_config_names(
     assert (code, view["verdict"]) == (0, "case_by_case")
     assert [each["verdict"] for each in view["findings"]] == ["case_by_case", "supported"]
     assert "expected a PRECISION" in neither[2]
+
+
+DEFINITION = """
+- {custom_name: gpu-manager, group: gpu-manager, key: tencent.com/vcuda-core, default_value: 20}
+- custom_name: gpu-manager
+  group: gpu-manager
+  key: tencent.com/vcuda-memory
+  description_en: "a unit is 256 MiB"
+  description_zh: 显存
+"""
+
+
+def test_generated_config_maps_are_sound_and_listed_by_group(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "definition.yaml").write_text(DEFINITION)
+    _, written, _ = run(capsys, "new-device-config", str(tmp_path / "definition.yaml"))
+    (tmp_path / "made.yaml").write_text(written)
+
+    code, told, _ = run(capsys, "device-config", str(tmp_path / "made.yaml"))
+
+    assert written.count("kind: ConfigMap") == 2
+    assert code == 0
+    assert told.index("vcuda-core") < told.index("vcuda-memory")
+    assert "a unit is 256 MiB / 显存" in told
+
+
+def test_violations_are_told_by_file_and_document(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "definition.yaml").write_text(DEFINITION)
+    _, written, _ = run(capsys, "new-device-config", str(tmp_path / "definition.yaml"))
+    path = tmp_path / "made.yaml"
+    path.write_text(written.replace("kube-public", "default", 1).replace("'true'", "true"))
+
+    code, told, _ = run(capsys, "device-config", str(path))
+
+    assert code == EXIT_CODE[ErrorCode.BAD_REQUEST]
+    assert (
+        f"{path}, document 1: $.metadata.namespace: expected 'kube-public', got 'default'" in told
+    )
+    assert told.count('expected "true" or "false" in quotes, got True') == 2
+
+
+def test_a_list_in_json_is_read_and_what_is_no_config_map_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps({"kind": "List", "items": [{"kind": "Secret"}]}))
+    code, told, _ = run(capsys, "device-config", str(path), "--json")
+    (tmp_path / "bad.yaml").write_text("a: [")
+    bad = run(capsys, "device-config", str(tmp_path / "bad.yaml"))
+    (tmp_path / "other.yaml").write_text("- 7")
+    other = run(capsys, "new-device-config", str(tmp_path / "other.yaml"))
+
+    findings = json.loads(told)["findings"]
+    assert code == EXIT_CODE[ErrorCode.BAD_REQUEST]
+    assert findings[0]["subject"].startswith(f"{path}, item 1: $.")
+    assert "neither YAML nor JSON" in bad[2]
+    assert other[0] == EXIT_CODE[ErrorCode.BAD_REQUEST]

@@ -18,6 +18,7 @@ FREE = {
     "BenchmarkConfig.additional_params",
     "CustomEventRequest.data",
     "DecisionRecord.inputs",
+    "DeviceConfigCheck.config_maps",
     "DecisionRecord.outcomes",
     "EngineSpec.parameters",
     "ExperimentDetail.parameters",

@@ -1,0 +1,64 @@
+"""ConfigMaps and definitions of custom devices in files of YAML or JSON, each with its place."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+import yaml
+
+from schemas.checks import ResourceDefinition
+from schemas.errors import ErrorCode
+from services.cli.failures import CommandFailed
+from shared.problems import explain_validation_error
+
+
+def read_config_maps(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each object and its place; a `List` is the objects in it. Raises CommandFailed."""
+    documents = _documents(file)
+    for place, document in enumerate(documents, start=1):
+        if document is None:  # between two lines of ---
+            continue
+        name = file.name if len(documents) == 1 else f"{file.name}, document {place}"
+        items = document.get("items") if isinstance(document, dict) else None
+        if isinstance(items, list):
+            yield from (
+                _object(f"{name}, item {number}", item) for number, item in enumerate(items, 1)
+            )
+        else:
+            yield _object(name, document)
+
+
+def read_definitions(file: BinaryIO) -> list[ResourceDefinition]:
+    """Raises CommandFailed with the place of what is none."""
+    document = next(iter(_documents(file)), None)
+    several = document if isinstance(document, list) else [document]
+    try:
+        return msgspec.convert(several, list[ResourceDefinition])
+    except msgspec.ValidationError as error:
+        path, sentence = explain_validation_error(error, list[ResourceDefinition])
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{file.name}: {sentence} at {path}") from error
+
+
+def yaml_of(config_maps: Iterable[dict[str, Any]]) -> str:
+    """One document each, texts that look like something else in quotes."""
+    text: str = yaml.safe_dump_all(
+        config_maps, allow_unicode=True, sort_keys=False, explicit_start=True
+    )
+    return text
+
+
+def _documents(file: BinaryIO) -> list[Any]:
+    try:
+        return list(yaml.safe_load_all(file.read().decode()))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise CommandFailed(
+            ErrorCode.BAD_REQUEST, f"{file.name}: this is neither YAML nor JSON: {error}"
+        ) from error
+
+
+def _object(place: str, found: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(found, dict):
+        raise CommandFailed(
+            ErrorCode.BAD_REQUEST, f"{place}: expected a ConfigMap, got {type(found).__name__}"
+        )
+    return place, found
