@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from schemas.base import (
+    END,
     Count,
     DeviceUuid,
     GivenDeviceUuid,
@@ -19,7 +20,9 @@ from schemas.base import (
 )
 
 GpuCount = Annotated[int, Meta(ge=1, le=4096)]
-ComputeCapability = Annotated[str, Meta(pattern=r"^\d{1,2}\.\d{1,2}$")]
+ComputeCapability = Annotated[
+    str, Meta(pattern=rf"^\d{{1,2}}\.\d{{1,2}}{END}", description="a compute capability, as 9.0")
+]
 LeaseTtlSeconds = Annotated[float, Meta(ge=3, le=3600)]
 
 

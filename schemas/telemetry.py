@@ -25,6 +25,9 @@ from schemas.base import (
 )
 
 BurstSeconds = Annotated[float, Meta(ge=0.1, le=60)]
+# As the driver says it, without a bound: one that a reader cannot hold is left out there, and the
+# rest of its sample counts.
+DriverInteger = Annotated[int, Meta(ge=0)]
 
 
 class Source(StrEnum):
@@ -107,31 +110,31 @@ class GpuReading(Struct, frozen=True, array_like=True, gc=False):
     uuid: DeviceUuid
     index: Count
     utilization_percent: float | None = None
-    memory_total_mb: Mebibytes | None = None
-    memory_used_mb: Mebibytes | None = None
-    memory_free_mb: Mebibytes | None = None
+    memory_total_mb: DriverInteger | None = None
+    memory_used_mb: DriverInteger | None = None
+    memory_free_mb: DriverInteger | None = None
     temperature_c: float | None = None
     power_draw_w: float | None = None
     power_limit_w: float | None = None
-    energy_mj: Count | None = None
-    sm_clock_mhz: Count | None = None
-    memory_clock_mhz: Count | None = None
+    energy_mj: DriverInteger | None = None
+    sm_clock_mhz: DriverInteger | None = None
+    memory_clock_mhz: DriverInteger | None = None
     throttle_reasons: tuple[str, ...] | None = None
-    ecc_corrected: Count | None = None
-    ecc_uncorrected: Count | None = None
+    ecc_corrected: DriverInteger | None = None
+    ecc_uncorrected: DriverInteger | None = None
     processes: tuple[GpuProcess, ...] | None = None
     name: str | None = None
-    performance_state: Count | None = None
+    performance_state: DriverInteger | None = None
     fan_percent: float | None = None
     memory_utilization_percent: float | None = None
     encoder_percent: float | None = None
     decoder_percent: float | None = None
-    pcie_generation: Count | None = None
-    pcie_width: Count | None = None
-    retired_pages: Count | None = None
+    pcie_generation: DriverInteger | None = None
+    pcie_width: DriverInteger | None = None
+    retired_pages: DriverInteger | None = None
     retired_pages_pending: bool | None = None
-    remapped_rows_corrected: Count | None = None
-    remapped_rows_uncorrected: Count | None = None
+    remapped_rows_corrected: DriverInteger | None = None
+    remapped_rows_uncorrected: DriverInteger | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
     nvlinks_up: tuple[bool, ...] | None = None
