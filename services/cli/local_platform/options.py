@@ -10,7 +10,6 @@ from typing import Final
 import schemas
 from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
-from shared.child_process import last_lines
 from shared.paths import DataDirectory
 from shared.settings import SettingsError
 
@@ -116,6 +115,8 @@ def tokens_file(
 
 def cause_of(log_path: Path | None) -> str:
     """The last thing that a log says, an exception by its last line."""
+    from shared.child_process import last_lines
+
     lines = last_lines(log_path).splitlines() if log_path is not None else []
     if not lines:
         return ""
