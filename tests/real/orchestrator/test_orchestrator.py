@@ -782,11 +782,11 @@ async def test_lists_go_on_where_they_ended_whatever_is_stored_meanwhile(
     ("overrides", "code", "path", "says"),
     [
         pytest.param(
-            {"deployment_mode": "docker", "base_runtime": "sglang"},
+            {"deployment_mode": "docker", "base_runtime": "sglang", "parameters": {"tp-size": [1]}},
             ErrorCode.UNSUPPORTED, "$.deployment_mode", "no Docker here", id="no Docker",
         ),
         pytest.param(
-            {"base_runtime": "vllm"},
+            {"base_runtime": "vllm", "parameters": {"tp-size": [1]}},
             ErrorCode.UNSUPPORTED, "$.base_runtime", "'vllm'", id="an engine nobody has",
         ),
         pytest.param(
@@ -803,7 +803,7 @@ async def test_lists_go_on_where_they_ended_whatever_is_stored_meanwhile(
         ),
         pytest.param(
             {"parameters": {"tp-size": [0]}},
-            ErrorCode.BAD_REQUEST, "$.parameters.tp-size", "whole number", id="no GPU at all",
+            ErrorCode.BAD_REQUEST, "$.parameters.tp-size", "got 0", id="no GPU at all",
         ),
         pytest.param(
             {"parameters": {"nope": [1]}},
