@@ -39,6 +39,7 @@ class FleetReader:
         rows = await change_feed.read_devices(connection)
         nodes = await change_feed.read_nodes(connection)
         self.snapshots.request(rows)
+        await self.snapshots.wait()
         return Fleet.of(
             map(self.device, rows),
             complete=self.is_complete(map(self.complete_at, nodes), has_devices=bool(rows)),

@@ -49,6 +49,7 @@ class QueryEngine:
         async with self._lock:
             try:
                 changes = await self._live.catch_up()
+                await self.reader.snapshots.wait()
                 changed, self._changed = self._changed, set()
                 self._live.apply_readings(changed)
                 self._live.journal.restart()

@@ -29,9 +29,11 @@ class CountedDevice(Protocol):
 
 
 PATIENCE_SECONDS: Final = 0.03  # a node answers within milliseconds
+LONGEST_WAIT_SECONDS: Final = 0.1
 
-# Devices of a node that a reservation gave back, each with the count of its releases.
-Release = tuple[NodeId, UUID | None, dict[DeviceUuid, int]]
+# Devices of a node that a reservation gave back, each with the count of its releases; and what is
+# done when they are read.
+Release = tuple[NodeId, UUID | None, dict[DeviceUuid, int], asyncio.Future[None]]
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class ReleaseSnapshots:
     timeout_seconds: float
     _requested: dict[tuple[NodeId, DeviceUuid], int] = field(default_factory=dict)
     _releases: asyncio.Queue[Release] = field(default_factory=asyncio.Queue)
+    _under_way: set[asyncio.Future[None]] = field(default_factory=set)
 
     def request(self, devices: Iterable[CountedDevice]) -> None:
         """Have those of these devices read that were released since their last reading."""
@@ -58,7 +61,18 @@ class ReleaseSnapshots:
                 self._requested[key] = device.releases
                 released[device.node_id, device.released_by][device.uuid] = device.releases
         for (node_id, reservation_id), counts in released.items():
-            self._releases.put_nowait((node_id, reservation_id, counts))
+            done = asyncio.get_running_loop().create_future()
+            self._under_way.add(done)
+            done.add_done_callback(self._under_way.discard)
+            self._releases.put_nowait((node_id, reservation_id, counts, done))
+
+    async def wait(self) -> None:
+        """Until what was requested so far is read, 0.1 s at most.
+
+        A scheduler that does not lead learns of a release by the query after it.
+        """
+        if self._under_way:
+            await asyncio.wait(set(self._under_way), timeout=LONGEST_WAIT_SECONDS)
 
     async def run(self) -> None:
         """Request until cancelled; a slow node delays no other."""
@@ -67,6 +81,18 @@ class ReleaseSnapshots:
                 group.create_task(self._read(*await self._releases.get()))
 
     async def _read(
+        self,
+        node_id: NodeId,
+        reservation_id: UUID | None,
+        devices: dict[DeviceUuid, int],
+        done: asyncio.Future[None],
+    ) -> None:
+        try:
+            await self._request(node_id, reservation_id, devices)
+        finally:
+            done.set_result(None)
+
+    async def _request(
         self, node_id: NodeId, reservation_id: UUID | None, devices: dict[DeviceUuid, int]
     ) -> None:
         loop, unused = asyncio.get_running_loop(), self.readings.confirm_unused

@@ -11,6 +11,7 @@ import pytest
 
 from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import RequestReservation, ReservationExpired, ReservationGranted
+from schemas.scheduler_views import AvailabilityView, GetAvailability
 from services.scheduler.ledger.leader_election import Leadership
 from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.errors import UnavailableError
@@ -267,3 +268,29 @@ def overlaps(held: list[tuple[int, datetime, datetime | None]]) -> list[int]:
         for before, after in pairwise(held)
         if before[0] == after[0] and (before[2] is None or before[2] > after[1])
     ]
+
+
+async def test_a_scheduler_that_learns_of_a_release_by_a_query_reads_the_gpu_first(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """Half of what people ask is answered by the one that does not lead."""
+    async with (
+        scheduler(nats_url, postgres_dsn),
+        scheduler(nats_url, postgres_dsn),
+        world(nats_url) as steward,
+    ):
+        node = await steward.add_node("alpha", 1)
+        granted = await steward.granted(await steward.request())
+        node.loads[granted.reservation_id] = node.gpus[0]
+        await node.publish_sample()
+        await asyncio.gather(*(_available(steward) for _ in range(8)))  # both have an engine now
+        node.loads.clear()
+        accepted(await steward.release(granted))
+
+        answers = await asyncio.gather(*(_available(steward) for _ in range(8)))
+
+        assert [(each.available, each.reasons) for each in answers] == [(True, ())] * 8
+
+
+async def _available(steward: World) -> AvailabilityView:
+    return await steward.bus.query(GetAvailability(request=GpuRequest()), AvailabilityView)
