@@ -32,7 +32,7 @@ from services.executor.app import create_service
 from services.executor.settings import ExecutorSettings
 from shared.testing import NatsServer, eventually, short_directory
 from tests.benchmarks import genai_bench
-from tests.support.docker.images import engine_image
+from tests.support.docker.images import engine_image, stub_engines_file
 from tests.support.docker.private_engine import PrivateEngine, missing, private_engine
 from tests.support.worlds.executor import (
     Scheduler,
@@ -167,6 +167,7 @@ async def surroundings(engine: PrivateEngine) -> AsyncIterator[tuple[Scheduler, 
                 server.authenticated_url,
                 Path(directory) / "data",
                 docker_host=engine.base_url,
+                engines_file=stub_engines_file(directory),
             )
             async with scheduling(settings) as scheduler:
                 yield scheduler, settings

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shared.testing import eventually, short_directory
-from tests.support.docker.images import engine_image
+from tests.support.docker.images import engine_image, stub_engines_file
 from tests.support.docker.private_engine import PrivateEngine
 from tests.support.processes.platform import PlatformProcess, assert_sound, marked_processes
 
@@ -49,13 +49,11 @@ async def platform_on(engine: PrivateEngine) -> AsyncIterator[PlatformProcess]:
     """A platform whose executor uses this engine; nothing of it may be left in the end."""
     engine_image(engine.client, f"{IMAGE}:{TAG}", entrypoint=["vllm", "serve"])
     with short_directory() as directory:
-        engines = directory / "engines.toml"
-        engines.write_text('[engines.vllm]\nallow = ["*"]\n')  # the stub is given flags of its own
         platform = PlatformProcess(
             directory / "data",
             environment={
                 "GPUSTEWARD_EXECUTOR_DOCKER_HOST": engine.base_url,
-                "GPUSTEWARD_EXECUTOR_ENGINES_FILE": str(engines),
+                "GPUSTEWARD_EXECUTOR_ENGINES_FILE": stub_engines_file(directory),
             },
         )
         await platform.start()

@@ -29,7 +29,7 @@ from services.executor.journal.journal import MIGRATIONS, Journal
 from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.settings import ExecutorSettings
 from shared.testing import eventually, short_directory
-from tests.support.docker.images import busybox_image, engine_image
+from tests.support.docker.images import busybox_image, engine_image, stub_engines_file
 from tests.support.docker.private_engine import PrivateEngine
 from tests.support.docker.proxy import DockerProxy, docker_proxy
 from tests.support.worlds.executor import (
@@ -107,7 +107,12 @@ async def world(docker_engine: PrivateEngine, nats_url: str) -> AsyncIterator[Wo
         short_directory() as directory,
         docker_proxy(directory / "docker.sock", docker_engine.socket) as proxy,
     ):
-        settings = make_settings(nats_url, directory, docker_host=proxy.base_url)
+        settings = make_settings(
+            nats_url,
+            directory,
+            docker_host=proxy.base_url,
+            engines_file=stub_engines_file(directory),
+        )
         async with scheduling(settings) as scheduler:
             world = World(docker_engine, proxy, scheduler, settings)
             scheduler.answer_renewal = world.renew

@@ -341,3 +341,11 @@ def _add_module(tar: ImageTar, module: Path, packages: str) -> None:
     compiled = Path(importlib.util.cache_from_source(str(module)))
     if module.suffix == ".py" and compiled.exists():
         tar.add(compiled, importlib.util.cache_from_source(target))
+
+
+def stub_engines_file(directory: Path) -> str:
+    """Lets a stub in an image of vLLM be given flags that only the stub has."""
+    path = directory / "stub_engines.toml"
+    directory.mkdir(parents=True, exist_ok=True)
+    path.write_text('[engines.vllm]\nallow = ["*"]\n')
+    return str(path)

@@ -310,7 +310,10 @@ def labelled_process(
 @contextmanager
 def executor_process(settings: ExecutorSettings) -> Iterator[subprocess.Popen[bytes]]:
     """`python -m services.executor` in an operating system process of its own."""
-    own = ("readiness_timeout_seconds", "stop_grace_seconds", "docker_host", "model_roots")
+    own = (
+        *("readiness_timeout_seconds", "stop_grace_seconds"),
+        *("docker_host", "engines_file", "model_roots"),
+    )
     log_path = Path(settings.data_dir) / "executor.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("ab") as log:

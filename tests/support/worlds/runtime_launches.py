@@ -12,6 +12,7 @@ from services.executor.host.processes import ProcessMark
 from services.executor.logs.engine_log import EngineLog
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
+from tests.support.docker.images import stub_engines_file
 from tests.support.worlds.executor import NODE, make_start
 
 FAST: dict[str, Any] = {"ttft-seconds": 0.002, "tpot-seconds": 0.0005}
@@ -20,12 +21,9 @@ LOG_LIMIT_BYTES = 1 << 20
 
 def runtime_settings(data_dir: Path, **overrides: Any) -> ExecutorSettings:  # any field
     """Settings of an executor that no test shares; its vLLM may be the stub, given anything."""
-    engines = data_dir / "stub_engines.toml"
-    data_dir.mkdir(parents=True, exist_ok=True)
-    engines.write_text('[engines.vllm]\nallow = ["*"]\n')
     given: dict[str, Any] = {
         "data_dir": str(data_dir),
-        "engines_file": str(engines),
+        "engines_file": stub_engines_file(data_dir),
         "node_id": NODE,
         "installation_id": f"test-{uuid4()}",
     }
