@@ -51,6 +51,11 @@ def is_full(path: Path) -> bool:
         return False
 
 
+def reports_no_room(error: BaseException) -> bool:
+    """Whether the kernel refused to write for lack of room."""
+    return isinstance(error, OSError) and error.errno in NO_ROOM
+
+
 def require_room(path: Path) -> None:
     """Raises UnavailableError where new work would take the last room from what runs."""
     if is_full(path):

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from schemas.base import LARGEST_INTEGER
 from schemas.gpu_request import (
     GpuRequest,
     Placement,
@@ -24,7 +25,7 @@ T = TypeVar("T")
 DEFAULT_WAIT_SECONDS: Final = 300.0
 LARGEST_WEIGHT: Final = 100
 LONGEST_SECONDS: Final = 366 * 24 * 3600
-MEBIBYTES: Final = click.IntRange(0, 2**63 - 1)
+MEBIBYTES: Final = click.IntRange(0, LARGEST_INTEGER)
 
 _OPERATORS: Final = {
     "=": SelectorOperator.IN,

@@ -8,6 +8,7 @@ from typing import Final
 
 import asyncpg
 
+from schemas.base import LARGEST_INTEGER
 from schemas.telemetry import GpuReading, GpuSampled
 from services.results.partitions import Partitions
 from shared.errors import UnavailableError
@@ -47,7 +48,6 @@ INSERT INTO sample ({", ".join(COLUMNS)}) SELECT {", ".join(COLUMNS)} FROM arriv
 ORDER BY device_no, observed_at, boot_id, sequence ON CONFLICT DO NOTHING
 """
 
-LARGEST_BIGINT: Final = 2**63 - 1
 YEARS: Final = range(1970, 9999)  # a clock beyond these is broken
 
 Row = tuple[object, ...]  # the values of `COLUMNS`
@@ -131,10 +131,9 @@ class SampleStore:
 def _is_storable(sample: GpuSampled) -> bool:
     """Whether Postgres has a place for its identity."""
     return (
-        sample.sequence <= LARGEST_BIGINT
-        and math.isfinite(sample.interval_seconds)
+        math.isfinite(sample.interval_seconds)
         and sample.observed_at.year in YEARS
-        and all(gpu.index <= LARGEST_BIGINT and "\0" not in gpu.uuid for gpu in sample.gpus)
+        and all("\0" not in gpu.uuid for gpu in sample.gpus)
     )
 
 
@@ -143,7 +142,7 @@ def _known_float(value: float | None) -> float | None:
 
 
 def _known_int(value: int | None) -> int | None:
-    return value if value is not None and value <= LARGEST_BIGINT else None
+    return value if value is not None and value <= LARGEST_INTEGER else None
 
 
 def _spans(samples: Iterable[GpuSampled]) -> Spans:

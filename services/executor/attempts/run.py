@@ -51,7 +51,7 @@ from shared.benchmarks.adapter import BenchmarkFailed, Target
 from shared.benchmarks.metrics import with_gpus
 from shared.benchmarks.tools import run_benchmark
 from shared.clock import utcnow
-from shared.disk import NO_ROOM, room_at
+from shared.disk import reports_no_room, room_at
 from shared.lease import Lease
 from shared.logging import log
 from shared.messaging.bus import Bus
@@ -229,9 +229,7 @@ class AttemptRun:
         return self._broken(error)
 
     def _broken(self, error: BaseException) -> Verdict:
-        if isinstance(error, JournalFull) or (
-            isinstance(error, OSError) and error.errno in NO_ROOM
-        ):
+        if isinstance(error, JournalFull) or reports_no_room(error):
             return failed(failure(FailureKind.DISK_FULL, str(error)))
         log.error("attempt_broken", attempt_id=str(self.attempt_id), exc_info=error)
         return failed(failure(FailureKind.INTERNAL, f"internal error: {error!r}"))

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from schemas.base import NodeId
+from schemas.base import Count, NodeId
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
 from schemas.scheduler import RequestReservation, ReservationState
 from schemas.scheduler_views import ListReservations
@@ -151,7 +151,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
 class ReservationPlace(Struct, frozen=True, array_like=True, tag="reservation"):
     """Where a reservation is in a list, newest first."""
 
-    arrival: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    arrival: Count
 
 
 class QueuedTimes(NamedTuple):

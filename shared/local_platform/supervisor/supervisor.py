@@ -16,7 +16,7 @@ import structlog
 from msgspec import Struct
 
 from shared.child_process import NotReady, UnusableSettings, describe_exit, rotate_log
-from shared.disk import NO_ROOM, is_full, room_at
+from shared.disk import is_full, reports_no_room, room_at
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marked
 from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
 from shared.paths import DataDirectory, write_atomically
@@ -328,7 +328,7 @@ class Supervisor:
     def _lacks_room(self, error: NotReady | OSError) -> bool:
         """Whether a start failed because the disk is full; a server's log says it of itself."""
         return (
-            (isinstance(error, OSError) and error.errno in NO_ROOM)
+            reports_no_room(error)
             or os.strerror(errno.ENOSPC).lower() in str(error).lower()
             or is_full(self._directory.root)
         )
