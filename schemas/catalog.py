@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from schemas import (
     available_gpus,
+    cluster,
     deletion,
     executor,
     executor_ranks,
@@ -27,6 +28,7 @@ MODULES: tuple[ModuleType, ...] = (
     scheduler_nodes,
     scheduler_views,
     available_gpus,
+    cluster,
     orchestrator,
     deletion,
     executor,
@@ -55,6 +57,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     scheduler_views.EstimateRequirements: scheduler_views.EstimateView,
     scheduler_views.GetAllocationMap: scheduler_views.AllocationMap,
     scheduler_views.SelectNode: scheduler_views.NodeSelection,
+    cluster.GetCluster: cluster.ClusterView,
     orchestrator.GetTask: orchestrator.TaskView,
     orchestrator.ListTasks: orchestrator.TaskList,
     orchestrator.GetExperiment: orchestrator.ExperimentView,

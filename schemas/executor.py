@@ -24,7 +24,7 @@ from schemas.base import (
 )
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
 from schemas.engine_rules import EngineRules
-from schemas.gpu_request import DeviceGrant, LeaseTtlSeconds
+from schemas.gpu_request import ClusterPlacement, DeviceGrant, LeaseTtlSeconds
 
 
 class Runtime(StrEnum):
@@ -148,6 +148,8 @@ class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.st
 
     With `devices` of several nodes it goes to the executor of the first one, without a `gang`; this
     coordinator sends it on, with one, to each other node, in the order in which they appear.
+
+    With `cluster` there are no `devices`; the executor is the cluster's.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -167,6 +169,7 @@ class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.st
     cpu_count: Annotated[float, Meta(gt=0)] | None = None
     host_memory_mb: PositiveInt | None = None
     gang: GangPlace | None = None
+    cluster: ClusterPlacement | None = None
 
 
 class CancelExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.cancel_experiment"):

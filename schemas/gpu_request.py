@@ -18,6 +18,7 @@ from schemas.base import (
     PositiveSeconds,
     line,
 )
+from schemas.cluster import GpuSupply
 
 GpuCount = Annotated[int, Meta(ge=1, le=4096)]
 ComputeCapability = Annotated[
@@ -176,6 +177,22 @@ class Preference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     weight: Annotated[int, Meta(ge=1, le=100)] = 1
 
 
+class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """GPUs of one node of a Kubernetes cluster, which gives them out itself: we choose the node.
+
+    A GPU is idle below both thresholds. Where no node has enough idle ones, and where
+    `selects_node` is false, the cluster's own scheduler chooses. `resource` is an extended
+    resource's name; None: what NVIDIA's device plugin or DRA driver offers there. `cluster_id`
+    None: any that is connected.
+    """
+
+    cluster_id: NodeId | None = None
+    selects_node: bool = True
+    utilization_threshold_percent: Percent = 30.0
+    memory_threshold_percent: Percent = 50.0
+    resource: Annotated[str, line(max_length=253)] | None = None
+
+
 class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none.
 
@@ -186,7 +203,7 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `prefer` ranks. `lease_ttl_seconds` is how long a grant lives without renewal;
     `wait_timeout_seconds` how long the request may queue. With `expected_duration_seconds` it may
     start early in a gap that it will have left in time. `preemptible` lets a request of higher
-    priority end it, after notice.
+    priority end it, after notice. With `cluster` the GPUs are a Kubernetes cluster's.
     """
 
     gpus: GpuCount = 1
@@ -208,6 +225,7 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     require: Annotated[tuple[Selector, ...], Meta(max_length=32)] = ()
     prefer: Annotated[tuple[Preference, ...], Meta(max_length=32)] = ()
     min_compute_capability: ComputeCapability | None = None
+    cluster: ClusterRequest | None = None
 
 
 class ShareKind(StrEnum):
@@ -243,6 +261,22 @@ class DeviceGrant(Struct, frozen=True, kw_only=True):
     score: float | None = None
     mig_profile: str | None = None
     share: DeviceShare | None = None
+
+
+class ClusterPlacement(Struct, frozen=True, kw_only=True):
+    """Where in a Kubernetes cluster a reservation's GPUs are, of which no devices are named.
+
+    `node_name` None: the cluster's own scheduler chooses, for the reason in `message`. `hostname`
+    is the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say.
+    """
+
+    cluster_id: NodeId
+    gpus: GpuCount
+    node_name: str | None = None
+    hostname: str | None = None
+    resource: str | None = None
+    supply: GpuSupply = GpuSupply.DEVICE_PLUGIN
+    message: str = ""
 
 
 class Reason(Struct, frozen=True, kw_only=True):

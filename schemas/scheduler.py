@@ -22,7 +22,7 @@ from schemas.base import (
     UtcDatetime,
     line,
 )
-from schemas.gpu_request import DeviceGrant, GpuRequest, LeaseTtlSeconds, Reason
+from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, LeaseTtlSeconds, Reason
 
 SetBy = Annotated[str, line(max_length=100)]
 Holder = Annotated[str, line(max_length=200)]
@@ -213,7 +213,8 @@ class ReservationGranted(
 ):
     """Devices are held for this reservation under `epoch` until the lease ends without renewal.
 
-    `node_id` is the first of `node_ids`; more than one is a gang.
+    `node_id` is the first of `node_ids`; more than one is a gang. With `cluster` there are no
+    `devices`, and `node_id` is the cluster's id.
     """
 
     epoch: Epoch
@@ -222,6 +223,7 @@ class ReservationGranted(
     lease_ttl_seconds: LeaseTtlSeconds
     waited_seconds: Seconds
     node_ids: tuple[NodeId, ...] = ()
+    cluster: ClusterPlacement | None = None
 
 
 class ReservationActivated(

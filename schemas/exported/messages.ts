@@ -404,6 +404,26 @@ export interface Choice {
   values: (string | number | boolean | null)[];
 }
 
+/**
+ * Nodes that changed since the message before, whole, and those that have gone.
+ *
+ * Also sent without any, so that silence is not taken for rest. `revision` grows by one with each;
+ * who misses one, or meets another `boot_id`, asks `GetCluster`. Not `is_complete`: a part could
+ * not be listed, for `detail`; nothing may be selected by it.
+ */
+export interface ClusterChanged {
+  type: "cluster.changed";
+  observed_at: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  cluster_id: string;
+  boot_id: string;
+  revision: number;
+  nodes: ClusterNode[];
+  removed: string[];
+  is_complete: boolean;
+  detail: string;
+}
+
 /** A GPU of the cluster; null readings are unknown, and count as idle for node selection. */
 export interface ClusterGpu {
   node_name: string;
@@ -419,12 +439,95 @@ export interface ClusterGpu {
   has_metrics: boolean;
 }
 
+/** One GPU; null is unknown. */
+export interface ClusterGpuReading {
+  index: number;
+  uuid: string | null;
+  utilization_percent: number | null;
+  memory_used_mb: number | null;
+  memory_total_mb: number | null;
+  temperature_c: number | null;
+}
+
+/**
+ * A node with GPUs.
+ *
+ * `node_id` is under which a telemetry agent on it reports. `hostname` is its label
+ * `kubernetes.io/hostname`, which node affinity names; null: it has none. `readings` are those of
+ * other sources than an agent, read at `readings_at`.
+ */
+export interface ClusterNode {
+  name: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  hostname: string | null;
+  is_ready: boolean;
+  is_cordoned: boolean;
+  gpus: NodeGpus[];
+  taints: NodeTaint[];
+  gpu_model: string | null;
+  gpu_memory_mb: number | null;
+  readings: ClusterGpuReading[];
+  readings_source: ReadingsSource | null;
+  readings_at: string | null;
+}
+
+/**
+ * Where in a Kubernetes cluster a reservation's GPUs are, of which no devices are named.
+ *
+ * `node_name` null: the cluster's own scheduler chooses, for the reason in `message`. `hostname` is
+ * the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say.
+ */
+export interface ClusterPlacement {
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  cluster_id: string;
+  gpus: number;
+  node_name?: string | null;
+  hostname?: string | null;
+  resource?: string | null;
+  supply?: GpuSupply;
+  message?: string;
+}
+
+/**
+ * GPUs of one node of a Kubernetes cluster, which gives them out itself: we choose the node.
+ *
+ * A GPU is idle below both thresholds. Where no node has enough idle ones, and where `selects_node`
+ * is false, the cluster's own scheduler chooses. `resource` is an extended resource's name; null:
+ * what NVIDIA's device plugin or DRA driver offers there. `cluster_id` null: any that is connected.
+ */
+export interface ClusterRequest {
+  cluster_id?: string | null;
+  selects_node?: boolean;
+  utilization_threshold_percent?: number;
+  memory_threshold_percent?: number;
+  resource?: string | null;
+}
+
 /** GPUs by node and index. `next_after_node_id` is set where more nodes follow. */
 export interface ClusterStatus {
   type: "scheduler.cluster_status_view";
   next_cursor: string | null;
   gpus: ClusterGpu[];
   next_after_node_id: string | null;
+}
+
+/**
+ * Nodes as of `revision`; `next_after_name` is set where more nodes follow.
+ *
+ * A page of another revision than the one before: the asker starts anew.
+ */
+export interface ClusterView {
+  type: "cluster.cluster_view";
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  cluster_id: string;
+  boot_id: string;
+  revision: number;
+  nodes: ClusterNode[];
+  is_complete: boolean;
+  detail: string;
+  kubernetes_version: string;
+  next_after_name: string | null;
 }
 
 /** Numbers from `low` to `high`; with `log` as many between 1 and 10 as between 10 and 100. */
@@ -1230,6 +1333,14 @@ export interface GetAvailability {
   request?: GpuRequest;
 }
 
+/** All nodes with GPUs, by name, after `after_name`. Answered by `ClusterView`. */
+export interface GetCluster {
+  type: "cluster.get_cluster";
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  cluster_id: string;
+  after_name?: string | null;
+}
+
 /**
  * Every GPU as node selection sees it. Answered by `ClusterStatus`.
  *
@@ -1499,6 +1610,7 @@ export type GpuReading = [
  * ranks. `lease_ttl_seconds` is how long a grant lives without renewal; `wait_timeout_seconds` how
  * long the request may queue. With `expected_duration_seconds` it may start early in a gap that it
  * will have left in time. `preemptible` lets a request of higher priority end it, after notice.
+ * With `cluster` the GPUs are a Kubernetes cluster's.
  */
 export interface GpuRequest {
   gpus?: number;
@@ -1520,6 +1632,7 @@ export interface GpuRequest {
   require?: Selector[];
   prefer?: Preference[];
   min_compute_capability?: string | null;
+  cluster?: ClusterRequest | null;
 }
 
 /**
@@ -1550,6 +1663,9 @@ export interface GpuStats {
   power_draw_w: Spread;
   power_limit_w: Spread;
 }
+
+/** How a cluster hands out GPUs: counted, or as devices of ResourceSlices that claims name. */
+export type GpuSupply = "device_plugin" | "dra";
 
 /**
  * A GPU: its last reading joined to the scheduler's ledger.
@@ -1945,6 +2061,21 @@ export interface NodeGpuSummary {
   has_metrics: boolean;
 }
 
+/**
+ * GPUs of a node under one name: an extended resource's, or a DRA driver's.
+ *
+ * `requested` is what bound, unfinished pods ask for, or claims have allocated; `by_reservation` is
+ * the part of it that pods of ours ask for, by the reservation in their label.
+ */
+export interface NodeGpus {
+  resource: string;
+  supply: GpuSupply;
+  capacity: number;
+  allocatable: number;
+  requested: number;
+  by_reservation: Record<string, number>;
+}
+
 /** An operator has changed labels; `labels` are all that count for it from now on. */
 export interface NodeLabelled {
   type: "scheduler.node_labelled";
@@ -1987,6 +2118,13 @@ export interface NodeSummaries {
   type: "scheduler.node_summaries_view";
   next_cursor: string | null;
   nodes: Record<string, NodeGpuSummary>;
+}
+
+/** A taint as Kubernetes has it; `effect` NoSchedule, PreferNoSchedule or NoExecute. */
+export interface NodeTaint {
+  key: string;
+  effect: string;
+  value: string;
 }
 
 /**
@@ -2167,6 +2305,9 @@ export interface ReadLog {
   offset?: number | null;
   max_lines?: number;
 }
+
+/** Where readings of a node's GPUs come from, the best first. */
+export type ReadingsSource = "agent" | "dcgm" | "nvidia_smi";
 
 /** One cause of waiting: a code for programs, a sentence for people, and where. */
 export interface Reason {
@@ -2385,7 +2526,8 @@ export interface ReservationExpired {
 /**
  * Devices are held for this reservation under `epoch` until the lease ends without renewal.
  *
- * `node_id` is the first of `node_ids`; more than one is a gang.
+ * `node_id` is the first of `node_ids`; more than one is a gang. With `cluster` there are no
+ * `devices`, and `node_id` is the cluster's id.
  */
 export interface ReservationGranted {
   type: "scheduler.reservation_granted";
@@ -2403,6 +2545,7 @@ export interface ReservationGranted {
   lease_ttl_seconds: number;
   waited_seconds: number;
   node_ids: string[];
+  cluster: ClusterPlacement | null;
 }
 
 /** Reservations, newest first. */
@@ -2779,6 +2922,8 @@ export interface Spread {
  *
  * With `devices` of several nodes it goes to the executor of the first one, without a `gang`; this
  * coordinator sends it on, with one, to each other node, in the order in which they appear.
+ *
+ * With `cluster` there are no `devices`; the executor is the cluster's.
  */
 export interface StartExperiment {
   type: "executor.start_experiment";
@@ -2803,6 +2948,7 @@ export interface StartExperiment {
   cpu_count?: number | null;
   host_memory_mb?: number | null;
   gang?: GangPlace | null;
+  cluster?: ClusterPlacement | null;
 }
 
 /**
@@ -3241,7 +3387,7 @@ export type AnyEvent =
   | ExperimentSummarized
   | CustomEvent;
 
-export type AnyLive = AttemptLogged | AttemptProgressed;
+export type AnyLive = ClusterChanged | AttemptLogged | AttemptProgressed;
 
 export type MessageType =
   | "telemetry.snapshot"
@@ -3298,6 +3444,8 @@ export type MessageType =
   | "scheduler.select_node"
   | "scheduler.what_if"
   | "scheduler.available_gpus"
+  | "cluster.changed"
+  | "cluster.get_cluster"
   | "orchestrator.cancel_task"
   | "orchestrator.experiment_cancelled"
   | "orchestrator.experiment_failed"

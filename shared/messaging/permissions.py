@@ -16,6 +16,7 @@ from msgspec import Struct
 from schemas.available_gpus import ListAvailableGpus
 from schemas.base import NODE_PREFIX, PREFIX, Event, Kind, Live, Message, pattern_for, tag_of
 from schemas.catalog import MESSAGES
+from schemas.cluster import ClusterChanged, GetCluster
 from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.executor import (
     AttemptEvent,
@@ -185,6 +186,8 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     ),
     GetSummary: _READERS | _ORCHESTRATOR,
     GetSnapshot: _READERS | _SCHEDULER,
+    GetCluster: _READERS | _SCHEDULER,
+    ClusterChanged: _READERS | _SCHEDULER,
     ListRunning: _READERS | _SCHEDULER | _ORCHESTRATOR | _NODE,
     GetRank: _NODE,
     GpuSampled: _READERS | _SCHEDULER,
@@ -228,7 +231,7 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
     },
     Role.GATEWAY: {str(EVENTS.name): ("gateway_event_log",)},
 }
-_NODE_SERVICES: Final = frozenset({"telemetry", "executor"})
+_NODE_SERVICES: Final = frozenset({"telemetry", "executor", "cluster"})
 _OWN_NODE: Final = (ListRunning,)  # a node asks of itself alone, whether it is there twice
 _NAMES: Final = re.compile(
     rf"(?P<service>{'|'.join(SERVICES)})|{NODE_PREFIX}(?P<node>[A-Za-z0-9_-]{{1,128}})"

@@ -14,6 +14,7 @@ from msgspec import Struct
 from schemas import (
     available_gpus,
     catalog,
+    cluster,
     deletion,
     executor,
     executor_ranks,
@@ -42,6 +43,7 @@ OWNERS = {
     scheduler_nodes: "scheduler",
     scheduler_views: "scheduler",
     available_gpus: "scheduler",
+    cluster: "cluster",
     orchestrator: "orchestrator",
     deletion: "orchestrator",
     executor: "executor",

@@ -1,0 +1,122 @@
+"""What nodes of a Kubernetes cluster have, what their pods hold, and how busy their GPUs are."""
+
+from enum import StrEnum
+from typing import ClassVar
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import Count, Live, Mebibytes, NodeId, Percent, Query, UtcDatetime, View
+
+
+class GpuSupply(StrEnum):
+    """How a cluster hands out GPUs: counted, or as devices of ResourceSlices that claims name."""
+
+    DEVICE_PLUGIN = "device_plugin"
+    DRA = "dra"
+
+
+class ReadingsSource(StrEnum):
+    """Where readings of a node's GPUs come from, the best first."""
+
+    AGENT = "agent"
+    DCGM = "dcgm"
+    NVIDIA_SMI = "nvidia_smi"
+
+
+class NodeGpus(Struct, frozen=True, kw_only=True):
+    """GPUs of a node under one name: an extended resource's, or a DRA driver's.
+
+    `requested` is what bound, unfinished pods ask for, or claims have allocated; `by_reservation`
+    is the part of it that pods of ours ask for, by the reservation in their label.
+    """
+
+    resource: str
+    supply: GpuSupply
+    capacity: Count
+    allocatable: Count
+    requested: Count
+    by_reservation: dict[UUID, Count] = {}
+
+
+class NodeTaint(Struct, frozen=True, kw_only=True):
+    """A taint as Kubernetes has it; `effect` NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class ClusterGpuReading(Struct, frozen=True, kw_only=True):
+    """One GPU; None is unknown."""
+
+    index: Count
+    uuid: str | None = None
+    utilization_percent: Percent | None = None
+    memory_used_mb: Mebibytes | None = None
+    memory_total_mb: Mebibytes | None = None
+    temperature_c: float | None = None
+
+
+class ClusterNode(Struct, frozen=True, kw_only=True):
+    """A node with GPUs.
+
+    `node_id` is under which a telemetry agent on it reports. `hostname` is its label
+    `kubernetes.io/hostname`, which node affinity names; None: it has none. `readings` are those
+    of other sources than an agent, read at `readings_at`.
+    """
+
+    name: str
+    node_id: NodeId
+    hostname: str | None
+    is_ready: bool
+    is_cordoned: bool
+    gpus: tuple[NodeGpus, ...]
+    taints: tuple[NodeTaint, ...] = ()
+    gpu_model: str | None = None
+    gpu_memory_mb: Mebibytes | None = None
+    readings: tuple[ClusterGpuReading, ...] = ()
+    readings_source: ReadingsSource | None = None
+    readings_at: UtcDatetime | None = None
+
+
+class ClusterChanged(Live, frozen=True, kw_only=True, tag="cluster.changed"):
+    """Nodes that changed since the message before, whole, and those that have gone.
+
+    Also sent without any, so that silence is not taken for rest. `revision` grows by one with each;
+    who misses one, or meets another `boot_id`, asks `GetCluster`. Not `is_complete`: a part could
+    not be listed, for `detail`; nothing may be selected by it.
+    """
+
+    key_field: ClassVar[str | None] = "cluster_id"
+    cluster_id: NodeId
+    boot_id: UUID
+    revision: Count
+    nodes: tuple[ClusterNode, ...] = ()
+    removed: tuple[str, ...] = ()
+    is_complete: bool = True
+    detail: str = ""
+
+
+class GetCluster(Query, frozen=True, kw_only=True, tag="cluster.get_cluster"):
+    """All nodes with GPUs, by name, after `after_name`. Answered by `ClusterView`."""
+
+    key_field: ClassVar[str | None] = "cluster_id"
+    cluster_id: NodeId
+    after_name: str | None = None
+
+
+class ClusterView(View, frozen=True, kw_only=True, tag="cluster.cluster_view"):
+    """Nodes as of `revision`; `next_after_name` is set where more nodes follow.
+
+    A page of another revision than the one before: the asker starts anew.
+    """
+
+    cluster_id: NodeId
+    boot_id: UUID
+    revision: Count
+    nodes: tuple[ClusterNode, ...]
+    is_complete: bool
+    detail: str = ""
+    kubernetes_version: str = ""
+    next_after_name: str | None = None
