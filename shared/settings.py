@@ -11,7 +11,16 @@ from shared.ids import host_node_id
 from shared.paths import default_data_dir
 
 PREFIX = "GPUSTEWARD_"
-_COMMON = ("nats_url", "nats_credentials", "postgres_dsn", "data_dir", "node_id", "installation_id")
+_COMMON = (
+    "nats_url",
+    "nats_credentials",
+    "postgres_dsn",
+    "data_dir",
+    "node_id",
+    "installation_id",
+    "kubeconfig",
+    "kube_context",
+)
 _SECRET = frozenset({"nats_url", "postgres_dsn"})
 
 
@@ -19,7 +28,9 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     """What every service reads. URLs may carry a password, so `repr` leaves them out.
 
     `nats_credentials` is the path of a JSON file with `user` and `password`. `installation_id`
-    marks everything that this installation starts.
+    marks everything that this installation starts. `kubeconfig` leads a process of a Kubernetes
+    cluster to it, by default the way kubectl goes: KUBECONFIG, `~/.kube/config`, in a pod its
+    service account; `kube_context` is a context of it other than the current one.
     """
 
     nats_url: str = "nats://127.0.0.1:4222"
@@ -28,6 +39,8 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     data_dir: str = msgspec.field(default_factory=lambda: str(default_data_dir()))
     node_id: str = msgspec.field(default_factory=host_node_id)
     installation_id: str = "standalone"
+    kubeconfig: str | None = None
+    kube_context: str | None = None
 
     def __repr__(self) -> str:
         shown = {f: "***" if f in _SECRET else getattr(self, f) for f in self.__struct_fields__}

@@ -39,6 +39,7 @@ ENVIRONMENT_READERS = {
     "services/telemetry/sources/nvml/source.py": "the probe's process inherits what its agent has",
     "shared/benchmarks/genai_bench": "finds its tool, which inherits what its caller has",
     "shared/client/discovery.py": "finds the platform that the user means",
+    "shared/kubernetes/access.py": "finds the cluster as kubectl does",
     "shared/lifecycle.py": "the supervisor tells where to say that a service is ready",
     "shared/paths.py": "the XDG directories",
     "shared/local_platform/platform.py": "a service inherits what its supervisor has",

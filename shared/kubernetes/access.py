@@ -1,0 +1,100 @@
+"""Which cluster is spoken to, and as whom."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from shared.kubernetes.errors import KubernetesError
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import Configuration
+
+_SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class NoCluster(KubernetesError):
+    """No kubeconfig, and not inside a cluster; or one that leads nowhere."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, "", message)
+
+
+class ClusterAccess(Struct, frozen=True, kw_only=True):
+    """`kubeconfig` None: by KUBECONFIG, else ~/.kube/config, else the service account of the pod
+    that this runs in. `context` None is the current one.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    async def load(self) -> "Configuration":
+        """Address and login, read anew: files, a token, what a login plugin prints.
+
+        Raises NoCluster.
+        """
+        from kubernetes.aio.client import Configuration
+        from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+        make: Any = Configuration  # without annotations
+        configuration: Configuration = make()
+        files = kubeconfig_files(self.kubeconfig)
+        try:
+            if files is None:
+                load_incluster_config(  # type: ignore[no-untyped-call]
+                    client_configuration=configuration
+                )
+            else:
+                await load_kube_config(  # type: ignore[no-untyped-call]
+                    config_file=files,
+                    context=self.context,
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
+        except (ConfigException, OSError, ValueError, TypeError, AttributeError) as error:
+            where = files or "the service account of this pod"
+            raise NoCluster(f"{where} does not lead to a cluster: {error}") from error
+        configuration.connection_pool_maxsize = 100
+        return configuration
+
+    def namespace(self) -> str:
+        """That of the service account or of the context; `default` where none is named."""
+        import yaml
+
+        files = kubeconfig_files(self.kubeconfig)
+        if files is None:
+            try:
+                return (_SERVICE_ACCOUNT / "namespace").read_text().strip() or "default"
+            except OSError:
+                return "default"
+        current = self.context
+        contexts: list[Any] = []
+        for file in files.split(":"):
+            try:
+                given = yaml.safe_load(Path(file).expanduser().read_text()) or {}
+            except (OSError, yaml.YAMLError):
+                continue
+            current = current or given.get("current-context")
+            contexts += given.get("contexts") or []
+        found: Any = next((each for each in contexts if each.get("name") == current), {})
+        return str((found.get("context") or {}).get("namespace") or "default")
+
+
+def kubeconfig_files(given: str | None) -> str | None:
+    """The kubeconfig's path, or several joined by `:`; None inside a cluster without any.
+
+    Raises NoCluster where nothing leads to a cluster.
+    """
+    if named := given or os.environ.get("KUBECONFIG"):
+        if not any(Path(each).expanduser().exists() for each in named.split(":") if each):
+            raise NoCluster(f"there is no kubeconfig at {named}")
+        return named
+    if (default := Path.home() / ".kube" / "config").exists():
+        return str(default)
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and (_SERVICE_ACCOUNT / "token").exists():
+        return None
+    raise NoCluster(
+        "no kubeconfig: name one by GPUSTEWARD_KUBECONFIG or KUBECONFIG, "
+        "or have one at ~/.kube/config"
+    )

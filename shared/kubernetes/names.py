@@ -1,0 +1,113 @@
+"""Names, label values and paths that the API takes, made or refused here."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from schemas.errors import ErrorCode
+from shared.errors import RefusedError
+
+LONGEST_LABEL: Final = 63
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_LONGEST_SUBDOMAIN: Final = 253
+_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
+_KEY: Final = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_DIGITS: Final = 8  # of the digest that keeps two shortened names apart
+
+
+def object_name(text: str, *, longest: int = LONGEST_LABEL) -> str:
+    """A name for an object or a service of ours: small letters, digits and -, a letter first.
+
+    The text itself where it is one. Otherwise what does not fit is replaced or cut, and a digest of
+    the text appended, so that two texts never become one name. `longest` leaves room for what
+    controllers append.
+    """
+    replaced = re.sub(r"[^a-z0-9-]", "-", text.lower()).strip("-")
+    if not replaced[:1].isalpha():
+        replaced = f"x-{replaced}".rstrip("-")
+    if replaced == text and len(text) <= longest:
+        return text
+    return f"{replaced[: longest - _DIGITS - 1].rstrip('-')}-{_digest(text)}"
+
+
+def label_value(text: str) -> str:
+    """The text as a label's value: itself where it is one, otherwise shortened with a digest."""
+    if len(text) <= LONGEST_LABEL and _VALUE.fullmatch(text):
+        return text
+    replaced = re.sub(r"[^A-Za-z0-9_.-]", "-", text)[: LONGEST_LABEL - _DIGITS - 1].strip("-_.")
+    return f"{replaced}-{_digest(text)}".lstrip("-")
+
+
+def require_label_name(text: str, path: str, what: str) -> str:
+    """A name of at most 63 characters, such as a namespace's or a service's, as somebody gave it.
+
+    Raises RefusedError.
+    """
+    if len(text) <= LONGEST_LABEL and _LABEL.fullmatch(text):
+        return text
+    raise RefusedError(
+        ErrorCode.BAD_REQUEST,
+        f"expected {what}: 1 to 63 small letters, digits and -, the first and last none of -; "
+        f"found {text!r}",
+        path=path,
+    )
+
+
+def require_object_name(text: str, path: str, what: str) -> str:
+    """A name of an object, as somebody gave it. Raises RefusedError."""
+    if len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text):
+        return text
+    raise RefusedError(
+        ErrorCode.BAD_REQUEST,
+        f"expected {what}: 1 to 253 small letters, digits, - and ., each part between two dots "
+        f"beginning and ending with a letter or digit; found {text!r}",
+        path=path,
+    )
+
+
+def label_selector(labels: Mapping[str, str]) -> str:
+    """Selects objects with exactly these labels. Raises ValueError for what is no label."""
+    for key, value in labels.items():
+        if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value) or len(value) > LONGEST_LABEL:
+            raise ValueError(f"expected a label, got {key!r}={value!r}")
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+class Resource(Struct, frozen=True):
+    """A kind of object by its place in the API."""
+
+    api_version: str  # such as v1, apps/v1
+    plural: str
+    is_namespaced: bool = True
+
+    def path(
+        self, namespace: str | None = None, name: str | None = None, *, subresource: str = ""
+    ) -> str:
+        """Of one object, or of all, in a namespace or in the cluster.
+
+        Raises ValueError for a name that could lead elsewhere.
+        """
+        parts = ["apis" if "/" in self.api_version else "api", *self.api_version.split("/")]
+        if namespace is not None and self.is_namespaced:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "".join(f"/{_segment(part)}" for part in parts)
+
+
+def _segment(text: str) -> str:
+    if not text or text in {".", ".."} or "/" in text or "%" in text:
+        raise ValueError(f"expected one part of a path, got {text!r}")
+    return quote(text, safe="")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]

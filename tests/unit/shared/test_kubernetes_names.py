@@ -1,0 +1,96 @@
+"""Names that a cluster takes, and errors that it sends."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.errors import RefusedError, UnavailableError
+from shared.kubernetes.errors import KubernetesError, error_of
+from shared.kubernetes.names import (
+    Resource,
+    label_selector,
+    label_value,
+    object_name,
+    require_label_name,
+    require_object_name,
+)
+
+ODD = 'it\'s "quoted"\nand.dotted' + "x" * 80
+PODS = Resource("v1", "pods")
+
+
+@given(st.text(), st.integers(min_value=20, max_value=63))
+def test_any_text_becomes_a_name_of_an_object_that_fits(text: str, longest: int) -> None:
+    name = object_name(text, longest=longest)
+
+    assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name), name
+    assert len(name) <= longest
+
+
+@given(st.text(), st.text())
+def test_two_texts_never_share_a_name_or_a_label(one: str, other: str) -> None:
+    if one != other:
+        assert object_name(one) != object_name(other)
+        assert label_value(one) != label_value(other)
+
+
+@given(st.text())
+def test_any_text_becomes_a_label_value_that_a_selector_takes(text: str) -> None:
+    assert label_selector({"gpusteward.reservation": label_value(text)})
+
+
+@pytest.mark.parametrize("good", ["a", "smollm2-cpu", "x" * 63])
+def test_a_name_that_fits_stays_as_it_is(good: str) -> None:
+    assert object_name(good) == good
+    assert label_value(good) == good
+    assert require_label_name(good, "$.name", "a name") == good
+
+
+@pytest.mark.parametrize("bad", ["", ODD, "x" * 64, "Upper", "-a", "a-", "a\n", "a.b", "a/b"])
+def test_a_name_that_somebody_gave_is_refused_with_its_place(bad: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        require_label_name(bad, "$.model.namespace", "a namespace")
+
+    assert refused.value.path == "$.model.namespace"
+
+
+def test_an_object_may_have_dots_between_parts_alone() -> None:
+    assert require_object_name("a.b-c.d", "$", "an object's name") == "a.b-c.d"
+    for bad in ("a..b", ".a", "a.", "../a", "a/b", "x" * 254):
+        with pytest.raises(RefusedError):
+            require_object_name(bad, "$", "an object's name")
+
+
+@pytest.mark.parametrize("key", ["a=b", "a,b", "", "a b", "/a", "a\n"])
+def test_a_selector_holds_nothing_but_labels(key: str) -> None:
+    with pytest.raises(ValueError, match="expected a label"):
+        label_selector({key: "v"})
+    with pytest.raises(ValueError, match="expected a label"):
+        label_selector({"k": f"{key or '='}="})
+
+
+def test_a_path_leads_to_the_object_and_nowhere_else() -> None:
+    assert PODS.path() == "/api/v1/pods"
+    assert PODS.path("a", "b", subresource="log") == "/api/v1/namespaces/a/pods/b/log"
+    assert Resource("apps/v1", "deployments").path("a") == "/apis/apps/v1/namespaces/a/deployments"
+    assert Resource("v1", "nodes", is_namespaced=False).path("a", "b?c") == "/api/v1/nodes/b%3Fc"
+    for bad in ("..", ".", "", "a/../b", "a%2f"):
+        with pytest.raises(ValueError, match="one part of a path"):
+            PODS.path("a", bad)
+
+
+def test_an_answer_says_with_code_and_reason_what_is_refused() -> None:
+    error = error_of(404, b'{"kind":"Status","reason":"NotFound","message":"no b","code":404}')
+
+    assert (type(error), error.code, error.reason) == (KubernetesError, 404, "NotFound")
+    assert str(error) == "NotFound: no b"
+
+
+@pytest.mark.parametrize("code", [429, 500, 503, 504])
+def test_an_answer_that_says_later_counts_as_none(code: int) -> None:
+    error = error_of(code, b"<html>upstream</html>")
+
+    assert isinstance(error, UnavailableError)
+    assert (error.code, error.message) == (code, "<html>upstream</html>")
