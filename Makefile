@@ -17,10 +17,10 @@ COMPILE = "$(BIN)/uv" pip compile --quiet --universal --generate-hashes --python
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-long mutate lint types contracts bench docs lock clean
+.PHONY: help install demo test test-long test-kubernetes mutate lint types contracts bench docs lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 install: $(STAMPS)/dev $(STAMPS)/demo ## Install everything into .venv: runtime, development tools, demo engine
 
@@ -32,6 +32,10 @@ test: install ## Run the tests that need no special hardware (ARGS="-k word" add
 
 test-long: install $(STAMPS)/tools ## Run the long property and fault tests
 	@"$(BIN)/python" -m pytest -m long $(ARGS)
+
+test-kubernetes: install ## Run the tests on a real Kubernetes control plane, built once by Go
+	@"$(BIN)/python" -m tests.support.kubernetes.build
+	@"$(BIN)/python" -m pytest -m kubernetes $(ARGS)
 
 mutate: install ## Count the small errors in pure modules that unit tests catch (ARGS="--seed 7 --count 100")
 	@"$(BIN)/python" -m tests.support.mutation $(ARGS)

@@ -15,6 +15,14 @@ from tests.support.interruption import let_children_be_interrupted
 
 if TYPE_CHECKING:
     from tests.support.docker.private_engine import PrivateEngine
+    from tests.support.kubernetes.control_plane import ControlPlane
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test-kubernetes` runs."""
+    for item in items:
+        if "control_plane" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.kubernetes)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -103,3 +111,29 @@ def docker_engine() -> Iterator["PrivateEngine"]:
 
     with private_engine() as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator["ControlPlane"]:
+    """The session's Kubernetes, without nodes at first; what is in it is other tests' as well, see
+    `empty_cluster`. About 3 s. Skips where its programs are missing.
+    """
+    from tests.support.kubernetes import binaries
+    from tests.support.kubernetes.control_plane import ControlPlane
+
+    if (reason := binaries.missing()) is not None:
+        pytest.skip(reason)
+    with short_directory() as directory:
+        control_plane = ControlPlane(directory)
+        try:
+            run_apart(control_plane.start())
+            yield control_plane
+        finally:
+            run_apart(control_plane.stop())
+
+
+@pytest.fixture
+async def empty_cluster(control_plane: "ControlPlane") -> "ControlPlane":
+    """The session's Kubernetes, without anything of an earlier test but installed kinds."""
+    await control_plane.wipe()
+    return control_plane

@@ -1,0 +1,108 @@
+"""The control plane of the tests, before anything of ours uses it."""
+
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+
+from shared.testing import eventually
+from tests.support.kubernetes.api import Api, ApiError
+from tests.support.kubernetes.binaries import KUBERNETES_VERSION
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.nodes import (
+    claim_template,
+    device_uuid,
+    make_device_plugin_nodes,
+    make_dra_nodes,
+    pod_object,
+)
+
+
+async def running_pods(api: Api) -> int:
+    return sum(each["status"]["phase"] == "Running" for each in await api.items("api/v1/pods"))
+
+
+async def test_pods_that_ask_for_gpus_are_bound_and_run(empty_cluster: ControlPlane) -> None:
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, [f"node-{number}" for number in range(50)])
+
+        await api.create_all(pod_object(f"pod-{number}", gpus=4) for number in range(90))
+
+        async def all_run() -> bool:
+            return await running_pods(api) == 90
+
+        await eventually(all_run, within_seconds=60, what="90 running pods")
+        pods = await api.items("api/v1/pods")
+        assert max(Counter(each["spec"]["nodeName"] for each in pods).values()) <= 2
+        assert all(each["status"]["podIP"].startswith("127.1.") for each in pods)
+        assert (await api.get("version"))["gitVersion"] == f"v{KUBERNETES_VERSION}"
+
+
+async def test_claims_get_devices_until_there_are_none(empty_cluster: ControlPlane) -> None:
+    async with empty_cluster.api() as api:
+        await make_dra_nodes(api, ["node-0"])
+        await api.create(claim_template("one-gpu"))
+
+        await api.create_all(
+            pod_object(f"pod-{number}", claim_template_name="one-gpu") for number in range(9)
+        )
+
+        async def eight_run_and_one_waits() -> bool:
+            pods = await api.items("api/v1/pods")
+            reasons = [
+                condition.get("message", "")
+                for each in pods
+                for condition in each["status"].get("conditions", ())
+            ]
+            return await running_pods(api) == 8 and any(
+                "cannot allocate all claims" in each for each in reasons
+            )
+
+        await eventually(eight_run_and_one_waits, within_seconds=60)
+        claims = await api.items("apis/resource.k8s.io/v1/resourceclaims")
+        given = [
+            result["device"]
+            for each in claims
+            for result in each["status"].get("allocation", {"devices": {"results": []}})["devices"][
+                "results"
+            ]
+        ]
+        assert sorted(given) == [f"gpu-{number}" for number in range(8)]
+        assert device_uuid("node-0", 0) != device_uuid("node-0", 1)
+
+
+async def test_a_watch_from_before_a_restart_has_expired(empty_cluster: ControlPlane) -> None:
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, ["node-0"])
+        before = (await api.get("api/v1/nodes"))["metadata"]["resourceVersion"]
+        await api.merge("api/v1/nodes/node-0", {"spec": {"unschedulable": True}})
+
+        await empty_cluster.restart_apiserver()
+
+        events = api.watch("api/v1/nodes", since=before)
+        kind, status = await anext(events)
+        assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+        await events.aclose()
+
+
+async def test_users_may_what_their_roles_say(empty_cluster: ControlPlane) -> None:
+    await empty_cluster.allow(
+        "watcher", [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    )
+
+    async with empty_cluster.api("watcher") as watcher, empty_cluster.api("denied") as denied:
+        await eventually_allowed(watcher)
+        with pytest.raises(ApiError, match="403 Forbidden"):
+            await watcher.items("api/v1/pods")
+        with pytest.raises(ApiError, match="403 Forbidden"):
+            await denied.items("api/v1/nodes")
+
+
+async def eventually_allowed(api: Api) -> None:
+    async def is_allowed() -> bool:
+        with suppress(ApiError):
+            await api.items("api/v1/nodes")
+            return True
+        return False
+
+    await eventually(is_allowed)

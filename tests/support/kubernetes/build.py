@@ -1,0 +1,183 @@
+"""Builds the programs of a control plane once, into a cache outside the repository.
+
+`python -m tests.support.kubernetes.build`. The first build takes minutes and about 2 GB of Go's
+caches; one that has been done takes none. Modules come from the Go module proxy and are held to
+the committed go.sum files; the Go toolchain is the one of this host.
+"""
+
+import argparse
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from shared.lifecycle import dying_with_parent
+from tests.support.kubernetes.binaries import (
+    ETCD_VERSION,
+    GIVEN,
+    KUBERNETES_VERSION,
+    KWOK_VERSION,
+    MODULES,
+    PROGRAMS,
+    directory,
+    missing,
+)
+
+GO_NEEDED: Final = (1, 24)
+PROGRAM_SECONDS: Final = 2400.0
+CHECK_SECONDS: Final = 60.0
+# In the order in which they share what is compiled.
+SOURCES: Final = {
+    "etcd": ("etcd", "."),
+    "kube-apiserver": ("control_plane", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-scheduler": ("control_plane", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kube-controller-manager": ("control_plane", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+}
+_MAJOR, _MINOR, _ = KUBERNETES_VERSION.split(".")
+_VERSION_PACKAGE: Final = "k8s.io/component-base/version"
+LINKED: Final = (
+    f"-s -w -X {_VERSION_PACKAGE}.gitVersion=v{KUBERNETES_VERSION}"
+    f" -X {_VERSION_PACKAGE}.gitMajor={_MAJOR} -X {_VERSION_PACKAGE}.gitMinor={_MINOR}"
+)
+VERSIONS: Final = {"etcd": ETCD_VERSION, "kwok": KWOK_VERSION}
+
+
+class CannotBuild(Exception):
+    """The text says what to do."""
+
+
+def build(target: Path, *, nice: int) -> None:
+    """Put every program into `target`, or nothing. Raises CannotBuild."""
+    go = _go()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another build runs, waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if missing() is None:
+            return
+        made = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
+        try:
+            for name in SOURCES:
+                _build_program(go, name, made / name, nice=nice)
+                _check_version(name, made / name)
+            made.chmod(0o755)
+            shutil.rmtree(target, ignore_errors=True)
+            made.rename(target)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def _go() -> str:
+    go = shutil.which("go")
+    wanted = ".".join(map(str, GO_NEEDED))
+    other = f"or name a directory with {', '.join(PROGRAMS)} in {GIVEN}"
+    if go is None:
+        raise CannotBuild(
+            f"a control plane is built by Go {wanted} or newer, which is not on PATH: "
+            f"install it, {other}"
+        )
+    told = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=True)
+    found = re.match(r"go(\d+)\.(\d+)", told.stdout)
+    if found is None or (int(found[1]), int(found[2])) < GO_NEEDED:
+        raise CannotBuild(
+            f"expected Go {wanted} or newer, found {told.stdout.strip()} at {go}: "
+            f"install a newer one, {other}"
+        )
+    return go
+
+
+def _build_program(go: str, name: str, path: Path, *, nice: int) -> None:
+    module, package = SOURCES[name]
+    began = time.monotonic()
+    _say(f"building {name} from {package if package != '.' else module}")
+    command: list[str | Path] = [
+        go,
+        "build",
+        "-mod=readonly",
+        "-trimpath",
+        f"-ldflags={LINKED}",
+        "-o",
+        path,
+        package,
+    ]
+    environ = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    tie = dying_with_parent()
+
+    def behave() -> None:
+        os.nice(nice)
+        tie()
+
+    try:
+        subprocess.run(
+            command,
+            cwd=MODULES / module,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=behave,
+            timeout=PROGRAM_SECONDS,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotBuild(
+            f"{name} was not built within {PROGRAM_SECONDS:.0f} s; "
+            "the next try goes on where this one ended"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        raise CannotBuild(
+            f"`go build` of {name} failed with {error.returncode}: its lines above say why"
+        ) from None
+    size = path.stat().st_size / 2**20
+    _say(f"built {name}: {size:.0f} MiB in {time.monotonic() - began:.0f} s")
+
+
+def _check_version(name: str, path: Path) -> None:
+    wanted = VERSIONS.get(name, KUBERNETES_VERSION)
+    told = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, timeout=CHECK_SECONDS, check=False
+    )
+    if wanted not in told.stdout:
+        raise CannotBuild(
+            f"expected {name} to be version {wanted}, "
+            f"it says {(told.stdout + told.stderr).strip()!r}"
+        )
+
+
+def _say(line: str) -> None:
+    print(f"control plane: {line}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build what is missing; 0 once everything is there."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.kubernetes.build", description=__doc__
+    )
+    parser.add_argument("--nice", type=int, default=0, help="give way to other processes, up to 19")
+    options = parser.parse_args(arguments)
+    if missing() is None:
+        _say(f"is in {directory()}")
+        return 0
+    if os.environ.get(GIVEN):
+        print(missing(), file=sys.stderr)
+        return 1
+    try:
+        build(directory(), nice=options.nice)
+    except CannotBuild as error:
+        print(error, file=sys.stderr)
+        return 1
+    _say(f"is in {directory()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

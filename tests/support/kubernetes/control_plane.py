@@ -1,0 +1,410 @@
+"""A real control plane on loopback ports: etcd, kube-apiserver, kube-scheduler and the controllers
+of kube-controller-manager that make pods and remove what has lost its owner; kwok pretends to be
+every node and to run every pod that is bound.
+
+Addresses: a pod has one of 127.1.0.0/16 and a Service one of 127.2.0.0/16, so that a server of the
+test's own may listen where an engine or its Service would. There are no endpoints of Services:
+the apiserver takes no loopback address for one.
+
+What a pod does follows from its first container's image: with `no-such-image` in it its pull
+fails, with `crashing` it ends again and again, with `slow` it is ready after three seconds. All
+others run at once. What every container logs is `ControlPlane.pod_log`, what `exec` finds in it are
+the programs in `ControlPlane.pod_programs`.
+
+Left out, because a host that is short of processors would act on it: nodes that are late with
+their heartbeats are not tainted.
+"""
+
+import asyncio
+import json
+import random
+import secrets
+import signal
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from aiohttp import ClientError
+
+from shared.child_process import ChildProcess, NotReady
+from tests.support.kubernetes.api import Api, ApiError, Object, path_of, path_to
+from tests.support.kubernetes.binaries import program
+
+START_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.02
+WIPE_SECONDS: Final = 20.0
+FINALIZER_SECONDS: Final = 1.0  # then nobody comes who would take them away
+# Below those that the kernel gives to outgoing connections.
+PORTS: Final = range(18_000, 32_000)
+TEST_LABEL: Final = "test.gpusteward.io/role"
+USERS: Final = ("admin", "executor", "watcher", "denied")
+POD_NETWORK: Final = "127.1.0.0/16"
+SERVICE_NETWORK: Final = "127.2.0.0/16"
+CONTROLLERS: Final = (
+    "deployment-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "replicaset-controller",
+    "resourceclaim-controller",
+)
+KEPT_NAMESPACES: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
+STAGES: Final = Path(__file__).with_name("pods.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    etcd: int
+    etcd_peer: int
+    apiserver: int
+    kubelet: int
+
+
+class ControlPlane:
+    """One of them; it has to be stopped."""
+
+    def __init__(self, directory: Path, *, apiserver_arguments: Sequence[str] = ()) -> None:
+        self.directory = directory
+        self.apiserver_arguments = tuple(apiserver_arguments)
+        self._ports = Ports(*_free_ports(4))
+        self._tokens = {user: secrets.token_urlsafe(16) for user in USERS}
+        self._running: dict[str, ChildProcess] = {}
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._ports.apiserver}"
+
+    @property
+    def ca_file(self) -> Path:
+        """Of the apiserver's certificate, which signs itself, for 127.0.0.1."""
+        return self.directory / "certificates/apiserver.crt"
+
+    @property
+    def key_file(self) -> Path:
+        """Of that certificate: a webhook of a test can be trusted with it."""
+        return self.directory / "certificates/apiserver.key"
+
+    @property
+    def pod_log(self) -> Path:
+        """`2026-11-22T18:00:00.000000000Z stdout F a line`, which every container logs."""
+        return self.directory / "pod.log"
+
+    @property
+    def pod_programs(self) -> Path:
+        """Executables here are found first by `exec` in any container; it runs on this host."""
+        return self.directory / "pod-programs"
+
+    def token(self, user: str = "admin") -> str:
+        return self._tokens[user]
+
+    def kubeconfig(self, user: str = "admin") -> Path:
+        """A file for one of USERS; only `admin` may anything before `allow`."""
+        return self.directory / f"{user}.kubeconfig"
+
+    def api(self, user: str = "admin") -> AbstractAsyncContextManager[Api]:
+        """Plain calls as one of USERS."""
+        return Api.connected(self.url, self.token(user), str(self.ca_file))
+
+    async def start(self) -> None:
+        """Until nodes and pods can be made: about 5 s."""
+        self._prepare()
+        self._spawn(
+            "etcd",
+            f"--data-dir={self.directory}/etcd",
+            "--unsafe-no-fsync",
+            f"--listen-client-urls=http://127.0.0.1:{self._ports.etcd}",
+            f"--advertise-client-urls=http://127.0.0.1:{self._ports.etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{self._ports.etcd_peer}",
+            "--log-level=warn",
+        )
+        await self.start_apiserver()
+        kubeconfig = f"--kubeconfig={self.kubeconfig()}"
+        own = (
+            kubeconfig,
+            f"--authentication-kubeconfig={self.kubeconfig()}",
+            f"--authorization-kubeconfig={self.kubeconfig()}",
+            "--leader-elect=false",
+            "--secure-port=0",
+        )
+        self._spawn("kube-scheduler", *own)
+        self._spawn(
+            "kube-controller-manager",
+            *own,
+            f"--controllers={','.join(CONTROLLERS)}",
+            "--concurrent-deployment-syncs=2",
+        )
+        self._spawn(
+            "kwok",
+            kubeconfig,
+            f"--config={self.directory}/kwok.yaml",
+            "--manage-all-nodes=true",
+            f"--cidr={POD_NETWORK.replace('.0.0/', '.0.1/')}",
+            "--node-ip=127.0.0.1",
+            f"--node-port={self._ports.kubelet}",
+            f"--server-address=127.0.0.1:{self._ports.kubelet}",
+            f"--tls-cert-file={self.ca_file}",
+            f"--tls-private-key-file={self.key_file}",
+        )
+
+    async def stop(self) -> None:
+        for name in reversed(tuple(self._running)):
+            await self._kill(name)
+
+    async def start_apiserver(self) -> None:
+        """Until it is ready, on the port that it had."""
+        certificates = self.directory / "certificates"
+        self._spawn(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self._ports.etcd}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self._ports.apiserver}",
+            "--endpoint-reconciler-type=none",
+            f"--cert-dir={certificates}",
+            f"--token-auth-file={self.directory}/tokens.csv",
+            "--authorization-mode=RBAC",
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            # The key that it has made for its certificate.
+            f"--service-account-key-file={self.key_file}",
+            f"--service-account-signing-key-file={self.key_file}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-cluster-ip-range={SERVICE_NETWORK}",
+            *self.apiserver_arguments,
+        )
+        await self._until_ready()
+
+    async def stop_apiserver(self) -> None:
+        """SIGKILL, with which every watch breaks."""
+        await self._kill("kube-apiserver")
+
+    async def restart_apiserver(self) -> None:
+        """Watches from versions before it get 410 if their kind has changed since; 2.5 s."""
+        await self.stop_apiserver()
+        await self.start_apiserver()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP one of the programs: connections stay open and nothing answers."""
+        self._running[name].send(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        self._running[name].send(signal.SIGCONT)
+
+    def pid(self, name: str) -> int:
+        return self._running[name].pid
+
+    async def allow(
+        self, user: str, rules: Sequence[Object], *, namespace: str | None = None
+    ) -> None:
+        """Give one of USERS a role; without a namespace in all of them. `wipe` takes it back."""
+        scope = "ClusterRole" if namespace is None else "Role"
+        name = f"test-{user}-{secrets.token_hex(4)}"
+        metadata: Object = {"name": name, "labels": {TEST_LABEL: user}}
+        if namespace is not None:
+            metadata["namespace"] = namespace
+        authorization = "rbac.authorization.k8s.io"
+        async with self.api() as api:
+            await api.create(
+                {
+                    "apiVersion": f"{authorization}/v1",
+                    "kind": scope,
+                    "metadata": metadata,
+                    "rules": list(rules),
+                }
+            )
+            await api.create(
+                {
+                    "apiVersion": f"{authorization}/v1",
+                    "kind": f"{scope}Binding",
+                    "metadata": metadata,
+                    "roleRef": {"apiGroup": authorization, "kind": scope, "name": name},
+                    "subjects": [{"apiGroup": authorization, "kind": "User", "name": user}],
+                }
+            )
+
+    async def wipe(self) -> None:
+        """Everything that a test may have made; the kinds that it has installed stay."""
+        async with self.api() as api:
+            await _wipe(api)
+
+    def _prepare(self) -> None:
+        self.pod_programs.mkdir(parents=True)
+        self.pod_log.write_text(
+            "2026-11-22T18:00:00.000000000Z stdout F a line of a pretended pod\n"
+        )
+        groups = {"admin": ',"system:masters"'}
+        lines = [
+            f"{token},{user},{user}{groups.get(user, '')}" for user, token in self._tokens.items()
+        ]
+        (self.directory / "tokens.csv").write_text("\n".join(lines) + "\n")
+        for user in USERS:
+            self.kubeconfig(user).write_text(json.dumps(self._kubeconfig_of(user), indent=1))
+        stages = STAGES.read_text()
+        for name, value in {
+            "LOG": self.pod_log,
+            "PROGRAMS": self.pod_programs,
+            "DIRECTORY": self.directory,
+        }.items():
+            stages = stages.replace(f"@{name}@", str(value))
+        (self.directory / "kwok.yaml").write_text(stages)
+
+    def _kubeconfig_of(self, user: str) -> Object:
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+            "users": [{"name": user, "user": {"token": self.token(user)}}],
+            "clusters": [
+                {
+                    "name": "test",
+                    "cluster": {"server": self.url, "certificate-authority": str(self.ca_file)},
+                }
+            ],
+        }
+
+    def _spawn(self, name: str, *arguments: str) -> None:
+        self._running[name] = ChildProcess.spawn(
+            name,
+            [program(name), *arguments],
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.directory)},
+            cwd=self.directory,
+            log_path=self._log(name),
+        )
+
+    def _log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    async def _kill(self, name: str) -> None:
+        process = self._running.pop(name)
+        process.kill()
+        await process.wait()
+
+    async def _until_ready(self) -> None:
+        apiserver = self._running["kube-apiserver"]
+        deadline = asyncio.get_running_loop().time() + START_SECONDS
+        while not await self._is_ready():
+            for name, process in self._running.items():
+                if process.returncode is not None:
+                    raise NotReady(name, f"ended with {process.returncode}", self._log(name))
+            if asyncio.get_running_loop().time() > deadline:
+                raise NotReady(
+                    apiserver.name,
+                    f"was not ready within {START_SECONDS} s",
+                    self._log(apiserver.name),
+                )
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _is_ready(self) -> bool:
+        if not self.ca_file.exists():
+            return False
+        with suppress(ClientError, ApiError, OSError):
+            async with self.api() as api:
+                return bool(await api.get("readyz") == "ok")
+        return False
+
+
+# Owners before what they own, which would be made again.
+_WIPED: Final = (
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "DaemonSet"),
+    ("apps/v1", "ReplicaSet"),
+    ("v1", "Pod"),
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    ("v1", "ServiceAccount"),
+    ("v1", "PersistentVolumeClaim"),
+    ("v1", "PersistentVolume"),
+    ("v1", "Event"),
+    ("v1", "Node"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("resource.k8s.io/v1", "ResourceClaim"),
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+    ("resource.k8s.io/v1", "ResourceSlice"),
+    ("resource.k8s.io/v1", "DeviceClass"),
+    ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+)
+
+
+async def _wipe(api: Api) -> None:
+    # Webhooks first, which could hold the rest up; then installed kinds, which own others.
+    kinds = (*_WIPED[-2:], *await installed_kinds(api), *_WIPED[:-2])
+    # A controller that has not heard of its owner's end makes what was deleted once more.
+    while any([await _wipe_kind(api, api_version, kind) for api_version, kind in kinds]):
+        pass
+    for kind in ("ClusterRoleBinding", "ClusterRole"):
+        path = path_to("rbac.authorization.k8s.io/v1", kind)
+        await api.delete(path, labelSelector=TEST_LABEL)
+    for namespace in await api.items("api/v1/namespaces"):
+        if (name := namespace["metadata"]["name"]) not in KEPT_NAMESPACES:
+            await api.delete(f"api/v1/namespaces/{name}")
+
+
+async def installed_kinds(api: Api) -> list[tuple[str, str]]:
+    """API version and kind of every custom resource."""
+    definitions = await api.items(path_to("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
+    return [
+        (f"{each['spec']['group']}/{version['name']}", each["spec"]["names"]["kind"])
+        for each in definitions
+        for version in each["spec"]["versions"]
+        if version["served"]
+    ]
+
+
+async def _wipe_kind(api: Api, api_version: str, kind: str) -> bool:
+    """Whether there was one."""
+    was_there = False
+    began = asyncio.get_running_loop().time()
+    while found := await _own(api, api_version, kind):
+        waited = asyncio.get_running_loop().time() - began
+        if waited > WIPE_SECONDS:
+            raise AssertionError(f"{len(found)} of {kind} cannot be deleted")
+        if waited > FINALIZER_SECONDS:
+            for each in found:
+                whole = {"apiVersion": api_version, "kind": kind, **each}
+                with suppress(ApiError):
+                    await api.merge(path_of(whole), {"metadata": {"finalizers": None}})
+        for namespace in {each["metadata"].get("namespace") for each in found}:
+            await api.delete(path_to(api_version, kind, namespace), gracePeriodSeconds=0)
+        was_there = True
+    return was_there
+
+
+async def _own(api: Api, api_version: str, kind: str) -> list[Object]:
+    """Without those of Kubernetes itself."""
+    return [
+        each
+        for each in await api.items(path_to(api_version, kind))
+        if not each["metadata"].get("namespace", "").startswith("kube-")
+        and not (kind == "Service" and each["metadata"]["name"] == "kubernetes")
+    ]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 on which nobody listens now."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in found:
+                found.append(port)
+    return found
+
+
+@asynccontextmanager
+async def control_plane_in(
+    directory: Path, *, apiserver_arguments: Sequence[str] = ()
+) -> AsyncIterator[ControlPlane]:
+    """One of the test's own, for arguments that the session's does not have."""
+    control_plane = ControlPlane(directory, apiserver_arguments=apiserver_arguments)
+    try:
+        await control_plane.start()
+        yield control_plane
+    finally:
+        await control_plane.stop()
