@@ -25,6 +25,7 @@ from schemas.base import (
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
 from schemas.engine_rules import EngineRules
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, LeaseTtlSeconds
+from schemas.kubernetes import KubernetesSpec
 
 
 class Runtime(StrEnum):
@@ -33,6 +34,7 @@ class Runtime(StrEnum):
     PROCESS = "process"
     DOCKER = "docker"
     OME = "ome"
+    KUBERNETES = "kubernetes"
 
 
 class AttemptPhase(StrEnum):
@@ -48,10 +50,7 @@ class AttemptPhase(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """How an attempt ended.
-
-    `interrupted`: cut off by a crash or a lost lease; says nothing about the experiment.
-    """
+    """How an attempt ended. `interrupted`, by a crash or a lost lease, says nothing about it."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -62,7 +61,8 @@ class AttemptOutcome(StrEnum):
 class FailureKind(StrEnum):
     """Why an attempt did not succeed; the closed set of causes.
 
-    `out_of_memory` is the host's or the container's, `gpu_out_of_memory` a device's.
+    `out_of_memory` is the host's or the container's, `gpu_out_of_memory` a device's;
+    `parameters_not_applied`: a cluster runs the engine otherwise than it was asked to.
     """
 
     ENGINE_MISSING = "engine_missing"
@@ -79,6 +79,8 @@ class FailureKind(StrEnum):
     PORT_TAKEN = "port_taken"
     DISK_FULL = "disk_full"
     READINESS_TIMEOUT = "readiness_timeout"
+    UNSCHEDULABLE = "unschedulable"
+    PARAMETERS_NOT_APPLIED = "parameters_not_applied"
     RANK_FAILED = "rank_failed"
     NODE_LOST = "node_lost"
     BENCHMARK_FAILED = "benchmark_failed"
@@ -93,7 +95,7 @@ class EngineSpec(Struct, frozen=True, kw_only=True):
     """What to serve.
 
     `parameters` are the engine's flags with one value each; `model` an id or a path. `image_tag`
-    is of the engine's image, None the one that the executor prefers.
+    is of the engine's image, None the one that the executor prefers; `kubernetes` of a cluster.
     """
 
     runtime: Runtime
@@ -101,6 +103,7 @@ class EngineSpec(Struct, frozen=True, kw_only=True):
     model: str
     parameters: dict[str, Any] = {}
     image_tag: str | None = None
+    kubernetes: KubernetesSpec | None = None
 
 
 class PhaseTiming(Struct, frozen=True, kw_only=True):
@@ -257,7 +260,9 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
 
     `engine_rules` has every engine that the executor knows, startable or not. `engine_flags` is
     what older releases read: the flags for fields of a task's typed blocks, by field. Models named
-    by a path have to lie below `model_roots`; None: an older release, which does not say.
+    by a path have to lie below `model_roots`; None: an older release, which does not say, or a
+    cluster, which has none of this host's. `serving_runtimes` are its ClusterServingRuntimes,
+    by name, with the engine of their image.
     """
 
     runtime: Runtime
@@ -267,6 +272,7 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     engine_flags: dict[str, dict[str, str]] = {}
     engine_rules: dict[str, EngineRules] = {}
     model_roots: tuple[str, ...] | None = None
+    serving_runtimes: dict[str, str] = {}
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):
@@ -334,7 +340,7 @@ class LogChunk(View, frozen=True, kw_only=True, tag="executor.log_chunk"):
 class AttemptProgressed(Live, frozen=True, kw_only=True, tag="executor.attempt_progressed"):
     """How far an image's pull or a running benchmark is.
 
-    `fraction` runs from 0 to 1: over the image's bytes, or over all levels.
+    `fraction` is from 0 to 1: of the image's bytes, or of all levels.
     """
 
     speaker_field: ClassVar[str | None] = "executor_id"
@@ -370,8 +376,7 @@ class RunningAttempt(Struct, frozen=True, kw_only=True):
 
 
 class RunningWorkload(Struct, frozen=True, kw_only=True):
-    """Processes and containers of this host that are labelled with a reservation, whoever started
-    them.
+    """Processes and containers of a host, or pods of a cluster, that name a reservation.
 
     `epoch` and `node_id` are None where the label does not say; several nodes may share a host.
     `ours`: the label names this installation too.

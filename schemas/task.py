@@ -38,6 +38,7 @@ class DeploymentMode(StrEnum):
     PROCESS = "process"
     DOCKER = "docker"
     OME = "ome"
+    KUBERNETES = "kubernetes"
 
 
 class Strategy(StrEnum):

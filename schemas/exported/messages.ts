@@ -108,11 +108,7 @@ export interface AttemptLogged {
   lines: string[];
 }
 
-/**
- * How an attempt ended.
- *
- * `interrupted`: cut off by a crash or a lost lease; says nothing about the experiment.
- */
+/** How an attempt ended. `interrupted`, by a crash or a lost lease, says nothing about it. */
 export type AttemptOutcome = "cancelled" | "failed" | "interrupted" | "succeeded";
 
 /** An attempt's way; only `measuring` counts for the experiment's window. */
@@ -145,7 +141,7 @@ export interface AttemptPhaseChanged {
 /**
  * How far an image's pull or a running benchmark is.
  *
- * `fraction` runs from 0 to 1: over the image's bytes, or over all levels.
+ * `fraction` is from 0 to 1: of the image's bytes, or of all levels.
  */
 export interface AttemptProgressed {
   type: "executor.attempt_progressed";
@@ -530,6 +526,17 @@ export interface ClusterView {
   next_after_name: string | null;
 }
 
+/** What a task may set of the engine's container: its program and image are the executor's. */
+export interface ContainerOverrides {
+  resources?: ContainerResources;
+}
+
+/** What a container gets beside its GPUs, which are the grant's. */
+export interface ContainerResources {
+  requests?: Record<string, string>;
+  limits?: Record<string, string>;
+}
+
 /** Numbers from `low` to `high`; with `log` as many between 1 and 10 as between 10 and 100. */
 export interface ContinuousRange {
   type: "continuous";
@@ -634,7 +641,7 @@ export interface DeleteTask {
 }
 
 /** Where the inference servers of a task run. */
-export type DeploymentMode = "docker" | "ome" | "process";
+export type DeploymentMode = "docker" | "kubernetes" | "ome" | "process";
 
 /**
  * One device in the allocation map.
@@ -915,7 +922,7 @@ export interface EngineRules {
  * What to serve.
  *
  * `parameters` are the engine's flags with one value each; `model` an id or a path. `image_tag` is
- * of the engine's image, null the one that the executor prefers.
+ * of the engine's image, null the one that the executor prefers; `kubernetes` of a cluster.
  */
 export interface EngineSpec {
   runtime: Runtime;
@@ -923,6 +930,7 @@ export interface EngineSpec {
   model: string;
   parameters?: Record<string, unknown>;
   image_tag?: string | null;
+  kubernetes?: KubernetesSpec | null;
 }
 
 /**
@@ -1245,7 +1253,8 @@ export interface Failure {
 /**
  * Why an attempt did not succeed; the closed set of causes.
  *
- * `out_of_memory` is the host's or the container's, `gpu_out_of_memory` a device's.
+ * `out_of_memory` is the host's or the container's, `gpu_out_of_memory` a device's;
+ * `parameters_not_applied`: a cluster runs the engine otherwise than it was asked to.
  */
 export type FailureKind =
   | "bad_parameter"
@@ -1265,11 +1274,13 @@ export type FailureKind =
   | "model_missing"
   | "node_lost"
   | "out_of_memory"
+  | "parameters_not_applied"
   | "port_taken"
   | "rank_failed"
   | "readiness_timeout"
   | "runtime_unavailable"
-  | "timeout";
+  | "timeout"
+  | "unschedulable";
 
 /**
  * A fault of a device that an agent told as an event, repeated for whoever missed it.
@@ -1819,6 +1830,21 @@ export interface InventoryReported {
   devices: DeviceFacts[];
   labels: Record<string, string>;
   links: GpuLink[];
+}
+
+/**
+ * What a task names in a cluster, all of it in `namespace`, or in the cluster as a whole.
+ *
+ * `namespace` null is the executor's own choice. `base_model` is a BaseModel or ClusterBaseModel of
+ * OME; `claim` holds the model instead. The engine's image is that of the ClusterServingRuntime
+ * `serving_runtime`, if one is named.
+ */
+export interface KubernetesSpec {
+  namespace?: string | null;
+  base_model?: string | null;
+  claim?: VolumeClaim | null;
+  serving_runtime?: string | null;
+  container?: ContainerOverrides;
 }
 
 /**
@@ -2744,7 +2770,7 @@ export interface RunningAttempts {
 }
 
 /**
- * Processes and containers of this host that are labelled with a reservation, whoever started them.
+ * Processes and containers of a host, or pods of a cluster, that name a reservation.
  *
  * `epoch` and `node_id` are null where the label does not say; several nodes may share a host.
  * `ours`: the label names this installation too.
@@ -2759,14 +2785,16 @@ export interface RunningWorkload {
 }
 
 /** Where the inference server runs. */
-export type Runtime = "docker" | "ome" | "process";
+export type Runtime = "docker" | "kubernetes" | "ome" | "process";
 
 /**
  * A runtime of an executor, the engines it can start, and for the others what is missing.
  *
  * `engine_rules` has every engine that the executor knows, startable or not. `engine_flags` is what
  * older releases read: the flags for fields of a task's typed blocks, by field. Models named by a
- * path have to lie below `model_roots`; null: an older release, which does not say.
+ * path have to lie below `model_roots`; null: an older release, which does not say, or a cluster,
+ * which has none of this host's. `serving_runtimes` are its ClusterServingRuntimes, by name, with
+ * the engine of their image.
  */
 export interface RuntimeOffer {
   runtime: Runtime;
@@ -2776,6 +2804,7 @@ export interface RuntimeOffer {
   engine_flags: Record<string, Record<string, string>>;
   engine_rules: Record<string, EngineRules>;
   model_roots: string[] | null;
+  serving_runtimes: Record<string, string>;
 }
 
 /** A spread with the number of readings that were not unknown. */
@@ -3298,6 +3327,16 @@ export interface UsageRow {
 export interface ValidateTask {
   type: "orchestrator.validate_task";
   task: TaskFile;
+}
+
+/** A PersistentVolumeClaim, of which `subpath` is mounted read-only at `mount_path`. */
+export interface VolumeClaim {
+  /** 1 to 253 small letters, digits, - and ., parts between . as in a domain */
+  name: string;
+  /** an absolute path of letters, digits, _, . and -, without parts . and .. */
+  mount_path: string;
+  /** a relative path of letters, digits, _, . and -, without parts . and .. */
+  subpath?: string;
 }
 
 /**

@@ -93,6 +93,16 @@ RULES: Final[Mapping[FailureKind, FailureRule]] = {
         "the engine did not become ready in time: its log says how far it came; a large model on a "
         "slow disk needs a longer GPUSTEWARD_EXECUTOR_READINESS_TIMEOUT_SECONDS on the node"
     ),
+    FailureKind.UNSCHEDULABLE: _here(
+        1,
+        "the cluster found no node for the engine's pod in time: `gpusteward cluster status` shows "
+        "what its nodes have free, `kubectl describe pod` in the namespace what holds it",
+    ),
+    FailureKind.PARAMETERS_NOT_APPLIED: _never(
+        "the cluster started the engine otherwise than it was asked to, so that a measurement "
+        "would be another configuration's: look for accelerator overrides of an AcceleratorClass, "
+        "webhooks or policies that rewrite pods, and exempt this namespace from them"
+    ),
     FailureKind.RANK_FAILED: _elsewhere(
         1,
         "one part of an engine that spans several GPUs or nodes failed, so all were stopped: check "

@@ -30,6 +30,7 @@ TEXTS: Final = {
     "hostname": "a100-3.example.org",
     "id_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct",
     "model": "HuggingFaceTB/SmolLM2-135M-Instruct",
+    "mount_path": "/mnt/models",
     "name": "NVIDIA A100-SXM4-80GB",
     "namespace": "default",
     "node_id": "a100-3",

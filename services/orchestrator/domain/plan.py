@@ -1,7 +1,7 @@
 """What a task becomes in this installation, and what the installation lacks for it."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -12,6 +12,11 @@ from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime
 from schemas.orchestrator import PlannedExperiment
 from schemas.task import BenchmarkConfig, DeploymentMode, Strategy, TaskFile
+from services.orchestrator.domain.cluster_objects import (
+    engine_of_runtime,
+    kubernetes_spec,
+    serving_runtime,
+)
 from services.orchestrator.domain.engines import engine_of, fields_taken, mode_of
 from services.orchestrator.domain.executor_offers import (
     Offer,
@@ -60,7 +65,8 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     _refuse_bad_tag(task.runtime_image_tag)
     known = known_engines(offers)
     mode = mode_of(task, known)
-    engine = _engine(task, mode, known)
+    kubernetes = kubernetes_spec(task, mode, known)
+    engine = _engine(task, mode, known, offers)
     refuse_unread(task.model.id_or_path, "$.model.id_or_path", mode, offers)
     tokenizer = task.benchmark.model_tokenizer
     refuse_unread(tokenizer, "$.benchmark.model_tokenizer", mode, offers)
@@ -91,6 +97,7 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
                     model=task.model.id_or_path,
                     parameters=parameters,
                     image_tag=task.runtime_image_tag,
+                    kubernetes=kubernetes,
                 ),
                 request=request,
             )
@@ -169,8 +176,12 @@ def _refuse_bad_tag(tag: str | None) -> None:
         )
 
 
-def _engine(task: TaskFile, mode: DeploymentMode, known: Collection[str]) -> str:
+def _engine(
+    task: TaskFile, mode: DeploymentMode, known: Sequence[str], offers: Sequence[Offer]
+) -> str:
     engine = engine_of(task.base_runtime, known)
+    if engine is None and mode is DeploymentMode.OME:
+        engine = engine_of_runtime(serving_runtime(task, known), offers)
     if engine is not None:
         return engine
     if known and mode is not DeploymentMode.OME:

@@ -95,14 +95,13 @@ def _missing_engine(
     reasons = reasons_why_not({engine, mode.value}, mode, offers)
     why = "; ".join(f"{named(nodes)}: {reason}" for reason, nodes in reasons.items())
     why = f" ({why})" if why else ""
-    if task.deployment_mode is None and mode is DeploymentMode.OME:
-        known = known_engines(offers)
-        if engine_of(task.base_runtime, known) is None:
-            return Missing(
-                path="$.base_runtime",
-                sentence=f"{task.base_runtime!r} is no engine of {', '.join(known)} and so "
-                f"counts as a ClusterServingRuntime, but no executor runs mode 'ome'{why}",
-            )
+    if mode is DeploymentMode.OME and engine_of(task.base_runtime, known_engines(offers)) is None:
+        known = ", ".join(known_engines(offers))
+        return Missing(
+            path="$.base_runtime",
+            sentence=f"{task.base_runtime!r} is no engine of {known} and so counts as a "
+            f"ClusterServingRuntime, but {_no_such_runtime(offers)}{why}",
+        )
     elsewhere = _other_modes(mode, engine, offers)
     if any(runtime.engines for offer in offers for runtime in offer.in_mode(mode)):
         return Missing(
@@ -112,6 +111,15 @@ def _missing_engine(
     return Missing(
         path="$.deployment_mode", sentence=f"no executor runs mode '{mode.value}'{why}{elsewhere}"
     )
+
+
+def _no_such_runtime(offers: Sequence[Offer]) -> str:
+    clusters = [runtime for offer in offers for runtime in offer.in_mode(DeploymentMode.OME)]
+    if not any(runtime.engines for runtime in clusters):
+        return "no executor runs mode 'ome'"
+    names = sorted({name for runtime in clusters for name in runtime.serving_runtimes})
+    have = f"those there are: {named(names)}" if names else "there are none"
+    return f"no cluster has one of that name with an engine known here; {have}"
 
 
 def _other_modes(mode: DeploymentMode, engine: str, offers: Sequence[Offer]) -> str:

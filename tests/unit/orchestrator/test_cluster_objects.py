@@ -1,0 +1,149 @@
+"""What a task names in a cluster: its own namespace's objects, by names that are names."""
+
+from typing import Any
+
+import pytest
+
+from schemas.executor import Runtime, RuntimeOffer
+from schemas.kubernetes import (
+    ContainerOverrides,
+    ContainerResources,
+    KubernetesSpec,
+    VolumeClaim,
+)
+from schemas.task import DeploymentMode
+from services.orchestrator.domain.cluster_objects import kubernetes_spec
+from services.orchestrator.domain.executor_offers import Offer
+from services.orchestrator.domain.plan import make_plan
+from shared.errors import RefusedError
+from tests.support.worlds.orchestrator_records import make_file, make_offer
+
+KNOWN = ("sglang", "vllm")
+CLUSTER = Offer(
+    executor_id="k8s",
+    runtimes=(
+        RuntimeOffer(
+            runtime=Runtime.OME,
+            engines=("sglang",),
+            serving_runtimes={"sglang-llama-small": "sglang"},
+        ),
+    ),
+    benchmark_tools=("builtin",),
+)
+
+
+def spec_of(mode: DeploymentMode = DeploymentMode.OME, **overrides: Any) -> KubernetesSpec | None:
+    given = {"base_runtime": "sglang", "model": {"id_or_path": "llama-3-1b", "namespace": "team"}}
+    return kubernetes_spec(make_file(**{**given, **overrides}), mode, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "want"),
+    [
+        pytest.param({}, {"base_model": "llama-3-1b"}, id="the model by its own name"),
+        pytest.param({"model": {"id_or_path": "org/Model"}}, {"namespace": None}, id="a hub's"),
+        pytest.param(
+            {"clusterbasemodel_config": {"preset": "other"}}, {"base_model": "other"}, id="a preset"
+        ),
+        pytest.param(
+            {"clusterservingruntime_config": {"preset": "small"}},
+            {"base_model": "llama-3-1b", "serving_runtime": "small"},
+            id="a serving runtime's preset",
+        ),
+        pytest.param(
+            {"base_runtime": "sglang-llama-small"},
+            {"base_model": "llama-3-1b", "serving_runtime": "sglang-llama-small"},
+            id="a serving runtime in the engine's place",
+        ),
+        pytest.param(
+            {"storage": {"type": "pvc", "pvc_name": "m", "pvc_subpath": "a/b", "mount_path": "/r"}},
+            {"claim": VolumeClaim(name="m", subpath="a/b", mount_path="/r")},
+            id="a claim holds the model",
+        ),
+        pytest.param(
+            {
+                "clusterservingruntime_config": {
+                    "config_overrides": {"resources": {"limits": {"memory": "64Gi"}}}
+                }
+            },
+            {
+                "base_model": "llama-3-1b",
+                "container": ContainerOverrides(
+                    resources=ContainerResources(limits={"memory": "64Gi"})
+                ),
+            },
+            id="what the container gets",
+        ),
+    ],
+)
+def test_what_a_task_names_in_a_cluster(overrides: dict[str, Any], want: dict[str, Any]) -> None:
+    assert spec_of(**overrides) == KubernetesSpec(**{"namespace": "team", **want})
+
+
+def test_other_modes_name_nothing_and_kubernetes_alone_no_model_of_ome() -> None:
+    assert spec_of(DeploymentMode.DOCKER) is None
+    assert spec_of(DeploymentMode.KUBERNETES) == KubernetesSpec(namespace="team")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "path"),
+    [
+        ({"model": {"id_or_path": "m", "namespace": 'a"b'}}, "$.model.namespace"),
+        ({"model": {"id_or_path": "m", "namespace": "a" * 64}}, "$.model.namespace"),
+        ({"model": {"id_or_path": "m", "namespace": "a.b"}}, "$.model.namespace"),
+        ({"clusterbasemodel_config": {"preset": "../m"}}, "$.clusterbasemodel_config.preset"),
+        ({"clusterbasemodel_config": {"name": "m/x"}}, "$.clusterbasemodel_config.name"),
+        (
+            {"clusterbasemodel_config": {"preset": "m", "config_overrides": {"vendor": "x"}}},
+            "$.clusterbasemodel_config.config_overrides",
+        ),
+        (
+            {"clusterservingruntime_config": {"preset": "r", "config_overrides": {"image": "x"}}},
+            "$.clusterservingruntime_config.config_overrides.image",
+        ),
+        (
+            {
+                "clusterservingruntime_config": {
+                    "config_overrides": {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
+                }
+            },
+            "$.clusterservingruntime_config.config_overrides.resources.limits",
+        ),
+        ({"storage": {"type": "pvc"}}, "$.storage.pvc_name"),
+        ({"storage": {"type": "pvc", "pvc_name": "A b"}}, "$.storage.pvc_name"),
+        (
+            {"storage": {"type": "pvc", "pvc_name": "m", "pvc_subpath": "../etc"}},
+            "$.storage.pvc_subpath",
+        ),
+        (
+            {"storage": {"type": "pvc", "pvc_name": "m", "mount_path": "relative"}},
+            "$.storage.mount_path",
+        ),
+        ({"storage": {"type": "hostpath"}}, "$.storage.type"),
+        ({"base_runtime": "Not A Runtime"}, "$.base_runtime"),
+    ],
+)
+def test_what_is_no_name_is_refused_by_its_field(overrides: dict[str, Any], path: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        spec_of(**overrides)
+
+    assert refused.value.path == path
+
+
+def test_a_serving_runtimes_engine_is_what_the_cluster_says() -> None:
+    task = make_file(base_runtime="sglang-llama-small", deployment_mode=None)
+
+    planned = make_plan(task, (CLUSTER, make_offer()))
+
+    assert planned.mode is DeploymentMode.OME
+    assert planned.experiments[0].engine.engine == "sglang"
+    assert planned.missing == ()
+
+
+def test_a_serving_runtime_that_no_cluster_has_is_told_with_those_there_are() -> None:
+    [missing] = make_plan(
+        make_file(base_runtime="sglang-llama-huge", deployment_mode=None), (CLUSTER, make_offer())
+    ).missing
+
+    assert missing.path == "$.base_runtime"
+    assert "those there are: sglang-llama-small" in missing.sentence
