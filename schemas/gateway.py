@@ -106,6 +106,15 @@ class GpuProcessView(Struct, frozen=True, kw_only=True):
     memory_used_mb: Mebibytes | None = None
     container_id: str | None = None
     reservation_id: UUID | None = None
+    pod_uid: str | None = None
+
+
+class GpuPodView(Struct, frozen=True, kw_only=True):
+    """A container of a Kubernetes pod that was given the GPU, or a share of it."""
+
+    namespace: str
+    pod: str
+    container: str
 
 
 class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
@@ -114,8 +123,8 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     None is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are None while the
     scheduler does not know the device. `reasons` say why it would not be granted now, as
     `DeviceAllocation` has them. `availability_score` is 0.6 x free memory share + 0.4 x idle
-    share, None if one of them is unknown. From `health_detail` to `recent_faults` it is as
-    telemetry's `GpuReading` and `DeviceFacts` have it.
+    share, None if one of them is unknown. From `health_detail` to `recent_faults`, and `pods`, it
+    is as telemetry's `GpuReading` and `DeviceFacts` have it.
     """
 
     node_id: NodeId
@@ -168,6 +177,7 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     recent_faults: tuple[FaultSeen, ...] = ()
     reasons: tuple[Reason, ...] = ()
     cordon: CordonState | None = None
+    pods: tuple[GpuPodView, ...] | None = None
 
 
 class GpuList(ListView, frozen=True, kw_only=True, tag="gateway.gpus"):

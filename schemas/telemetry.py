@@ -85,11 +85,19 @@ class Buffered(Struct, frozen=True, array_like=True, gc=False):
     last_at_us: Count
 
 
+class GpuPod(Struct, frozen=True, array_like=True, gc=False, order=True):
+    """A container of a Kubernetes pod to which a GPU, or a share of it, was given."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
 class GpuProcess(Struct, frozen=True, array_like=True, gc=False):
     """A process with memory on a GPU.
 
     `reservation_id` comes from `GPUSTEWARD_RESERVATION` in its environment, else from its
-    container's label.
+    container's label. `pod_uid` is Kubernetes' own id of the pod it runs in.
     """
 
     pid: int
@@ -97,6 +105,7 @@ class GpuProcess(Struct, frozen=True, array_like=True, gc=False):
     memory_used_mb: Mebibytes | None = None
     container_id: str | None = None
     reservation_id: UUID | None = None
+    pod_uid: str | None = None
 
 
 class GpuReading(Struct, frozen=True, array_like=True, gc=False):
@@ -104,7 +113,8 @@ class GpuReading(Struct, frozen=True, array_like=True, gc=False):
 
     `ecc_*` count since the driver was loaded. `nvlinks_up` tells link by link, by the link's
     number. `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the share of
-    time in which memory was read or written, `buffered` what the driver saw between ticks.
+    time in which memory was read or written, `buffered` what the driver saw between ticks. `pods`
+    are the containers that kubelet gave it to; None where no kubelet was asked.
     """
 
     uuid: DeviceUuid
@@ -139,6 +149,7 @@ class GpuReading(Struct, frozen=True, array_like=True, gc=False):
     remap_failed: bool | None = None
     nvlinks_up: tuple[bool, ...] | None = None
     buffered: tuple[Buffered, ...] | None = None
+    pods: tuple[GpuPod, ...] | None = None
 
 
 class GpuSampled(Message, frozen=True, kw_only=True, array_like=True, tag="telemetry.gpu_sampled"):

@@ -1525,6 +1525,20 @@ export interface GpuMonitoring {
   simulated: boolean;
 }
 
+/** A container of a Kubernetes pod to which a GPU, or a share of it, was given. */
+export type GpuPod = [
+  namespace: string,
+  pod: string,
+  container: string,
+];
+
+/** A container of a Kubernetes pod that was given the GPU, or a share of it. */
+export interface GpuPodView {
+  namespace: string;
+  pod: string;
+  container: string;
+}
+
 /**
  * What the task file may say about its GPUs; what it does not say is estimated from model and
  * parameters.
@@ -1550,7 +1564,7 @@ export interface GpuPreferences {
  * A process with memory on a GPU.
  *
  * `reservation_id` comes from `GPUSTEWARD_RESERVATION` in its environment, else from its
- * container's label.
+ * container's label. `pod_uid` is Kubernetes' own id of the pod it runs in.
  */
 export type GpuProcess = [
   pid: number,
@@ -1558,6 +1572,7 @@ export type GpuProcess = [
   memory_used_mb: number | null,
   container_id: string | null,
   reservation_id: string | null,
+  pod_uid: string | null,
 ];
 
 /** A process with memory on a GPU. */
@@ -1567,6 +1582,7 @@ export interface GpuProcessView {
   memory_used_mb: number | null;
   container_id: string | null;
   reservation_id: string | null;
+  pod_uid: string | null;
 }
 
 /**
@@ -1574,7 +1590,8 @@ export interface GpuProcessView {
  *
  * `ecc_*` count since the driver was loaded. `nvlinks_up` tells link by link, by the link's number.
  * `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the share of time in
- * which memory was read or written, `buffered` what the driver saw between ticks.
+ * which memory was read or written, `buffered` what the driver saw between ticks. `pods` are the
+ * containers that kubelet gave it to; null where no kubelet was asked.
  */
 export type GpuReading = [
   uuid: string,
@@ -1609,6 +1626,7 @@ export type GpuReading = [
   remap_failed: boolean | null,
   nvlinks_up: boolean[] | null,
   buffered: Buffered[] | null,
+  pods: GpuPod[] | null,
 ];
 
 /**
@@ -1684,8 +1702,8 @@ export type GpuSupply = "device_plugin" | "dra";
  * null is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are null while the
  * scheduler does not know the device. `reasons` say why it would not be granted now, as
  * `DeviceAllocation` has them. `availability_score` is 0.6 x free memory share + 0.4 x idle share,
- * null if one of them is unknown. From `health_detail` to `recent_faults` it is as telemetry's
- * `GpuReading` and `DeviceFacts` have it.
+ * null if one of them is unknown. From `health_detail` to `recent_faults`, and `pods`, it is as
+ * telemetry's `GpuReading` and `DeviceFacts` have it.
  */
 export interface GpuView {
   type: "gateway.gpu";
@@ -1740,6 +1758,7 @@ export interface GpuView {
   recent_faults: FaultSeen[];
   reasons: Reason[];
   cordon: CordonState | null;
+  pods: GpuPodView[] | null;
 }
 
 /** What an operator does about a fault; `drain` and `reset` take the device out of service. */

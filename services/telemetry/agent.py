@@ -7,7 +7,7 @@ from uuid import UUID
 
 from schemas.errors import ErrorCode
 from schemas.monitoring import MonitoringView, StartMonitoring
-from schemas.telemetry import GpuSampled, HealthKind, SetBurst, Source
+from schemas.telemetry import GpuReading, GpuSampled, HealthKind, SetBurst, Source
 from services.telemetry.counters import Counters
 from services.telemetry.device_monitor import DeviceMonitor
 from services.telemetry.domain.health import Change
@@ -23,6 +23,8 @@ CACHE_SECONDS: Final = 5.0
 FRESH_INTERVALS: Final = 3
 READY_SECONDS: Final = 5.0
 
+Readings = tuple[GpuReading, ...]
+
 
 class Agent:
     """Owns the numbering of samples, and the lock that admits one call to `devices` at a time."""
@@ -36,12 +38,14 @@ class Agent:
         *,
         interval_seconds: float,
         release: Callable[[UUID], None],
+        with_pods: Callable[[Readings], Readings] = lambda gpus: gpus,
     ) -> None:
         self.devices = devices
         self.publisher = publisher
         self._sink = sink
         self._counters = counters
         self._release = release
+        self._with_pods = with_pods
         self._interval_seconds = interval_seconds
         self._rate = SamplingRate(interval_seconds)
         self._sessions = MonitoringSessions()
@@ -181,7 +185,7 @@ class Agent:
             observed_at=self.publisher.clock.now(),
             interval_seconds=self._rate.interval_after(now),
             source=self.devices.source,
-            gpus=reading.gpus,
+            gpus=self._with_pods(reading.gpus),
         )
 
     async def _sleep_until(self, due_at: float, interval: float) -> bool:

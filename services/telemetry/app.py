@@ -15,8 +15,10 @@ from services.telemetry.domain.holdings import Holdings
 from services.telemetry.domain.labels import parse_labels
 from services.telemetry.event_publisher import EventPublisher, read_host_facts
 from services.telemetry.handlers import Handlers, build_routes
+from services.telemetry.kubernetes.resource_slices import ClusterApi, ResourceSlices
 from services.telemetry.metrics.exporter import AgentMetrics
 from services.telemetry.metrics.server import MetricsServer
+from services.telemetry.pods import PodTracker
 from services.telemetry.power.journal import PowerJournal
 from services.telemetry.power.limits import PowerLimits
 from services.telemetry.reservations import ReservationTracker
@@ -100,6 +102,13 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         inventory_seconds=settings.inventory_seconds,
     )
     reservations = ReservationTracker(bus, settings.node_id, holdings, settings.inventory_seconds)
+    pods = PodTracker(
+        Path(settings.pod_resources_socket),
+        ResourceSlices(
+            ClusterApi() if settings.kubernetes_node else None, settings.kubernetes_node
+        ),
+        lambda: devices.facts,
+    )
     agent = Agent(
         devices,
         publisher,
@@ -107,6 +116,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         counters,
         interval_seconds=settings.interval_seconds,
         release=reservations.end,
+        with_pods=pods.with_pods,
     )
     power = PowerLimits(
         agent,
@@ -120,6 +130,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         "ticks": agent.run,
         "events": publisher.run,
         "reservations": reservations.reconcile,
+        "pods": pods.run,
         "power_limits": power.run,
         "memory": memory.collect_garbage,
         "disk": partial(watch_disk, Path(settings.data_dir), publisher),

@@ -22,6 +22,8 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     match, unless an operator has set others. `metrics` serves Prometheus on `metrics_host` and
     `metrics_port` (0: any free one), to whom asks for it by that address, by this host's name, by
     a loopback name or one of `metrics_allowed_hosts`; on every address by any name.
+    Where kubelet's `pod_resources_socket` is, GPUs are joined to pods; devices of claims need the
+    name of the `kubernetes_node` as well, and a service account that lists ResourceSlices.
     """
 
     source: SourceName = "auto"
@@ -41,3 +43,5 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 9400
     metrics_allowed_hosts: str = ""
+    pod_resources_socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    kubernetes_node: str = ""

@@ -91,7 +91,7 @@ def gpu_table(gpus: Sequence[GpuView]) -> Table:
             number(gpu.temperature_c),
             f"{number(gpu.power_draw_w)}/{number(gpu.power_limit_w)}",
             number(gpu.availability_score, 2),
-            holder_text(gpu.holder),
+            gpu_holder(gpu),
             source_text(gpu.simulated, gpu.fresh),
             gpu_reason(gpu) or UNKNOWN,
         ]
@@ -233,6 +233,13 @@ def end_text(reservation: ReservationView, now: datetime | None = None) -> str:
     if reservation.wait_deadline_at is not None:
         return f"gives up in {until(reservation.wait_deadline_at, now)}"
     return UNKNOWN
+
+
+def gpu_holder(gpu: GpuView) -> str:
+    """The reservation's holder, else the pods that Kubernetes gave it to."""
+    if gpu.holder is None and gpu.pods:
+        return ", ".join(dict.fromkeys(f"pod {each.namespace}/{each.pod}" for each in gpu.pods))
+    return holder_text(gpu.holder)
 
 
 def holder_text(holder: str | None) -> str:

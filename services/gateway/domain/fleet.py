@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct, convert
 
 from schemas.executor import ExecutorReported
-from schemas.gateway import GpuProcessView, GpuView, NodeView
+from schemas.gateway import GpuPodView, GpuProcessView, GpuView, NodeView
 from schemas.scheduler import DeviceState
 from schemas.scheduler_views import AllocationMap, DeviceAllocation, NodeAllocation
 from schemas.telemetry import (
@@ -51,6 +51,7 @@ FACTS_FIELDS: Final = (
 )
 DeviceKey = tuple[str, str]
 Processes = tuple[GpuProcessView, ...] | None
+Pods = tuple[GpuPodView, ...] | None
 
 
 class LatestSample(Struct, frozen=True, kw_only=True):
@@ -130,6 +131,7 @@ def _gpu_view(
             gpu.utilization_percent, gpu.memory_free_mb, gpu.memory_total_mb
         ),
         processes=convert(gpu.processes, Processes, from_attributes=True),
+        pods=convert(gpu.pods, Pods, from_attributes=True),
         state=held.state if held else None,
         reservation_id=held.reservation_id if held else None,
         namespace=held.namespace if held else None,

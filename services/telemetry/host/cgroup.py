@@ -1,6 +1,7 @@
-"""Which container a process runs in, from the text of its /proc/PID/cgroup."""
+"""Which container and pod a process runs in, from the text of its /proc/PID/cgroup."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 # Docker: /docker/ID, docker-ID.scope. containerd: cri-containerd-ID.scope, or ID after a colon in
@@ -9,6 +10,10 @@ from typing import Final
 # crio-conmon-ID and libpod-conmon-ID, which are not the container.
 _ID = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?=$|/)")
 _MONITOR: Final = "-conmon-"
+# With systemd the dashes of a pod's UID are underscores. A static pod's is a hash without any.
+_POD = re.compile(
+    r"[/-]pod([0-9a-f]{32}|[0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12})(?=[./]|$)"
+)
 
 
 def container_of(cgroup: str) -> str | None:
@@ -17,12 +22,24 @@ def container_of(cgroup: str) -> str | None:
     The innermost container counts where one runs inside another. Paths that the process's own
     cgroup namespace hides give nothing.
     """
-    for line in cgroup.splitlines():
-        path = line.rpartition(":")[2] if line.startswith("0::") else line.partition(":")[2]
+    for path in _paths(cgroup):
         found = [match for match in _ID.finditer(path) if _MONITOR not in _before(path, match)]
         if found:
             return found[-1].group(1)
     return None
+
+
+def pod_of(cgroup: str) -> str | None:
+    """The UID of the innermost Kubernetes pod; None outside of pods."""
+    for path in _paths(cgroup):
+        if found := _POD.findall(path):
+            return str(found[-1]).replace("_", "-")
+    return None
+
+
+def _paths(cgroup: str) -> Iterator[str]:
+    for line in cgroup.splitlines():
+        yield line.split(":", 2)[-1]  # hierarchy:controllers:path, and a path may have colons
 
 
 def _before(path: str, match: re.Match[str]) -> str:

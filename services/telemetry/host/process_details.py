@@ -28,4 +28,5 @@ def _with_facts(process: GpuProcess, facts: ProcessFacts) -> GpuProcess:
         name=facts.name or process.name,
         container_id=facts.container_id,
         reservation_id=facts.reservation_id,
+        pod_uid=facts.pod_uid,
     )

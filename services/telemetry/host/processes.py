@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from services.telemetry.host.cgroup import container_of
+from services.telemetry.host.cgroup import container_of, pod_of
 from services.telemetry.host.container_labels import ContainerLabels
 from shared.labels import RESERVATION_VARIABLE
 from shared.process_environment import variables_of
@@ -20,6 +20,7 @@ class ProcessFacts(NamedTuple):
     name: str | None
     container_id: str | None
     reservation_id: UUID | None
+    pod_uid: str | None = None
 
 
 class ProcessTable:
@@ -68,7 +69,8 @@ class ProcessTable:
     def _read_facts(self, pid: int) -> ProcessFacts:
         descriptor = _descriptor(pid)
         started = _started(pid)
-        facts = ProcessFacts(_name(pid), _container(pid), _reservation(pid))
+        cgroup = (_read(pid, "cgroup") or b"").decode(errors="replace")
+        facts = ProcessFacts(_name(pid), container_of(cgroup), _reservation(pid), pod_of(cgroup))
         if facts.reservation_id is None and facts.container_id is not None:
             self._labels.request(facts.container_id)
         if descriptor is not None:
@@ -101,10 +103,6 @@ def _name(pid: int) -> str | None:
     """The command's name as the kernel has it, at most 15 characters."""
     text = _read(pid, "comm")
     return text.decode(errors="replace").rstrip("\n") or None if text is not None else None
-
-
-def _container(pid: int) -> str | None:
-    return container_of((_read(pid, "cgroup") or b"").decode(errors="replace"))
 
 
 def _reservation(pid: int) -> UUID | None:

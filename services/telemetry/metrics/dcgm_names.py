@@ -159,7 +159,8 @@ def labels_of(
 ) -> dict[str, str]:
     """A device's labels: dcgm-exporter's, then ours, empty where no reservation holds it.
 
-    An instance of a partitioned GPU goes by its GPU's number and UUID, as there.
+    An instance of a partitioned GPU goes by its GPU's number and UUID, as there. The pod is named
+    where it alone has the device; then `namespace` is the pod's. What several share is not split.
     """
     facts = devices.get(gpu.uuid)
     whole = facts
@@ -189,6 +190,9 @@ def labels_of(
             "experiment": tenant.experiment,
             "namespace": tenant.namespace,
         }
+    if gpu.pods is not None and len(gpu.pods) == 1:
+        [pod] = gpu.pods
+        labels |= {"namespace": pod.namespace, "pod": pod.pod, "container": pod.container}
     if node.source is Source.SIMULATED:
         labels["simulated"] = "true"
     return labels

@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from schemas.gateway import GpuPodView
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason, ReasonCode
 from schemas.scheduler import CordonCause, CordonState, ReservationState
 from schemas.scheduler_views import ReservationView
 from services.cli.display.columns import Table, fit, needs_notes
 from services.cli.display.output import age, number, plain_text, settings_text, span
-from services.cli.display.tables import gpu_reason, gpu_table, reservation_table
+from services.cli.display.tables import gpu_holder, gpu_reason, gpu_table, reservation_table
 from shared.ids import new_id
 from tests.support.worlds.gateway_views import NOW, make_gpu
 
@@ -118,3 +119,11 @@ def test_a_reservation_over_several_nodes_shows_every_node_with_its_gpus() -> No
     )
 
     assert (row["GPUs"], row["node"], row["indices"]) == ("2x2", "alpha,beta", "0,1 0,1")
+
+
+def test_a_gpu_that_kubernetes_gave_out_shows_its_pods() -> None:
+    pod = GpuPodView(namespace="serving", pod="llama-0", container="main")
+
+    assert gpu_holder(make_gpu(pods=(pod, pod))) == "pod serving/llama-0"
+    assert gpu_holder(make_gpu(pods=())) == "-"
+    assert gpu_holder(make_gpu(holder="exec/ada", pods=(pod,))) == "exec/ada"

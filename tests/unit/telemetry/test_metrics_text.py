@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from schemas.telemetry import DeviceFacts, GpuReading, Source
+from schemas.telemetry import DeviceFacts, GpuPod, GpuReading, Source
 from services.telemetry.domain.holdings import Tenant
 from services.telemetry.metrics.dcgm_names import FIELDS, Node, labels_of
 
@@ -22,9 +22,9 @@ PART = DeviceFacts(
 DEVICES = {"GPU-0": GPU, "MIG-1": PART}
 
 
-def labels(uuid: str, **overrides: Any) -> dict[str, str]:
+def labels(uuid: str, pods: tuple[GpuPod, ...] | None = None, **overrides: Any) -> dict[str, str]:
     values: dict[str, Any] = {"node": NODE, "holder": None, **overrides}
-    return labels_of(GpuReading(uuid=uuid, index=3), DEVICES, **values)
+    return labels_of(GpuReading(uuid=uuid, index=3, pods=pods), DEVICES, **values)
 
 
 def test_labels_are_those_of_dcgm_exporter_and_ours() -> None:
@@ -50,6 +50,14 @@ def test_an_instance_goes_by_its_gpu_and_names_its_profile() -> None:
     assert (found["gpu"], found["UUID"]) == ("3", "GPU-0")
     assert (found["GPU_I_PROFILE"], found["GPU_I_ID"]) == ("1g.10gb", "7")
     assert found["reservation"] == ""
+
+
+def test_the_pod_that_alone_has_a_gpu_is_named_as_dcgm_exporter_does() -> None:
+    llama, other = GpuPod("serving", "llama-0", "main"), GpuPod("team-a", "notebook", "main")
+    named = {"namespace": "serving", "pod": "llama-0", "container": "main"}
+
+    assert labels("GPU-0", (llama,)) == {**labels("GPU-0"), **named}
+    assert labels("GPU-0", (llama, other)) == labels("GPU-0", ()) == labels("GPU-0")
 
 
 def test_a_made_up_gpu_says_so_wherever_it_shows() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from services.telemetry.host import processes
 from services.telemetry.host.container_labels import ContainerLabels, engine_socket
-from services.telemetry.host.processes import ProcessTable
+from services.telemetry.host.processes import ProcessFacts, ProcessTable
 from shared.testing import short_directory
 
 RESERVATION = UUID("0191d2a0-0000-7000-8000-000000000001")
@@ -50,7 +50,7 @@ def test_a_process_is_looked_at_once_and_forgotten_when_it_has_ended(
 
 
 def test_a_number_without_a_process_is_unknown_and_not_remembered() -> None:
-    assert ProcessTable().facts((1 << 22) + 1) == (None, None, None)
+    assert ProcessTable().facts((1 << 22) + 1) == ProcessFacts(None, None, None)
 
 
 ID = "0123456789abcdef" * 4
@@ -77,7 +77,7 @@ ID = "0123456789abcdef" * 4
 def test_a_process_without_a_reservation_has_its_containers(
     monkeypatch: pytest.MonkeyPatch, answer: bytes, want: UUID | None
 ) -> None:
-    monkeypatch.setattr(processes, "_container", lambda _: ID)
+    monkeypatch.setattr(processes, "container_of", lambda _: ID)
     with short_directory() as directory, engine_answering(directory / "docker.sock", answer) as at:
         labels = ContainerLabels(engine_socket({"DOCKER_HOST": f"unix://{at}"}))
         table = ProcessTable(labels)

@@ -16,38 +16,42 @@ MAX_BODY_BYTES: Final = 8 << 20
 _CHUNK_BYTES: Final = 1 << 16
 
 
-async def http_get(url: str, *, deadline_seconds: float) -> str:
-    """The body of a 200.
+async def http_get(
+    url: str,
+    *,
+    deadline_seconds: float,
+    headers: str = "",
+    trusted: ssl.SSLContext | None = None,
+) -> str:
+    """The body of a 200. `headers` is whole lines; https trusts `trusted`, else the host's.
 
     Raises SourceFailedError where nothing listens, for another status, for a broken answer or one
     beyond 8 MiB; ProbeHungError after the deadline.
     """
     try:
         async with within(deadline_seconds):
-            return await _get(url)
+            return await _get(url, headers, trusted)
     except TimeoutError as error:
         raise ProbeHungError(
             f"expected {url} to answer within {deadline_seconds:g} s, it did not"
         ) from error
 
 
-async def _get(url: str) -> str:
+async def _get(url: str, headers: str, trusted: ssl.SSLContext | None) -> str:
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     try:
         reader, writer = await asyncio.open_connection(
             parts.hostname,
             parts.port or (443 if secure else 80),
-            ssl=ssl.create_default_context() if secure else None,
+            ssl=(trusted or ssl.create_default_context()) if secure else None,
         )
     except (OSError, ValueError) as error:
         raise SourceFailedError(f"{url} cannot be reached: {error}") from error
     try:
         # HTTP/1.0: the answer comes as it is, not in chunks, and ends with the connection.
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        writer.write(
-            f"GET {target} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: text/plain\r\n\r\n".encode()
-        )
+        writer.write(f"GET {target} HTTP/1.0\r\nHost: {parts.netloc}\r\n{headers}\r\n".encode())
         await writer.drain()
         head, body = await _answer(reader, url)
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:

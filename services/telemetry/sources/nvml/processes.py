@@ -60,4 +60,6 @@ def _entries(name: str, handle: Handle) -> bytes:
 
 def _process(table: ProcessTable, pid: int, used_mb: int | None) -> GpuProcess:
     facts = table.facts(pid)
-    return GpuProcess(pid, facts.name, used_mb, facts.container_id, facts.reservation_id)
+    return GpuProcess(
+        pid, facts.name, used_mb, facts.container_id, facts.reservation_id, facts.pod_uid
+    )

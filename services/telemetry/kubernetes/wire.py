@@ -1,0 +1,77 @@
+"""Kubelet's answer to PodResourcesLister.List, from the wire form of protocol buffers.
+
+The messages are those of k8s.io/kubelet/pkg/apis/podresources/v1/api.proto; what is not read here
+is passed over, as the format asks of old readers.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from schemas.telemetry import GpuPod
+from services.telemetry.domain.pods import ClaimedDevice, PodDevices
+
+_VARINT: Final = 0
+_BYTES: Final = 2
+_FIXED: Final = {1: 8, 5: 4}  # the widths of the other two kinds, in bytes
+
+
+def pods_of(answer: bytes) -> tuple[PodDevices, ...]:
+    """Every container that was given devices. Raises ValueError for what is no such answer."""
+    return tuple(found for pod in _all(answer, 1) for found in _containers(pod))
+
+
+def _containers(pod: bytes) -> Iterator[PodDevices]:
+    name, namespace = _text(pod, 1), _text(pod, 2)
+    for container in _all(pod, 3):
+        given = PodDevices(
+            pod=GpuPod(namespace, name, _text(container, 1)),
+            device_ids=tuple(
+                device_id.decode()
+                for devices in _all(container, 2)
+                for device_id in _all(devices, 2)
+            ),
+            claimed=tuple(
+                ClaimedDevice(_text(device, 2), _text(device, 3), _text(device, 4))
+                for claim in _all(container, 5)
+                for device in _all(claim, 4)
+            ),
+        )
+        if given.device_ids or given.claimed:
+            yield given
+
+
+def _text(message: bytes, number: int) -> str:
+    """Of a field that came twice the last counts; one that did not come is empty."""
+    return b"".join(list(_all(message, number))[-1:]).decode()
+
+
+def _all(message: bytes, number: int) -> Iterator[bytes]:
+    """The strings or messages in a field."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == _VARINT:
+            _, at = _varint(message, at)
+            continue
+        if kind == _BYTES:
+            length, at = _varint(message, at)
+        elif kind in _FIXED:
+            length = _FIXED[kind]
+        else:
+            raise ValueError(f"expected a kind of field, found {kind}")
+        if at + length > len(message):
+            raise ValueError("expected the whole message, found it cut off")
+        if kind == _BYTES and key >> 3 == number:
+            yield message[at : at + length]
+        at += length
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """The number that begins there, and where the next thing begins."""
+    number = 0
+    for position, byte in enumerate(message[at : at + 10]):
+        number |= (byte & 0x7F) << 7 * position
+        if byte < 0x80:
+            return number, at + position + 1
+    raise ValueError("expected the end of a number, found none")

@@ -1,0 +1,60 @@
+"""Tracks which pods this node's GPUs were given to, where a kubelet runs."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from schemas.telemetry import DeviceFacts, GpuPod, GpuReading
+from services.telemetry.domain.pods import ClaimedDevice, PodDevices, pods_of_devices
+from services.telemetry.kubernetes.pod_resources import kubelet
+from services.telemetry.kubernetes.resource_slices import ResourceSlices
+from shared.errors import UnavailableError
+from shared.logging import log
+
+LIST_SECONDS: Final = 5.0
+
+
+@dataclass(slots=True)
+class PodTracker:
+    """Adds pods to readings. Kubelet has no watch: it is asked every 5 s.
+
+    A kubelet that does not answer makes pods unknown, rather than what they were.
+    """
+
+    socket: Path
+    slices: ResourceSlices
+    devices: Callable[[], Sequence[DeviceFacts]]
+    _pods: dict[str, tuple[GpuPod, ...]] | None = field(default=None, init=False)
+
+    def with_pods(self, gpus: tuple[GpuReading, ...]) -> tuple[GpuReading, ...]:
+        if (pods := self._pods) is None:
+            return gpus
+        return tuple(msgspec.structs.replace(gpu, pods=pods.get(gpu.uuid, ())) for gpu in gpus)
+
+    async def run(self) -> None:
+        """Ask for as long as there is a socket, until cancelled."""
+        while True:
+            if self.socket.exists():
+                await self._follow()
+            await asyncio.sleep(LIST_SECONDS)
+
+    async def _follow(self) -> None:
+        async with kubelet(self.socket) as listed:
+            try:
+                while True:
+                    containers = await listed()
+                    names = await self.slices.names(_claimed(containers))
+                    self._pods = pods_of_devices(containers, self.devices(), names)
+                    await asyncio.sleep(LIST_SECONDS)
+            except UnavailableError as error:
+                log.warning("pods_unknown", error=str(error))
+            finally:
+                self._pods = None
+
+
+def _claimed(containers: Iterable[PodDevices]) -> frozenset[ClaimedDevice]:
+    return frozenset(device for container in containers for device in container.claimed)
