@@ -22,8 +22,9 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     `mps_pipe_dir` is where the MPS daemon listens, for parts of devices;
     `engine_user` is who engines without a container run as where the executor is root: by default
     a system user gpusteward-engine, made if missing; root leaves them root. `engine_variables` are
-    the variables, separated by commas, that they get of the executor's environment beside PATH,
-    the language, proxies, and those of CUDA, ROCm, the engines and their caches.
+    the variables of the executor's environment, separated by commas, that every engine gets; those
+    without a container also get PATH, the language, proxies, and those of CUDA, ROCm, the engines
+    and their caches.
     `engines_file` a TOML file with engines of the operator's own. `engine_memory_mb` and
     `engine_cpus` bound an engine whose reservation names no CPUs and memory of the node; 0 is no
     bound.
@@ -65,6 +66,10 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     @property
     def model_root_paths(self) -> tuple[Path, ...]:
         return tuple(Path(root) for root in self.model_roots.split(os.pathsep) if root)
+
+    @property
+    def passed_variables(self) -> tuple[str, ...]:
+        return tuple(name for each in self.engine_variables.split(",") if (name := each.strip()))
 
     @property
     def attempts_dir(self) -> Path:

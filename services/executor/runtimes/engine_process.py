@@ -78,6 +78,11 @@ def engine_environment(
     }
 
 
+def own_variables(names: Collection[str]) -> dict[str, str]:
+    """Those of this process's environment that it has."""
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 def label_environment(labels: Labels) -> dict[str, str]:
     """The labels as an engine's environment, by which its processes are found again."""
     return environment_of(

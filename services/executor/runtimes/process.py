@@ -98,7 +98,7 @@ class ProcessRuntime:
         environment = engine_environment(
             launch,
             engine.env,
-            passed=self.settings.engine_variables.split(","),
+            passed=self.settings.passed_variables,
             home=Path.home() if user is None else user.home,
         )
         process = EngineProcess.spawn(

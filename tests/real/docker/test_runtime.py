@@ -160,6 +160,19 @@ async def failed(awaitable: Awaitable[Any]) -> Failure:
     return raised.value.failure
 
 
+async def test_it_gets_the_hub_token_of_its_executor_and_nothing_else_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_node")
+    monkeypatch.setenv("OPERATORS_OWN", "secret")
+
+    async with world.running(world.start_of()) as container:
+        given = await told(await container.until_ready(READY_SECONDS))
+
+    assert given["environ"]["HF_TOKEN"] == "hf_of_the_node"
+    assert "OPERATORS_OWN" not in given["environ"]
+
+
 async def test_an_engine_that_cannot_start_leaves_no_container(world: World) -> None:
     """The driver is broken for one, and the image of the other lacks the program."""
     broken = world.start_of(devices=(device("GPU-a", 0),))

@@ -112,6 +112,15 @@ def test_a_whole_device_shares_nothing_with_the_host(tmp_path: Path) -> None:
     assert (host["IpcMode"], host["Mounts"]) == ("private", [])
 
 
+def test_variables_that_the_operator_passes_never_change_our_own(tmp_path: Path) -> None:
+    passed = {"HF_TOKEN": "hf_1", "GPUSTEWARD_NODE": "another"}
+
+    given = environment(body(launch(tmp_path, device()), made(passed=passed)))
+
+    assert given["HF_TOKEN"] == "hf_1"
+    assert given["GPUSTEWARD_NODE"] == NODE
+
+
 def test_it_has_no_privileges_and_never_comes_back_by_itself(tmp_path: Path) -> None:
     host = body(launch(tmp_path, device()), made())["HostConfig"]
 

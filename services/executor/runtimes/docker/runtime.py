@@ -34,6 +34,7 @@ from services.executor.runtimes.docker.spec import (
     own_labels,
 )
 from services.executor.runtimes.docker.starting import Starting
+from services.executor.runtimes.engine_process import own_variables
 from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
@@ -227,6 +228,7 @@ class DockerRuntime:
             mounts=model.mounts,
             listens_on=port,
             on_host_network=is_rank,
+            passed=own_variables(self._settings.passed_variables),
         )
 
     def _start_ended(self, labels: Labels, starting: Starting) -> None:

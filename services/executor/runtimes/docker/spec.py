@@ -53,7 +53,8 @@ class Made(Struct, frozen=True, kw_only=True):
 
     `listens_on` is the engine's port inside, published as `host_port`; None: Docker chooses.
 
-    With `on_host_network` the engine listens on the host itself, and nothing is published.
+    With `on_host_network` the engine listens on the host itself, and nothing is published. `passed`
+    are variables of the executor that the operator passes on.
     """
 
     image: EngineImage
@@ -63,6 +64,7 @@ class Made(Struct, frozen=True, kw_only=True):
     host_port: int | None = None
     listens_on: int
     on_host_network: bool = False
+    passed: dict[str, str] = {}
 
 
 def container_settings(
@@ -167,6 +169,7 @@ def label_filters(labels: Mapping[str, str]) -> dict[str, list[str]]:
 def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict[str, str]:
     devices = devices_of(launch)
     variables = {
+        **made.passed,
         "PYTHONUNBUFFERED": "1",
         **made.command.env,
         **share_environment(devices),
