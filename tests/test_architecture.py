@@ -10,7 +10,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("schemas", "shared", "services")
-SERVICES = ("cli", "executor", "gateway", "orchestrator", "results", "scheduler", "telemetry")
+SERVICES = (
+    "cli",
+    "cluster",
+    "executor",
+    "gateway",
+    "orchestrator",
+    "results",
+    "scheduler",
+    "telemetry",
+)
 BUS_SERVICES = tuple(name for name in SERVICES if name != "cli")
 LONGEST_FILE_LINES = 400
 

@@ -13,6 +13,7 @@ from schemas.base import pattern_for
 from schemas.catalog import MESSAGES
 from schemas.scheduler import DriftKind
 from services.cli.command_line import cli
+from services.cluster.settings import ClusterSettings
 from services.executor.settings import ExecutorSettings
 from services.gateway.settings import GatewaySettings
 from services.orchestrator.settings import OrchestratorSettings
@@ -25,6 +26,7 @@ from tests.support.paths import ROOT
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 FOLDERS = ("services", "shared", "schemas", "tests", "docs", ".ci")
 SETTINGS: dict[str, type[CommonSettings]] = {
+    "CLUSTER_": ClusterSettings,
     "EXECUTOR_": ExecutorSettings,
     "GATEWAY_": GatewaySettings,
     "ORCHESTRATOR_": OrchestratorSettings,

@@ -6,8 +6,8 @@ of megabytes for a large cluster. The package is imported with the first call.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
@@ -173,7 +173,8 @@ class KubernetesClient:
             content_type=content_type,
             timeout_seconds=timeout_seconds or self.timeout_seconds,
         ) as answer:
-            return await answer.read()
+            with _silence_as_error():
+                return await answer.read()
 
     @asynccontextmanager
     async def stream(
@@ -195,7 +196,7 @@ class KubernetesClient:
             timeout_seconds=timeout_seconds,
             silence_seconds=silence_seconds,
         ) as answer:
-            yield answer.content.iter_any()
+            yield _pieces(answer)
 
     @asynccontextmanager
     async def websocket(
@@ -210,18 +211,21 @@ class KubernetesClient:
         api.rest_client.pool_manager = session
         url = f"{api.configuration.host}{path}?{urlencode(params)}"
         try:
-            async with session.ws_connect(
-                url,
-                headers=await _headers(api),
-                protocols=(protocol,),
-                max_msg_size=largest_bytes,
-                server_hostname=api.configuration.tls_server_name,
-            ) as connection:
-                yield connection
-        except aiohttp.WSServerHandshakeError as error:
-            raise error_of(error.status, error.message.encode()) from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _no_answer(error) from error
+            with _silence_as_error():
+                connection = await session.ws_connect(
+                    url,
+                    headers=await _headers(api),
+                    protocols=(protocol,),
+                    max_msg_size=largest_bytes,
+                    server_hostname=api.configuration.tls_server_name,
+                )
+        except KubernetesUnavailable as error:
+            if isinstance(error.__cause__, aiohttp.WSServerHandshakeError):
+                refusal = error.__cause__
+                raise error_of(refusal.status, refusal.message.encode()) from refusal
+            raise
+        async with connection:
+            yield connection
 
     @asynccontextmanager
     async def _answer(
@@ -243,31 +247,38 @@ class KubernetesClient:
             sock_read=silence_seconds,
         )
         query = f"?{urlencode(params)}" if params else ""
-        for is_last in (False, True):
+        api = await self._connected()
+        answer = await self._send(api, method, f"{path}{query}", body, content_type, timeout)
+        if answer.status == _UNAUTHORIZED and await self._log_in_again(api):
+            answer.release()
             api = await self._connected()
-            try:
-                response = await api.rest_client.request(  # type: ignore[no-untyped-call]
-                    method,
-                    f"{api.configuration.host}{path}{query}",
-                    headers={**await _headers(api), "Content-Type": content_type},
-                    body=body,
-                    _request_timeout=timeout,
-                )
-                answer: aiohttp.ClientResponse = response.response
-                async with answer:
-                    if answer.status >= _BAD_REQUEST:
-                        refusal = error_of(answer.status, await answer.read())
-                        if (
-                            refusal.code == _UNAUTHORIZED
-                            and not is_last
-                            and await self._log_in_again(api)
-                        ):
-                            continue
-                        raise refusal
-                    yield answer
-                    return
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                raise _no_answer(error) from error
+            answer = await self._send(api, method, f"{path}{query}", body, content_type, timeout)
+        async with answer:
+            if answer.status >= _BAD_REQUEST:
+                with _silence_as_error():
+                    refusal = await answer.read()
+                raise error_of(answer.status, refusal)
+            yield answer
+
+    async def _send(
+        self,
+        api: "ApiClient",
+        method: Method,
+        path: str,
+        body: Mapping[str, Any] | None,
+        content_type: str,
+        timeout: "aiohttp.ClientTimeout",  # noqa: ASYNC109  # aiohttp's own
+    ) -> "aiohttp.ClientResponse":
+        with _silence_as_error():
+            response = await api.rest_client.request(  # type: ignore[no-untyped-call]
+                method,
+                f"{api.configuration.host}{path}",
+                headers={**await _headers(api), "Content-Type": content_type},
+                body=body,
+                _request_timeout=timeout,
+            )
+        answer: aiohttp.ClientResponse = response.response
+        return answer
 
     async def _connected(self) -> "ApiClient":
         if self._api is None:
@@ -315,7 +326,22 @@ def decoded(body: bytes, type_: type[T]) -> T:
         raise KubernetesError(0, "Unreadable", f"an object of another form: {error}") from error
 
 
-def _no_answer(error: Exception) -> KubernetesUnavailable:
-    reason = "Timeout" if isinstance(error, TimeoutError) else "Unreachable"
-    text = str(error) or type(error).__name__
-    return KubernetesUnavailable(0, reason, f"the cluster's API does not answer: {text}")
+async def _pieces(answer: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
+    with _silence_as_error():
+        async for piece in answer.content.iter_any():
+            yield piece
+
+
+@contextmanager
+def _silence_as_error() -> Iterator[None]:
+    """Whatever keeps an answer from coming, as KubernetesUnavailable."""
+    import aiohttp
+
+    try:
+        yield
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        reason = "Timeout" if isinstance(error, TimeoutError) else "Unreachable"
+        text = str(error) or type(error).__name__
+        raise KubernetesUnavailable(
+            0, reason, f"the cluster's API does not answer: {text}"
+        ) from error

@@ -10,6 +10,7 @@ import msgspec
 
 from schemas.base import LARGEST_INTEGER
 from services.cli.command_line import cli
+from services.cluster.settings import ClusterSettings
 from services.executor.settings import ExecutorSettings
 from services.gateway.settings import GatewaySettings
 from services.orchestrator.settings import OrchestratorSettings
@@ -22,6 +23,7 @@ from tests.support.paths import ROOT
 WIDTH: Final = 100
 COMMAND: Final = "make docs"
 SETTINGS: Final[dict[str, type[CommonSettings]]] = {
+    "cluster": ClusterSettings,
     "executor": ExecutorSettings,
     "gateway": GatewaySettings,
     "orchestrator": OrchestratorSettings,

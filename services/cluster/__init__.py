@@ -1,0 +1,1 @@
+"""What a Kubernetes cluster has: its nodes, their GPUs, and what pods and claims hold of them."""

@@ -1,0 +1,1 @@
+"""What nodes have and pods hold, from objects of the API; pure."""

@@ -1,0 +1,296 @@
+"""All nodes with GPUs as one view, kept up to date object by object."""
+
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.base import LARGEST_INTEGER
+from schemas.cluster import (
+    ClusterGpuReading,
+    ClusterNode,
+    GpuSupply,
+    NodeGpus,
+    NodeTaint,
+    ReadingsSource,
+)
+from services.cluster.domain.device_pools import DevicePools, ReservationOf
+from services.cluster.domain.objects import Metadata, Node, Pod, ResourceClaim, ResourceSlice
+from services.cluster.domain.pod_requests import effective_request, holds_its_node
+from services.cluster.domain.quantities import whole
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+MODEL_LABEL: Final = "nvidia.com/gpu.product"
+MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
+
+
+class Counted(Struct, frozen=True):
+    """Which names are GPUs: of extended resources, where `*` stands for any ending; of drivers."""
+
+    resources: tuple[str, ...]
+    drivers: frozenset[str]
+
+    def is_gpu(self, resource: str) -> bool:
+        return any(fnmatch.fnmatchcase(resource, each) for each in self.resources)
+
+
+class _Hold(Struct, frozen=True):
+    """What a pod asks of its node."""
+
+    node: str
+    requests: dict[str, int]
+    reservation_id: UUID | None
+
+
+class _Readings(Struct, frozen=True):
+    gpus: tuple[ClusterGpuReading, ...]
+    source: ReadingsSource
+    at: datetime
+
+
+class ClusterState:
+    """Applies objects in the order in which the API tells them; each as a whole, again and again.
+
+    A node is built anew when something that concerns it has changed, and is only reported by
+    `take_changes` if it then differs. `node_id_of` is under which an agent on a node reports.
+    """
+
+    def __init__(
+        self, counted: Counted, reservation_of: ReservationOf, node_id_of: Callable[[str], str]
+    ) -> None:
+        self.pools = DevicePools(counted.drivers, reservation_of)
+        self._counted = counted
+        self._reservation_of = reservation_of
+        self._node_id_of = node_id_of
+        self._nodes: dict[str, Node] = {}
+        self._holds: dict[str, _Hold] = {}
+        self._holds_of_node: dict[str, dict[str, _Hold]] = {}
+        self._readings: dict[str, _Readings] = {}
+        self._uid_of_pod: dict[tuple[str, str], str] = {}
+        self._view: dict[str, ClusterNode] = {}
+        self._dirty: set[str] = set()
+
+    @property
+    def nodes(self) -> Mapping[str, ClusterNode]:
+        """As of the last `take_changes`."""
+        return self._view
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._dirty)
+
+    def take_changes(self) -> tuple[list[ClusterNode], list[str]]:
+        """Nodes that differ from those taken before, and names of those that have gone."""
+        changed, removed = [], []
+        for name in sorted(self._dirty):
+            before, now = self._view.get(name), self._built(name)
+            if now is None:
+                if before is not None:
+                    del self._view[name]
+                    removed.append(name)
+            elif now != before:
+                self._view[name] = now
+                changed.append(now)
+        self._dirty.clear()
+        return changed, removed
+
+    def replace_nodes(self, nodes: Iterable[Node]) -> None:
+        given = {node.metadata.name: node for node in nodes}
+        for name in self._nodes.keys() - given.keys():
+            self.remove_node(name)
+        for node in given.values():
+            self.apply_node(node)
+
+    def apply_node(self, node: Node) -> None:
+        name = node.metadata.name
+        self._nodes[name] = _what_counts(node, self._counted)
+        self._dirty.add(name)
+
+    def remove_node(self, name: str) -> None:
+        self._nodes.pop(name, None)
+        self._readings.pop(name, None)
+        self._dirty.add(name)
+
+    def replace_pods(self, pods: Iterable[Pod]) -> None:
+        given = {_key(pod.metadata): pod for pod in pods}
+        for key in self._uid_of_pod.keys() - given.keys():
+            self.remove_pod(key)
+        for pod in given.values():
+            self.apply_pod(pod)
+
+    def apply_pod(self, pod: Pod) -> None:
+        reservation_id = self._reservation_of(pod.metadata.labels)
+        requests = effective_request(pod, self._counted.is_gpu) if holds_its_node(pod) else {}
+        key = _key(pod.metadata)
+        if self._uid_of_pod.get(key, pod.metadata.uid) != pod.metadata.uid:
+            self.remove_pod(key)  # another one of its name, seen in one step
+        if not requests and reservation_id is None:
+            self.remove_pod(key)
+            return
+        self._uid_of_pod[key] = uid = pod.metadata.uid
+        self._hold(uid, _Hold(pod.spec.node_name, requests, reservation_id) if requests else None)
+        self._dirty |= self.pools.apply_pod(uid, reservation_id)
+
+    def remove_pod(self, key: tuple[str, str]) -> None:
+        """By namespace and name."""
+        if (uid := self._uid_of_pod.pop(key, None)) is not None:
+            self._hold(uid, None)
+            self._dirty |= self.pools.apply_pod(uid, None)
+
+    def replace_slices(self, slices: Iterable[ResourceSlice]) -> None:
+        given = {each.metadata.name: each for each in slices}
+        for name in self.pools.slice_names - given.keys():
+            self.remove_slice(name)
+        for each in given.values():
+            self.apply_slice(each)
+
+    def apply_slice(self, slice_: ResourceSlice) -> None:
+        self._dirty |= self.pools.apply_slice(slice_)
+
+    def remove_slice(self, name: str) -> None:
+        self._dirty |= self.pools.remove_slice(name)
+
+    def replace_claims(self, claims: Iterable[ResourceClaim]) -> None:
+        given = {_key(each.metadata): each for each in claims}
+        for key in self.pools.claim_keys - given.keys():
+            self.remove_claim(key)
+        for each in given.values():
+            self.apply_claim(each)
+
+    def apply_claim(self, claim: ResourceClaim) -> None:
+        self._dirty |= self.pools.apply_claim(claim)
+
+    def remove_claim(self, key: tuple[str, str]) -> None:
+        """By namespace and name."""
+        self._dirty |= self.pools.remove_claim(key)
+
+    def set_readings(
+        self,
+        node: str,
+        gpus: tuple[ClusterGpuReading, ...],
+        source: ReadingsSource,
+        at: datetime,
+    ) -> None:
+        if node in self._nodes:
+            self._readings[node] = _Readings(gpus, source, at)
+            self._dirty.add(node)
+
+    def _hold(self, uid: str, hold: _Hold | None) -> None:
+        before = self._holds.pop(uid, None)
+        if before is not None:
+            del self._holds_of_node[before.node][uid]
+            if not self._holds_of_node[before.node]:
+                del self._holds_of_node[before.node]
+            self._dirty.add(before.node)
+        if hold is not None:
+            self._holds[uid] = hold
+            self._holds_of_node.setdefault(hold.node, {})[uid] = hold
+            self._dirty.add(hold.node)
+
+    def _built(self, name: str) -> ClusterNode | None:
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        gpus = (*self._counted_gpus(name, node), *self._published_gpus(name))
+        if not gpus:
+            return None
+        labels = node.metadata.labels
+        shares = [share for _, share in self.pools.shares(name)]
+        # Labels of Feature Discovery stay behind, stale, where a DRA driver took its place.
+        model = next((each.model for each in shares if each.model), labels.get(MODEL_LABEL))
+        memory_mb = next((each.memory_mb for each in shares if each.memory_mb), None)
+        readings = self._readings.get(name)
+        return ClusterNode(
+            name=name,
+            node_id=self._node_id_of(name),
+            hostname=labels.get(HOSTNAME_LABEL),
+            is_ready=any(c.type == "Ready" and c.status == "True" for c in node.status.conditions),
+            is_cordoned=node.spec.unschedulable,
+            gpus=gpus,
+            taints=tuple(
+                NodeTaint(key=each.key, effect=each.effect, value=each.value)
+                for each in node.spec.taints
+            ),
+            gpu_model=model,
+            gpu_memory_mb=memory_mb or whole(labels.get(MEMORY_LABEL, "")) or None,
+            readings=readings.gpus if readings is not None else (),
+            readings_source=readings.source if readings is not None else None,
+            readings_at=readings.at if readings is not None else None,
+        )
+
+    def _counted_gpus(self, name: str, node: Node) -> list[NodeGpus]:
+        held: dict[str, int] = {}
+        ours: dict[str, dict[UUID, int]] = {}
+        for hold in self._holds_of_node.get(name, {}).values():
+            for resource, count in hold.requests.items():
+                held[resource] = held.get(resource, 0) + count
+                if hold.reservation_id is not None:
+                    by = ours.setdefault(resource, {})
+                    by[hold.reservation_id] = by.get(hold.reservation_id, 0) + count
+        has = node.status.capacity.keys() | node.status.allocatable.keys() | held.keys()
+        counted = [
+            NodeGpus(
+                resource=resource,
+                supply=GpuSupply.DEVICE_PLUGIN,
+                capacity=_count(whole(node.status.capacity.get(resource, ""))),
+                allocatable=_count(whole(node.status.allocatable.get(resource, ""))),
+                requested=_count(held.get(resource, 0)),
+                by_reservation=ours.get(resource, {}),
+            )
+            for resource in sorted(has)
+        ]
+        return [each for each in counted if each.capacity or each.allocatable or each.requested]
+
+    def _published_gpus(self, name: str) -> list[NodeGpus]:
+        found: dict[str, NodeGpus] = {}
+        for driver, share in self.pools.shares(name):
+            if not share.capacity:
+                continue
+            before = found.get(driver) or NodeGpus(
+                resource=driver, supply=GpuSupply.DRA, capacity=0, allocatable=0, requested=0
+            )
+            found[driver] = replace(
+                before,
+                capacity=before.capacity + share.capacity,
+                allocatable=before.allocatable + share.allocatable,
+                requested=before.requested + share.allocatable - share.free,
+                by_reservation={
+                    each: before.by_reservation.get(each, 0) + share.by_reservation.get(each, 0)
+                    for each in before.by_reservation.keys() | share.by_reservation.keys()
+                },
+            )
+        return list(found.values())
+
+
+def _key(metadata: Metadata) -> tuple[str, str]:
+    return metadata.namespace, metadata.name
+
+
+def _count(value: int) -> int:
+    return min(value, LARGEST_INTEGER)
+
+
+def _what_counts(node: Node, counted: Counted) -> Node:
+    """Without the rest, which is most of it: held for as long as the node is there."""
+    kept = {HOSTNAME_LABEL, MODEL_LABEL, MEMORY_LABEL}
+
+    def of(quantities: dict[str, str]) -> dict[str, str]:
+        return {name: each for name, each in quantities.items() if counted.is_gpu(name)}
+
+    return Node(
+        metadata=replace(
+            node.metadata,
+            labels={key: text for key, text in node.metadata.labels.items() if key in kept},
+        ),
+        spec=node.spec,
+        status=replace(
+            node.status,
+            capacity=of(node.status.capacity),
+            allocatable=of(node.status.allocatable),
+            conditions=[each for each in node.status.conditions if each.type == "Ready"],
+        ),
+    )

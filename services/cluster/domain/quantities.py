@@ -1,0 +1,36 @@
+"""Kubernetes' way to write a number."""
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)"
+)
+_FACTORS: Final = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", 1)},
+    **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)},
+}
+MEBIBYTE: Final = 1 << 20
+
+
+def whole(text: str) -> int:
+    """Rounded up and never below 0, as the scheduler counts; 0 for what is no quantity."""
+    return max(0, -(-(value := _value(text)).numerator // value.denominator))
+
+
+def mebibytes(text: str) -> int:
+    """Bytes as whole mebibytes."""
+    return int(_value(text) / MEBIBYTE)
+
+
+def _value(text: str) -> Fraction:
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None:
+        return Fraction(0)
+    number, exponent, suffix = found.groups()
+    return Fraction(Decimal(f"{number}{exponent or ''}")) * _FACTORS.get(suffix, 1)

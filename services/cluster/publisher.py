@@ -1,0 +1,106 @@
+"""Publishes what changed in the view, and answers with all of it."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+from uuid import UUID
+
+from schemas.cluster import ClusterChanged, ClusterNode, ClusterView, GetCluster
+from services.cluster.domain.cluster_state import ClusterState
+from services.cluster.watching import ClusterWatch
+from shared.clock import utcnow
+from shared.ids import new_id
+from shared.messaging.bus import Bus
+from shared.messaging.paging import fitting
+from shared.waiting import wait_for
+
+HEARTBEAT_SECONDS: Final = 5.0
+GATHER_SECONDS: Final = 0.02  # what changes meanwhile goes together
+
+
+class ViewPublisher:
+    """Numbers the messages. What `view` answers is what its revision's message has brought."""
+
+    def __init__(self, bus: Bus, cluster_id: str, state: ClusterState) -> None:
+        self.boot_id: UUID = new_id()
+        self._bus = bus
+        self._cluster_id = cluster_id
+        self._state = state
+        self._revision = 0
+        self._published: dict[str, ClusterNode] = {}
+        self._completeness = (False, "")
+        self._changed = asyncio.Event()
+        self._published_at = 0.0
+
+    def changed(self) -> None:
+        """There may be something to publish."""
+        self._changed.set()
+
+    async def run(self, watch: ClusterWatch) -> None:
+        """Until cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            due_at = self._published_at + HEARTBEAT_SECONDS
+            await wait_for(self._changed, max(0.0, due_at - clock()))
+            self._changed.clear()
+            is_due = clock() >= due_at
+            completeness = (watch.is_complete, watch.detail)
+            if completeness != self._completeness:
+                self._completeness, is_due = completeness, True
+            if not watch.is_listing:  # a first view comes in one piece, not kind by kind
+                is_due = not await self._publish_changes() and is_due
+            if is_due:
+                await self._publish((), ())
+            await asyncio.sleep(GATHER_SECONDS)
+
+    def view(self, query: GetCluster, kubernetes_version: str) -> ClusterView:
+        after = query.after_name
+        names = sorted(name for name in self._published if after is None or name > after)
+        nodes = tuple(fitting(self._published[name] for name in names))
+        is_complete, detail = self._completeness
+        return ClusterView(
+            cluster_id=self._cluster_id,
+            boot_id=self.boot_id,
+            revision=self._revision,
+            nodes=nodes,
+            is_complete=is_complete,
+            detail=detail,
+            kubernetes_version=kubernetes_version,
+            next_after_name=nodes[-1].name if len(nodes) < len(names) else None,
+        )
+
+    async def _publish_changes(self) -> bool:
+        """Whether there were any."""
+        nodes, removed = self._state.take_changes()
+        for page in _pages(nodes):
+            await self._publish(page, ())
+        if removed:
+            await self._publish((), tuple(removed))
+        return bool(nodes or removed)
+
+    async def _publish(self, nodes: tuple[ClusterNode, ...], removed: tuple[str, ...]) -> None:
+        self._revision += 1
+        self._published_at = asyncio.get_running_loop().time()
+        self._published |= {node.name: node for node in nodes}
+        for name in removed:
+            del self._published[name]
+        is_complete, detail = self._completeness
+        await self._bus.publish_live(
+            ClusterChanged(
+                observed_at=utcnow(),
+                cluster_id=self._cluster_id,
+                boot_id=self.boot_id,
+                revision=self._revision,
+                nodes=nodes,
+                removed=removed,
+                is_complete=is_complete,
+                detail=detail,
+            )
+        )
+
+
+def _pages(nodes: list[ClusterNode]) -> Iterator[tuple[ClusterNode, ...]]:
+    while nodes:
+        page = fitting(nodes) or nodes[:1]
+        yield tuple(page)
+        nodes = nodes[len(page) :]

@@ -1,0 +1,36 @@
+"""Settings of a cluster's adapter."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from schemas.base import PositiveSeconds
+from shared.settings import CommonSettings
+
+
+class ClusterSettings(CommonSettings, frozen=True, kw_only=True):
+    """The cluster's id is the node id. `resources` are the extended resources that are GPUs, by
+    their exact names, where `*` stands for any ending, and `drivers` those of dynamic resource
+    allocation whose devices are. `heartbeat_seconds` is how often the API is asked whether it
+    answers, and how long it may take.
+
+    GPUs of nodes without a telemetry agent are read every `readings_seconds`: from pods of
+    dcgm-exporter, which have one of `exporter_labels`, on their port named metrics, else on
+    `exporter_port`; where there is none by nvidia-smi in pods of this installation, unless
+    `exec_readings` is off.
+    """
+
+    resources: str = "nvidia.com/gpu,nvidia.com/gpu.shared,nvidia.com/mig-*,amd.com/gpu"
+    drivers: str = "gpu.nvidia.com,gpu.amd.com,gpu.intel.com"
+    heartbeat_seconds: PositiveSeconds = 5.0
+    readings_seconds: PositiveSeconds = 10.0
+    exporter_labels: str = (
+        "app=nvidia-dcgm-exporter,app.kubernetes.io/name=dcgm-exporter,app=dcgm-exporter"
+    )
+    exporter_port: Annotated[int, Meta(ge=1, le=65_535)] = 9400
+    exec_readings: bool = True
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """What stands between commas."""
+    return tuple(each.strip() for each in text.split(",") if each.strip())

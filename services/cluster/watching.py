@@ -1,0 +1,218 @@
+"""Watches what a cluster's view is made of, and knows whether any of it is missing."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from services.cluster.domain.cluster_state import ClusterState
+from services.cluster.domain.objects import (
+    DeviceClass,
+    Metadata,
+    Node,
+    Pod,
+    ResourceClaim,
+    ResourceSlice,
+)
+from services.cluster.pod_index import PodIndex
+from shared.kubernetes.client import KubernetesClient
+from shared.kubernetes.errors import NOT_FOUND, KubernetesError, KubernetesUnavailable
+from shared.kubernetes.names import Resource
+from shared.kubernetes.watching import Changed, Interrupted, Listed, Removed, watch
+from shared.logging import log
+from shared.waiting import within
+
+NODES: Final = Resource("v1", "nodes", is_namespaced=False)
+PODS: Final = Resource("v1", "pods")
+SLICES: Final = Resource("resource.k8s.io/v1", "resourceslices", is_namespaced=False)
+CLAIMS: Final = Resource("resource.k8s.io/v1", "resourceclaims")
+CLASSES: Final = Resource("resource.k8s.io/v1", "deviceclasses", is_namespaced=False)
+BOUND_UNFINISHED: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+MISSED_HEARTBEATS: Final = 2
+LISTING: Final = "is being listed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One kind of object, and where it goes. An optional one may be unknown to the cluster."""
+
+    resource: Resource
+    type: type[Any]
+    replace: Callable[[Iterable[Any]], None]
+    apply: Callable[[Any], None]
+    remove: Callable[[Metadata], None]
+    fields: str | None = None
+    is_optional: bool = False
+
+
+class ClusterWatch:
+    """Feeds the state, and calls `on_change` after every change of it or of its completeness."""
+
+    def __init__(
+        self,
+        client: KubernetesClient,
+        state: ClusterState,
+        pods: PodIndex,
+        *,
+        heartbeat_seconds: float,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.kubernetes_version = ""
+        self._client = client
+        self._state = state
+        self._pods = pods
+        self._heartbeat_seconds = heartbeat_seconds
+        self._on_change = on_change
+        self._classes: set[str] = set()
+        self._sources = self._make_sources()
+        self._problems = {each.resource.plural: LISTING for each in self._sources}
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._problems
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether a first answer is still to come."""
+        return LISTING in self._problems.values()
+
+    @property
+    def detail(self) -> str:
+        """What is missing; of a complete view what is not counted in it."""
+        if self._problems:
+            return "; ".join(f"{what}: {why}" for what, why in sorted(self._problems.items()))
+        return "; ".join([*self._state.pools.incomplete(), *self._unasked_drivers()])
+
+    async def run(self) -> None:
+        """Until cancelled. Raises KubernetesUnavailable after two heartbeats without an answer, so
+        that connections which died in silence are made anew.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for source in self._sources:
+                    group.create_task(self._follow(source))
+                group.create_task(self._beat())
+        except* KubernetesUnavailable as errors:
+            raise errors.exceptions[0] from None
+
+    async def _follow(self, source: _Source) -> None:
+        async with aclosing(
+            watch(self._client, source.resource, source.type, fields=source.fields)
+        ) as events:
+            async for event in events:
+                match event:
+                    case Listed(objects):
+                        source.replace(objects)
+                        self._resolve(source.resource.plural)
+                    case Changed(found):
+                        source.apply(found)
+                    case Removed(found):
+                        source.remove(found.metadata)
+                    case Interrupted(error):
+                        self._interrupted(source, error)
+                    case _:
+                        self._resolve(source.resource.plural)
+                self._on_change()
+
+    def _interrupted(self, source: _Source, error: KubernetesError) -> None:
+        if source.is_optional and error.code == NOT_FOUND:
+            source.replace(())
+            self._resolve(source.resource.plural)
+        else:
+            self._report(source.resource.plural, str(error))
+
+    async def _beat(self) -> None:
+        missed = 0
+        while True:
+            try:
+                async with within(self._heartbeat_seconds):
+                    self.kubernetes_version = await self._client.version()
+                missed = 0
+                self._resolve("api")
+            except TimeoutError:
+                missed += 1
+                self._report("api", f"no answer within {self._heartbeat_seconds:g} s")
+            except KubernetesError as error:
+                missed += isinstance(error, KubernetesUnavailable)
+                self._report("api", str(error))
+            self._on_change()
+            if missed >= MISSED_HEARTBEATS:
+                raise KubernetesUnavailable(0, "Silent", "the cluster's API does not answer")
+            await asyncio.sleep(self._heartbeat_seconds)
+
+    def _report(self, what: str, why: str) -> None:
+        if self._problems.get(what) != why:
+            log.warning("cluster_incomplete", part=what, reason=why)
+            self._problems[what] = why
+
+    def _resolve(self, what: str) -> None:
+        if self._problems.pop(what, None) not in {None, LISTING}:
+            log.info("cluster_part_complete", part=what)
+
+    def _unasked_drivers(self) -> list[str]:
+        return [
+            f"no DeviceClass is named {driver}: no claim can ask for its GPUs by that name"
+            for driver in sorted(self._state.pools.drivers - self._classes)
+        ]
+
+    def _make_sources(self) -> tuple[_Source, ...]:
+        state, classes = self._state, self._classes
+        return (
+            _Source(
+                NODES,
+                Node,
+                state.replace_nodes,
+                state.apply_node,
+                lambda gone: state.remove_node(gone.name),
+            ),
+            _Source(
+                PODS,
+                Pod,
+                self._replace_pods,
+                self._apply_pod,
+                self._remove_pod,
+                fields=BOUND_UNFINISHED,
+            ),
+            _Source(
+                SLICES,
+                ResourceSlice,
+                state.replace_slices,
+                state.apply_slice,
+                lambda gone: state.remove_slice(gone.name),
+                is_optional=True,
+            ),
+            _Source(
+                CLAIMS,
+                ResourceClaim,
+                state.replace_claims,
+                state.apply_claim,
+                lambda gone: state.remove_claim((gone.namespace, gone.name)),
+                is_optional=True,
+            ),
+            _Source(
+                CLASSES,
+                DeviceClass,
+                self._replace_classes,
+                lambda found: classes.add(found.metadata.name),
+                lambda gone: classes.discard(gone.name),
+                is_optional=True,
+            ),
+        )
+
+    def _replace_pods(self, pods: Iterable[Pod]) -> None:
+        found = list(pods)
+        self._state.replace_pods(found)
+        self._pods.replace(found)
+
+    def _apply_pod(self, pod: Pod) -> None:
+        self._state.apply_pod(pod)
+        self._pods.apply(pod)
+
+    def _remove_pod(self, gone: Metadata) -> None:
+        self._state.remove_pod((gone.namespace, gone.name))
+        self._pods.remove(gone)
+
+    def _replace_classes(self, found: Iterable[DeviceClass]) -> None:
+        self._classes.clear()
+        self._classes |= {each.metadata.name for each in found}
