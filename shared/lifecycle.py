@@ -79,6 +79,12 @@ def notify_ready() -> None:
         temporary.replace(path)
 
 
+def forget_ready() -> None:
+    """Take back what an earlier process said at the same place, as in a container started again."""
+    if path := os.environ.get(READY_FILE_VARIABLE):
+        Path(path).unlink(missing_ok=True)
+
+
 def announced_pid(ready_path: Path) -> int | None:
     """The process that was the last to call `notify_ready`; None before any did."""
     try:

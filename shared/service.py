@@ -13,7 +13,7 @@ from faststream import FastStream
 from schemas.base import Command
 from schemas.errors import Reply
 from shared.background import Background
-from shared.lifecycle import notify_ready
+from shared.lifecycle import forget_ready, notify_ready
 from shared.logging import configure_logging, log
 from shared.messaging.bus import Bus, Route
 from shared.messaging.stream_declaration import StreamDeclaration, StreamSeen
@@ -35,6 +35,7 @@ async def _log_dead_letter(subject: str, body: bytes, error: str) -> None:
 
 def run_service(create: Callable[[], "Service"]) -> None:
     """A service's whole life. Settings that it refuses end it with a sentence and EX_CONFIG."""
+    forget_ready()
     try:
         service = create()
     except SettingsError as error:

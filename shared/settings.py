@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from shared.ids import host_node_id
+from shared.ids import host_node_id, node_token
 from shared.paths import default_data_dir
 
 PREFIX = "GPUSTEWARD_"
@@ -70,6 +70,8 @@ def load_settings(cls: type[T], service: str, environ: Mapping[str, str] | None 
     prefix = f"{PREFIX}{service.upper()}_"
     names = {field: variable_of(field, service) for field in cls.__struct_fields__}
     values = {field: source[name] for field, name in names.items() if source.get(name)}
+    if node_id := values.get("node_id"):
+        values["node_id"] = node_token(node_id)  # a host or a Kubernetes node has dots in its name
     unknown = sorted(
         name for name in source if name.startswith(prefix) and name not in names.values()
     )

@@ -77,3 +77,9 @@ def test_no_password_is_in_what_is_printed() -> None:
     for text in (repr(settings), str(settings), f"{settings}", f"{settings!r}"):
         assert "secret" not in text
         assert "interval_seconds=1.0" in text
+
+
+def test_a_node_with_dots_in_its_name_has_an_id_that_fits_a_subject() -> None:
+    settings = load(GPUSTEWARD_NODE_ID="ip-10-0-0-7.internal")
+
+    assert settings.node_id == node_token("ip-10-0-0-7.internal")

@@ -1,0 +1,89 @@
+"""compose/kubernetes in a real API: taken as it is, and no account may more than it needs."""
+
+from typing import Final
+
+from tests.support.kubernetes.api import Api, Object
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.manifests import install, pod_templates, rendered, token_of
+
+DRY_RUN: Final = {"dryRun": "All", "fieldValidation": "Strict"}
+ACCOUNTS: Final = {
+    "cluster": "gpusteward-cluster",
+    "executor": "gpusteward-cluster",
+    "agent": "gpusteward-agents",
+    "platform": "gpusteward",
+}
+READS: Final = frozenset({"get", "list", "watch"})
+# What each may change, and where; the rest it may read at most.
+CHANGES: Final = {
+    ("cluster", "gpusteward-engines"): {"pods/exec"},
+    ("executor", "gpusteward-engines"): {
+        *("deployments", "inferenceservices", "resourceclaimtemplates"),
+        *("services", "servingruntimes"),
+    },
+}
+NVIDIA_RUNTIME: Final[Object] = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "nvidia"},
+    "handler": "nvidia",
+}
+
+
+async def test_everything_is_taken_as_it_is_and_no_account_may_more_than_it_needs(
+    empty_cluster: ControlPlane,
+) -> None:
+    async with empty_cluster.api() as admin:
+        await install(admin, "Namespace")
+        for each in rendered():
+            if each["kind"] != "Namespace":
+                await admin.create(each, **DRY_RUN)
+
+        await admit_pods(admin)
+
+        await install(admin, *(each["kind"] for each in rendered() if "spec" not in each))
+    for account, home in ACCOUNTS.items():
+        token = await token_of(empty_cluster, home, account)
+        async with Api.connected(empty_cluster.url, token, str(empty_cluster.ca_file)) as api:
+            for namespace in ("default", "kube-system", "gpusteward", "gpusteward-engines"):
+                await check_rules(api, account, namespace)
+
+
+async def admit_pods(admin: Api) -> None:
+    """What deployments would make passes the security level of their namespace."""
+    await admin.call("POST", "apis/node.k8s.io/v1/runtimeclasses", NVIDIA_RUNTIME)
+    try:
+        for name, namespace, template in pod_templates():
+            metadata = {**template["metadata"], "name": name, "namespace": namespace}
+            pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata}
+            await admin.create(pod, **DRY_RUN)
+    finally:
+        await admin.delete("apis/node.k8s.io/v1/runtimeclasses/nvidia")
+
+
+async def check_rules(api: Api, account: str, namespace: str) -> None:
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    path = "apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    answer = await api.call("POST", path, review)
+    # Everybody may ask what it may itself.
+    own = [
+        rule
+        for rule in answer["status"]["resourceRules"]
+        if not {"authorization.k8s.io", "authentication.k8s.io"}.intersection(rule["apiGroups"])
+    ]
+    resources = {resource for rule in own for resource in rule["resources"]}
+    changed = {
+        resource for rule in own if set(rule["verbs"]) - READS for resource in rule["resources"]
+    }
+
+    assert changed == CHANGES.get((account, namespace), set())
+    assert not resources & {"*", "secrets", "configmaps", "serviceaccounts"}
+    assert not any(
+        group.startswith("rbac.") or group == "*" for rule in own for group in rule["apiGroups"]
+    )
+    if account in {"agent", "platform"}:
+        assert resources == ({"resourceslices"} if account == "agent" else set())
