@@ -5,7 +5,8 @@ from datetime import timedelta
 
 from services.results.handlers import Handlers, build_routes
 from services.results.migrations import MIGRATIONS
-from services.results.partitions import Partitions
+from services.results.partitions import Partitions, Table
+from services.results.rollups import Rollups
 from services.results.samples import SampleStore
 from services.results.settings import ResultsSettings
 from services.results.summaries import Summarizer
@@ -21,14 +22,31 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
     settings = settings or load_settings(ResultsSettings, "results")
     if settings.postgres_dsn is None:
         raise SettingsError("expected GPUSTEWARD_POSTGRES_DSN, found none")
+    if (
+        not settings.retention_days
+        <= settings.minutes_retention_days
+        <= settings.hours_retention_days
+    ):
+        raise SettingsError(
+            "expected retention_days <= minutes_retention_days <= hours_retention_days, found"
+            f" {settings.retention_days}, {settings.minutes_retention_days} and"
+            f" {settings.hours_retention_days}"
+        )
     database = Database(settings.postgres_dsn, "results", MIGRATIONS)
     bus = Bus.from_settings("results", settings)
     summarizer = Summarizer(database, asyncio.Event())
     handlers = Handlers(
-        database, timedelta(seconds=settings.summary_grace_seconds), summarizer.wake
+        database,
+        timedelta(seconds=settings.summary_grace_seconds),
+        summarizer.wake,
+        timedelta(days=settings.retention_days),
+        timedelta(days=settings.minutes_retention_days),
     )
-    partitions = Partitions(database, settings.retention_days)
-    samples = SampleStore(database, partitions, handlers.on_samples_stored)
+    raw = Partitions(database, Table.RAW, settings.retention_days)
+    minutes = Partitions(database, Table.MINUTE, settings.minutes_retention_days)
+    hours = Partitions(database, Table.HOUR, settings.hours_retention_days)
+    samples = SampleStore(database, raw, handlers.on_samples_stored)
+    rollups = Rollups(database, minutes, hours, timedelta(days=settings.retention_days))
 
     consumer = SampleConsumer(
         bus, "results_store_samples", samples.store, settings.batch_linger_seconds
@@ -39,6 +57,13 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         bus=bus,
         database=database,
         routes=build_routes(handlers),
-        start=partitions.make_ahead,
-        loops={"samples": consumer.run, "summaries": summarizer.run, "partitions": partitions.run},
+        start=raw.make_ahead,
+        loops={
+            "samples": consumer.run,
+            "summaries": summarizer.run,
+            "rollups": rollups.run,
+            "partitions": raw.run,
+            "minutes_partitions": minutes.run,
+            "hours_partitions": hours.run,
+        },
     )

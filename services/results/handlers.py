@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -22,6 +22,8 @@ from schemas.results import (
     SummaryView,
 )
 from services.results import history, summary_rows
+from services.results.domain.rollup import Level
+from services.results.partitions import midnight
 from services.results.summary_rows import Summary
 from shared.clock import utcnow
 from shared.errors import RefusedError
@@ -39,6 +41,8 @@ class Handlers:
     database: Database
     summary_grace: timedelta
     summaries_wake: asyncio.Event
+    samples_kept: timedelta
+    minutes_kept: timedelta
 
     async def record_finished(self, event: AttemptFinished) -> None:
         """Store an attempt once, however often its event comes."""
@@ -95,7 +99,15 @@ class Handlers:
         """History of a metric."""
         _require_order(query.start_at, query.end_at)
         async with self.database.transaction() as connection:
-            return await history.series(connection, query)
+            return await history.series(connection, query, self._kept_from())
+
+    def _kept_from(self) -> dict[Level, datetime]:
+        today = midnight(utcnow().date())
+        return {
+            Level.RAW: today - self.samples_kept,
+            Level.MINUTE: today - self.minutes_kept,
+            Level.HOUR: datetime.min.replace(tzinfo=UTC),
+        }
 
     async def get_report(self, query: GetReport) -> ReportView:
         """Usage per namespace."""

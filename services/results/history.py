@@ -1,6 +1,7 @@
 """Series and usage reports, computed by Postgres."""
 
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from schemas.results import (
@@ -8,23 +9,19 @@ from schemas.results import (
     GetReport,
     GetSeries,
     ReportView,
+    SeriesMetric,
     SeriesPoint,
     SeriesView,
     UsageRow,
 )
-from shared.postgres.database import Connection
+from services.results.domain.rollup import SMALLEST_BUCKET, Level, Piece, Plan, plan
+from shared.postgres.database import Connection, Row
 
 # What fits into one message of the bus with room to spare.
 LARGEST_ANSWER_POINTS: Final = 12_000
-SMALLEST_BUCKET: Final = timedelta(milliseconds=1)
+MOST_ROWS: Final = 50_000  # read for one answer, where a coarser rollup can give it
 
-
-# All samples, or an experiment's own; both go by the name `sample`.
-ALL_SAMPLES: Final = "(SELECT *, NULL::uuid AS experiment_id FROM sample) AS sample"
-
-EXPERIMENT_SAMPLES: Final = """(
-    SELECT experiment_sample.*, experiment_id
-    FROM experiment_sample JOIN attempt USING (attempt_id)) AS sample"""
+METRICS: Final = tuple(metric.value for metric in SeriesMetric)
 
 SELECT_SPAN: Final = """
 SELECT min(observed_at) AS first_at, max(observed_at) AS last_at
@@ -32,22 +29,68 @@ FROM experiment_sample JOIN attempt USING (attempt_id)
 WHERE experiment_id = $1 AND observed_at >= $2 AND observed_at < $3
 """
 
+# One step into an index for each device; a plain EXISTS may be planned as a scan of all samples.
 SELECT_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index FROM device
+SELECT device_no, node_id, device_uuid, device_index
+FROM device CROSS JOIN LATERAL (
+    (SELECT FROM sample_hour
+     WHERE sample_hour.device_no = device.device_no
+       AND at > $3::timestamptz - interval '1 hour' AND at < $4 LIMIT 1)
+    UNION ALL
+    (SELECT FROM sample
+     WHERE sample.device_no = device.device_no AND observed_at >= $3 AND observed_at < $4 LIMIT 1)
+    LIMIT 1) AS found
 WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
-  AND EXISTS (
-    SELECT FROM {source}
-    WHERE sample.device_no = device.device_no AND ($3::uuid IS NULL OR experiment_id = $3)
-      AND observed_at >= $4 AND observed_at < $5)
 ORDER BY node_id, device_index, device_uuid
 """
 
+SELECT_EXPERIMENT_DEVICES: Final = """
+SELECT device_no, node_id, device_uuid, device_index FROM device
+WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
+  AND EXISTS (
+    SELECT FROM experiment_sample JOIN attempt USING (attempt_id)
+    WHERE experiment_sample.device_no = device.device_no AND experiment_id = $5
+      AND observed_at >= $3 AND observed_at < $4)
+ORDER BY node_id, device_index, device_uuid
+"""
+
+SELECT_DUE: Final = """
+SELECT DISTINCT minute FROM agent_boot, unnest(due) AS minute
+WHERE node_id = ANY ($1) AND minute > $2::timestamptz - interval '1 hour'
+  AND minute < $3::timestamptz + interval '1 hour'
+"""
+
+# Every source has the same columns: raw samples are rollups of one.
+OF_SAMPLES: Final = """
+SELECT device_no, observed_at AS at, {metric}::float8 AS lowest, {metric}::float8 AS highest,
+       {metric}::float8 AS total, 1 AS count
+FROM sample
+WHERE device_no = ANY ($4) AND observed_at >= {start} AND observed_at < {end}
+  AND {metric} IS NOT NULL
+"""
+
+OF_EXPERIMENT: Final = """
+SELECT device_no, observed_at AS at, {metric}::float8 AS lowest, {metric}::float8 AS highest,
+       {metric}::float8 AS total, 1 AS count
+FROM experiment_sample JOIN attempt USING (attempt_id)
+WHERE device_no = ANY ($4) AND observed_at >= {start} AND observed_at < {end}
+  AND experiment_id = $5 AND {metric} IS NOT NULL
+"""
+
+OF_ROLLUPS: Final = """
+SELECT device_no, at, {metric}_min AS lowest, {metric}_max AS highest, {metric}_sum AS total,
+       {metric}_count AS count
+FROM {table}
+WHERE device_no = ANY ($4) AND at >= {start} AND at < {end} AND {metric}_count > 0
+"""
+
+TABLES: Final = {Level.MINUTE: "sample_minute", Level.HOUR: "sample_hour"}
+
+# A mean is no further out than what it is of, however its sum was rounded.
 SELECT_BUCKETS: Final = """
-SELECT device_no, date_bin($1, observed_at, $2) AS at, min({metric})::float8 AS min,
-       max({metric})::float8 AS max, avg({metric})::float8 AS mean
-FROM {source}
-WHERE device_no = ANY ($4) AND observed_at >= $2 AND observed_at < $3
-  AND ($5::uuid IS NULL OR experiment_id = $5) AND {metric} IS NOT NULL
+SELECT device_no, greatest(date_bin($1, at, $2), $3) AS at, min(lowest) AS min, max(highest) AS max,
+       least(greatest(sum(total) / sum(count), min(lowest)), max(highest)) AS mean
+FROM ({sources}) AS source
 GROUP BY 1, 2 ORDER BY 1, 2
 """
 
@@ -67,45 +110,34 @@ GROUP BY namespace ORDER BY gpu_hours DESC, namespace
 """
 
 
-async def series(connection: Connection, query: GetSeries) -> SeriesView:
+async def series(
+    connection: Connection, query: GetSeries, kept_from: Mapping[Level, datetime]
+) -> SeriesView:
     """A metric's history per device, in at most `points` buckets each.
 
     Of an experiment: its devices within its own samples. The buckets widen where a fleet's answer
-    would not fit into one message.
+    would not fit into one message, and to whole minutes or hours where these are read.
     """
-    start_at, end_at, source = query.start_at, query.end_at, ALL_SAMPLES
+    start_at, end_at = query.start_at, query.end_at
     if query.experiment_id is not None:
-        source = EXPERIMENT_SAMPLES
         [row] = await connection.fetch(SELECT_SPAN, query.experiment_id, start_at, end_at)
         if row["first_at"] is not None:
             start_at, end_at = row["first_at"], row["last_at"] + SMALLEST_BUCKET
-    devices = await connection.fetch(
-        SELECT_DEVICES.format(source=source),
-        query.node_id,
-        query.device_uuid,
-        query.experiment_id,
-        start_at,
-        end_at,
+    asked = (query.node_id, query.device_uuid, start_at, end_at)
+    devices = (
+        await connection.fetch(SELECT_DEVICES, *asked)
+        if query.experiment_id is None
+        else await connection.fetch(SELECT_EXPERIMENT_DEVICES, *asked, query.experiment_id)
     )
-    points = max(1, min(query.points, LARGEST_ANSWER_POINTS // max(len(devices), 1)))
-    bucket = max((end_at - start_at) / points, SMALLEST_BUCKET)
-    while devices and start_at + bucket * points < end_at:
-        bucket += timedelta(microseconds=1)
+    chosen = await _plan(connection, query, start_at, end_at, devices, kept_from)
     found: dict[int, list[SeriesPoint]] = {device["device_no"]: [] for device in devices}
-    for row in await connection.fetch(
-        SELECT_BUCKETS.format(metric=query.metric.value, source=source),
-        bucket,
-        start_at,
-        end_at,
-        list(found),
-        query.experiment_id,
-    ):
-        found[row["device_no"]].append(
-            SeriesPoint(at=row["at"], min=row["min"], max=row["max"], mean=row["mean"])
+    for bucket in await _buckets(connection, query, chosen, start_at, list(found)):
+        found[bucket["device_no"]].append(
+            SeriesPoint(at=bucket["at"], min=bucket["min"], max=bucket["max"], mean=bucket["mean"])
         )
     return SeriesView(
         metric=query.metric,
-        bucket_seconds=max(bucket.total_seconds(), 0.0),
+        bucket_seconds=chosen.bucket.total_seconds(),
         devices=tuple(
             DeviceSeries(
                 node_id=device["node_id"],
@@ -115,6 +147,67 @@ async def series(connection: Connection, query: GetSeries) -> SeriesView:
             )
             for device in devices
         ),
+    )
+
+
+async def _plan(
+    connection: Connection,
+    query: GetSeries,
+    start_at: datetime,
+    end_at: datetime,
+    devices: Sequence[Row],
+    kept_from: Mapping[Level, datetime],
+) -> Plan:
+    of_experiment = query.experiment_id is not None
+    due = (
+        []
+        if of_experiment
+        else await connection.fetch(
+            SELECT_DUE, list({device["node_id"] for device in devices}), start_at, end_at
+        )
+    )
+    return plan(
+        start_at,
+        end_at,
+        points=max(1, min(query.points, LARGEST_ANSWER_POINTS // max(len(devices), 1))),
+        devices=len(devices),
+        most_rows=MOST_ROWS,
+        kept_from=dict.fromkeys(Level, end_at) | {Level.RAW: start_at}
+        if of_experiment
+        else kept_from,
+        due={row["minute"] for row in due},
+    )
+
+
+async def _buckets(
+    connection: Connection,
+    query: GetSeries,
+    chosen: Plan,
+    start_at: datetime,
+    device_nos: list[int],
+) -> Sequence[Row]:
+    arguments: list[object] = [chosen.bucket, chosen.origin, start_at, device_nos]
+    if query.experiment_id is not None:
+        arguments.append(query.experiment_id)
+    sources = []
+    for piece in chosen.pieces:
+        arguments += [piece.start, piece.end]
+        sources.append(_source(query, piece, len(arguments)))
+    return await connection.fetch(
+        SELECT_BUCKETS.format(sources=" UNION ALL ".join(sources)), *arguments
+    )
+
+
+def _source(query: GetSeries, piece: Piece, last_argument: int) -> str:
+    if piece.level is not Level.RAW:
+        text = OF_ROLLUPS
+    else:
+        text = OF_SAMPLES if query.experiment_id is None else OF_EXPERIMENT
+    return text.format(
+        metric=query.metric.value,
+        table=TABLES.get(piece.level),
+        start=f"${last_argument - 1}",
+        end=f"${last_argument}",
     )
 
 

@@ -75,4 +75,68 @@ CREATE INDEX attempt_task ON attempt (task_id, experiment_id);
     """
 CREATE TABLE deleted (subject_id uuid PRIMARY KEY, deleted_at timestamptz NOT NULL);
 """,
+    # `seen` are the stored ticks of one boot of an agent, `due` the minutes with newer samples than
+    # rollups. Releases before this one store into `sample` itself, and the trigger notes what they
+    # store; this one stores into the days' partitions and notes it by itself.
+    """
+CREATE TABLE agent_boot (
+    node_id text NOT NULL,
+    boot_id uuid NOT NULL,
+    seen int8multirange NOT NULL DEFAULT '{}',
+    ticks_given_up bigint NOT NULL DEFAULT 0,
+    due timestamptz[] NOT NULL DEFAULT '{}',
+    stored_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (node_id, boot_id)) WITH (fillfactor = 70);
+
+CREATE VIEW missing_tick AS
+SELECT node_id, boot_id, unnest(int8multirange(int8range(lower(seen), upper(seen))) - seen) AS ticks
+FROM agent_boot;
+
+CREATE TABLE sample_minute (
+    device_no int NOT NULL,
+    at timestamptz NOT NULL,
+    samples bigint NOT NULL,
+    seconds double precision NOT NULL,
+    utilization_percent_count bigint NOT NULL,
+    utilization_percent_min double precision,
+    utilization_percent_max double precision,
+    utilization_percent_sum double precision,
+    memory_used_mb_count bigint NOT NULL,
+    memory_used_mb_min double precision,
+    memory_used_mb_max double precision,
+    memory_used_mb_sum double precision,
+    temperature_c_count bigint NOT NULL,
+    temperature_c_min double precision,
+    temperature_c_max double precision,
+    temperature_c_sum double precision,
+    power_draw_w_count bigint NOT NULL,
+    power_draw_w_min double precision,
+    power_draw_w_max double precision,
+    power_draw_w_sum double precision,
+    PRIMARY KEY (device_no, at)) PARTITION BY RANGE (at);
+
+CREATE TABLE sample_hour (LIKE sample_minute, PRIMARY KEY (device_no, at))
+PARTITION BY RANGE (at);
+
+CREATE INDEX sample_observed_at ON sample USING brin (observed_at);
+
+CREATE FUNCTION note_stored() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO agent_boot AS known (node_id, boot_id, seen, due)
+    SELECT node_id, boot_id, range_agg(int8range(sequence, sequence + 1)),
+           array_agg(DISTINCT date_bin('1 minute', observed_at, '2000-01-01Z'))
+    FROM arrived JOIN device USING (device_no) GROUP BY 1, 2 ORDER BY 1, 2
+    ON CONFLICT (node_id, boot_id) DO UPDATE
+        SET seen = known.seen + excluded.seen, stored_at = now(),
+            due = ARRAY(SELECT DISTINCT unnest(known.due || excluded.due) ORDER BY 1);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_stored AFTER INSERT ON sample REFERENCING NEW TABLE AS arrived
+FOR EACH STATEMENT EXECUTE FUNCTION note_stored();
+
+INSERT INTO agent_boot (node_id, boot_id, due)
+SELECT node_id, '00000000-0000-0000-0000-000000000000',
+       array_agg(DISTINCT date_bin('1 minute', observed_at, '2000-01-01Z'))
+FROM sample JOIN device USING (device_no) GROUP BY node_id;
+""",
 )

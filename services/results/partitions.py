@@ -1,9 +1,10 @@
-"""The day partitions of the samples: made ahead, dropped when their days have passed."""
+"""The partitions of samples and rollups: made ahead, dropped when their days have passed."""
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 import asyncpg
@@ -20,36 +21,64 @@ LOCK_DDL: Final = "SELECT pg_advisory_xact_lock($1)"
 EXISTS: Final = "SELECT to_regclass($1) IS NOT NULL"
 
 CREATE_PARTITION: Final = """
-CREATE TABLE {name} PARTITION OF sample
-FOR VALUES FROM ('{day}T00:00:00Z') TO ('{following}T00:00:00Z')
+CREATE TABLE {name} PARTITION OF {table}
+FOR VALUES FROM ('{first}T00:00:00Z') TO ('{following}T00:00:00Z')
 """
 
 DROP_PARTITION: Final = "DROP TABLE IF EXISTS {name}"
 
 SELECT_PARTITIONS: Final = """
 SELECT relname FROM pg_inherits JOIN pg_class ON oid = inhrelid
-WHERE inhparent = 'sample'::regclass ORDER BY relname
+WHERE inhparent = to_regclass($1) ORDER BY relname
+"""
+
+# Rollups are computed from raw samples: these wait for that.
+IS_DUE: Final = """
+SELECT EXISTS (SELECT FROM agent_boot, unnest(due) AS minute WHERE minute >= $1 AND minute < $2)
 """
 
 # DDL on partitions takes turns: two instances that made one at once would fail each other.
 DDL_LOCK: Final = 0x67707361
 
 
-def name_of(day: date) -> str:
-    """The partition of one day, in UTC."""
-    return f"sample_{day:%Y%m%d}"
+class Table(StrEnum):
+    """What is partitioned."""
 
+    RAW = "sample"
+    MINUTE = "sample_minute"
+    HOUR = "sample_hour"
 
-def day_of(partition: str) -> date:
-    """The day of a partition's name."""
-    return datetime.strptime(partition, "sample_%Y%m%d").replace(tzinfo=UTC).date()
+    @property
+    def is_monthly(self) -> bool:
+        return self is Table.HOUR
+
+    def first_day(self, day: date) -> date:
+        """Of the partition of a day."""
+        return day.replace(day=1) if self.is_monthly else day
+
+    def following(self, first: date) -> date:
+        """The first day of the next partition."""
+        return (
+            (first + timedelta(days=32)).replace(day=1)
+            if self.is_monthly
+            else first + timedelta(days=1)
+        )
+
+    def name_of(self, day: date) -> str:
+        """The partition of a day, in UTC."""
+        return f"{self}_{self.first_day(day):%Y%m%d}"
+
+    def first_day_of(self, partition: str) -> date:
+        """By the partition's name."""
+        return datetime.strptime(partition, f"{self}_%Y%m%d").replace(tzinfo=UTC).date()
 
 
 @dataclass(slots=True)
 class Partitions:
-    """The partitions of `sample`, by the days of the samples' own clocks."""
+    """The partitions of one table, by the days of the samples' own clocks."""
 
     database: Database
+    table: Table
     retention_days: int
     known: set[date] = field(default_factory=set)
 
@@ -60,6 +89,10 @@ class Partitions:
             await self.drop_old()
             await asyncio.sleep(UPKEEP_SECONDS)
 
+    def oldest_kept(self) -> date:
+        """The first day that the retention keeps."""
+        return utcnow().date() - timedelta(days=self.retention_days)
+
     async def make_ahead(self) -> None:
         """The partitions of today and the next days."""
         today = utcnow().date()
@@ -67,37 +100,57 @@ class Partitions:
 
     async def make(self, days: Iterable[date]) -> None:
         """The partitions of these days, unless they are known to exist."""
-        missing = sorted(set(days) - self.known)
+        missing = sorted({self.table.first_day(day) for day in days} - self.known)
         if not missing:
             return
         async with self.database.transaction() as connection:
             await connection.execute(LOCK_DDL, DDL_LOCK)
-            for day in missing:
-                name = name_of(day)
+            for first in missing:
+                name = self.table.name_of(first)
                 if await connection.fetchval(EXISTS, name):
                     continue
-                following = day + timedelta(days=1)
+                following = self.table.following(first)
                 await connection.execute(
-                    CREATE_PARTITION.format(name=name, day=day, following=following)
+                    CREATE_PARTITION.format(
+                        name=name, table=self.table, first=first, following=following
+                    )
                 )
         self.known.update(missing)
 
     async def drop_old(self) -> None:
-        """Drop the partitions whose days lie further back than the retention."""
-        oldest = utcnow().date() - timedelta(days=self.retention_days)
+        """Drop the partitions whose days all lie further back than the retention."""
+        oldest = self.oldest_kept()
         async with self.database.transaction() as connection:
-            rows = await connection.fetch(SELECT_PARTITIONS)
+            rows = await connection.fetch(SELECT_PARTITIONS, self.table)
         for name in (row["relname"] for row in rows):
-            if day_of(name) >= oldest:
+            first = self.table.first_day_of(name)
+            following = self.table.following(first)
+            if following > oldest:
                 continue
             try:
-                async with self.database.transaction() as connection:
-                    # Readers of the parent would queue behind a drop that waits for its lock.
-                    await connection.execute(DROP_LOCK_TIMEOUT)
-                    await connection.execute(LOCK_DDL, DDL_LOCK)
-                    await connection.execute(DROP_PARTITION.format(name=name))
+                if not await self._drop(name, first, following):
+                    log.info("partition_kept", partition=name, error="not rolled up yet")
+                    continue
             except (asyncpg.LockNotAvailableError, UnavailableError) as error:
                 log.warning("partition_kept", partition=name, error=repr(error))
                 continue
-            self.known.discard(day_of(name))
+            self.known.discard(first)
             log.info("partition_dropped", partition=name)
+
+    async def _drop(self, name: str, first: date, following: date) -> bool:
+        """False if rollups still need it."""
+        async with self.database.transaction() as connection:
+            if self.table is Table.RAW and await connection.fetchval(
+                IS_DUE, midnight(first), midnight(following)
+            ):
+                return False
+            # Readers of the parent would queue behind a drop that waits for its lock.
+            await connection.execute(DROP_LOCK_TIMEOUT)
+            await connection.execute(LOCK_DDL, DDL_LOCK)
+            await connection.execute(DROP_PARTITION.format(name=name))
+        return True
+
+
+def midnight(day: date) -> datetime:
+    """A day's begin, in UTC."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Final
 
 import asyncpg
 
 from schemas.base import LARGEST_INTEGER
 from schemas.telemetry import GpuReading, GpuSampled
+from services.results.agent_boots import claim
 from services.results.partitions import Partitions
 from shared.errors import UnavailableError
 from shared.logging import log
@@ -41,10 +42,11 @@ RETURNING device_no
 CREATE_ARRIVED: Final = """
 CREATE TEMPORARY TABLE IF NOT EXISTS arrived (LIKE sample) ON COMMIT DELETE ROWS
 """
+EMPTY_ARRIVED: Final = "TRUNCATE arrived"
 
 # In one order everywhere: two instances that merge the same rows must not wait for each other.
 MERGE_ARRIVED: Final = f"""
-INSERT INTO sample ({", ".join(COLUMNS)}) SELECT {", ".join(COLUMNS)} FROM arrived
+INSERT INTO {{partition}} ({", ".join(COLUMNS)}) SELECT {", ".join(COLUMNS)} FROM arrived
 ORDER BY device_no, observed_at, boot_id, sequence ON CONFLICT DO NOTHING
 """
 
@@ -73,18 +75,22 @@ class SampleStore:
             log.warning("samples_unstorable", count=len(batch) - len(samples))
         if not samples:
             return
-        await self.partitions.make({s.observed_at.astimezone(UTC).date() for s in samples})
+        await self.partitions.make({_day(sample) for sample in samples})
         await self._register_devices(samples)
-        rows = [self._row(sample, gpu) for sample in samples for gpu in sample.gpus]
         try:
             async with self.database.transaction() as connection:
-                await _insert(connection, rows)
-                await self.stored(connection, _spans(samples))
-        except asyncpg.CheckViolationError as error:
+                fresh = await claim(connection, samples, self.partitions.oldest_kept())
+                if not fresh:
+                    return
+                rows = self._rows(fresh)
+                for day, of_day in rows.items():
+                    await _insert(connection, self.partitions.table.name_of(day), of_day)
+                await self.stored(connection, _spans(fresh))
+        except asyncpg.UndefinedTableError as error:
             # Another instance dropped a partition that this one remembers.
             self.partitions.known.clear()
             raise UnavailableError(f"a partition is missing: {error}") from error
-        self.readings_stored += len(rows)
+        self.readings_stored += sum(len(of_day) for of_day in rows.values())
 
     async def _register_devices(self, samples: Iterable[GpuSampled]) -> None:
         """Give every device its number, and store what changed about it."""
@@ -111,6 +117,12 @@ class SampleStore:
             }
         self._devices.update({key: (number, changed[key]) for key, number in numbers.items()})
 
+    def _rows(self, samples: Iterable[GpuSampled]) -> dict[date, list[Row]]:
+        rows: dict[date, list[Row]] = {}
+        for sample in samples:
+            rows.setdefault(_day(sample), []).extend(self._row(sample, gpu) for gpu in sample.gpus)
+        return rows
+
     def _row(self, sample: GpuSampled, gpu: GpuReading) -> Row:
         return (
             self._devices[sample.node_id, gpu.uuid][0],
@@ -132,9 +144,14 @@ def _is_storable(sample: GpuSampled) -> bool:
     """Whether Postgres has a place for its identity."""
     return (
         math.isfinite(sample.interval_seconds)
+        and sample.sequence < LARGEST_INTEGER
         and sample.observed_at.year in YEARS
         and all("\0" not in gpu.uuid for gpu in sample.gpus)
     )
+
+
+def _day(sample: GpuSampled) -> date:
+    return sample.observed_at.astimezone(UTC).date()
 
 
 def _known_float(value: float | None) -> float | None:
@@ -153,14 +170,15 @@ def _spans(samples: Iterable[GpuSampled]) -> Spans:
     return spans
 
 
-async def _insert(connection: Connection, rows: Sequence[Row]) -> None:
-    """COPY straight in, which is right nearly always; merge when some of it is there already."""
+async def _insert(connection: Connection, partition: str, rows: Sequence[Row]) -> None:
+    """COPY straight in; merge where an earlier release has stored some of it without a note."""
     if not rows:
         return
     try:
         async with connection.transaction():
-            await connection.copy_records_to_table("sample", records=rows, columns=COLUMNS)
+            await connection.copy_records_to_table(partition, records=rows, columns=COLUMNS)
     except asyncpg.UniqueViolationError:
         await connection.execute(CREATE_ARRIVED)
+        await connection.execute(EMPTY_ARRIVED)
         await connection.copy_records_to_table("arrived", records=rows, columns=COLUMNS)
-        await connection.execute(MERGE_ARRIVED)
+        await connection.execute(MERGE_ARRIVED.format(partition=partition))

@@ -9,11 +9,15 @@ from shared.settings import CommonSettings
 
 
 class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
-    """`retention_days` is how long raw samples are kept; an experiment's own outlive that.
+    """`retention_days` is how long raw samples are kept; an experiment's own outlive that. Their
+    rollups by minutes and by hours are kept for `minutes_retention_days` and
+    `hours_retention_days`, which are no shorter.
 
     `summary_grace_seconds`: how long after an attempt's end its node's samples are waited for.
     """
 
     retention_days: Annotated[int, Meta(ge=1, le=3650)] = 7
+    minutes_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 90
+    hours_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 730
     summary_grace_seconds: Seconds = 10.0
     batch_linger_seconds: PositiveSeconds = 0.25

@@ -1,0 +1,105 @@
+"""Which ticks of which boot of an agent are stored, and which minutes wait for their rollup."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from typing import Final
+from uuid import UUID
+
+from schemas.telemetry import GpuSampled
+from services.results.domain.rollup import MINUTE, start_of
+from services.results.domain.ticks import Stretch, given_up_gaps, is_in, stretches_of
+from shared.postgres.database import Connection
+
+Key = tuple[str, UUID]
+
+INSERT_BOOTS: Final = """
+INSERT INTO agent_boot (node_id, boot_id) SELECT * FROM unnest($1::text[], $2::uuid[])
+ON CONFLICT DO NOTHING
+"""
+
+# In one order everywhere: two instances that store the same ticks must not wait for each other.
+LOCK_BOOTS: Final = """
+SELECT node_id, boot_id, seen FROM agent_boot
+JOIN unnest($1::text[], $2::uuid[]) AS arrived (node_id, boot_id) USING (node_id, boot_id)
+ORDER BY node_id, boot_id FOR UPDATE OF agent_boot
+"""
+
+UPDATE_BOOTS: Final = """
+UPDATE agent_boot
+SET seen = seen + arrived.ticks::int8multirange, stored_at = now(),
+    ticks_given_up = ticks_given_up + given_up,
+    due = CASE WHEN due @> arrived.minutes::timestamptz[] THEN due
+          ELSE ARRAY(SELECT DISTINCT unnest(due || arrived.minutes::timestamptz[]) ORDER BY 1) END
+FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bigint[], $5::text[])
+    AS arrived (node_id, boot_id, ticks, given_up, minutes)
+WHERE agent_boot.node_id = arrived.node_id AND agent_boot.boot_id = arrived.boot_id
+"""
+
+
+async def claim(
+    connection: Connection, samples: Iterable[GpuSampled], rolled_up_from: date
+) -> list[GpuSampled]:
+    """The samples that are not stored yet, each once, noted as stored by this transaction.
+
+    Minutes before `rolled_up_from` get no rollup any more: the samples beside them are gone.
+    """
+    arrived: dict[Key, dict[int, GpuSampled]] = {}
+    for sample in samples:
+        arrived.setdefault((sample.node_id, sample.boot_id), {}).setdefault(sample.sequence, sample)
+    seen = await _lock(connection, sorted(arrived))
+    fresh: list[GpuSampled] = []
+    updates: list[tuple[str, UUID, str, int, str]] = []
+    for (node_id, boot_id), stretches in seen.items():
+        ticks = arrived[node_id, boot_id]
+        new = [tick for tick in sorted(ticks) if not is_in(stretches, tick)]
+        if not new:
+            continue
+        found = [ticks[tick] for tick in new]
+        fresh += found
+        stretch, given_up = given_up_gaps(stretches)
+        minutes = {
+            start_of(sample.observed_at, MINUTE)
+            for sample in found
+            if sample.observed_at.astimezone(UTC).date() >= rolled_up_from
+        }
+        updates.append(
+            (
+                node_id,
+                boot_id,
+                _literal([*stretches_of(new), *stretch]),
+                given_up,
+                _minutes_literal(minutes),
+            )
+        )
+    if updates:
+        await connection.execute(UPDATE_BOOTS, *(list(c) for c in zip(*updates, strict=True)))
+    return fresh
+
+
+async def _lock(connection: Connection, keys: Sequence[Key]) -> dict[Key, list[Stretch]]:
+    """What is stored of each boot, which no one else changes until the transaction's end."""
+    found = await _locked(connection, keys)
+    unknown = [key for key in keys if key not in found]
+    if unknown:
+        await connection.execute(INSERT_BOOTS, *_columns(unknown))
+        found |= await _locked(connection, unknown)
+    return found
+
+
+async def _locked(connection: Connection, keys: Sequence[Key]) -> dict[Key, list[Stretch]]:
+    rows = await connection.fetch(LOCK_BOOTS, *_columns(keys))
+    return {
+        (row["node_id"], row["boot_id"]): [(r.lower, r.upper) for r in row["seen"]] for row in rows
+    }
+
+
+def _columns(keys: Sequence[Key]) -> tuple[list[str], list[UUID]]:
+    return [node_id for node_id, _ in keys], [boot_id for _, boot_id in keys]
+
+
+def _literal(stretches: Iterable[Stretch]) -> str:
+    return "{" + ",".join(f"[{first},{end})" for first, end in stretches) + "}"
+
+
+def _minutes_literal(minutes: Iterable[datetime]) -> str:
+    return "{" + ",".join(minute.isoformat() for minute in sorted(minutes)) + "}"

@@ -1,0 +1,136 @@
+"""Rolls samples up by minutes and hours, each from all that is stored of it."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import asyncpg
+
+from services.results.domain.rollup import HOUR, MINUTE
+from services.results.history import METRICS
+from services.results.partitions import Partitions
+from shared.clock import utcnow
+from shared.errors import UnavailableError
+from shared.postgres.database import Connection, Database
+
+POLL_SECONDS: Final = 5.0
+# A minute is rolled up that long after its end, or when its agent's samples have gone on.
+SETTLE: Final = timedelta(seconds=5)
+MOST_NODE_MINUTES: Final = 500  # in one transaction, while which their agents' samples wait
+
+ROLLUP_LOCK: Final = 0x67707372
+TRY_LOCK: Final = "SELECT pg_try_advisory_xact_lock($1)"
+
+# Of the earliest hours only: an hour is not computed again and again while its minutes are.
+SELECT_READY: Final = """
+SELECT node_id, minute
+FROM (SELECT node_id, unnest(due) AS minute, due[cardinality(due)] AS newest FROM agent_boot)
+    AS due
+WHERE minute < newest OR minute <= $1 GROUP BY 1, 2
+ORDER BY date_bin('1 hour', minute, '2000-01-01Z'), node_id, minute LIMIT $2
+"""
+
+# Whoever stores samples of these nodes has committed, or waits.
+LOCK_BOOTS: Final = """
+SELECT FROM agent_boot WHERE node_id = ANY ($1) ORDER BY node_id, boot_id FOR UPDATE
+"""
+
+_COLUMNS: Final = (
+    "samples",
+    "seconds",
+    *(f"{metric}_{part}" for metric in METRICS for part in ("count", "min", "max", "sum")),
+)
+_OF_SAMPLES: Final = ", ".join(
+    f"count({m}), min({m})::float8, max({m})::float8, sum({m})::float8" for m in METRICS
+)
+_OF_ROLLUPS: Final = ", ".join(
+    f"sum({m}_count), min({m}_min), max({m}_max), sum({m}_sum)" for m in METRICS
+)
+_REPLACE: Final = f"""
+ON CONFLICT (device_no, at) DO UPDATE SET {", ".join(f"{c} = excluded.{c}" for c in _COLUMNS)}
+"""
+
+ROLL_UP_MINUTES: Final = f"""
+INSERT INTO sample_minute (device_no, at, {", ".join(_COLUMNS)})
+SELECT device_no, minute, count(*), sum(interval_seconds), {_OF_SAMPLES}
+FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, minute)
+JOIN device USING (node_id) JOIN sample USING (device_no)
+WHERE observed_at >= minute AND observed_at < minute + interval '1 minute'
+  AND observed_at >= $3 AND observed_at < $4
+GROUP BY 1, 2 {_REPLACE}
+"""
+
+ROLL_UP_HOURS: Final = f"""
+INSERT INTO sample_hour (device_no, at, {", ".join(_COLUMNS)})
+SELECT device_no, hour, sum(samples), sum(seconds), {_OF_ROLLUPS}
+FROM (SELECT DISTINCT node_id, date_bin('1 hour', minute, '2000-01-01Z') AS hour
+      FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, minute)) AS due
+JOIN device USING (node_id) JOIN sample_minute USING (device_no)
+WHERE at >= hour AND at < hour + interval '1 hour' AND at >= $3 AND at < $4
+GROUP BY 1, 2 {_REPLACE}
+"""
+
+UPDATE_BOOTS: Final = """
+UPDATE agent_boot SET due = ARRAY(
+    SELECT unnest(due) EXCEPT
+    SELECT minute FROM unnest($1::text[], $2::timestamptz[]) AS done (node_id, minute)
+    WHERE done.node_id = agent_boot.node_id
+    ORDER BY 1)
+WHERE node_id = ANY ($1)
+"""
+
+FORGET_BOOTS: Final = """
+DELETE FROM agent_boot WHERE due = '{}' AND stored_at < $1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollups:
+    """Keeps the rollups as new as the samples. One instance does, whichever finds the lock free."""
+
+    database: Database
+    minutes: Partitions
+    hours: Partitions
+    remember: timedelta
+
+    async def run(self) -> None:
+        """Roll up until cancelled. Raises UnavailableError when Postgres is down."""
+        while True:
+            await self.roll_up_ready(utcnow() - MINUTE - SETTLE)
+            await self._forget(utcnow() - self.remember)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def roll_up_ready(self, settled: datetime) -> None:
+        """Every due minute that starts at `settled` at the latest, or is not its agent's newest."""
+        while True:
+            async with self.database.transaction() as connection:
+                rows = await connection.fetch(SELECT_READY, settled, MOST_NODE_MINUTES)
+            if not rows:
+                return
+            days = {row["minute"].date() for row in rows}
+            await self.minutes.make(days)
+            await self.hours.make(days)
+            nodes, minutes = [r["node_id"] for r in rows], [r["minute"] for r in rows]
+            try:
+                async with self.database.transaction() as connection:
+                    if not await connection.fetchval(TRY_LOCK, ROLLUP_LOCK):
+                        return
+                    await _roll_up(connection, nodes, minutes)
+            except asyncpg.CheckViolationError as error:
+                # Another instance dropped a partition that this one remembers.
+                self.minutes.known.clear()
+                self.hours.known.clear()
+                raise UnavailableError(f"a partition is missing: {error}") from error
+
+    async def _forget(self, before: datetime) -> None:
+        async with self.database.transaction() as connection:
+            await connection.execute(FORGET_BOOTS, before)
+
+
+async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:
+    await connection.execute(LOCK_BOOTS, nodes)
+    first, last = min(minutes), max(minutes)
+    await connection.execute(ROLL_UP_MINUTES, nodes, minutes, first, last + MINUTE)
+    await connection.execute(ROLL_UP_HOURS, nodes, minutes, first - HOUR, last + HOUR)
+    await connection.execute(UPDATE_BOOTS, nodes, minutes)

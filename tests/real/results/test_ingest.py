@@ -1,0 +1,384 @@
+"""Every sample is stored once and rolled up exactly, whatever happens on its way."""
+
+import contextlib
+import random
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+import pytest
+from msgspec.structs import replace
+
+from schemas.results import GetSeries, SeriesMetric, SeriesPoint
+from schemas.telemetry import GpuReading, GpuSampled
+from services.results import history
+from services.results.app import create_service
+from services.results.domain.rollup import HOUR, MINUTE, Level, start_of
+from services.results.migrations import MIGRATIONS
+from services.results.partitions import Partitions, Table, midnight
+from services.results.rollups import Rollups
+from services.results.samples import COLUMNS, SampleStore
+from services.results.settings import ResultsSettings
+from shared.clock import utcnow
+from shared.postgres.database import Connection, Database
+from shared.settings import SettingsError
+from shared.testing import eventually
+from tests.support.worlds.results import BOOT, NODE, World, every_second, make_sample
+
+METRIC: Final = SeriesMetric.POWER_DRAW_W
+RELEASE_BEFORE_ROLLUPS: Final = 4  # migrations
+SEVEN_DAYS: Final = timedelta(days=7)
+Tick = tuple[str, UUID, int]
+
+
+class CrashError(Exception):
+    """A process ends before its commit."""
+
+
+@dataclass
+class Store:
+    """A store of samples whose process may end before any commit, and what it was given."""
+
+    database: Database
+    crashes: bool = False
+    given: dict[Tick, GpuSampled] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.raw = Partitions(self.database, Table.RAW, 7)
+        self.samples = SampleStore(self.database, self.raw, self.stored)
+        self.rollups = Rollups(
+            self.database,
+            Partitions(self.database, Table.MINUTE, 90),
+            Partitions(self.database, Table.HOUR, 730),
+            SEVEN_DAYS,
+        )
+
+    async def stored(self, _: Connection, __: object) -> None:
+        if self.crashes:
+            raise CrashError
+
+    async def store(self, batch: list[GpuSampled]) -> None:
+        await self.samples.store(batch)
+        for sample in batch:
+            self.given.setdefault((sample.node_id, sample.boot_id, sample.sequence), sample)
+
+    async def series(
+        self, start: datetime, end: datetime, **query: Any
+    ) -> dict[str, tuple[SeriesPoint, ...]]:
+        kept = dict.fromkeys(Level, datetime.min.replace(tzinfo=UTC))
+        async with self.database.transaction() as connection:
+            view = await history.series(
+                connection, GetSeries(metric=METRIC, start_at=start, end_at=end, **query), kept
+            )
+        self.bucket = timedelta(seconds=view.bucket_seconds)
+        return {f"{d.node_id}/{d.device_uuid}": d.points for d in view.devices}
+
+    def values(self, start: datetime, end: datetime) -> dict[str, list[tuple[datetime, float]]]:
+        """What was given, by device."""
+        found: dict[str, list[tuple[datetime, float]]] = defaultdict(list)
+        for sample in self.given.values():
+            if start <= sample.observed_at < end:
+                for gpu in sample.gpus:
+                    if gpu.power_draw_w is not None:
+                        found[f"{sample.node_id}/{gpu.uuid}"].append(
+                            (sample.observed_at, gpu.power_draw_w)
+                        )
+        return found
+
+
+@pytest.fixture
+async def store(postgres_dsn: str) -> AsyncIterator[Store]:
+    database = Database(postgres_dsn, "results", MIGRATIONS)
+    await database.open()
+    yield Store(database)
+    await database.close()
+
+
+async def ask(store: Store, query: str, *args: object) -> Any:
+    async with store.database.transaction() as connection:
+        return await connection.fetchval(query, *args)
+
+
+def storm(rng: random.Random, start: datetime, seconds: int) -> list[GpuSampled]:
+    """Ticks of two nodes with gaps, unknown readings, restarts of an agent and steps of a clock."""
+    found = []
+    for node in ("node-a", "node-b"):
+        boot, sequence, clock = UUID(int=rng.getrandbits(100)), 0, start
+        for _ in range(seconds):
+            sequence += 1
+            clock += timedelta(seconds=1)
+            if rng.random() < 0.01:
+                boot, sequence = UUID(int=rng.getrandbits(100)), 0
+            if rng.random() < 0.01:
+                clock += timedelta(seconds=rng.choice([-90, -1, 30, 600]))
+            if rng.random() < 0.05:
+                continue
+            gpus = tuple(
+                GpuReading(
+                    uuid=f"GPU-{i}",
+                    index=i,
+                    # sums of these are exact, in any order
+                    power_draw_w=None if rng.random() < 0.1 else rng.randrange(3200) / 8,
+                )
+                for i in range(2)
+            )
+            found.append(
+                replace(make_sample(clock, sequence), node_id=node, boot_id=boot, gpus=gpus)
+            )
+    return found
+
+
+def expected_points(
+    values: Iterable[tuple[datetime, float]], points: Iterable[SeriesPoint], end: datetime
+) -> list[tuple[datetime, float, float, float]]:
+    """The same by plain arithmetic, in the buckets of an answer."""
+    starts = [point.at for point in points]
+    buckets: dict[datetime, list[float]] = defaultdict(list)
+    for at, value in values:
+        assert starts[0] <= at < end
+        buckets[max(start for start in starts if start <= at)].append(value)
+    return [(at, min(v), max(v), sum(v) / len(v)) for at, v in sorted(buckets.items())]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_series_equals_the_samples_after_crashes_duplicates_and_disorder(
+    store: Store, seed: int
+) -> None:
+    rng = random.Random(seed)
+    start = start_of(utcnow(), HOUR) - timedelta(hours=5)
+    ticks = storm(rng, start, 900)
+    rng.shuffle(ticks)
+    batches = [ticks[at : at + 60] for at in range(0, len(ticks), 60)]
+    batches += rng.sample(batches, 10)
+    rng.shuffle(batches)
+
+    for batch in batches:
+        if rng.random() < 0.2:
+            store.crashes = True
+            with contextlib.suppress(CrashError):
+                await store.store(batch)
+            store.crashes = False
+        await store.store([*batch, *rng.sample(batch, 5)])
+        if rng.random() < 0.3:
+            await store.rollups.roll_up_ready(start + timedelta(seconds=rng.randrange(4000)))
+        begin = start + timedelta(milliseconds=rng.randrange(3_000_000))
+        end = begin + timedelta(milliseconds=rng.randrange(1, 12_000_000))
+        await check(store, begin, end, points=rng.choice([1, 2, 5, 100]))
+    for settled in (start + HOUR, utcnow()):
+        await store.rollups.roll_up_ready(settled)
+        await check(store, start, start + timedelta(hours=4), points=4)
+        await check(store, start + timedelta(seconds=1.5), start + HOUR, points=30)
+
+    assert await ask(store, "SELECT count(*) FROM sample") == 2 * len(store.given)
+    assert await ask(store, "SELECT count(*) FROM agent_boot WHERE due != '{}'") == 0
+    assert await ask(store, "SELECT sum(samples) FROM sample_hour") == 2 * len(store.given)
+
+
+async def check(store: Store, start: datetime, end: datetime, *, points: int) -> None:
+    found = await store.series(start, end, points=points)
+    values = store.values(start, end)
+    assert set(values) <= set(found)
+    for device, of_device in found.items():
+        assert len(of_device) <= points
+        assert all(a.at + store.bucket <= b.at or a.at == start for a, b in pairwise(of_device))
+        assert [(p.at, p.min, p.max, p.mean) for p in of_device] == expected_points(
+            values.get(device, []), of_device, end
+        )
+
+
+async def test_missing_ticks_are_known_until_they_come(store: Store) -> None:
+    ticks = every_second(start_of(utcnow(), MINUTE), 10)
+    missing = "SELECT array_agg(ticks ORDER BY ticks) FROM missing_tick"
+
+    await store.store([*ticks[:3], *ticks[5:8]])
+    await store.store(ticks[9:])
+    before = await ask(store, missing)
+    await store.store(ticks[3:5])
+    after = await ask(store, missing)
+
+    assert [(gap.lower, gap.upper) for gap in before] == [(3, 5), (8, 9)]
+    assert [(gap.lower, gap.upper) for gap in after] == [(8, 9)]
+
+
+async def test_a_rollup_is_computed_again_for_what_comes_late(store: Store) -> None:
+    start = start_of(utcnow(), HOUR) - timedelta(hours=2)
+    ticks = every_second(start, 7200)
+    late = ticks.pop(30)
+    await store.store(ticks[:3600])
+    await store.store(ticks[3600:])
+    await store.rollups.roll_up_ready(utcnow())
+
+    await store.store([late])
+    before = await store.series(start, start + timedelta(hours=2), points=1)
+    due = await ask(store, "SELECT due FROM agent_boot")
+    await store.rollups.roll_up_ready(utcnow())
+    after = await store.series(start, start + timedelta(hours=2), points=1)
+
+    assert due == [start]
+    assert before == after
+    assert (
+        await ask(store, "SELECT array_agg(samples ORDER BY at, device_no) FROM sample_hour")
+        == [3600] * 4
+    )
+
+
+async def test_raw_samples_outlive_their_days_until_they_are_rolled_up_and_rollups_outlive_them(
+    store: Store,
+) -> None:
+    day = utcnow().date() - timedelta(days=8)
+    fresh = Partitions(store.database, Table.RAW, 30)
+    old = SampleStore(store.database, fresh, store.stored)
+    await old.store(every_second(midnight(day), 90))
+    rows = "SELECT (SELECT count(*) FROM sample), (SELECT sum(samples) FROM sample_minute)"
+
+    async def counts() -> tuple[int, int | None]:
+        async with store.database.transaction() as connection:
+            [(samples, rolled_up)] = await connection.fetch(rows)
+            return samples, rolled_up
+
+    await store.raw.drop_old()
+    kept = await counts()
+    await store.rollups.roll_up_ready(utcnow())
+    await store.raw.drop_old()
+    rolled_up = await counts()
+    # Samples of a clock that is far behind change no rollup of a day that is gone.
+    await store.store([replace(make_sample(midnight(day), 1), boot_id=UUID(int=9))])
+    await store.rollups.roll_up_ready(utcnow())
+
+    assert kept == (180, None)
+    assert rolled_up == (0, 180)
+    assert await counts() == (2, 180)
+
+
+async def test_hours_are_kept_by_months_and_dropped_when_all_of_one_has_passed(
+    store: Store,
+) -> None:
+    today = utcnow().date()
+    hours = Partitions(store.database, Table.HOUR, 10)
+    first = today.replace(day=1)
+    long_ago = first - timedelta(days=40)
+
+    await hours.make([today, today, long_ago, first - timedelta(days=1)])
+    await hours.drop_old()
+
+    assert first in hours.known
+    assert Table.HOUR.first_day(long_ago) not in hours.known
+    assert Table.HOUR.following(first) > today
+
+
+async def test_a_chart_of_seven_days_reads_no_raw_partition_it_does_not_need(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = utcnow()
+    start = now - SEVEN_DAYS
+    for day in range(8):
+        at = start + timedelta(days=day)
+        batch = [
+            replace(make_sample(at - timedelta(minutes=m), 100 * day - m + 50), boot_id=BOOT)
+            for m in range(-10, 30)
+            if at - timedelta(minutes=m) <= now
+        ]
+        await store.store(batch)
+    await store.rollups.roll_up_ready(now - timedelta(minutes=2))
+    plans: list[str] = []
+    fetch = asyncpg.pool.PoolConnectionProxy.fetch
+
+    async def explained(self: Any, query: str, *args: object) -> Any:
+        if query.lstrip().startswith("SELECT device_no"):
+            text = f"EXPLAIN (ANALYZE, COSTS OFF) {query}"
+            plans.append("\n".join(row[0] for row in await fetch(self, text, *args)))
+        return await fetch(self, query, *args)
+
+    monkeypatch.setattr(asyncpg.pool.PoolConnectionProxy, "fetch", explained)
+    found = await store.series(start, now)
+
+    read = {
+        day
+        for day in (start.date() + timedelta(days=n) for n in range(8))
+        for plan in plans
+        for line in plan.splitlines()
+        if Table.RAW.name_of(day) in line and "never executed" not in line
+    }
+    assert all(found.values())
+    assert len(plans) == 2
+    assert read <= {start.date(), now.date(), (now - timedelta(minutes=3)).date()}
+
+
+async def test_an_upgrade_keeps_what_is_stored_while_the_release_before_still_stores(
+    postgres_dsn: str,
+) -> None:
+    before = Database(postgres_dsn, "results", MIGRATIONS[:RELEASE_BEFORE_ROLLUPS])
+    await before.open()
+    raw = Partitions(before, Table.RAW, 7)
+    start = start_of(utcnow(), HOUR) - timedelta(hours=3)
+    await raw.make({start.date(), utcnow().date()})
+    ticks = [make_sample(start + timedelta(seconds=s), s, power_draw_w=s / 8) for s in range(9000)]
+    await as_the_release_before(before, ticks[:3000])
+
+    database = Database(postgres_dsn, "results", MIGRATIONS)
+    await database.open()
+    store = Store(database)
+    await as_the_release_before(before, ticks[3000:5000])
+    await store.store(ticks[4000:7000])  # a part of it once more
+    await store.rollups.roll_up_ready(utcnow())
+    await as_the_release_before(before, ticks[7000:8000])
+    await store.store(ticks[2000:])
+    await store.rollups.roll_up_ready(start + timedelta(hours=1))
+
+    store.given = {(t.node_id, t.boot_id, t.sequence): t for t in ticks}
+    for points in (1, 3, 50):
+        await check(store, start, start + timedelta(hours=3), points=points)
+    assert await ask(store, "SELECT count(*) FROM sample") == 2 * len(ticks)
+    await database.close()
+    await before.close()
+
+
+def identity_of(tick: GpuSampled) -> tuple[datetime, UUID, int]:
+    return (tick.observed_at, tick.boot_id, tick.sequence)
+
+
+async def as_the_release_before(database: Database, ticks: list[GpuSampled]) -> None:
+    """The statements by which it stored a batch."""
+    async with database.transaction() as connection:
+        numbers = [
+            await connection.fetchval(
+                "INSERT INTO device (node_id, device_uuid, device_index, name, simulated)"
+                " VALUES ($1, $2, $3, '', true) ON CONFLICT (node_id, device_uuid)"
+                " DO UPDATE SET device_index = $3 RETURNING device_no",
+                NODE,
+                f"GPU-{index}",
+                index,
+            )
+            for index in range(2)
+        ]
+        rows = [
+            (number, *identity_of(tick), 1.0, 80.0, 1, 1, 1.0, gpu.power_draw_w, None, 1.0)
+            for tick in ticks
+            for number, gpu in zip(numbers, tick.gpus, strict=True)
+        ]
+        await connection.copy_records_to_table("sample", records=rows, columns=COLUMNS[:12])
+
+
+async def test_the_service_rolls_up_by_itself(world: World) -> None:
+    start = start_of(utcnow(), MINUTE) - timedelta(minutes=3)
+
+    async with world.results():
+        await world.publish(*every_second(start, 130), *every_second(start, 130))
+
+        async def is_rolled_up() -> bool:
+            return await world.count("sample_minute WHERE samples = 60") == 4
+
+        await eventually(is_rolled_up, within_seconds=20, what="two whole minutes of two GPUs")
+        assert await world.count("sample_hour") > 0
+
+
+def test_rollups_are_kept_no_shorter_than_what_they_are_of() -> None:
+    settings = ResultsSettings(postgres_dsn="postgresql://", minutes_retention_days=3)
+
+    with pytest.raises(SettingsError, match="retention_days <= minutes_retention_days"):
+        create_service(settings)

@@ -1,0 +1,84 @@
+"""Which resolution answers a question, and what is read for it."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.results.domain.rollup import EPOCH, HOUR, MINUTE, Level, Plan, plan, start_of
+
+NOON: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ALWAYS: Final = dict.fromkeys(Level, datetime.min.replace(tzinfo=UTC))
+DAY: Final = timedelta(days=1)
+TIMES: Final = st.integers(0, 4 * 86_400_000).map(lambda ms: NOON + timedelta(milliseconds=ms))
+
+
+def planned(start: datetime, end: datetime, **overrides: object) -> Plan:
+    asked: dict[str, object] = {
+        "points": 300,
+        "devices": 1,
+        "most_rows": 50_000,
+        "kept_from": ALWAYS,
+        "due": (),
+        **overrides,
+    }
+    return plan(start, end, **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("span", "devices", "level"),
+    [
+        (timedelta(minutes=30), 1, Level.RAW),
+        (HOUR, 1, Level.RAW),
+        (HOUR, 64, Level.MINUTE),
+        (6 * HOUR, 1, Level.MINUTE),
+        (DAY, 1, Level.MINUTE),
+        (2 * DAY, 1, Level.MINUTE),
+        (2 * DAY, 64, Level.HOUR),
+        (7 * DAY, 1, Level.HOUR),
+        (7 * DAY, 10_000, Level.HOUR),
+    ],
+)
+def test_the_resolution_chooses_itself(span: timedelta, devices: int, level: Level) -> None:
+    assert planned(NOON, NOON + span, devices=devices).level is level
+
+
+def test_what_is_not_kept_any_more_is_read_from_what_is() -> None:
+    kept = ALWAYS | {Level.RAW: NOON, Level.MINUTE: NOON - 30 * DAY}
+
+    recent = planned(NOON - DAY, NOON - DAY + HOUR, kept_from=kept)
+    old = planned(NOON - 60 * DAY, NOON - 60 * DAY + HOUR, kept_from=kept)
+
+    assert {piece.level for piece in recent.pieces} == {Level.MINUTE}
+    assert {piece.level for piece in old.pieces} == {Level.HOUR}
+
+
+@given(
+    start=TIMES,
+    span=st.integers(1, 3 * 86_400_000),
+    points=st.integers(1, 500),
+    devices=st.sampled_from([1, 64]),
+    due=st.sets(TIMES.map(lambda at: start_of(at, MINUTE)), max_size=5),
+)
+def test_pieces_make_up_the_range_and_are_whole(
+    start: datetime, span: int, points: int, devices: int, due: set[datetime]
+) -> None:
+    end = start + timedelta(milliseconds=span)
+
+    found = planned(start, end, points=points, devices=devices, due=due)
+
+    assert (found.pieces[0].start, found.pieces[-1].end) == (start, end)
+    assert all(before.end == after.start for before, after in pairwise(found.pieces))
+    for level, begin, until in found.pieces:
+        assert begin < until
+        if level is not Level.RAW:
+            assert (begin - EPOCH) % level.value == (until - EPOCH) % level.value == timedelta()
+            assert not any(begin < minute + MINUTE and minute < until for minute in due)
+    assert found.origin <= start
+    assert found.origin + found.bucket * points >= end
+    if found.level is not Level.RAW:
+        assert found.bucket % found.level.value == timedelta()
+        assert (found.origin - EPOCH) % found.level.value == timedelta()
