@@ -19,6 +19,7 @@ NODE_LABEL: Final = "gpusteward.node"
 EPOCH_LABEL: Final = "gpusteward.epoch"
 EXPERIMENT_LABEL: Final = "gpusteward.experiment"
 ATTEMPT_LABEL: Final = "gpusteward.attempt"
+RUNTIME_LABEL: Final = "gpusteward.runtime"  # of objects in a cluster
 
 EPOCH_DIGITS: Final = 18
 

@@ -5,7 +5,8 @@ from services.executor.handlers import Handlers, build_routes
 from services.executor.host.local_executors import Neighbours
 from services.executor.journal.journal import Journal
 from services.executor.journal.outbox import Outbox
-from services.executor.runtimes.host import host_runtimes
+from services.executor.runtimes.host import cluster_runtimes, host_runtimes
+from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.settings import ExecutorSettings
 from services.executor.workloads import Workloads
 from shared.messaging.bus import Bus
@@ -14,11 +15,12 @@ from shared.settings import load_settings
 
 
 def create_service(settings: ExecutorSettings | None = None) -> Service:
-    """The executor of this node, from the environment unless settings are given."""
+    """The executor of this node or cluster, from the environment unless settings are given."""
     settings = settings or load_settings(ExecutorSettings, "executor")
     bus = Bus.from_settings("executor", settings)
     journal = Journal(settings.home / "journal.db")
     outbox = Outbox(journal=journal, bus=bus)
+    cluster = Cluster(settings) if settings.cluster else None
     executor = Executor(
         settings=settings,
         bus=bus,
@@ -27,12 +29,22 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
         workloads=Workloads(
             node_id=settings.node_id,
             neighbours=Neighbours(settings.installation_id),
-            runtimes=host_runtimes(settings, journal),
+            runtimes=(
+                host_runtimes(settings, journal)
+                if cluster is None
+                else cluster_runtimes(settings, cluster)
+            ),
             journal=journal,
             bus=bus,
         ),
         start_loop=lambda name, loop: service.background.start(name, loop),
     )
+
+    async def shut_down() -> None:
+        await executor.shut_down()
+        if cluster is not None:
+            await cluster.close()
+
     service = Service(
         "executor",
         bus=bus,
@@ -45,7 +57,7 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
             "report": executor.report,
         },
         start=executor.recover,
-        stop=executor.shut_down,
+        stop=shut_down,
         on_stream_seen=executor.stream_seen,
         on_new_stream=executor.request_report,
     )

@@ -328,7 +328,8 @@ class Executor:
     async def _offers(self) -> tuple[RuntimeOffer, ...]:
         offered = [await runtime.offer() for runtime in self.workloads.runtimes.values()]
         others = [kind for kind in Runtime if kind not in self.workloads.runtimes]
-        reason = "this executor runs engines of its own host only"
+        where = "its cluster" if self.settings.cluster else "its own host"
+        reason = f"this executor runs engines of {where} only"
         return (
             *offered,
             *(RuntimeOffer(runtime=k, engines=(), missing={k.value: reason}) for k in others),

@@ -28,6 +28,14 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     `engines_file` a TOML file with engines of the operator's own. `engine_memory_mb` and
     `engine_cpus` bound an engine whose reservation names no CPUs and memory of the node; 0 is no
     bound.
+
+    With `cluster` it is the executor of a Kubernetes cluster, whose id is its node's, and runs no
+    engine on its own host. `cluster_namespace` is where engines of tasks are that name no
+    namespace; `cluster_namespaces` are those that tasks may name, separated by commas, `OURS:NAME`
+    for tasks of our namespace OURS alone; without any it is `cluster_namespace`. `cluster_access`
+    is how an engine is reached: by its Service from inside the cluster, else at its pod's address,
+    or at a port of its node. `cluster_queue` is Kueue's LocalQueue for engines. An engine whose pod
+    is neither bound nor started within `readiness_timeout_seconds` has failed.
     """
 
     address: str = ""
@@ -54,6 +62,11 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     engine_memory_mb: Count = 0
     engine_cpus: Seconds = 0.0
     engine_pids: PositiveInt = 32_768
+    cluster: bool = False
+    cluster_namespace: str = "default"
+    cluster_namespaces: str = ""
+    cluster_access: Literal["service", "pod", "node_port"] = "service"
+    cluster_queue: str = ""
 
     @property
     def home(self) -> Path:

@@ -256,6 +256,17 @@ IMAGES: Final[tuple[Known, ...]] = (
         source="Docker 20.10.24, measured for `No such image`",
     ),
     _image_missing(
+        "there is no such image at its registry",
+        "look its name and tag up at the registry, then correct `runtime_image_tag` or the "
+        "executor's engines file",
+        pattern=r"failed to resolve reference .*: not found",
+        example=(
+            'failed to pull and unpack image "docker.io/vllm/vllm-openai:v99": failed to resolve '
+            'reference "docker.io/vllm/vllm-openai:v99": docker.io/vllm/vllm-openai:v99: not found'
+        ),
+        source="containerd 1.7 and 2.x, as a kubelet's ErrImagePull says it",
+    ),
+    _image_missing(
         "the image is made for another processor",
         "`docker image inspect IMAGE --format {{.Architecture}}` against `uname -m`; take a tag "
         "for this one",

@@ -62,6 +62,11 @@ class ProgressReporter:
             self._begin_phase(AttemptPhase.PULLING)
         self._latest = Report(fraction=fraction, message=message)
 
+    def start_progressed(self, message: str) -> None:
+        """What a started engine waits for, whatever phase it is in."""
+        if self._latest is None or self._latest.message != message:
+            self._latest = Report(fraction=0.0, message=message)
+
     def load_progressed(self, progress: Progress) -> None:
         """Counts of the running benchmark; a level begins with its warm-up."""
         before, self._load = self._load, progress

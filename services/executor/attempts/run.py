@@ -20,6 +20,7 @@ from services.executor.attempts import transitions
 from services.executor.attempts.benchmark_check import model_place
 from services.executor.attempts.lease_keeper import LeaseKeeper
 from services.executor.attempts.progress import ProgressReporter
+from services.executor.domain.admission import gpus_of
 from services.executor.domain.deadlines import phase_limits, phase_timed_out, rank_limits
 from services.executor.domain.gang import rank_of
 from services.executor.domain.verdict import (
@@ -316,6 +317,7 @@ class AttemptRun:
             served_model_name=self._served_model_name,
             remember=remember,
             rank_parameters=self._rank_parameters,
+            report=self._progress.start_progressed,
         )
 
     @property
@@ -349,7 +351,7 @@ class AttemptRun:
         finally:
             await cancelled(load, exited)
         await self._progress.finish_load()
-        return replace(result, metrics=with_gpus(result.metrics, len(self.command.devices)))
+        return replace(result, metrics=with_gpus(result.metrics, gpus_of(self.command)))
 
     async def _publish(self, message: Live) -> None:
         # Of several ranks one is published, or lines would mingle; each is stored where it runs.

@@ -3,11 +3,14 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import Runtime, StartExperiment
 from services.executor.domain.gang import is_coordinated_by, nodes_of
+
+CLUSTER_RUNTIMES: Final = frozenset({Runtime.OME, Runtime.KUBERNETES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,8 @@ def refuse_misdirected(
             f"expected executor {node_id!r}, got {command.executor_id!r}",
             "$.executor_id",
         )
-    if (misplaced := _refuse_misplaced(command)) is not None:
+    misplaced = _refuse_misplaced(command) or _refuse_elsewhere(command)
+    if misplaced is not None:
         return misplaced
     if command.engine.runtime not in runtimes:
         known = " or ".join(repr(runtime.value) for runtime in runtimes)
@@ -84,6 +88,32 @@ def _refuse_misplaced(command: StartExperiment) -> Refused | None:
             "$.gang.coordinator_id",
         )
     return None
+
+
+def _refuse_elsewhere(command: StartExperiment) -> Refused | None:
+    """The refusal of an engine in a cluster without a place there, or of a place without one."""
+    refuse = partial(_refused, command)
+    runtime, place = command.engine.runtime, command.cluster
+    if place is None:
+        if runtime not in CLUSTER_RUNTIMES:
+            return None
+        message = f"expected a place in a cluster for runtime {runtime.value!r}, got none"
+        return refuse(ErrorCode.BAD_REQUEST, message, "$.cluster")
+    if runtime not in CLUSTER_RUNTIMES:
+        message = f"expected devices for runtime {runtime.value!r}, got a place in a cluster"
+        return refuse(ErrorCode.BAD_REQUEST, message, "$.cluster")
+    if place.cluster_id != command.executor_id:
+        message = f"expected cluster {command.executor_id!r}, got {place.cluster_id!r}"
+        return refuse(ErrorCode.BAD_REQUEST, message, "$.cluster.cluster_id")
+    if command.devices or command.gang is not None:
+        message = "a place in a cluster comes without devices and ranks"
+        return refuse(ErrorCode.BAD_REQUEST, message, "$.devices")
+    return None
+
+
+def gpus_of(command: StartExperiment) -> int:
+    """How many GPUs were granted."""
+    return command.cluster.gpus if command.cluster is not None else len(command.devices)
 
 
 def refuse_start(

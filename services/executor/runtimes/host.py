@@ -1,11 +1,14 @@
-"""The runtimes of a host."""
+"""The runtimes of a host, or of a cluster."""
 
 from collections.abc import Mapping
 
 from schemas.executor import Runtime
-from services.executor.engines.engines_file import load_engines
+from services.executor.engines.engines_file import load_engines, load_images
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.docker.runtime import DockerRuntime
+from services.executor.runtimes.kubernetes.cluster import Cluster
+from services.executor.runtimes.kubernetes.preflight import Preflight
+from services.executor.runtimes.kubernetes.runtime import KubernetesRuntime
 from services.executor.runtimes.process import ProcessRuntime
 from services.executor.runtimes.runtime import EngineRuntime
 from services.executor.settings import ExecutorSettings
@@ -21,3 +24,12 @@ def host_runtimes(settings: ExecutorSettings, journal: Journal) -> Mapping[Runti
         ProcessRuntime(settings, journal, load_engines(settings.engines_file)),
     )
     return {runtime.kind: runtime for runtime in runtimes}
+
+
+def cluster_runtimes(
+    settings: ExecutorSettings, cluster: Cluster
+) -> Mapping[Runtime, EngineRuntime]:
+    """What a cluster has: an executor of one runs nothing on its own host."""
+    preflight = Preflight(cluster, load_images(settings.engines_file))
+    kinds = (Runtime.OME, Runtime.KUBERNETES)
+    return {kind: KubernetesRuntime(kind, settings, cluster, preflight) for kind in kinds}

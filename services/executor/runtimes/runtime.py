@@ -41,8 +41,9 @@ class Labels(WorkloadLabel, frozen=True, kw_only=True):
 class Workload(Struct, frozen=True, kw_only=True):
     """What runs, or could be started again, under one reservation: as far as a runtime knows.
 
-    `is_running` False: a container that was made and not started, or that has ended. `is_named`:
-    it names this installation; a command of a host that only joined may name none.
+    In a cluster `container_ids` are pods by name. `is_running` False: a container that was made and
+    not started, or that has ended. `is_named`: it names this installation; a command of a host that
+    only joined may name none.
     """
 
     labels: Labels
@@ -70,7 +71,8 @@ class Launch:
     """All that one engine is started from. `served_model_name` is what it is asked for by.
 
     `rank_parameters` are the engine's flags that make it one rank of several; empty without.
-    `remember` journals the mark of a process before anything may go wrong with it.
+    `remember` journals the mark of a process before anything may go wrong with it. `report` takes
+    what an engine waits for, in a sentence.
     """
 
     command: StartExperiment
@@ -80,6 +82,7 @@ class Launch:
     served_model_name: str
     remember: Callable[[ProcessMark], Awaitable[None]]
     rank_parameters: Mapping[str, Any] = field(default_factory=dict)
+    report: Callable[[str], None] = lambda _: None
 
     @property
     def ends_when(self) -> str:
@@ -108,7 +111,7 @@ class RunningEngine(Protocol):
 
 
 class EngineRuntime(Protocol):
-    """One way to run engines on this host. No call blocks the event loop."""
+    """One way to run engines, on this host or in a cluster. No call blocks the event loop."""
 
     @property
     def kind(self) -> Runtime: ...

@@ -1,4 +1,4 @@
-from services.executor.runtimes.docker.log_position import LogPosition
+from services.executor.runtimes.log_position import LogPosition
 
 
 def piece(nanoseconds: int, text: str) -> bytes:

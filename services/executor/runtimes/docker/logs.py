@@ -12,7 +12,7 @@ from docker.errors import APIError, NotFound
 from urllib3.exceptions import HTTPError
 
 from services.executor.runtimes.docker.client import QUICK_SECONDS, ContainerEngine
-from services.executor.runtimes.docker.log_position import LogPosition
+from services.executor.runtimes.log_position import LogPosition
 from services.executor.runtimes.runtime import LogSink, RuntimeUnavailable
 from shared.errors import StewardError
 from shared.logging import log as diagnostics

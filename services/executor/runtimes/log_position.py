@@ -1,16 +1,16 @@
 """Where in a container's log a reader is, so that it goes on there after a break.
 
-The engine is asked for everything from a second on, and each piece that it sends begins with its
-time in nanoseconds. Pieces of one long line share a time, so they are counted.
+A container engine or a kubelet is asked for everything from a second on, and each piece that it
+sends begins with its time in nanoseconds. Pieces of one long line share a time, so they are
+counted. A kubelet writes times in its own zone.
 """
 
-import calendar
 import re
-import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{9}Z ")
+_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{9}(Z|[+-]\d\d:\d\d) ")
 
 
 @dataclass(slots=True)
@@ -29,8 +29,8 @@ class LogPosition:
         stamp = _STAMP.match(self._last)
         if stamp is None:
             return None
-        text = stamp[1].decode()
-        return max(1, calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%S")))
+        written = datetime.fromisoformat(f"{stamp[1].decode()}{stamp[2].decode()}")
+        return max(1, int(written.timestamp()))
 
     def admit(self, piece: bytes) -> bytes:
         """What of it is new, without its time."""

@@ -1,0 +1,1 @@
+"""Engines in a Kubernetes cluster: as OME's InferenceServices, or as Deployments of our own."""

@@ -1,0 +1,220 @@
+"""One engine in a cluster: awaited, watched, ended for certain."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import aiohttp
+from msgspec.structs import replace
+
+from schemas.executor import Failure, FailureKind, Runtime
+from services.executor.domain.verdict import AttemptFailed, engine_exit, failure
+from services.executor.runtimes.kubernetes.cluster import MAIN_KIND, Cluster
+from services.executor.runtimes.kubernetes.effective import differences
+from services.executor.runtimes.kubernetes.ending import Ending
+from services.executor.runtimes.kubernetes.kinds import (
+    PODS,
+    SERVICES,
+    Object,
+    Pod,
+    PodList,
+    Service,
+    Workload,
+)
+from services.executor.runtimes.kubernetes.logs import LogFollower, tail_of
+from services.executor.runtimes.kubernetes.objects import Plan
+from services.executor.runtimes.kubernetes.sight import Sight, sight_of
+from services.executor.runtimes.readiness import LOG_LINES_READ, PROBE_TIMEOUT_SECONDS, is_ready
+from services.executor.runtimes.runtime import Launch
+from shared.kubernetes.errors import KubernetesError
+from shared.labels import RESERVATION_LABEL
+
+LOOK_SECONDS: Final = 0.5
+WATCH_SECONDS: Final = 2.0
+LAST_LINES_SECONDS: Final = 3.0
+ISVC_LABEL: Final = "ome.io/inferenceservice"  # that OME puts on pods
+SIGNALLED: Final = 128
+_KUEUE: Final = "kueue.x-k8s.io/"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class EngineDeployment:
+    """A started engine. `stop` has to be called, whatever happened; it may be called again."""
+
+    cluster: Cluster
+    launch: Launch
+    plan: Plan
+    name: str
+    labels: Mapping[str, str]
+    intended: Object
+    _first_uid: str | None = None
+    _follower: LogFollower | None = None
+    _following: "asyncio.Task[None] | None" = None
+    _last: Sight = field(default_factory=lambda: Sight(message="nothing is known of it yet"))
+
+    async def until_ready(self, timeout_seconds: float) -> str:
+        """As the contract says. What the cluster says that holds it is reported as it changes, and
+        is the failure when time is over.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_seconds
+        timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
+            while True:
+                sight, url = await self._look()
+                self.launch.report(sight.message)
+                if sight.is_final:
+                    raise AttemptFailed(await self._failure(sight, "before it was ready"))
+                path = self.plan.command.readiness_path
+                if sight.is_ready and url and await is_ready(session, f"{url}{path}"):
+                    return url
+                if loop.time() >= deadline:
+                    raise AttemptFailed(await self._late(sight, url, timeout_seconds))
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def until_ended(self) -> Failure:
+        """As the contract says; that the cluster's API does not answer is not its end."""
+        while True:
+            sight, _ = await self._look()
+            if sight.is_final:
+                return await self._failure(sight, self.launch.ends_when)
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def stop(self, grace_seconds: float) -> None:
+        await Ending(
+            cluster=self.cluster,
+            kind=self.plan.kind,
+            labels=self.labels,
+            grace_seconds=grace_seconds,
+        ).run()
+        await self._last_lines()
+        if self._following is not None:
+            self._following.cancel()
+
+    async def _look(self) -> tuple[Sight, str]:
+        """How far it is, and the URL where it answers then; empty while there is none."""
+        try:
+            return await self._seen()
+        except KubernetesError as error:
+            unknown = replace(
+                self._last,
+                message=f"the cluster's API does not answer: {error}",
+                is_final=False,
+                is_ready=False,
+            )
+            return unknown, ""
+
+    async def _seen(self) -> tuple[Sight, str]:
+        namespace = self.plan.namespace
+        workload = await self.cluster.read(
+            MAIN_KIND[self.plan.kind], self.name, Workload, namespace=namespace
+        )
+        pods = await self._pods()
+        admission = ""
+        if workload is not None and _is_held(workload, pods):
+            owners = [workload.metadata.uid, *(pod.metadata.uid for pod in pods)]
+            admission = await self.cluster.admission(namespace, owners)
+        sight = sight_of(workload, pods, admission=admission, first_uid=self._first_uid)
+        self._last = sight = self._proven(sight)
+        if sight.pod is None or workload is None:
+            return sight, ""
+        if sight.pod.spec.node_name and self._first_uid is None:
+            self._first_uid = sight.pod.metadata.uid
+        self._follow(sight.pod)
+        return sight, await self._url(workload, sight.pod)
+
+    async def _pods(self) -> tuple[Pod, ...]:
+        """Those with its labels, and those that OME made of it, whatever they carry."""
+        namespace = self.plan.namespace
+        found = (await self.cluster.listed(PODS, PodList, self.labels, namespace)).items
+        if found or self.plan.kind is not Runtime.OME:
+            return found
+        return (await self.cluster.listed(PODS, PodList, {ISVC_LABEL: self.name}, namespace)).items
+
+    def _proven(self, sight: Sight) -> Sight:
+        """Failed, if the pod is not what was intended."""
+        pod = sight.pod
+        if pod is None or (sight.is_final and sight.ended is None):
+            return sight
+        found = list(differences(pod, self.intended, self.plan.placement.node_name))
+        if pod.metadata.labels.get(RESERVATION_LABEL) != self.labels[RESERVATION_LABEL]:
+            found.append("labels: those that say whose it is were left out")
+        if not found:
+            return sight
+        message = f"pod {pod.metadata.name} is not as it was asked for: {'; '.join(found)}"
+        return Sight(
+            message=message,
+            kind=FailureKind.PARAMETERS_NOT_APPLIED,
+            is_final=True,
+            pod=pod,
+        )
+
+    async def _url(self, workload: Workload, pod: Pod) -> str:
+        access, port = self.cluster.settings.cluster_access, self.plan.image.port
+        status = workload.status
+        if access == "pod" and pod.status.pod_ip:
+            return f"http://{_host(pod.status.pod_ip)}:{port}"
+        if self.plan.kind is Runtime.OME:
+            address = status.address.url if status.address is not None else ""
+            return (status.url or address).rstrip("/")
+        if access == "node_port" and pod.status.host_ip:
+            service = await self.cluster.read(
+                SERVICES, self.name, Service, namespace=self.plan.namespace
+            )
+            ports = service.spec.ports if service is not None else ()
+            return f"http://{_host(pod.status.host_ip)}:{ports[0].node_port}" if ports else ""
+        return f"http://{self.name}.{self.plan.namespace}.svc:{port}" if access == "service" else ""
+
+    def _follow(self, pod: Pod) -> None:
+        """Its log, once there is a container that may write one."""
+        if self._follower is not None or not pod.status.container_statuses:
+            return
+        self._follower = LogFollower(cluster=self.cluster, pod=pod, log=self.launch.log)
+        self._following = asyncio.create_task(self._follower.follow(), name="follow_pod_log")
+
+    async def _failure(self, sight: Sight, when: str) -> Failure:
+        engine = self.plan.command.engine
+        if (ended := sight.ended) is None or sight.pod is None:
+            text = self.launch.log.tail(LOG_LINES_READ)
+            return failure(sight.kind, f"{engine}: {sight.message}", log_text=text)
+        await self._last_lines()
+        text = ""
+        with suppress(KubernetesError):
+            text = await tail_of(self.cluster, sight.pod, previous=sight.has_restarted)
+        by_signal = SIGNALLED < ended.exit_code < SIGNALLED + 65
+        return engine_exit(
+            engine,
+            SIGNALLED - ended.exit_code if by_signal else ended.exit_code,
+            when,
+            "\n".join(filter(None, (text or self.launch.log.tail(LOG_LINES_READ), ended.message))),
+            oom_killed=ended.reason == "OOMKilled",
+        )
+
+    async def _late(self, sight: Sight, url: str, timeout_seconds: float) -> Failure:
+        where = f"; it is asked at {url}" if sight.is_ready and url else ""
+        return failure(
+            sight.kind,
+            f"expected {self.plan.command.engine} to answer {self.plan.command.readiness_path} "
+            f"within {timeout_seconds:g} s: {sight.message}{where}",
+            log_text=self.launch.log.tail(LOG_LINES_READ),
+        )
+
+    async def _last_lines(self) -> None:
+        """Wait a moment for what it wrote in the end."""
+        if self._follower is None or self._following is None:
+            return
+        self._follower.is_over.set()
+        await asyncio.wait({self._following}, timeout=LAST_LINES_SECONDS)
+
+
+def _is_held(workload: Workload, pods: tuple[Pod, ...]) -> bool:
+    """Whether an admission queue may know why nothing goes on."""
+    gates = {gate.name for pod in pods for gate in pod.spec.scheduling_gates}
+    has_queue = any(name.startswith(_KUEUE) for name in workload.metadata.labels)
+    return (has_queue and not pods) or any(gate.startswith(_KUEUE) for gate in gates)
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

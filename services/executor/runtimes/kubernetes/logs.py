@@ -1,0 +1,91 @@
+"""What an engine's container writes, followed into its attempt's log through breaks."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from services.executor.runtimes.kubernetes.cluster import Cluster
+from services.executor.runtimes.kubernetes.kinds import PODS, Pod
+from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER
+from services.executor.runtimes.log_position import LogPosition
+from services.executor.runtimes.runtime import LogSink
+from shared.kubernetes.errors import NOT_FOUND, KubernetesError
+from shared.logging import log as diagnostics
+
+AGAIN_SECONDS: Final = 0.5
+TAIL_LINES: Final = 1000
+TAIL_SECONDS: Final = 3.0
+LONGEST_LINE: Final = 64 << 10
+
+
+@dataclass(slots=True, kw_only=True)
+class LogFollower:
+    """Follows the engine's container of one pod until it has ended, or the pod is gone.
+
+    A stream that ends says nothing: it does so when the container ends, and when the kubelet or the
+    API is started again.
+    """
+
+    cluster: Cluster
+    pod: Pod
+    log: LogSink
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+    _position: LogPosition = field(default_factory=LogPosition)
+
+    async def follow(self) -> None:
+        while True:
+            # Read before the stream, so that what comes after an end is read once more.
+            was_over = self.is_over.is_set()
+            try:
+                await self._read(follow=not was_over)
+            except KubernetesError as error:
+                if error.code == NOT_FOUND:
+                    return
+                diagnostics.debug("pod_log_broken_off", error=str(error))
+            if was_over:
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _read(self, *, follow: bool) -> None:
+        parameters = {
+            "container": ENGINE_CONTAINER,
+            "timestamps": "true",
+            "follow": str(follow).lower(),
+        }
+        if (since := self._position.begin()) is not None:
+            parameters["sinceTime"] = f"{datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        path = PODS.path(self.pod.metadata.namespace, self.pod.metadata.name, subresource="log")
+        # Without a deadline where it follows: a container may be silent as long as it likes.
+        timeout = None if follow else TAIL_SECONDS
+        async with self.cluster.client.stream(
+            path, params=parameters, timeout_seconds=timeout
+        ) as pieces:
+            async for line in _lines(pieces):
+                if new := self._position.admit(line):
+                    self.log.append(new)
+
+
+async def tail_of(cluster: Cluster, pod: Pod, *, previous: bool) -> str:
+    """The end of what its engine wrote; of the container before, if it was started again."""
+    path = PODS.path(pod.metadata.namespace, pod.metadata.name, subresource="log")
+    parameters = {
+        "container": ENGINE_CONTAINER,
+        "tailLines": str(TAIL_LINES),
+        "previous": str(previous).lower(),
+    }
+    body = await cluster.client.call("GET", path, params=parameters, timeout_seconds=TAIL_SECONDS)
+    return body.decode(errors="replace")
+
+
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """With their ends; one that is torn off is left out, and comes again. Long ones in parts."""
+    left = b""
+    async for piece in pieces:
+        *lines, left = (left + piece).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+        if len(left) > LONGEST_LINE:
+            yield left
+            left = b""

@@ -1,0 +1,356 @@
+"""What is made in a cluster for one engine: the grant, the engine's command and the bounds as
+objects.
+
+Pure: the same plan always makes the same objects, so a test sees all of them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct, to_builtins
+
+from schemas.cluster import GpuSupply
+from schemas.executor import Runtime, StartExperiment
+from schemas.gpu_request import ClusterPlacement
+from schemas.kubernetes import KubernetesSpec
+from services.executor.engines.engine import EngineCommand
+from services.executor.engines.image import EngineImage
+from services.executor.runtimes.engine_process import label_environment
+from services.executor.runtimes.kubernetes.kinds import (
+    OME_GROUP,
+    OME_VERSION,
+    BaseModelSpec,
+    Object,
+)
+from services.executor.runtimes.runtime import Labels, Launch
+from services.executor.settings import ExecutorSettings
+from shared.kubernetes.names import label_value
+from shared.labels import (
+    ATTEMPT_LABEL,
+    EPOCH_LABEL,
+    EXPERIMENT_LABEL,
+    INSTALLATION_LABEL,
+    NODE_LABEL,
+    RESERVATION_LABEL,
+    RUNTIME_LABEL,
+)
+
+ENGINE_CONTAINER: Final = "ome-container"  # by this name OME knows the engine's
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+DEVICE_CLASS: Final = "gpu.nvidia.com"
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+MODEL_VOLUME: Final = "model"
+SHARED_MEMORY: Final = "shared-memory"
+CLAIM_NAME: Final = "gpus"
+PROBE_SECONDS: Final = 5
+# The toleration that the device plugin's own documentation gives every pod with GPUs.
+TOLERATIONS: Final = ({"key": GPU_RESOURCE, "operator": "Exists"},)
+
+
+class NamedModel(Struct, frozen=True, kw_only=True):
+    """A model that OME knows."""
+
+    name: str
+    kind: str
+    spec: BaseModelSpec
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What the objects are made from, beside the launch. `command` is complete."""
+
+    kind: Runtime
+    namespace: str
+    image: EngineImage
+    reference: str
+    command: EngineCommand
+    names: KubernetesSpec
+    placement: ClusterPlacement
+    model: NamedModel | None = None
+
+
+def workload_name(command: StartExperiment) -> str:
+    """Of all objects of one attempt, with room for what controllers append."""
+    return f"gpusteward-{command.attempt_id.hex}"
+
+
+def own_labels(settings: ExecutorSettings, kind: Runtime) -> dict[str, str]:
+    """What everything of this installation and executor carries."""
+    return {
+        INSTALLATION_LABEL: label_value(settings.installation_id),
+        NODE_LABEL: label_value(settings.node_id),
+        RUNTIME_LABEL: kind.value,
+    }
+
+
+def finding_labels(settings: ExecutorSettings, kind: Runtime, labels: Labels) -> dict[str, str]:
+    """Those that show whose an object is: without all of them nothing is ever touched."""
+    return {**own_labels(settings, kind), RESERVATION_LABEL: str(labels.reservation_id)}
+
+
+def objects_of(launch: Launch, plan: Plan, settings: ExecutorSettings) -> tuple[Object, ...]:
+    """All of them, in the order in which they are made; the last one makes the pod."""
+    make = _Maker(launch, plan, settings)
+    template = (make.claim_template(),) if make.has_claims else ()
+    if plan.kind is Runtime.OME:
+        return (*template, make.serving_runtime(), make.inference_service())
+    return (*template, make.service(), make.deployment())
+
+
+def engine_container(launch: Launch, plan: Plan, settings: ExecutorSettings) -> Object:
+    """The engine's container as it is intended."""
+    return _Maker(launch, plan, settings).container()
+
+
+def literal(text: str) -> str:
+    """So that a cluster leaves it as it is, which replaces `$(NAME)` by a variable."""
+    return text.replace("$", "$$")
+
+
+class _Maker:
+    def __init__(self, launch: Launch, plan: Plan, settings: ExecutorSettings) -> None:
+        self._launch, self._plan, self._settings = launch, plan, settings
+        self._name = workload_name(launch.command)
+
+    @property
+    def has_claims(self) -> bool:
+        return self._plan.placement.supply is GpuSupply.DRA
+
+    def claim_template(self) -> Object:
+        placement = self._plan.placement
+        device_class = placement.resource or DEVICE_CLASS
+        request = {
+            "name": CLAIM_NAME,
+            "exactly": {"deviceClassName": device_class, "count": placement.gpus},
+        }
+        spec = {
+            "metadata": {"labels": self._labels},
+            "spec": {"devices": {"requests": [request]}},
+        }
+        return self._object("resource.k8s.io/v1", "ResourceClaimTemplate", spec)
+
+    def service(self) -> Object:
+        port = self._plan.image.port
+        spec: dict[str, Any] = {
+            "selector": self._labels,
+            "ports": [{"name": "http", "port": port, "targetPort": port}],
+        }
+        if self._settings.cluster_access == "node_port":
+            spec["type"] = "NodePort"
+        return self._object("v1", "Service", spec)
+
+    def deployment(self) -> Object:
+        pod = {
+            "metadata": {"labels": self._labels, "annotations": self._annotations},
+            "spec": {
+                "containers": [self.container()],
+                **self._pod_parts(),
+                **self._placement_parts(),
+            },
+        }
+        spec = {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            # An engine that ends has failed, whatever would be started in its place.
+            "progressDeadlineSeconds": 3600,
+            "revisionHistoryLimit": 0,
+            "selector": {"matchLabels": self._labels},
+            "template": pod,
+        }
+        return self._object("apps/v1", "Deployment", spec, labels=self._queue)
+
+    def serving_runtime(self) -> Object:
+        """With the complete command: what a catalogue's runtime would add is unknown."""
+        spec: dict[str, Any] = {
+            "engineConfig": {
+                **self._replicas,
+                "labels": self._labels,
+                "annotations": self._annotations,
+                "runner": self.container(),
+                **self._pod_parts(),
+            }
+        }
+        if (formats := self._formats) is not None:
+            spec["supportedModelFormats"] = [formats]
+        return self._object(OME_VERSION, "ServingRuntime", spec)
+
+    def inference_service(self) -> Object:
+        spec: dict[str, Any] = {
+            "runtime": {"name": self._name, "kind": "ServingRuntime", "apiGroup": OME_GROUP},
+            "engine": {
+                **self._replicas,
+                "labels": self._labels,
+                "annotations": self._annotations,
+                **self._placement_parts(),
+            },
+        }
+        if (model := self._plan.model) is not None:
+            spec["model"] = {"name": model.name, "kind": model.kind, "apiGroup": OME_GROUP}
+        annotations = {
+            # Replicas are ours: no autoscaler, and none that scales to zero.
+            f"{OME_GROUP}/deploymentMode": "RawDeployment",
+            f"{OME_GROUP}/autoscalerClass": "external",
+        }
+        return self._object(
+            OME_VERSION, "InferenceService", spec, labels=self._queue, annotations=annotations
+        )
+
+    def container(self) -> Object:
+        plan = self._plan
+        port = plan.image.port
+        made: Object = {
+            "name": ENGINE_CONTAINER,
+            "image": plan.reference,
+            "args": [literal(each) for each in plan.command.argv],
+            "env": [
+                {"name": name, "value": literal(value)}
+                for name, value in self._environment().items()
+            ],
+            "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
+            "resources": self._resources(),
+            "volumeMounts": self._mounts(),
+            "readinessProbe": {
+                "httpGet": {"path": plan.command.readiness_path, "port": port},
+                "periodSeconds": PROBE_SECONDS,
+                "timeoutSeconds": PROBE_SECONDS,
+                "failureThreshold": 3,
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "privileged": False,
+                # As in a container of ours elsewhere: models belong to whoever put them there.
+                "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},
+            },
+        }
+        if plan.image.entrypoint is not None:
+            made["command"] = [literal(each) for each in plan.image.entrypoint]
+        return made
+
+    def _object(
+        self,
+        api_version: str,
+        kind: str,
+        spec: Object,
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> Object:
+        return {
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": {
+                "name": self._name,
+                "namespace": self._plan.namespace,
+                "labels": {**self._labels, **(labels or {})},
+                "annotations": {**self._annotations, **(annotations or {})},
+            },
+            "spec": spec,
+        }
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        labels = self._launch.labels
+        written = {
+            **finding_labels(self._settings, self._plan.kind, labels),
+            ATTEMPT_LABEL: self._launch.command.attempt_id,
+            EPOCH_LABEL: labels.epoch,
+            EXPERIMENT_LABEL: labels.experiment_id,
+        }
+        return {name: str(value) for name, value in written.items() if value is not None}
+
+    @property
+    def _annotations(self) -> dict[str, str]:
+        return {EPOCH_LABEL: str(self._launch.labels.epoch or 0)}
+
+    @property
+    def _queue(self) -> dict[str, str]:
+        queue = self._settings.cluster_queue
+        return {QUEUE_LABEL: queue} if queue else {}
+
+    @property
+    def _replicas(self) -> dict[str, int]:
+        return {"minReplicas": 1, "maxReplicas": 1}
+
+    @property
+    def _formats(self) -> Object | None:
+        """The model's own: OME refuses a runtime that does not say that it takes them."""
+        model = self._plan.model
+        if model is None or model.spec.model_format is None or model.spec.model_framework is None:
+            return None
+        given = {
+            "modelFormat": to_builtins(model.spec.model_format),
+            "modelFramework": to_builtins(model.spec.model_framework),
+            "modelArchitecture": model.spec.model_architecture,
+            "quantization": model.spec.quantization,
+            "autoSelect": False,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PYTHONUNBUFFERED": "1",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            **self._plan.command.env,
+            **label_environment(self._launch.labels),
+            "GPUSTEWARD_ATTEMPT": str(self._launch.command.attempt_id),
+        }
+
+    def _resources(self) -> Object:
+        placement, command = self._plan.placement, self._launch.command
+        given = self._plan.names.container.resources
+        bounds: dict[str, str] = {}
+        if (cpus := command.cpu_count or self._settings.engine_cpus) > 0:
+            bounds["cpu"] = f"{round(cpus * 1000)}m"
+        if (memory_mb := command.host_memory_mb or self._settings.engine_memory_mb) > 0:
+            bounds["memory"] = f"{memory_mb}Mi"
+        gpus: dict[str, str] = {}
+        if not self.has_claims:
+            gpus[placement.resource or GPU_RESOURCE] = str(placement.gpus)
+        made: Object = {
+            "requests": {**bounds, **given.requests, **gpus},
+            "limits": {**bounds, **given.limits, **gpus},
+        }
+        if self.has_claims:
+            made["claims"] = [{"name": CLAIM_NAME}]
+        return {name: value for name, value in made.items() if value}
+
+    def _mounts(self) -> list[Object]:
+        mounts: list[Object] = [{"name": SHARED_MEMORY, "mountPath": "/dev/shm"}]  # noqa: S108
+        if (claim := self._plan.names.claim) is not None:
+            mount = {"name": MODEL_VOLUME, "mountPath": claim.mount_path, "readOnly": True}
+            mounts.append({**mount, "subPath": claim.subpath} if claim.subpath else mount)
+        return mounts
+
+    def _pod_parts(self) -> Object:
+        """Of the pod, what does not say where it runs."""
+        shm_mb = self._plan.image.shm_mb or self._settings.container_shm_mb
+        volumes: list[Object] = [
+            {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": f"{shm_mb}Mi"}}
+        ]
+        if (claim := self._plan.names.claim) is not None:
+            source = {"claimName": claim.name, "readOnly": True}
+            volumes.append({"name": MODEL_VOLUME, "persistentVolumeClaim": source})
+        made: Object = {
+            "enableServiceLinks": False,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": max(1, round(self._settings.stop_grace_seconds)),
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "volumes": volumes,
+        }
+        if self.has_claims:
+            made["resourceClaims"] = [{"name": CLAIM_NAME, "resourceClaimTemplateName": self._name}]
+        return made
+
+    def _placement_parts(self) -> Object:
+        made: Object = {"tolerations": [dict(each) for each in TOLERATIONS]}
+        if (hostname := self._plan.placement.hostname) is not None:
+            term = {
+                "matchExpressions": [
+                    {"key": HOSTNAME_LABEL, "operator": "In", "values": [hostname]}
+                ]
+            }
+            required = {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+            }
+            made["affinity"] = {"nodeAffinity": required}
+        return made

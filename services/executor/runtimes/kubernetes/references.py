@@ -1,0 +1,168 @@
+"""What a task names in the cluster, looked up: its model, its claim, its serving runtime."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.executor import FailureKind, StartExperiment
+from schemas.kubernetes import KubernetesSpec
+from services.executor.domain.verdict import AttemptFailed
+from services.executor.engines.image import EngineImage
+from services.executor.runtimes.kubernetes.cluster import Cluster, refusal
+from services.executor.runtimes.kubernetes.kinds import (
+    BASE_MODELS,
+    CLAIMS,
+    CLUSTER_MODELS,
+    CLUSTER_RUNTIMES,
+    BaseModel,
+    Named,
+    Runner,
+    ServingRuntime,
+)
+from services.executor.runtimes.kubernetes.objects import NamedModel
+from shared.kubernetes.errors import FORBIDDEN, KubernetesError
+
+OME_MOUNT_PATH: Final = "/mnt/models"  # of models in a volume claim, as OME mounts them
+_PROGRAMS: Final = {
+    "sglang": re.compile(r"sglang"),
+    "vllm": re.compile(r"vllm"),
+    "llamacpp": re.compile(r"llama[.-]?cpp|llama-server"),
+}
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """`model_path` is what the engine is to load, `reference` its image."""
+
+    model_path: str
+    reference: str
+    model: NamedModel | None = None
+
+
+async def resolve(
+    cluster: Cluster,
+    command: StartExperiment,
+    image: EngineImage,
+    images: Mapping[str, EngineImage],
+    namespace: str,
+) -> Resolved:
+    """Raises AttemptFailed with what is not there and what to do about it."""
+    names = command.engine.kubernetes or KubernetesSpec()
+    try:
+        model = await _model(cluster, names.base_model, namespace)
+        if names.claim is not None:
+            await _require_claim(cluster, names.claim.name, namespace)
+        reference = await _reference(cluster, command, image, images)
+    except KubernetesError as error:
+        raise refusal(error, f"looking up what the task names in namespace {namespace}") from error
+    path = command.engine.model
+    if names.claim is not None:
+        path = names.claim.mount_path
+    elif model is not None:
+        path = _path_of(model)
+    return Resolved(model_path=path, reference=reference, model=model)
+
+
+def engine_of_runner(runner: Runner, images: Mapping[str, EngineImage]) -> str | None:
+    """Which of our engines it is, by its image, else by its program."""
+    repository = without_tag(runner.image)
+    for name, image in images.items():
+        if image.repository is not None and repository.endswith(image.repository):
+            return name
+    words = " ".join((*runner.command, *runner.args))
+    for text in (repository.rpartition("/")[2], words):
+        for name, pattern in _PROGRAMS.items():
+            if name in images and pattern.search(text):
+                return name
+    return None
+
+
+def without_tag(reference: str) -> str:
+    """The repository alone; a registry's port is no tag."""
+    repository = reference.partition("@")[0]
+    head, colon, tag = repository.rpartition(":")
+    return head if colon and "/" not in tag else repository
+
+
+async def _model(cluster: Cluster, name: str | None, namespace: str) -> NamedModel | None:
+    """As OME looks for it: in the namespace, then in the cluster."""
+    if name is None:
+        return None
+    kind = "BaseModel"
+    found = await cluster.read(BASE_MODELS, name, BaseModel, namespace=namespace)
+    if found is None:
+        kind = "ClusterBaseModel"
+        found = await cluster.read(CLUSTER_MODELS, name, BaseModel)
+    if found is None:
+        raise AttemptFailed.of(
+            FailureKind.MODEL_MISSING,
+            f"the cluster has neither a BaseModel {name} in namespace {namespace} nor a "
+            f"ClusterBaseModel {name}: `kubectl get clusterbasemodels` lists those there are, "
+            "OME's documentation has ready ones to apply",
+        )
+    if found.spec.disabled:
+        raise AttemptFailed.of(
+            FailureKind.MODEL_MISSING, f"{kind} {name} is disabled (spec.disabled)"
+        )
+    return NamedModel(name=name, kind=kind, spec=found.spec)
+
+
+def _path_of(model: NamedModel) -> str:
+    storage = model.spec.storage
+    if storage.path:
+        return storage.path
+    if storage.storage_uri.startswith("pvc://"):
+        return OME_MOUNT_PATH
+    raise AttemptFailed.of(
+        FailureKind.MODEL_MISSING,
+        f"{model.kind} {model.name} does not say where it lies on a node (spec.storage.path)",
+    )
+
+
+async def _require_claim(cluster: Cluster, name: str, namespace: str) -> None:
+    try:
+        found = await cluster.read(CLAIMS, name, Named, namespace=namespace)
+    except KubernetesError as error:
+        if error.code == FORBIDDEN:
+            return  # its absence shows when the pod cannot be scheduled
+        raise
+    if found is None:
+        raise AttemptFailed.of(
+            FailureKind.MODEL_MISSING,
+            f"namespace {namespace} has no PersistentVolumeClaim {name}: "
+            f"`kubectl get pvc -n {namespace}` lists those there are",
+        )
+
+
+async def _reference(
+    cluster: Cluster,
+    command: StartExperiment,
+    image: EngineImage,
+    images: Mapping[str, EngineImage],
+) -> str:
+    name = (command.engine.kubernetes or KubernetesSpec()).serving_runtime
+    tag = command.engine.image_tag
+    if name is None:
+        return image.reference(tag)
+    found = await cluster.read(CLUSTER_RUNTIMES, name, ServingRuntime)
+    if found is None:
+        raise AttemptFailed.of(
+            FailureKind.ENGINE_MISSING,
+            f"the cluster has no ClusterServingRuntime {name}: `kubectl get "
+            "clusterservingruntimes` lists those there are, OME's documentation has ready ones "
+            "to apply",
+        )
+    runner = found.runner
+    if runner is None or not runner.image:
+        raise AttemptFailed.of(
+            FailureKind.ENGINE_MISSING, f"ClusterServingRuntime {name} has no engine with an image"
+        )
+    engine = engine_of_runner(runner, images)
+    if engine != command.engine.engine.lower():
+        raise AttemptFailed.of(
+            FailureKind.BAD_PARAMETER,
+            f"the task's engine is {command.engine.engine}, but ClusterServingRuntime {name} "
+            f"runs {engine or 'none that is known here'} ({runner.image})",
+        )
+    return f"{without_tag(runner.image)}:{tag}" if tag is not None else runner.image

@@ -1,0 +1,190 @@
+"""How far an engine in a cluster is, by what the cluster says of its objects."""
+
+from collections.abc import Collection
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.executor import FailureKind
+from services.executor.runtimes.kubernetes.kinds import (
+    ContainerStatus,
+    Pod,
+    Terminated,
+    Waiting,
+    Workload,
+)
+from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER
+from shared.failures import recognise
+
+_PULL_FAILURES: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+    }
+)
+_NEVER_PULLED: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+_ORDINARY_WAITS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+_MODEL_FAILURES: Final = frozenset({"BaseModelNotReady", "BaseModelNotFound", "ModelLoadFailed"})
+
+
+class Sight(Struct, frozen=True, kw_only=True):
+    """`message` says what it waits for; `kind` is what it has failed of if that never comes.
+
+    `is_final`: it will not. `ended` is how its container has ended by itself.
+    """
+
+    message: str
+    kind: FailureKind = FailureKind.READINESS_TIMEOUT
+    is_final: bool = False
+    is_ready: bool = False
+    pod: Pod | None = None
+    ended: Terminated | None = None
+    has_restarted: bool = False
+
+
+def sight_of(
+    workload: Workload | None,
+    pods: Collection[Pod],
+    *,
+    admission: str = "",
+    first_uid: str | None = None,
+) -> Sight:
+    """`first_uid` is the pod that it had before; another one is none of this attempt's.
+
+    `admission` is what the cluster's admission says that holds the workload.
+    """
+    if workload is None or workload.metadata.deletion_timestamp is not None:
+        return Sight(
+            message="it was removed from the cluster, and not by this executor",
+            kind=FailureKind.RUNTIME_UNAVAILABLE,
+            is_final=True,
+        )
+    pod = _newest(pods)
+    if first_uid is not None and (pod is None or pod.metadata.uid != first_uid):
+        return Sight(
+            message="its pod is gone, and not by this executor",
+            kind=FailureKind.NODE_LOST,
+            is_final=True,
+        )
+    if pod is None:
+        return _without_pod(workload, admission)
+    return _of_pod(pod, workload, admission)
+
+
+def _newest(pods: Collection[Pod]) -> Pod | None:
+    staying = [each for each in pods if each.metadata.deletion_timestamp is None]
+    return max(
+        staying or pods,
+        key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name),
+        default=None,
+    )
+
+
+def _without_pod(workload: Workload, admission: str) -> Sight:
+    status = workload.status
+    model = status.model_status
+    failed = model.last_failure_info if model is not None else None
+    if failed is not None and failed.reason:
+        kind = FailureKind.RUNTIME_UNAVAILABLE
+        if failed.reason in _MODEL_FAILURES:
+            kind = FailureKind.MODEL_MISSING
+        return Sight(message=f"OME: {failed.reason}: {failed.message}".strip(": "), kind=kind)
+    held = _conditions(workload)
+    message = "; ".join(each for each in (admission, held) if each) or "no pod has been made of it"
+    return Sight(message=message, kind=FailureKind.UNSCHEDULABLE)
+
+
+def _conditions(workload: Workload) -> str:
+    """Those that say why nothing happens; ReplicaFailure alone is bad when it is true."""
+    return "; ".join(
+        f"{each.type}: {each.reason}: {each.message}".replace(": :", ":").strip(": ")
+        for each in workload.status.conditions
+        if (each.status == "True") == (each.type == "ReplicaFailure") and each.message
+    )
+
+
+def _of_pod(pod: Pod, workload: Workload, admission: str) -> Sight:
+    name = f"pod {pod.metadata.name}"
+    status = pod.status
+    if pod.metadata.deletion_timestamp is not None:
+        why = next(
+            (f": {c.message}" for c in status.conditions if c.type == "DisruptionTarget"), ""
+        )
+        message = f"{name} is being removed, and not by this executor{why}"
+        return Sight(message=message, kind=FailureKind.NODE_LOST, is_final=True, pod=pod)
+    engine = next((s for s in status.container_statuses if s.name == ENGINE_CONTAINER), None)
+    if engine is not None and (ended := _end_of(engine)) is not None:
+        return Sight(
+            message=f"{name} has ended",
+            kind=FailureKind.ENGINE_EXITED,
+            is_final=True,
+            pod=pod,
+            ended=ended,
+            has_restarted=engine.state.terminated is None,
+        )
+    if status.phase == "Failed":
+        return _failed(pod, name)
+    if not pod.spec.node_name:
+        return _unbound(pod, name, admission)
+    for each in (*status.init_container_statuses, *status.container_statuses):
+        if each.state.waiting is not None and each.state.waiting.reason not in _ORDINARY_WAITS:
+            return _waiting(pod, name, each.state.waiting)
+    if engine is not None and engine.state.running is not None:
+        if engine.ready:
+            return Sight(message=f"{name} is ready", is_ready=True, pod=pod)
+        return Sight(message=f"{name} runs on {pod.spec.node_name} and loads", pod=pod)
+    held = _conditions(workload) if status.phase == "Running" else ""
+    return Sight(
+        message=f"{name} is being started on {pod.spec.node_name}{f': {held}' if held else ''}",
+        pod=pod,
+    )
+
+
+def _end_of(engine: ContainerStatus) -> Terminated | None:
+    """One that was started again has ended too: whatever runs now has not been waited for."""
+    return engine.state.terminated or engine.last_state.terminated
+
+
+def _failed(pod: Pod, name: str) -> Sight:
+    reason = pod.status.reason
+    kind = FailureKind.RUNTIME_UNAVAILABLE
+    if reason == "UnexpectedAdmissionError":  # a device plugin that has no such device any more
+        kind = FailureKind.GPU_UNAVAILABLE
+    elif reason in {"NodeLost", "NodeShutdown", "Terminated", "Shutdown"}:
+        kind = FailureKind.NODE_LOST
+    elif reason == "Evicted" and "memory" in pod.status.message:
+        kind = FailureKind.OUT_OF_MEMORY
+    message = f"{name} failed: {reason}: {pod.status.message}".strip(": ")
+    return Sight(message=message, kind=kind, is_final=True, pod=pod)
+
+
+def _unbound(pod: Pod, name: str, admission: str) -> Sight:
+    if gates := [gate.name for gate in pod.spec.scheduling_gates]:
+        why = f": {admission}" if admission else ""
+        message = f"{name} is held back by {', '.join(gates)}{why}"
+        return Sight(message=message, kind=FailureKind.UNSCHEDULABLE, pod=pod)
+    said = next(
+        (c.message for c in pod.status.conditions if c.type == "PodScheduled" and c.message), ""
+    )
+    message = f"{name} cannot be scheduled: {said}" if said else f"{name} waits to be scheduled"
+    return Sight(message=message, kind=FailureKind.UNSCHEDULABLE, pod=pod)
+
+
+def _waiting(pod: Pod, name: str, waiting: Waiting) -> Sight:
+    text = f"{waiting.reason}: {waiting.message}".strip(": ")
+    message = f"{name} on {pod.spec.node_name}: {text}"
+    if waiting.reason not in _PULL_FAILURES:
+        return Sight(message=message, kind=FailureKind.RUNTIME_UNAVAILABLE, pod=pod)
+    known = recognise(text)
+    is_missing = waiting.reason in _NEVER_PULLED or (
+        known is not None and known.kind is FailureKind.IMAGE_MISSING
+    )
+    return Sight(
+        message=message,
+        kind=FailureKind.IMAGE_MISSING if is_missing else FailureKind.IMAGE_PULL_FAILED,
+        is_final=is_missing,
+        pod=pod,
+    )

@@ -1,0 +1,124 @@
+"""Engines in pods that kwok only pretends to run: each pod's simulated engine, as a process that
+listens at the pod's address. Its exit becomes its container's, and it ends with its pod.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from aiohttp import ClientError
+
+from shared.waiting import cancelled
+from tests.support.kubernetes.api import Api, ApiError, Object, path_to
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.paths import ROOT
+
+CONTAINER: Final = "ome-container"
+LABEL: Final = "gpusteward.reservation"
+RETRY_SECONDS: Final = 0.1
+
+
+@asynccontextmanager
+async def pod_engines(control_plane: ControlPlane) -> "AsyncIterator[PodEngines]":
+    async with control_plane.api() as api:
+        engines = PodEngines(control_plane, api)
+        watching = asyncio.create_task(engines.watch())
+        try:
+            yield engines
+        finally:
+            await cancelled(watching)
+            await engines.end_all()
+
+
+@dataclass
+class PodEngines:
+    """By the pod's uid."""
+
+    control_plane: ControlPlane
+    api: Api
+    processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    _of_reservation: dict[str, list[str]] = field(default_factory=dict)
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    def pids(self, reservation_id: object) -> list[int]:
+        return [
+            process.pid
+            for uid in self._of_reservation.get(str(reservation_id), ())
+            if (process := self.processes.get(uid)) is not None and process.returncode is None
+        ]
+
+    async def watch(self) -> None:
+        path = path_to("v1", "Pod")
+        while True:
+            with suppress(ApiError, ClientError, TimeoutError, OSError):
+                listed = await self.api.get(path, labelSelector=LABEL)
+                there = {each["metadata"]["uid"] for each in listed["items"]}
+                for uid in set(self._running) - there:
+                    self._kill(uid)
+                for each in listed["items"]:
+                    self._notice(each)
+                since = listed["metadata"]["resourceVersion"]
+                async for event, pod in self.api.watch(path, since=since, labelSelector=LABEL):
+                    if event == "ERROR":
+                        break
+                    if event == "DELETED":
+                        self._kill(pod["metadata"]["uid"])
+                    else:
+                        self._notice(pod)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def end_all(self) -> None:
+        for uid in self._running:
+            self._kill(uid)
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    def _notice(self, pod: Object) -> None:
+        uid, status = pod["metadata"]["uid"], pod.get("status", {})
+        if uid in self._running or not status.get("podIP") or status.get("phase") != "Running":
+            return
+        states = [each.get("state", {}) for each in status.get("containerStatuses", [])]
+        if any("running" in each for each in states):
+            reservation = pod["metadata"]["labels"][LABEL]
+            self._of_reservation.setdefault(reservation, []).append(uid)
+            self._running[uid] = asyncio.create_task(self._run(pod))
+
+    def _kill(self, uid: str) -> None:
+        process = self.processes.get(uid)
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+    async def _run(self, pod: Object) -> None:
+        metadata, address = pod["metadata"], pod["status"]["podIP"]
+        container = next(c for c in pod["spec"]["containers"] if c["name"] == CONTAINER)
+        words = [*container.get("command", []), *container.get("args", [])]
+        words = [each.replace("$$", "$") for each in words]
+        argv = [sys.executable, *(address if each == "0.0.0.0" else each for each in words[1:])]  # noqa: S104
+        process = self.processes[metadata["uid"]] = await asyncio.create_subprocess_exec(
+            *argv,
+            env={"PATH": os.defpath, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        if process.stdout is not None:
+            async for line in process.stdout:
+                self._log(line.decode(errors="replace").rstrip("\n"))
+        code = await process.wait()
+        state = {"terminated": {"exitCode": code if code >= 0 else 128 - code, "reason": "Error"}}
+        status = {"name": CONTAINER, "image": container["image"], "imageID": "", "ready": False}
+        path = path_to("v1", "Pod", metadata["namespace"], metadata["name"])
+        with suppress(ApiError, ClientError):
+            await self.api.merge(
+                f"{path}/status",
+                {"status": {"containerStatuses": [{**status, "restartCount": 0, "state": state}]}},
+            )
+
+    def _log(self, line: str) -> None:
+        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+        with self.control_plane.pod_log.open("a") as file:
+            file.write(f"{stamp} stdout F {line}\n")

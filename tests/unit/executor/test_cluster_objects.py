@@ -1,0 +1,379 @@
+"""What is made in a cluster for an engine, as objects."""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from schemas.cluster import GpuSupply
+from schemas.executor import Runtime
+from schemas.gpu_request import ClusterPlacement
+from schemas.kubernetes import (
+    ContainerOverrides,
+    ContainerResources,
+    KubernetesSpec,
+    VolumeClaim,
+)
+from services.executor.engines.engine_table import IMAGES
+from services.executor.engines.image import container_command
+from services.executor.runtimes.kubernetes.effective import differences
+from services.executor.runtimes.kubernetes.kinds import (
+    BaseModelSpec,
+    ModelFormat,
+    Object,
+    Pod,
+    Storage,
+)
+from services.executor.runtimes.kubernetes.objects import (
+    NamedModel,
+    Plan,
+    engine_container,
+    objects_of,
+)
+from services.executor.settings import ExecutorSettings
+from tests.support.worlds.executor import NODE, make_start
+from tests.support.worlds.runtime_launches import launch_of
+
+ATTEMPT = UUID("019b8e50-7000-7000-8000-00000000000a")
+RESERVATION = UUID("019b8e50-7000-7000-8000-00000000000b")
+EXPERIMENT = UUID("019b8e50-7000-7000-8000-00000000000c")
+NAME = f"gpusteward-{ATTEMPT.hex}"
+LABELS = {
+    "gpusteward.installation": "ours",
+    "gpusteward.node": NODE,
+    "gpusteward.reservation": str(RESERVATION),
+    "gpusteward.attempt": str(ATTEMPT),
+    "gpusteward.epoch": "7",
+    "gpusteward.experiment": str(EXPERIMENT),
+}
+MODEL = NamedModel(
+    name="llama",
+    kind="ClusterBaseModel",
+    spec=BaseModelSpec(
+        model_format=ModelFormat("safetensors", "1.0.0"),
+        model_framework=ModelFormat("transformers", "4.36.0"),
+        model_architecture="LlamaForCausalLM",
+        storage=Storage(path="/raid/models/llama"),
+    ),
+)
+
+
+def made(
+    tmp_path: Path,
+    kind: Runtime = Runtime.KUBERNETES,
+    *,
+    parameters: dict[str, Any] | None = None,
+    served_as: str = "llama",
+    names: KubernetesSpec | None = None,
+    place: dict[str, Any] | None = None,
+    model: NamedModel | None = None,
+    **settings: Any,
+) -> tuple[list[Object], Object]:
+    """The objects, and the container that is intended."""
+    chosen = ExecutorSettings(
+        data_dir=str(tmp_path), node_id=NODE, installation_id="ours", **settings
+    )
+    image = IMAGES["sglang"]
+    launch = launch_of(
+        make_start(
+            attempt_id=ATTEMPT, reservation_id=RESERVATION, experiment_id=EXPERIMENT, devices=()
+        ),
+        chosen,
+    )
+    plan = Plan(
+        kind=kind,
+        namespace="team",
+        image=image,
+        reference="lmsysorg/sglang:v1",
+        command=container_command(
+            image, "/raid/models/llama", parameters or {"tp-size": 2}, served_model_name=served_as
+        ),
+        names=names or KubernetesSpec(),
+        placement=ClusterPlacement(
+            **{"cluster_id": NODE, "gpus": 2, "node_name": "n1", "hostname": "h1", **(place or {})}
+        ),
+        model=model,
+    )
+    return list(objects_of(launch, plan, chosen)), engine_container(launch, plan, chosen)
+
+
+CONTAINER: Object = {
+    "name": "ome-container",
+    "image": "lmsysorg/sglang:v1",
+    "args": [
+        *("python3", "-m", "sglang.launch_server", "--model-path", "/raid/models/llama"),
+        *("--served-model-name", "llama", "--tp-size", "2"),
+        *("--host", "0.0.0.0", "--port", "30000"),  # noqa: S104
+    ],
+    "env": [
+        {"name": "PYTHONUNBUFFERED", "value": "1"},
+        {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"},
+        {"name": "DO_NOT_TRACK", "value": "1"},
+        {"name": "GPUSTEWARD_RESERVATION", "value": str(RESERVATION)},
+        {"name": "GPUSTEWARD_INSTALLATION", "value": "ours"},
+        {"name": "GPUSTEWARD_NODE", "value": NODE},
+        {"name": "GPUSTEWARD_EPOCH", "value": "7"},
+        {"name": "GPUSTEWARD_EXPERIMENT", "value": str(EXPERIMENT)},
+        {"name": "GPUSTEWARD_ATTEMPT", "value": str(ATTEMPT)},
+    ],
+    "ports": [{"name": "http", "containerPort": 30000, "protocol": "TCP"}],
+    "resources": {"requests": {"nvidia.com/gpu": "2"}, "limits": {"nvidia.com/gpu": "2"}},
+    "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],  # noqa: S108
+    "readinessProbe": {
+        "httpGet": {"path": "/health", "port": 30000},
+        "periodSeconds": 5,
+        "timeoutSeconds": 5,
+        "failureThreshold": 3,
+    },
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "privileged": False,
+        "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},
+    },
+}
+POD_PARTS: Object = {
+    "enableServiceLinks": False,
+    "automountServiceAccountToken": False,
+    "terminationGracePeriodSeconds": 2,
+    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+    "volumes": [{"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "8192Mi"}}],
+}
+PLACEMENT: Object = {
+    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {
+                        "matchExpressions": [
+                            {"key": "kubernetes.io/hostname", "operator": "In", "values": ["h1"]}
+                        ]
+                    }
+                ]
+            }
+        }
+    },
+}
+EPOCH = {"gpusteward.epoch": "7"}
+
+
+def test_without_ome_it_is_a_service_and_a_deployment_of_one_pod(tmp_path: Path) -> None:
+    labels = {**LABELS, "gpusteward.runtime": "kubernetes"}
+    metadata = {"name": NAME, "namespace": "team", "labels": labels, "annotations": EPOCH}
+
+    service, deployment = made(tmp_path)[0]
+
+    assert service == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "selector": labels,
+            "ports": [{"name": "http", "port": 30000, "targetPort": 30000}],
+        },
+    }
+    assert deployment == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "progressDeadlineSeconds": 3600,
+            "revisionHistoryLimit": 0,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels, "annotations": EPOCH},
+                "spec": {"containers": [CONTAINER], **POD_PARTS, **PLACEMENT},
+            },
+        },
+    }
+
+
+def test_with_ome_it_is_a_runtime_with_the_whole_command_and_a_service_of_one_replica(
+    tmp_path: Path,
+) -> None:
+    labels = {**LABELS, "gpusteward.runtime": "ome"}
+    metadata = {"name": NAME, "namespace": "team", "labels": labels, "annotations": EPOCH}
+    replicas = {"minReplicas": 1, "maxReplicas": 1, "labels": labels, "annotations": EPOCH}
+
+    runtime, service = made(tmp_path, Runtime.OME, model=MODEL)[0]
+
+    assert runtime == {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "ServingRuntime",
+        "metadata": metadata,
+        "spec": {
+            "engineConfig": {**replicas, "runner": CONTAINER, **POD_PARTS},
+            "supportedModelFormats": [
+                {
+                    "modelFormat": {"name": "safetensors", "version": "1.0.0"},
+                    "modelFramework": {"name": "transformers", "version": "4.36.0"},
+                    "modelArchitecture": "LlamaForCausalLM",
+                    "autoSelect": False,
+                }
+            ],
+        },
+    }
+    assert service == {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {
+            **metadata,
+            "annotations": {
+                **EPOCH,
+                "ome.io/deploymentMode": "RawDeployment",
+                "ome.io/autoscalerClass": "external",
+            },
+        },
+        "spec": {
+            "runtime": {"name": NAME, "kind": "ServingRuntime", "apiGroup": "ome.io"},
+            "model": {"name": "llama", "kind": "ClusterBaseModel", "apiGroup": "ome.io"},
+            "engine": {**replicas, **PLACEMENT},
+        },
+    }
+
+
+def test_the_clusters_own_scheduler_chooses_where_no_node_was_chosen(tmp_path: Path) -> None:
+    deployment = made(tmp_path, place={"node_name": None, "hostname": None})[0][-1]
+
+    assert "affinity" not in deployment["spec"]["template"]["spec"]
+
+
+def test_devices_of_a_driver_come_by_a_claim(tmp_path: Path) -> None:
+    template, _, deployment = made(
+        tmp_path, place={"supply": GpuSupply.DRA, "resource": "gpu.nvidia.com"}
+    )[0]
+
+    assert template["spec"]["spec"]["devices"]["requests"] == [
+        {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}
+    ]
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["resourceClaims"] == [{"name": "gpus", "resourceClaimTemplateName": NAME}]
+    assert pod["containers"][0]["resources"] == {"claims": [{"name": "gpus"}]}
+
+
+def test_a_claim_is_mounted_read_only_and_what_the_task_asks_for_is_beside_the_gpus(
+    tmp_path: Path,
+) -> None:
+    names = KubernetesSpec(
+        claim=VolumeClaim(name="models", mount_path="/raid/m", subpath="meta/m"),
+        container=ContainerOverrides(
+            resources=ContainerResources(requests={"cpu": "4"}, limits={"memory": "64Gi"})
+        ),
+    )
+
+    deployment = made(
+        tmp_path, names=names, place={"resource": "nvidia.com/mig-1g.10gb"}, engine_cpus=2.0
+    )[0][-1]
+
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["volumes"][-1] == {
+        "name": "model",
+        "persistentVolumeClaim": {"claimName": "models", "readOnly": True},
+    }
+    [container] = pod["containers"]
+    assert container["volumeMounts"][-1] == {
+        "name": "model",
+        "mountPath": "/raid/m",
+        "readOnly": True,
+        "subPath": "meta/m",
+    }
+    assert container["resources"] == {
+        "requests": {"cpu": "4", "nvidia.com/mig-1g.10gb": "2"},
+        "limits": {"cpu": "2000m", "memory": "64Gi", "nvidia.com/mig-1g.10gb": "2"},
+    }
+
+
+def test_what_a_cluster_would_replace_is_written_so_that_it_does_not(tmp_path: Path) -> None:
+    container = made(tmp_path, served_as="$(HF_TOKEN) '\"\n")[1]
+
+    assert "$$(HF_TOKEN) '\"\n" in container["args"]
+
+
+def test_the_queue_of_an_admission_controller_is_named_on_what_it_admits(tmp_path: Path) -> None:
+    service, deployment = made(tmp_path, cluster_queue="team-queue")[0]
+
+    assert deployment["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-queue"
+    assert "kueue.x-k8s.io/queue-name" not in service["metadata"]["labels"]
+
+
+def pod_of(container: Object, **spec: Any) -> Pod:
+    given = {
+        "metadata": {"name": "p"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "istio"}, container], **spec},
+    }
+    return msgspec.convert(given, Pod)
+
+
+def changed(container: Object, **changes: Any) -> Object:
+    return {**container, **changes}
+
+
+def replaced(words: list[str], word: str, *by: str) -> list[str]:
+    place = words.index(word)
+    return [*words[:place], *by, *words[place + 1 :]]
+
+
+ARGS: list[str] = CONTAINER["args"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "want"),
+    [
+        pytest.param({}, [], id="as intended"),
+        pytest.param({"image": "mirror.example/lmsysorg/sglang:v1"}, [], id="a mirror's"),
+        pytest.param(
+            {"env": [*CONTAINER["env"], {"name": "MODEL_PATH", "value": "/m"}]},
+            [],
+            id="a variable of OME that engines do not read",
+        ),
+        pytest.param(
+            {"args": replaced(ARGS, "2", "8")},
+            ["args: --tp-size 2 became --tp-size 8"],
+            id="a rewritten degree of parallelism",
+        ),
+        pytest.param(
+            {"args": [*ARGS, "--enable-x", "1"]}, ["args: --enable-x 1 was added"], id="added flags"
+        ),
+        pytest.param({"args": ARGS[:-2]}, ["args: --port 30000 was left out"], id="left out"),
+        pytest.param({"command": ["sh", "-c"]}, ["command: sh -c was added"], id="another program"),
+        pytest.param(
+            {"env": [*CONTAINER["env"], {"name": "VLLM_X", "value": "1"}]},
+            ["env: VLLM_X was added"],
+            id="an added variable",
+        ),
+        pytest.param(
+            {"env": [{"name": "PYTHONUNBUFFERED", "value": "0"}, *CONTAINER["env"][1:]]},
+            ["env: PYTHONUNBUFFERED=1 became 0"],
+            id="a changed variable",
+        ),
+        pytest.param({"env": CONTAINER["env"][1:]}, ["env: PYTHONUNBUFFERED was left out"], id="x"),
+        pytest.param(
+            {"envFrom": [{"secretRef": {"name": "s"}}]},
+            ["env: variables from a ConfigMap or Secret were added"],
+            id="variables from elsewhere",
+        ),
+        pytest.param(
+            {"image": "lmsysorg/sglang:v2"},
+            ["image: lmsysorg/sglang:v1 became lmsysorg/sglang:v2"],
+            id="another image",
+        ),
+        pytest.param(
+            {"resources": {"limits": {"nvidia.com/gpu": "8", "cpu": "4"}}},
+            ["limits: nvidia.com/gpu 2 became 8"],
+            id="other GPUs",
+        ),
+    ],
+)
+def test_every_change_of_the_bound_pod_is_told(changes: dict[str, Any], want: list[str]) -> None:
+    assert list(differences(pod_of(changed(CONTAINER, **changes)), CONTAINER, "n1")) == want
+
+
+def test_another_node_than_the_chosen_one_and_another_container_are_told() -> None:
+    assert differences(pod_of(CONTAINER), CONTAINER, "n2") == ("it runs on node n1, chosen was n2",)
+    assert differences(pod_of(CONTAINER), CONTAINER, None) == ()
+    [sentence] = differences(pod_of(changed(CONTAINER, name="main")), CONTAINER, None)
+    assert sentence == "the pod has no container 'ome-container', but istio, main"
