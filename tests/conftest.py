@@ -137,3 +137,17 @@ async def empty_cluster(control_plane: "ControlPlane") -> "ControlPlane":
     """The session's Kubernetes, without anything of an earlier test but installed kinds."""
     await control_plane.wipe()
     return control_plane
+
+
+@pytest.fixture
+async def ome_cluster(empty_cluster: "ControlPlane") -> "ControlPlane":
+    """`empty_cluster` with OME's kinds installed, of which no controller knows; see
+    tests/support/kubernetes/ome_stand_in.py.
+    """
+    from tests.support.kubernetes.ome_stand_in import install_crds, missing_crds
+
+    if (reason := missing_crds()) is not None:
+        pytest.skip(reason)
+    async with empty_cluster.api() as api:
+        await install_crds(api)
+    return empty_cluster

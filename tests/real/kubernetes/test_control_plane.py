@@ -1,12 +1,13 @@
 """The control plane of the tests, before anything of ours uses it."""
 
+import secrets
 from collections import Counter
 from contextlib import suppress
 
 import pytest
 
 from shared.testing import eventually
-from tests.support.kubernetes.api import Api, ApiError
+from tests.support.kubernetes.api import Api, ApiError, Object
 from tests.support.kubernetes.binaries import KUBERNETES_VERSION
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.nodes import (
@@ -16,6 +17,7 @@ from tests.support.kubernetes.nodes import (
     make_dra_nodes,
     pod_object,
 )
+from tests.support.kubernetes.webhooks import hanging_webhook, refusing_webhook
 
 
 async def running_pods(api: Api) -> int:
@@ -96,6 +98,45 @@ async def test_users_may_what_their_roles_say(empty_cluster: ControlPlane) -> No
             await watcher.items("api/v1/pods")
         with pytest.raises(ApiError, match="403 Forbidden"):
             await denied.items("api/v1/nodes")
+
+
+async def test_a_webhook_that_never_answers_holds_creations_up(
+    empty_cluster: ControlPlane,
+) -> None:
+    async with (
+        empty_cluster.api() as api,
+        hanging_webhook(empty_cluster, resources={"": ["configmaps"]}),
+    ):
+
+        async def is_held_up() -> bool:
+            try:
+                await api.create(config_map(secrets.token_hex(4)))
+            except ApiError as error:
+                return error.code == 500 and "deadline exceeded" in error.message
+            return False
+
+        await eventually(is_held_up)
+
+
+async def test_a_webhook_that_refuses_says_why(empty_cluster: ControlPlane) -> None:
+    async with (
+        empty_cluster.api() as api,
+        refusing_webhook(empty_cluster, "no quota", resources={"": ["configmaps"]}) as reviews,
+    ):
+
+        async def is_refused() -> bool:
+            try:
+                await api.create(config_map(secrets.token_hex(4)))
+            except ApiError as error:
+                return "no quota" in error.message
+            return False
+
+        await eventually(is_refused)
+        assert reviews
+
+
+def config_map(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
 
 
 async def eventually_allowed(api: Api) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -14,6 +15,7 @@ Object = dict[str, Any]
 Query = Mapping[str, str | int]
 
 CALL_SECONDS: Final = 30.0
+BUSY_SECONDS: Final = 0.1
 AT_ONCE: Final = 32
 CLUSTER_SCOPED: Final = frozenset(
     {
@@ -98,14 +100,30 @@ class Api:
         query: Query | None = None,
         *,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Any:
-        """The answer's JSON, or its text if it is none."""
+        """The answer's JSON, or its text if it is none.
+
+        Waits while the apiserver begins to serve a kind that was just installed.
+        """
+        deadline = time.monotonic() + CALL_SECONDS
+        while True:
+            try:
+                return await self._call(method, path, body, query or {}, content_type, accept)
+            except ApiError as error:
+                if error.code != 429 or time.monotonic() >= deadline:
+                    raise
+                await asyncio.sleep(BUSY_SECONDS)
+
+    async def _call(
+        self, method: str, path: str, body: Any, query: Query, content_type: str, accept: str
+    ) -> Any:
         async with self._session.request(
             method,
             self._target(path),
             data=None if body is None else json.dumps(body),
-            headers={"Content-Type": content_type},
-            params={name: str(value) for name, value in (query or {}).items()},
+            headers={"Content-Type": content_type, "Accept": accept},
+            params={name: str(value) for name, value in query.items()},
         ) as response:
             text = await response.text()
             answer = json.loads(text) if text.startswith("{") else text
@@ -120,6 +138,12 @@ class Api:
 
     async def items(self, path: str, **query: str | int) -> list[Object]:
         found: list[Object] = (await self.get(path, **query))["items"]
+        return found
+
+    async def metadata(self, path: str) -> list[Object]:
+        """Of a collection whose objects are large."""
+        accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+        found: list[Object] = (await self.call("GET", path, accept=accept))["items"] or []
         return found
 
     async def create(self, thing: Mapping[str, Any], **query: str | int) -> Object:

@@ -1,0 +1,128 @@
+"""Admission webhooks on loopback: one that never answers, one that refuses."""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from aiohttp import web
+
+from shared.waiting import cancelled
+from tests.support.kubernetes.api import Object
+from tests.support.kubernetes.control_plane import ControlPlane
+
+NAME: Final = "admission.test.gpusteward.io"
+
+
+@asynccontextmanager
+async def hanging_webhook(
+    control_plane: ControlPlane,
+    *,
+    resources: Mapping[str, Sequence[str]],
+    timeout_seconds: int = 1,
+    ignored: bool = False,
+) -> AsyncIterator[None]:
+    """Meanwhile every creation or change of these resources, by API group, waits for a webhook that
+    never answers, and fails then; `ignored`: goes through then.
+    """
+    handlers: set[asyncio.Task[Any]] = set()
+
+    async def never_answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (task := asyncio.current_task()) is not None:
+            handlers.add(task)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    policy = "Ignore" if ignored else "Fail"
+    try:
+        async with _registered(control_plane, port, resources, timeout_seconds, policy):
+            yield
+    finally:
+        server.close()
+        await cancelled(*handlers)
+        await server.wait_closed()
+
+
+@asynccontextmanager
+async def refusing_webhook(
+    control_plane: ControlPlane, message: str, *, resources: Mapping[str, Sequence[str]]
+) -> AsyncIterator[list[Object]]:
+    """Meanwhile every creation or change of these resources is refused; the reviews that it got."""
+    reviews: list[Object] = []
+
+    async def refuse(request: web.Request) -> web.Response:
+        review = await request.json()
+        reviews.append(review)
+        answer = {
+            "uid": review["request"]["uid"],
+            "allowed": False,
+            "status": {"message": message},
+        }
+        return web.json_response({**review, "response": answer})
+
+    app = web.Application()
+    app.router.add_post("/", refuse)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(control_plane.ca_file, control_plane.key_file)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        port = runner.addresses[0][1]
+        async with _registered(control_plane, port, resources, 5, "Fail"):
+            yield reviews
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _registered(
+    control_plane: ControlPlane,
+    port: int,
+    resources: Mapping[str, Sequence[str]],
+    timeout_seconds: int,
+    policy: str,
+) -> AsyncIterator[None]:
+    bundle = base64.b64encode(control_plane.ca_file.read_bytes()).decode()
+    rules = [
+        {
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": list(names),
+        }
+        for group, names in resources.items()
+    ]
+    path = "apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    async with control_plane.api() as api:
+        await api.create(
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": NAME},
+                "webhooks": [
+                    {
+                        "name": NAME,
+                        "clientConfig": {
+                            "url": f"https://127.0.0.1:{port}/",
+                            "caBundle": bundle,
+                        },
+                        "rules": rules,
+                        "sideEffects": "None",
+                        "admissionReviewVersions": ["v1"],
+                        "timeoutSeconds": timeout_seconds,
+                        "failurePolicy": policy,
+                    }
+                ],
+            }
+        )
+        try:
+            yield
+        finally:
+            await api.delete(f"{path}/{NAME}")
