@@ -8,10 +8,17 @@ from services.cluster.domain.cluster_state import ClusterState, Counted
 from services.cluster.handlers import build_routes
 from services.cluster.pod_index import PodIndex
 from services.cluster.publisher import ViewPublisher
+from services.cluster.readings.pod_http import PodPages
+from services.cluster.readings.reader import (
+    LARGEST_PAGE_BYTES,
+    READ_SECONDS,
+    ReadingsReader,
+    page_through_api,
+)
 from services.cluster.settings import ClusterSettings, listed
 from services.cluster.watching import ClusterWatch
 from shared.ids import node_token
-from shared.kubernetes.access import ClusterAccess
+from shared.kubernetes.access import ClusterAccess, NoCluster, kubeconfig_files
 from shared.kubernetes.client import KubernetesClient
 from shared.labels import RESERVATION_LABEL, written_id
 from shared.messaging.bus import Bus
@@ -37,13 +44,43 @@ def create_service(settings: ClusterSettings | None = None) -> Service:
         heartbeat_seconds=settings.heartbeat_seconds,
         on_change=publisher.changed,
     )
-    return Service(
+    pages = PodPages(timeout_seconds=READ_SECONDS, largest_bytes=LARGEST_PAGE_BYTES)
+    reader = ReadingsReader(
+        client,
+        state,
+        pods,
+        fetch_page=pages.fetch if _goes_to_pods(settings) else partial(page_through_api, client),
+        interval_seconds=settings.readings_seconds,
+        may_exec=settings.exec_readings,
+        on_change=publisher.changed,
+    )
+
+    async def close() -> None:
+        await service.background.stop()  # or they would connect anew
+        await pages.close()
+        await client.close()
+
+    service = Service(
         "cluster",
         bus=bus,
         routes=build_routes(publisher, watch, settings.node_id),
-        loops={"watch": watch.run, "publish": partial(publisher.run, watch)},
-        stop=client.close,
+        loops={
+            "watch": watch.run,
+            "publish": partial(publisher.run, watch),
+            "readings": reader.run,
+        },
+        stop=close,
     )
+    return service
+
+
+def _goes_to_pods(settings: ClusterSettings) -> bool:
+    if settings.exporter_route != "auto":
+        return settings.exporter_route == "pod"
+    try:
+        return kubeconfig_files(settings.kubeconfig) is None
+    except NoCluster:  # which is what the watches will say
+        return False
 
 
 def _reservation_of(labels: Mapping[str, str]) -> UUID | None:

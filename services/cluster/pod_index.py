@@ -1,13 +1,18 @@
 """Pods from which readings of a node's GPUs can be had."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
 from services.cluster.domain.objects import Metadata, Pod
 from shared.labels import INSTALLATION_LABEL
 
-METRICS_PORT = "metrics"
+METRICS_PORT: Final = "metrics"
+AGENT_LABELS: Final = (
+    ("app.kubernetes.io/name", "telemetry"),
+    ("app.kubernetes.io/part-of", "gpusteward"),
+)
 
 
 class Exporter(Struct, frozen=True):
@@ -35,6 +40,7 @@ class PodIndex:
     ) -> None:
         self.exporters: dict[str, Exporter] = {}
         self.own: dict[str, dict[tuple[str, str], OwnPod]] = {}
+        self.agents: dict[str, tuple[str, str]] = {}  # our telemetry's pods
         self._labels = tuple(exporter_labels)
         self._port = exporter_port
         self._installation_id = installation_id
@@ -43,6 +49,7 @@ class PodIndex:
     def replace(self, pods: Iterable[Pod]) -> None:
         self.exporters.clear()
         self.own.clear()
+        self.agents.clear()
         self._node_of.clear()
         for pod in pods:
             self.apply(pod)
@@ -53,7 +60,9 @@ class PodIndex:
         if pod.status.phase != "Running" or not pod.spec.containers:
             return
         name, namespace = pod.metadata.name, pod.metadata.namespace
-        if any(labels.get(key) == value for key, value in self._labels):
+        if all(labels.get(key) == value for key, value in AGENT_LABELS):
+            self.agents[node] = (namespace, name)
+        elif any(labels.get(key) == value for key, value in self._labels):
             self.exporters[node] = Exporter(namespace, name, pod.status.pod_ip, self._port_of(pod))
         elif labels.get(INSTALLATION_LABEL) == self._installation_id:
             found = OwnPod(namespace, name, pod.spec.containers[0].name)
@@ -67,6 +76,8 @@ class PodIndex:
         node = self._node_of.pop(key, None)
         if node is None:
             return
+        if self.agents.get(node) == key:
+            del self.agents[node]
         exporter = self.exporters.get(node)
         if exporter is not None and (exporter.namespace, exporter.name) == key:
             del self.exporters[node]

@@ -1,6 +1,6 @@
 """Settings of a cluster's adapter."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -16,8 +16,9 @@ class ClusterSettings(CommonSettings, frozen=True, kw_only=True):
 
     GPUs of nodes without a telemetry agent are read every `readings_seconds`: from pods of
     dcgm-exporter, which have one of `exporter_labels`, on their port named metrics, else on
-    `exporter_port`; where there is none by nvidia-smi in pods of this installation, unless
-    `exec_readings` is off.
+    `exporter_port`, at the pod's own address (`exporter_route` pod; auto where this runs in the
+    cluster) or through the apiserver; where there is none by nvidia-smi in pods of this
+    installation, unless `exec_readings` is off.
     """
 
     resources: str = "nvidia.com/gpu,nvidia.com/gpu.shared,nvidia.com/mig-*,amd.com/gpu"
@@ -27,6 +28,7 @@ class ClusterSettings(CommonSettings, frozen=True, kw_only=True):
     exporter_labels: str = (
         "app=nvidia-dcgm-exporter,app.kubernetes.io/name=dcgm-exporter,app=dcgm-exporter"
     )
+    exporter_route: Literal["auto", "pod", "apiserver"] = "auto"
     exporter_port: Annotated[int, Meta(ge=1, le=65_535)] = 9400
     exec_readings: bool = True
 

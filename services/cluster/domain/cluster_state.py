@@ -179,6 +179,10 @@ class ClusterState:
             self._readings[node] = _Readings(gpus, source, at)
             self._dirty.add(node)
 
+    def clear_readings(self, node: str) -> None:
+        if self._readings.pop(node, None) is not None:
+            self._dirty.add(node)
+
     def _hold(self, uid: str, hold: _Hold | None) -> None:
         before = self._holds.pop(uid, None)
         if before is not None:

@@ -7,8 +7,8 @@ import pytest
 from schemas.telemetry import HealthKind
 from services.telemetry.domain.xid import advice
 from services.telemetry.sources.dcgm.page import DcgmPage, parse_page
-from services.telemetry.sources.dcgm.prometheus_text import Sample, samples
 from services.telemetry.sources.dcgm.sticky_xids import StickyXids
+from shared.prometheus_text import Sample, samples
 from tests.support.fakes.dcgm import BLANK, make_lines
 
 

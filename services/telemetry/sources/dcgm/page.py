@@ -12,15 +12,12 @@ from msgspec import Struct
 from schemas.telemetry import DeviceFacts, GpuReading
 from services.telemetry.domain.throttle import throttle_reasons
 from services.telemetry.domain.tool_values import count
-from services.telemetry.sources.dcgm.prometheus_text import Sample
+from shared.gpu.dcgm_values import is_blank, memory_mb, utilization_percent
+from shared.prometheus_text import Sample
 
 PREFIX: Final = "DCGM_FI_"
 XID_GAUGE: Final = "DCGM_FI_DEV_XID_ERRORS"
 XID_COUNT: Final = "DCGM_EXP_XID_ERRORS_COUNT"
-_BLANK_INT32: Final = 0x7FFFFFF0
-_BLANK_INT64: Final = float(0x7FFFFFFFFFFFFFF0)
-_BLANK_FP64: Final = 140737488355328.0
-_BLANKS: Final = 16
 
 # Of one device. In MIG mode the exporter repeats the board's values on each instance; they are
 # stored for the whole GPU alone, or power would count several times.
@@ -134,22 +131,12 @@ def _store(
         if (uuid, instance) not in entities:
             entities[uuid, instance] = _Entity(uuid, number, instance, sample.labels, {})
         entity = whole if _is_board(sample.name) else entities[uuid, instance]
-    if not _is_blank(sample.value):
+    if not is_blank(sample.value):
         entity.values.setdefault(sample.name, sample.value)
 
 
 def _is_board(name: str) -> bool:
     return name in _BOARD or name in _FACTS or name in _THROTTLE or name == XID_GAUGE
-
-
-def _is_blank(value: float) -> bool:
-    """Whether this is one of the numbers that DCGM writes for no value."""
-    return (
-        value < 0
-        or value >= _BLANK_INT64
-        or _BLANK_INT32 <= value < _BLANK_INT32 + _BLANKS
-        or _BLANK_FP64 <= value < _BLANK_FP64 + _BLANKS
-    )
 
 
 def _order(entity: _Entity) -> tuple[bool, int, int]:
@@ -177,26 +164,6 @@ def _name(entity: _Entity) -> str | None:
     return f"{model} MIG {profile}" if model and profile and entity.instance is not None else model
 
 
-def _memory(entity: _Entity) -> tuple[int | None, int | None, int | None]:
-    """Total, used and free. Without a total it is what is used, free and reserved together."""
-    values = entity.values
-    used, free = values.get("DCGM_FI_DEV_FB_USED"), values.get("DCGM_FI_DEV_FB_FREE")
-    total = values.get("DCGM_FI_DEV_FB_TOTAL")
-    if total is None and used is not None and free is not None:
-        total = used + free + values.get("DCGM_FI_DEV_FB_RESERVED", 0.0)
-    found = [None if value is None else int(value) for value in (total, used, free)]
-    return found[0], found[1], found[2]
-
-
-def _utilization(entity: _Entity) -> float | None:
-    """The driver's figure, else how long the engines were active, which instances have too."""
-    found = entity.values.get("DCGM_FI_DEV_GPU_UTIL")
-    if found is not None and entity.instance is None:
-        return found
-    active = entity.values.get("DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-    return None if active is None else min(100.0, round(active * 100, 2))
-
-
 def _mapped(entity: _Entity, names: Mapping[str, tuple[str, type]]) -> dict[str, Any]:
     if entity.instance is not None:
         return {}
@@ -208,7 +175,7 @@ def _mapped(entity: _Entity, names: Mapping[str, tuple[str, type]]) -> dict[str,
 
 
 def _reading(entity: _Entity, index: int) -> GpuReading:
-    total, used, free = _memory(entity)
+    total, used, free = memory_mb(entity.values)
     throttle = next((entity.values[name] for name in _THROTTLE if name in entity.values), None)
     single = entity.values.get("DCGM_FI_DEV_RETIRED_SBE")
     double = entity.values.get("DCGM_FI_DEV_RETIRED_DBE")
@@ -217,7 +184,9 @@ def _reading(entity: _Entity, index: int) -> GpuReading:
         uuid=_uuid(entity),
         index=index,
         name=_name(entity),
-        utilization_percent=_utilization(entity),
+        utilization_percent=utilization_percent(
+            entity.values, is_instance=entity.instance is not None
+        ),
         memory_total_mb=total,
         memory_used_mb=used,
         memory_free_mb=free,
@@ -236,7 +205,7 @@ def _facts(entity: _Entity, index: int, cut: Collection[str]) -> DeviceFacts:
         uuid=_uuid(entity),
         index=index,
         name=_name(entity) or "unknown",
-        memory_total_mb=_memory(entity)[0],
+        memory_total_mb=memory_mb(entity.values)[0],
         pci_bus_id=entity.labels.get("pci_bus_id") or None,
         compute_capability=None
         if capability is None

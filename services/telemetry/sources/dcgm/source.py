@@ -5,7 +5,6 @@ from typing import Final
 from schemas.telemetry import Source
 from services.telemetry.sources.dcgm.http import http_get
 from services.telemetry.sources.dcgm.page import DcgmPage, parse_page
-from services.telemetry.sources.dcgm.prometheus_text import samples
 from services.telemetry.sources.dcgm.sticky_xids import StickyXids
 from services.telemetry.sources.source import (
     Inventory,
@@ -14,6 +13,7 @@ from services.telemetry.sources.source import (
     SourceFailedError,
     no_power_limit,
 )
+from shared.prometheus_text import samples
 
 OWN_PREFIX: Final = "gpusteward_"
 

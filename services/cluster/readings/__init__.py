@@ -1,0 +1,1 @@
+"""Readings of GPUs where no telemetry agent is: from exporters, and from pods of ours."""
