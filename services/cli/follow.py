@@ -11,7 +11,7 @@ import click
 
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
 from services.cli.display.output import settings_text
-from services.cli.display.slow_reader import say
+from services.cli.display.slow_reader import say, say_printed
 from services.cli.display.task_progress import TaskProgress, all_succeeded, gpu_line
 from services.cli.display.task_results import print_results
 from services.cli.interruption import interrupts
@@ -47,7 +47,7 @@ async def follow_to_end(client: StewardClient, task_id: UUID) -> int:
     task = progress.task
     if task is None:
         raise RuntimeError("the task was not read")
-    print_outcome(task, experiments)
+    await say_printed(lambda: print_outcome(task, experiments))
     if task.state is TaskState.CANCELLED:
         return INTERRUPTED_EXIT_CODE if interrupted.is_set() else 1
     return 0 if all_succeeded(experiments) else 1

@@ -46,21 +46,36 @@ def interrupts() -> Iterator[asyncio.Event]:
     """Set by the first SIGINT or SIGTERM; the second one cancels the task that is in the block.
 
     Also where this process was started with SIGINT ignored, as a background job of a shell is.
+    After the block SIGINT raises KeyboardInterrupt at once.
     """
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
-    handled = (signal.SIGINT, signal.SIGTERM)
     task = asyncio.current_task()
+    presses = 0
+    is_over = False
 
-    def on_signal() -> None:
-        if interrupted.is_set() and task is not None:
-            task.cancel()
+    def take() -> None:
         interrupted.set()
+        if presses > 1 and task is not None and not is_over:
+            task.cancel()
 
-    for each in handled:
-        loop.add_signal_handler(each, on_signal)
+    # Not a handler of the loop's: what comes in the block's last step would be dropped with it.
+    def on_signal(*_: object) -> None:
+        nonlocal presses
+        presses += 1
+        loop.call_soon_threadsafe(take)
+
+    after: dict[int, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
+    for each in after:
+        signal.signal(each, on_signal)
     try:
         yield interrupted
     finally:
-        for each in handled:
-            loop.remove_signal_handler(each)
+        for each, handler in after.items():
+            signal.signal(each, handler)
+        is_over = True
+        if presses > 1:
+            raise asyncio.CancelledError

@@ -1,9 +1,12 @@
 """Output for as long as a command follows something, whose reader may rest, as `less` does."""
 
 import asyncio
+import io
 import os
 import select
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from typing import Final
 
 import click
@@ -24,6 +27,15 @@ async def say(text: str, *, err: bool = False) -> None:
     while left:
         await _until_writable(descriptor)
         left = left[os.write(descriptor, left[:CHUNK_BYTES]) :]
+
+
+async def say_printed(prints: Callable[[], None]) -> None:
+    """`say` what a function prints by click.echo."""
+    printed = io.StringIO()
+    printed.isatty = sys.stdout.isatty  # type: ignore[method-assign]
+    with redirect_stdout(printed):
+        prints()
+    await say(printed.getvalue().removesuffix("\n"))
 
 
 async def _until_writable(descriptor: int) -> None:

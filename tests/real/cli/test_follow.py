@@ -1,6 +1,7 @@
 """How a task is followed, against a stand-in for the gateway."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +13,7 @@ from shared.client.discovery import Address
 from shared.client.http import StewardClient
 from shared.testing import eventually
 from tests.support.fakes.gateway import StubGateway, stub_gateway
+from tests.support.processes.followers import PIPE_BYTES, unread_bytes
 from tests.support.worlds.gateway_views import make_experiment, make_task
 
 
@@ -44,3 +46,32 @@ async def test_a_task_is_read_when_one_of_its_events_comes_and_not_before(
     subscribed = {path for _, path, _ in stub.calls if path.startswith("/ws/")}
     assert subscribed == {f"/ws/{kind}?task_id={task.task_id}" for kind in ("events", "metrics")}
     assert "0 of 1 experiments succeeded" in capsys.readouterr().out
+
+
+async def test_results_that_nobody_reads_keep_nothing_else_waiting(
+    gateway: tuple[StubGateway, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub, url = gateway
+    task = make_task(state=TaskState.CANCELLED)
+    stub.tasks = [task]
+    stub.experiments = [
+        make_experiment(n + 1, task_id=task.task_id, state=ExperimentState.CANCELLED)
+        for n in range(1_000)
+    ]
+    ours, theirs = os.pipe()
+    read = bytearray()
+
+    def read_until_results() -> bool:
+        if b"experiments succeeded" not in read and unread_bytes(ours):
+            read.extend(os.read(ours, 4_096))
+        return b"experiments succeeded" in read and unread_bytes(ours) > PIPE_BYTES
+
+    with os.fdopen(theirs, "w") as stdout, os.fdopen(ours):
+        monkeypatch.setattr("sys.stdout", stdout)
+        async with StewardClient(Address(url, None)) as client:
+            following = asyncio.create_task(follow_to_end(client, task.task_id))
+            await eventually(read_until_results, every_seconds=0.001)
+            following.cancel()
+            await asyncio.wait({following})
+
+    assert following.cancelled()

@@ -111,7 +111,7 @@ async def interrupted(
             await eventually(
                 lambda: (
                     gateway.was_asked(follower.calls)
-                    and (is_read or not follower.fills_pipe or _unread(ours) > PIPE_BYTES)
+                    and (is_read or not follower.fills_pipe or unread_bytes(ours) > PIPE_BYTES)
                 ),
                 within_seconds=60,
                 what=f"{name} to wait for its reader",
@@ -119,6 +119,13 @@ async def interrupted(
             await asyncio.sleep(dice.uniform(0.0, 0.3))
             for _ in range(follower.presses - 1):
                 process.send_signal(signal.SIGINT)
+                # One that is still to be taken, by a process that does not run, would be the same.
+                await eventually(
+                    lambda: (
+                        process.returncode is not None
+                        or not _is_pending(process.pid, signal.SIGINT)
+                    )
+                )
                 await asyncio.sleep(dice.uniform(0.05, 0.5))
             if process.returncode is None:
                 process.send_signal(signal.SIGINT)
@@ -154,6 +161,12 @@ def _scheduled(pid: int) -> tuple[float, float]:
     """Seconds for which it ran, and for which others ran in its place."""
     ran, queued, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
     return int(ran) / 1e9, int(queued) / 1e9
+
+
+def _is_pending(pid: int, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    pending = int(status.partition("\nShdPnd:")[2].split()[0], 16)
+    return bool(pending >> (number - 1) & 1)
 
 
 async def _until_ran(pid: int, seconds: float) -> None:
@@ -305,14 +318,14 @@ async def _gateway(directory: Path) -> AsyncIterator[tuple[_Gateway, dict[str, s
         )
 
 
-def _unread(descriptor: int) -> int:
-    """Bytes in the pipe."""
+def unread_bytes(descriptor: int) -> int:
+    """What a pipe holds."""
     buffer = fcntl.ioctl(descriptor, termios.FIONREAD, struct.pack("i", 0))
     return int(struct.unpack("i", buffer)[0])
 
 
 async def _read_slowly(descriptor: int) -> None:
     while True:
-        if _unread(descriptor):
+        if unread_bytes(descriptor):
             os.read(descriptor, 2_000)
         await asyncio.sleep(0.02)
