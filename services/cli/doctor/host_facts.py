@@ -7,10 +7,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from services.cli.doctor.docker_report import DockerReport, ask_docker
 from services.cli.doctor.nvml_report import NvmlReport, ask_nvml
+
+if TYPE_CHECKING:
+    from services.cli.doctor.cluster_report import ClusterReport
 
 T = TypeVar("T")
 
@@ -49,10 +52,21 @@ class HostFacts:
     system_directories: str = SYSTEM_DIRECTORIES
     nvml: Once[NvmlReport] = field(init=False)
     docker: Once[DockerReport] = field(init=False)
+    cluster: "Once[ClusterReport]" = field(init=False)
 
     def __post_init__(self) -> None:
         self.nvml = Once(lambda: ask_nvml(self.program_seconds, self.environment))
         self.docker = Once(lambda: ask_docker(self.program_seconds, self.environment))
+        self.cluster = Once(self._ask_cluster)
+
+    def _ask_cluster(self) -> "ClusterReport":
+        from services.cli.doctor.cluster_report import ask_cluster
+
+        kubeconfig = self.environment.get("GPUSTEWARD_KUBECONFIG") or self.environment.get(
+            "KUBECONFIG"
+        )
+        namespace = self.environment.get("GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACE") or "default"
+        return ask_cluster(kubeconfig, namespace, self.program_seconds)
 
     def path(self, place: str) -> Path:
         """Where an absolute path of the host lies."""

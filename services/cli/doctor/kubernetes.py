@@ -1,4 +1,4 @@
-"""Whether there is a cluster, and whether its API answers."""
+"""Whether there is a cluster, whether its API answers, and what it has of what engines need."""
 
 import json
 import re
@@ -6,13 +6,20 @@ import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from services.cli.doctor.check import Probe, Seen, error, not_applicable, ok, warn
+from services.cli.doctor.check import Probe, Seen, error, missing, not_applicable, ok, warn
 from services.cli.doctor.host_facts import HostFacts
+from shared.kubernetes.requirements import OLDEST, OME_VERSION, is_too_old
+
+if TYPE_CHECKING:
+    from services.cli.doctor.cluster_report import ClusterReport
 
 QUICKER_SECONDS: Final = 0.5  # than a driver: a name server has to answer too
 SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+_OLDEST: Final = ".".join(map(str, OLDEST))
+_LOGIN: Final = "`kubectl auth whoami`; the login of the context may have ended"
+_ROLES: Final = "bind the roles of compose/kubernetes/connect/permissions.yaml to this login"
 _ENTRY: Final = re.compile(r"\s*(?:-\s+)?[\"']?([\w-]+)[\"']?:\s*[\"']?([^\s\"'#]*)")
 
 
@@ -30,7 +37,7 @@ def cluster(facts: HostFacts) -> Seen:
 def _address(facts: HostFacts) -> tuple[str | None, str | None]:
     """Where the address is written, and the address."""
     environment = facts.environment
-    named = environment.get("KUBECONFIG", "")
+    named = environment.get("GPUSTEWARD_KUBECONFIG") or environment.get("KUBECONFIG", "")
     places = [each for each in named.split(":") if each]
     if not places and (home := environment.get("HOME")):
         places = [str(Path(home) / ".kube" / "config")]
@@ -121,9 +128,13 @@ def _asked(place: str, address: str, timeout_seconds: float) -> Seen:
             told = re.search(
                 r'"gitVersion":\s*"([^"]+)"', answer.read(65_536).decode("utf-8", "replace")
             )
-        return ok(
-            f"{place}: {address} answers, Kubernetes {told[1] if told else 'of unknown version'}"
-        )
+        version = told[1] if told else "of unknown version"
+        if is_too_old(version):
+            return error(
+                f"{place}: {address} is Kubernetes {version}, expected {_OLDEST} or later",
+                "upgrade the cluster, or choose another context",
+            )
+        return ok(f"{place}: {address} answers, Kubernetes {version}")
     except urllib.error.HTTPError as refusal:
         return ok(f"{place}: {address} answers (HTTP {refusal.code} without a login)")
     except (OSError, ValueError) as failure:
@@ -134,4 +145,74 @@ def _asked(place: str, address: str, timeout_seconds: float) -> Seen:
         )
 
 
-PROBES: Final = (Probe(name="kubernetes", why="tasks of mode ome run in a cluster", look=cluster),)
+def gpus(facts: HostFacts) -> Seen:
+    if (told := _report(facts)) is None:
+        return not_applicable("no cluster")
+    if told.error is not None:
+        return warn(told.error, _LOGIN)
+    if told.counted is None and told.devices is None:
+        return warn("this login may list neither nodes nor ResourceSlices", _ROLES)
+    found = [f"{count} {name}" for name, count in (told.counted or {}).items()]
+    found += [f"{count} devices of {driver}" for driver, count in (told.devices or {}).items()]
+    if found:
+        return ok(f"{told.node_count} nodes: {', '.join(found)}")
+    return missing(
+        f"no GPUs on {told.node_count} nodes: no device plugin counts any, no driver has published "
+        "ResourceSlices",
+        "install the vendor's operator: NVIDIA's brings a device plugin, or from Kubernetes 1.34 "
+        "on a driver for Dynamic Resource Allocation; `kubectl describe node NAME` tells what a "
+        "node offers",
+    )
+
+
+def ome(facts: HostFacts) -> Seen:
+    if (told := _report(facts)) is None or told.error is not None:
+        return not_applicable("no cluster that answers this login")
+    if told.ome_versions is None:
+        return warn("this login may not ask which kinds the cluster has", _ROLES)
+    wanted = OME_VERSION.rpartition("/")[2]
+    if not told.ome_versions:
+        return missing(
+            "the cluster has no kinds of ome.io",
+            "install OME, or use mode kubernetes, which needs none",
+        )
+    if wanted not in told.ome_versions:
+        return error(
+            f"the cluster has ome.io {', '.join(told.ome_versions)}, expected {wanted}",
+            f"install a version of OME that serves {OME_VERSION}",
+        )
+    if told.unknown_fields:
+        unknown = "; ".join(
+            f"{kind}: {', '.join(fields)}" for kind, fields in told.unknown_fields.items()
+        )
+        return warn(
+            f"ome.io {wanted} of this cluster does not know {unknown}",
+            "what it does not know it drops: install OME 0.1.5 or later",
+        )
+    return ok(f"ome.io {', '.join(told.ome_versions)}, with every field that is set")
+
+
+def permissions(facts: HostFacts) -> Seen:
+    if (told := _report(facts)) is None or told.error is not None:
+        return not_applicable("no cluster that answers this login")
+    if told.missing_rights:
+        return missing(f"this login may not {', '.join(told.missing_rights)}", _ROLES)
+    return ok(f"this login may watch the cluster and run engines in {told.namespace}")
+
+
+def _report(facts: HostFacts) -> "ClusterReport | None":
+    """None without a cluster that could be asked."""
+    place, address = _address(facts)
+    return None if place is None or address is None else facts.cluster.get()
+
+
+PROBES: Final = (
+    Probe(name="kubernetes", why="tasks of mode ome and kubernetes run in a cluster", look=cluster),
+    Probe(name="kubernetes-gpus", why="nothing else tells which GPUs a cluster has", look=gpus),
+    Probe(name="ome", why="tasks of mode ome are InferenceServices", look=ome),
+    Probe(
+        name="kubernetes-permissions",
+        why="`up --cluster` watches and runs engines with this login",
+        look=permissions,
+    ),
+)

@@ -2,6 +2,14 @@
 
 from typing import Final
 
+from shared.kubernetes.requirements import (
+    ENGINE_RIGHTS,
+    OME_CLUSTER_RIGHTS,
+    OME_RIGHTS,
+    WATCHER_DRA_RIGHTS,
+    WATCHER_RIGHTS,
+    Right,
+)
 from tests.support.kubernetes.api import Api, Object
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.manifests import install, pod_templates, rendered, token_of
@@ -19,8 +27,14 @@ CHANGES: Final = {
     ("cluster", "gpusteward-engines"): {"pods/exec"},
     ("executor", "gpusteward-engines"): {
         *("deployments", "inferenceservices", "resourceclaimtemplates"),
-        *("services", "servingruntimes"),
+        *("pods", "services", "servingruntimes"),
     },
+}
+# What each has to be allowed, and where.
+NEEDS: Final[dict[tuple[str, str], tuple[Right, ...]]] = {
+    ("cluster", "kube-system"): (*WATCHER_RIGHTS, *WATCHER_DRA_RIGHTS),
+    ("executor", "kube-system"): OME_CLUSTER_RIGHTS,
+    ("executor", "gpusteward-engines"): (*ENGINE_RIGHTS, *OME_RIGHTS),
 }
 NVIDIA_RUNTIME: Final[Object] = {
     "apiVersion": "node.k8s.io/v1",
@@ -87,3 +101,15 @@ async def check_rules(api: Api, account: str, namespace: str) -> None:
     )
     if account in {"agent", "platform"}:
         assert resources == ({"resourceslices"} if account == "agent" else set())
+
+    may = {
+        (f"{resource}.{group}".rstrip("."), verb)
+        for rule in own
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    needed = {
+        (each.place, verb) for each in NEEDS.get((account, namespace), ()) for verb in each.verbs
+    }
+    assert needed <= may

@@ -1,0 +1,195 @@
+"""What a Kubernetes cluster says to this login, asked as the cluster's services would ask it."""
+
+import asyncio
+import fnmatch
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from shared.errors import StewardError
+from shared.kubernetes.access import ClusterAccess
+from shared.kubernetes.client import KubernetesClient, decoded
+from shared.kubernetes.errors import NOT_FOUND, KubernetesError
+from shared.kubernetes.requirements import (
+    ENGINE_RIGHTS,
+    OME_CLUSTER_RIGHTS,
+    OME_RIGHTS,
+    OME_VERSION,
+    OUR_FIELDS,
+    WATCHER_DRA_RIGHTS,
+    WATCHER_RIGHTS,
+    Right,
+    unknown_fields,
+)
+from shared.waiting import within
+
+# Extended resources that are GPUs or parts of them, by the device plugins that we know.
+GPU_RESOURCES: Final = (
+    *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "nvidia.com/mps-core"),
+    *("amd.com/gpu", "gpu.intel.com/*", "tencent.com/vcuda-core"),
+)
+T = TypeVar("T")
+
+
+class ClusterReport(Struct, frozen=True, kw_only=True):
+    """`counted` and `devices` are GPUs by extended resource and by DRA driver; None: this login may
+    not see them. `ome_versions` is empty without OME, and None where that could not be asked.
+    `missing_rights` are `verb/verb place`.
+    """
+
+    error: str | None = None
+    node_count: int = 0
+    counted: Mapping[str, int] | None = None
+    devices: Mapping[str, int] | None = None
+    ome_versions: tuple[str, ...] | None = None
+    unknown_fields: Mapping[str, tuple[str, ...]] = {}
+    namespace: str = "default"
+    missing_rights: tuple[str, ...] = ()
+
+
+class _NodeStatus(Struct, frozen=True):
+    allocatable: dict[str, str] = {}
+
+
+class _Node(Struct, frozen=True):
+    status: _NodeStatus = _NodeStatus()
+
+
+class _Device(Struct, frozen=True):
+    name: str
+
+
+class _SliceSpec(Struct, frozen=True):
+    driver: str
+    devices: tuple[_Device, ...] = ()
+
+
+class _Slice(Struct, frozen=True):
+    spec: _SliceSpec
+
+
+class _Nodes(Struct, frozen=True):
+    items: tuple[_Node, ...] = ()
+
+
+class _Slices(Struct, frozen=True):
+    items: tuple[_Slice, ...] = ()
+
+
+class _Version(Struct, frozen=True):
+    version: str
+
+
+class _Group(Struct, frozen=True):
+    versions: tuple[_Version, ...] = ()
+
+
+def ask_cluster(kubeconfig: str | None, namespace: str, timeout_seconds: float) -> ClusterReport:
+    """Never raises; what could not be asked is an `error`."""
+    try:
+        return asyncio.run(_ask(kubeconfig, namespace, timeout_seconds))
+    except TimeoutError:
+        return ClusterReport(error=f"no answer within {timeout_seconds:g} s")
+    except StewardError as failure:
+        return ClusterReport(error=str(failure))
+
+
+async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -> ClusterReport:
+    access = ClusterAccess(kubeconfig=kubeconfig)
+    async with (
+        within(timeout_seconds),
+        KubernetesClient(access, timeout_seconds=timeout_seconds) as client,
+    ):
+        await client.version()
+        nodes, slices, group = await asyncio.gather(
+            _told(client, "/api/v1/nodes", _Nodes),
+            _told(client, "/apis/resource.k8s.io/v1/resourceslices", _Slices),
+            _told(client, f"/apis/{OME_VERSION.partition('/')[0]}", _Group),
+        )
+        has_ome = isinstance(group, _Group) and bool(group.versions)
+        rights = [(each, None) for each in WATCHER_RIGHTS]
+        rights += [(each, None) for each in WATCHER_DRA_RIGHTS if slices != NOT_FOUND]
+        engine_rights = [(each, namespace) for each in ENGINE_RIGHTS]
+        if has_ome:
+            rights += [(each, None) for each in OME_CLUSTER_RIGHTS]
+            engine_rights += [(each, namespace) for each in OME_RIGHTS]
+        return ClusterReport(
+            node_count=len(nodes.items) if isinstance(nodes, _Nodes) else 0,
+            counted=_counted(nodes.items) if isinstance(nodes, _Nodes) else None,
+            devices=_devices(slices),
+            ome_versions=_versions(group),
+            unknown_fields=await _unknown_fields(client) if has_ome else {},
+            namespace=namespace,
+            missing_rights=await _missing(client, [*rights, *engine_rights]),
+        )
+
+
+async def _told(client: KubernetesClient, path: str, type_: type[T]) -> T | int:
+    """What is there, or the code of the refusal."""
+    try:
+        return decoded(await client.call("GET", path), type_)
+    except KubernetesError as refusal:
+        if refusal.code == 0:
+            raise
+        return refusal.code
+
+
+def _counted(nodes: Iterable[_Node]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for node in nodes:
+        for resource, amount in node.status.allocatable.items():
+            if any(fnmatch.fnmatchcase(resource, each) for each in GPU_RESOURCES):
+                found[resource] += int(amount) if amount.isdigit() else 0
+    return {resource: count for resource, count in sorted(found.items()) if count}
+
+
+def _devices(slices: _Slices | int) -> dict[str, int] | None:
+    """A cluster that does not know ResourceSlices has none."""
+    if isinstance(slices, int):
+        return {} if slices == NOT_FOUND else None
+    found: Counter[str] = Counter()
+    for each in slices.items:
+        found[each.spec.driver] += len(each.spec.devices)
+    return dict(sorted(found.items()))
+
+
+def _versions(group: _Group | int) -> tuple[str, ...] | None:
+    if isinstance(group, int):
+        return () if group == NOT_FOUND else None
+    return tuple(each.version for each in group.versions)
+
+
+async def _unknown_fields(client: KubernetesClient) -> dict[str, tuple[str, ...]]:
+    """By kind; of definitions that this login may read."""
+    found: dict[str, tuple[str, ...]] = {}
+    for plural, fields in OUR_FIELDS.items():
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.ome.io"
+        try:
+            definition = await client.call("GET", path)
+        except KubernetesError as refusal:
+            if refusal.code == 0:
+                raise
+            continue
+        if unknown := unknown_fields(definition, fields):
+            found[plural] = unknown
+    return found
+
+
+async def _missing(
+    client: KubernetesClient, rights: Iterable[tuple[Right, str | None]]
+) -> tuple[str, ...]:
+    asked = [(right, verb, namespace) for right, namespace in rights for verb in right.verbs]
+    answers = await asyncio.gather(
+        *(
+            client.may(verb, right.resource, namespace=namespace, subresource=right.subresource)
+            for right, verb, namespace in asked
+        )
+    )
+    missing: dict[str, list[str]] = {}
+    for (right, verb, namespace), answer in zip(asked, answers, strict=True):
+        if not answer.is_allowed:
+            where = f" in {namespace}" if namespace is not None else ""
+            missing.setdefault(f"{right.place}{where}", []).append(verb)
+    return tuple(f"{'/'.join(verbs)} {place}" for place, verbs in missing.items())

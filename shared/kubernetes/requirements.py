@@ -1,0 +1,138 @@
+"""What a cluster has to have for engines of ours: its version, kinds, their fields, permissions."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from shared.kubernetes.names import Resource
+
+OLDEST: Final = (1, 25)
+OME_VERSION: Final = "ome.io/v1beta1"
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
+_CHANGE: Final = ("get", "list", "create", "patch", "delete")
+_WATCH: Final = ("list", "watch")
+
+
+class Right(Struct, frozen=True):
+    """Verbs on a kind, or on a part of it."""
+
+    resource: Resource
+    verbs: tuple[str, ...]
+    subresource: str = ""
+
+    @property
+    def place(self) -> str:
+        """As RBAC names it: `pods/log`, `deployments.apps`."""
+        group = self.resource.api_version.rpartition("/")[0]
+        plural = f"{self.resource.plural}.{group}" if group else self.resource.plural
+        return f"{plural}/{self.subresource}" if self.subresource else plural
+
+
+def _of(
+    api_version: str, plural: str, verbs: tuple[str, ...], part: str = "", *, here: bool = True
+) -> Right:
+    return Right(Resource(api_version, plural, is_namespaced=here), verbs, part)
+
+
+# In the whole cluster, of its watcher.
+WATCHER_RIGHTS: Final = (
+    _of("v1", "nodes", _WATCH, here=False),
+    _of("v1", "pods", _WATCH),
+)
+WATCHER_DRA_RIGHTS: Final = (
+    _of("resource.k8s.io/v1", "resourceslices", _WATCH, here=False),
+    _of("resource.k8s.io/v1", "deviceclasses", _WATCH, here=False),
+    _of("resource.k8s.io/v1", "resourceclaims", _WATCH),
+)
+# In each namespace of engines, of the executor.
+ENGINE_RIGHTS: Final = (
+    _of("v1", "pods", ("list", "delete")),
+    _of("v1", "pods", ("get",), "log"),
+    _of("apps/v1", "deployments", _CHANGE),
+    _of("v1", "services", _CHANGE),
+)
+OME_RIGHTS: Final = (
+    _of(OME_VERSION, "inferenceservices", _CHANGE),
+    _of(OME_VERSION, "servingruntimes", _CHANGE),
+    _of(OME_VERSION, "basemodels", ("get",)),
+)
+# In the whole cluster, of the executor.
+OME_CLUSTER_RIGHTS: Final = (
+    _of(OME_VERSION, "clusterbasemodels", ("get",), here=False),
+    _of(OME_VERSION, "clusterservingruntimes", ("get", "list"), here=False),
+)
+
+# What we set, by the kinds of OME: a cluster's version may not know all of it.
+OUR_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "inferenceservices": (
+        "spec.engine.affinity",
+        "spec.engine.annotations",
+        "spec.engine.labels",
+        "spec.engine.maxReplicas",
+        "spec.engine.minReplicas",
+        "spec.engine.tolerations",
+        "spec.model.apiGroup",
+        "spec.model.kind",
+        "spec.model.name",
+        "spec.runtime.apiGroup",
+        "spec.runtime.kind",
+        "spec.runtime.name",
+        "status.conditions",
+        "status.url",
+    ),
+    "servingruntimes": (
+        "spec.engineConfig.annotations",
+        "spec.engineConfig.automountServiceAccountToken",
+        "spec.engineConfig.enableServiceLinks",
+        "spec.engineConfig.labels",
+        "spec.engineConfig.resourceClaims",
+        "spec.engineConfig.runner.args",
+        "spec.engineConfig.runner.command",
+        "spec.engineConfig.runner.env",
+        "spec.engineConfig.runner.image",
+        "spec.engineConfig.runner.readinessProbe",
+        "spec.engineConfig.runner.resources",
+        "spec.engineConfig.runner.securityContext",
+        "spec.engineConfig.runner.volumeMounts",
+        "spec.engineConfig.securityContext",
+        "spec.engineConfig.terminationGracePeriodSeconds",
+        "spec.engineConfig.volumes",
+        "spec.supportedModelFormats.modelFormat",
+        "spec.supportedModelFormats.modelFramework",
+    ),
+}
+
+
+def is_too_old(version: str) -> bool:
+    """Of Kubernetes; one that cannot be read is not."""
+    found = _VERSION.match(version)
+    return found is not None and (int(found[1]), int(found[2])) < OLDEST
+
+
+def unknown_fields(definition: bytes, fields: Iterable[str]) -> tuple[str, ...]:
+    """Those that the served version of a CustomResourceDefinition does not have."""
+    spec = msgspec.json.decode(definition)["spec"]
+    wanted = OME_VERSION.rpartition("/")[2]
+    schema = next(
+        (
+            (each.get("schema") or {}).get("openAPIV3Schema") or {}
+            for each in spec["versions"]
+            if each["name"] == wanted and each.get("served")
+        ),
+        {},
+    )
+    return tuple(each for each in fields if not _knows(schema, each.split(".")))
+
+
+def _knows(schema: Mapping[str, Any], path: list[str]) -> bool:
+    for step in path:
+        if schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema:
+            return True
+        properties = (schema.get("items") or schema).get("properties") or {}
+        if step not in properties:
+            return False
+        schema = properties[step]
+    return True

@@ -1,0 +1,82 @@
+"""`gpusteward doctor` in front of a real API."""
+
+from asyncio import to_thread
+from pathlib import Path
+
+from services.cli.doctor.check import State
+from services.cli.doctor.host_facts import HostFacts
+from services.cli.doctor.kubernetes import cluster, gpus, ome, permissions
+from tests.support.kubernetes.api import ApiError
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.nodes import make_device_plugin_nodes, make_dra_nodes
+
+PATIENCE_SECONDS = 60.0
+
+
+def facts_of(plane: ControlPlane, user: str = "admin", **environment: str) -> HostFacts:
+    return HostFacts(
+        data_dir=Path("nowhere"),
+        environment={"KUBECONFIG": str(plane.kubeconfig(user)), **environment},
+        program_seconds=PATIENCE_SECONDS,
+    )
+
+
+async def test_gpus_are_found_in_both_worlds_and_their_absence_is_told(
+    empty_cluster: ControlPlane,
+) -> None:
+    bare = await to_thread(gpus, facts_of(empty_cluster))
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, ["node-0", "node-1"])
+        await make_dra_nodes(api, ["node-2"])
+
+    found = await to_thread(gpus, facts_of(empty_cluster))
+
+    assert (bare.state, "operator" in bare.fix) == (State.MISSING, True)
+    assert found.state is State.OK
+    assert found.found == "3 nodes: 16 nvidia.com/gpu, 8 devices of gpu.nvidia.com"
+
+
+async def test_a_login_hears_what_it_may_not(empty_cluster: ControlPlane) -> None:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    await empty_cluster.allow("watcher", rules)
+    named = {"GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACE": "engines"}
+
+    everything = await to_thread(permissions, facts_of(empty_cluster))
+    some = facts_of(empty_cluster, "watcher", **named)
+    partly = await to_thread(permissions, some)
+
+    assert everything.state is State.OK
+    assert partly.state is State.MISSING
+    assert "list/watch nodes, watch pods" in partly.found
+    assert "delete pods in engines, get pods/log in engines" in partly.found
+    assert "permissions.yaml" in partly.fix
+    assert (await to_thread(gpus, some)).state is State.WARN
+
+
+async def test_ome_is_looked_for_and_an_old_kubernetes_refused(empty_cluster: ControlPlane) -> None:
+    facts = facts_of(empty_cluster)
+    async with empty_cluster.api() as api:
+        try:
+            await api.get("apis/ome.io")
+            expected = State.OK
+        except ApiError:
+            expected = State.MISSING
+
+    assert (await to_thread(ome, facts)).state is expected
+    answers = await to_thread(cluster, facts)
+    assert answers.state is State.OK
+    assert "Kubernetes v1.34" in answers.found
+
+
+async def test_a_login_that_has_ended_is_no_cluster_without_gpus(
+    empty_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    ended = tmp_path / "kubeconfig"
+    text = empty_cluster.kubeconfig().read_text()
+    ended.write_text(text.replace(empty_cluster.token(), "no such token"))
+    facts = facts_of(empty_cluster, KUBECONFIG=str(ended))
+
+    seen = await to_thread(gpus, facts)
+
+    assert (seen.state, "Unauthorized" in seen.found) == (State.WARN, True)
+    assert (await to_thread(ome, facts)).state is State.NOT_APPLICABLE
