@@ -9,6 +9,7 @@ from schemas.errors import ErrorCode
 from schemas.tokens import Role
 from services.cli.failures import CommandFailed
 from services.cli.options import data_dir_option
+from shared.ids import node_token
 from shared.paths import DataDirectory, default_data_dir
 
 directory_option = click.option(
@@ -29,12 +30,12 @@ revoke_option = click.option("--revoke", is_flag=True, help="Cut off, and forget
 def agent_credentials(
     node: str, data_dir: Path | None, directory: Path | None, rotate: bool, revoke: bool
 ) -> None:
-    """Make the file with which NODE joins, and print where it is.
+    """Make the file with which NODE joins, a host or a node of Kubernetes, and print where it is.
 
     Whoever has it speaks for that node alone. With --directory also the services' files, for `up
     --nats-credentials DIRECTORY`, and authorization.conf, which a server's configuration includes.
     """
-    _change(node_speaker(node), data_dir, directory, rotate=rotate, revoke=revoke)
+    _change(node_speaker(node_token(node)), data_dir, directory, rotate=rotate, revoke=revoke)
 
 
 @click.command(name="client-credentials")
