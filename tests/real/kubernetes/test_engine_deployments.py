@@ -1,23 +1,45 @@
-"""Engines in a real control plane, without OME and with its stand-in."""
+"""Engines in a real control plane, with a stand-in for OME and without: what goes wrong there."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from schemas.executor import Runtime
+from schemas.cluster import GpuSupply
+from schemas.executor import FailureKind, Runtime
+from schemas.gpu_request import ClusterPlacement
+from schemas.kubernetes import KubernetesSpec, VolumeClaim
+from services.executor.domain.verdict import AttemptFailed
+from services.executor.runtimes.kubernetes.objects import workload_name
+from shared.testing import eventually
+from tests.support.kubernetes.api import Api, Object, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.engines import PodEngines, pod_engines
-from tests.support.kubernetes.nodes import make_device_plugin_nodes
+from tests.support.kubernetes.nodes import make_device_plugin_nodes, make_dra_nodes
+from tests.support.kubernetes.ome_stand_in import (
+    OmeStandIn,
+    install_crds,
+    missing_crds,
+    ome_stand_in,
+    remove_crds,
+)
+from tests.support.kubernetes.webhooks import hanging_webhook
 from tests.support.worlds.cluster_executor import (
     ClusterRuntimes,
     cluster_settings,
     cluster_start,
     runtimes_of_clusters,
 )
+from tests.support.worlds.executor import NODE
 from tests.support.worlds.runtime_launches import labels_of, launch_of
 
+pytestmark = pytest.mark.long
+
 READY_SECONDS = 60.0
+OME = "ome.io/v1beta1"
+EVERY = ["get", "list", "create", "patch", "delete"]
 
 
 @pytest.fixture
@@ -27,28 +49,420 @@ async def runtimes() -> AsyncIterator[ClusterRuntimes]:
 
 
 @pytest.fixture
-async def engines(empty_cluster: ControlPlane) -> AsyncIterator[PodEngines]:
-    async with empty_cluster.api() as api:
-        await make_device_plugin_nodes(api, ["node-0", "node-1"])
+async def api(empty_cluster: ControlPlane) -> AsyncIterator[Api]:
+    async with empty_cluster.api() as calls:
+        yield calls
+
+
+@pytest.fixture
+async def engines(empty_cluster: ControlPlane, api: Api) -> AsyncIterator[PodEngines]:
+    """With two nodes of 8 GPUs."""
+    await make_device_plugin_nodes(api, ["node-0", "node-1"])
     async with pod_engines(empty_cluster) as running:
         yield running
 
 
-async def test_an_engine_without_ome_answers_logs_and_goes(
-    empty_cluster: ControlPlane, engines: PodEngines, runtimes: ClusterRuntimes, tmp_path: Path
+@pytest.fixture
+async def ome(empty_cluster: ControlPlane, api: Api) -> AsyncIterator[OmeStandIn]:
+    if (reason := missing_crds()) is not None:
+        pytest.skip(reason)
+    await install_crds(api)
+    async with ome_stand_in(empty_cluster) as stand_in:
+        yield stand_in
+
+
+def place(node: str | None = None, gpus: int = 1, **rest: Any) -> ClusterPlacement:
+    return ClusterPlacement(cluster_id=NODE, gpus=gpus, node_name=node, hostname=node, **rest)
+
+
+async def pods(api: Api) -> list[Object]:
+    return await api.items(path_to("v1", "Pod", "default"), labelSelector="gpusteward.reservation")
+
+
+async def nothing_is_left(api: Api, kinds: Sequence[tuple[str, str]] = ()) -> None:
+    for version, kind in (
+        *(("apps/v1", "Deployment"), ("v1", "Pod")),
+        ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+        *kinds,
+    ):
+        found = await api.items(path_to(version, kind), labelSelector="gpusteward.reservation")
+        assert found == [], f"{kind} left behind"
+
+
+async def test_an_engine_answers_logs_and_goes_from_the_chosen_node(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
 ) -> None:
     settings = cluster_settings(empty_cluster, tmp_path)
     runtime = runtimes.make(Runtime.KUBERNETES, settings)
-    command = cluster_start()
+    command = cluster_start(place=place("node-1", gpus=4))
     said: list[str] = []
     launch = launch_of(command, settings, report=said.append)
 
     engine = await runtime.start(launch)
     await engine.until_ready(READY_SECONDS)
+    [pod] = await pods(api)
     [workload] = await runtime.workloads()
     await engine.stop(1.0)
 
+    assert pod["spec"]["nodeName"] == "node-1"
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
     assert workload.labels == labels_of(command, settings)
+    assert workload.container_ids == (pod["metadata"]["name"],)
     assert said[-1].endswith("is ready")
     assert "listening on http://127.1." in launch.log.tail(10)
     assert await runtime.workloads() == ()
+    await nothing_is_left(api, [("v1", "Service")])
+
+
+async def test_a_driver_s_devices_come_by_a_claim_that_goes_with_the_engine(
+    empty_cluster: ControlPlane, api: Api, runtimes: ClusterRuntimes, tmp_path: Path
+) -> None:
+    await make_dra_nodes(api, ["node-0"])
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.KUBERNETES, settings)
+    command = cluster_start(
+        place=place("node-0", gpus=2, resource="gpu.nvidia.com", supply=GpuSupply.DRA)
+    )
+
+    async with pod_engines(empty_cluster):
+        engine = await runtime.start(launch_of(command, settings))
+        await engine.until_ready(READY_SECONDS)
+        claims = await api.items(path_to("resource.k8s.io/v1", "ResourceClaim", "default"))
+        await engine.stop(1.0)
+
+    [claim] = claims
+    assert len(claim["status"]["allocation"]["devices"]["results"]) == 2
+    await nothing_is_left(api)
+
+
+async def test_a_pod_without_room_says_so_while_it_waits_and_when_time_is_over(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+) -> None:
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.KUBERNETES, settings)
+    command = cluster_start(place=place("node-0", gpus=9))
+    said: list[str] = []
+
+    engine = await runtime.start(launch_of(command, settings, report=said.append))
+    with pytest.raises(AttemptFailed) as failed:
+        await engine.until_ready(10.0)
+    await engine.stop(0.0)
+
+    assert failed.value.failure.kind is FailureKind.UNSCHEDULABLE
+    assert "Insufficient nvidia.com/gpu" in failed.value.failure.message
+    assert any("Insufficient nvidia.com/gpu" in message for message in said)
+    await nothing_is_left(api)
+
+
+@pytest.mark.parametrize(
+    ("tag", "kind", "says"),
+    [
+        ("no-such-image", FailureKind.IMAGE_PULL_FAILED, "ImagePullBackOff"),
+        ("crashing", FailureKind.ENGINE_EXITED, "ended before it was ready with exit code 1"),
+    ],
+)
+async def test_an_image_that_is_not_there_and_an_engine_that_crashes(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+    tag: str,
+    kind: FailureKind,
+    says: str,
+) -> None:
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.KUBERNETES, settings)
+    command = cluster_start(image_tag=tag)
+
+    engine = await runtime.start(launch_of(command, settings))
+    with pytest.raises(AttemptFailed) as failed:
+        await engine.until_ready(10.0)
+    await engine.stop(0.0)
+
+    assert failed.value.failure.kind is kind
+    assert says in failed.value.failure.message
+    await nothing_is_left(api)
+
+
+async def test_a_node_that_leaves_with_its_engine_ends_the_attempt_and_nothing_is_left(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+) -> None:
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.KUBERNETES, settings)
+    engine = await runtime.start(launch_of(cluster_start(place=place("node-1")), settings))
+    await engine.until_ready(READY_SECONDS)
+
+    ended = asyncio.create_task(engine.until_ended())
+    await api.delete(path_to("v1", "Node", None, "node-1"))
+    [pod] = await pods(api)
+    await api.delete(path_to("v1", "Pod", "default", pod["metadata"]["name"]))
+    failure = await ended
+    await engine.stop(0.0)
+
+    assert failure.kind is FailureKind.NODE_LOST
+    await nothing_is_left(api)
+
+
+async def test_what_the_cluster_rewrites_is_no_measurement_of_what_was_asked_for(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    ome: OmeStandIn,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+) -> None:
+    """An accelerator's override of the degree of parallelism, which OME applies in silence."""
+    await api.create(
+        {
+            "apiVersion": OME,
+            "kind": "AcceleratorClass",
+            "metadata": {"name": "h100"},
+            "spec": {
+                "vendor": "nvidia",
+                "family": "hopper",
+                "model": "h100",
+                "discovery": {},
+                "capabilities": {},
+            },
+        }
+    )
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.OME, settings)
+    command = cluster_start(Runtime.OME, {"tp-size": 2}, place=place(gpus=2))
+    name = workload_name(command)
+
+    with ome.paused():
+        engine = await runtime.start(launch_of(command, settings))
+        config = {"h100": {"tensorParallelismOverride": {"tensorParallelSize": 4}}}
+        await api.merge(
+            path_to(OME, "ServingRuntime", "default", name),
+            {
+                "spec": {
+                    "acceleratorRequirements": {"acceleratorClasses": ["h100"]},
+                    "supportedModelFormats": [
+                        {
+                            "modelFormat": {"name": "any"},
+                            "modelFramework": {"name": "any"},
+                            "acceleratorConfig": config,
+                        }
+                    ],
+                }
+            },
+        )
+        await api.merge(
+            path_to(OME, "InferenceService", "default", name),
+            {"spec": {"acceleratorSelector": {"acceleratorClass": "h100"}}},
+        )
+    with pytest.raises(AttemptFailed) as failed:
+        await engine.until_ready(READY_SECONDS)
+    await engine.stop(0.0)
+
+    assert failed.value.failure.kind is FailureKind.PARAMETERS_NOT_APPLIED
+    assert "args: --tp-size 2 became --tp-size 4" in failed.value.failure.message
+    await nothing_is_left(api, [(OME, "InferenceService"), (OME, "ServingRuntime")])
+
+
+async def test_what_a_task_names_and_the_cluster_does_not_have_is_told_with_a_next_step(
+    empty_cluster: ControlPlane,
+    ome: OmeStandIn,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+) -> None:
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.OME, settings)
+    for names, kind, says in (
+        (KubernetesSpec(base_model="no-model"), FailureKind.MODEL_MISSING, "clusterbasemodels"),
+        (
+            KubernetesSpec(serving_runtime="no-runtime"),
+            FailureKind.ENGINE_MISSING,
+            "clusterservingruntimes",
+        ),
+        (
+            KubernetesSpec(claim=VolumeClaim(name="no-claim", mount_path="/m")),
+            FailureKind.MODEL_MISSING,
+            "kubectl get pvc",
+        ),
+    ):
+        with pytest.raises(AttemptFailed, match=says) as failed:
+            await runtime.fetch(cluster_start(Runtime.OME, names=names), lambda _, __: None)
+        assert failed.value.failure.kind is kind
+
+
+async def test_the_model_and_image_are_those_that_the_cluster_knows_by_name(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    ome: OmeStandIn,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+) -> None:
+    await api.create(cluster_model("llama"))
+    await api.create(cluster_runtime("small", "mirror.example/gpusteward/simulated:v9"))
+    for node in ("node-0", "node-1"):
+        await api.merge(
+            path_to("v1", "Node", None, node),
+            {"metadata": {"labels": {"models.ome.io/clusterbasemodel.llama": "Ready"}}},
+        )
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.OME, settings)
+    command = cluster_start(
+        Runtime.OME, names=KubernetesSpec(base_model="llama", serving_runtime="small")
+    )
+
+    offer = await runtime.offer()
+    engine = await runtime.start(launch_of(command, settings))
+    await engine.until_ready(READY_SECONDS)
+    [pod] = await pods(api)
+    await engine.stop(0.0)
+
+    assert offer.serving_runtimes == {"small": "simulated"}
+    [container] = pod["spec"]["containers"]
+    assert container["image"] == "mirror.example/gpusteward/simulated:v9"
+    assert "/raid/models/llama" in container["args"]
+    await nothing_is_left(api, [(OME, "InferenceService"), (OME, "ServingRuntime")])
+
+
+async def test_without_ome_and_without_rights_the_offer_says_what_is_missing(
+    empty_cluster: ControlPlane, api: Api, runtimes: ClusterRuntimes, tmp_path: Path
+) -> None:
+    await remove_crds(api)
+    settings = cluster_settings(empty_cluster, tmp_path, user="denied")
+    rule = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": EVERY}
+    await empty_cluster.allow("denied", [rule])
+
+    without_ome = await runtimes.make(Runtime.OME, settings).offer()
+    runtime = runtimes.make(Runtime.KUBERNETES, settings)
+    denied = await runtime.offer()
+
+    assert without_ome.engines == ()
+    assert "install OME" in without_ome.missing["ome"]
+    assert denied.engines == ()
+    assert (
+        "get/list/create/patch/delete services in namespace default" in denied.missing["kubernetes"]
+    )
+    assert "deployments" not in denied.missing["kubernetes"]
+
+    command = cluster_start()
+    with pytest.raises(AttemptFailed) as failed:
+        await runtime.start(launch_of(command, settings))
+    assert failed.value.failure.kind is FailureKind.RUNTIME_UNAVAILABLE
+    assert "Forbidden" in failed.value.failure.message
+    assert "compose/kubernetes" in failed.value.failure.hint
+
+
+async def test_a_webhook_that_never_answers_is_the_reason_and_leaves_nothing(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.executor.runtimes.kubernetes.cluster.PATIENCE_SECONDS", 2.0)
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.KUBERNETES, settings)
+
+    async with hanging_webhook(empty_cluster, resources={"apps": ["deployments"]}):
+        with pytest.raises(AttemptFailed) as failed:
+            await runtime.start(launch_of(cluster_start(), settings))
+
+    assert failed.value.failure.kind is FailureKind.RUNTIME_UNAVAILABLE
+    assert "webhook" in failed.value.failure.message
+    await nothing_is_left(api, [("v1", "Service")])
+
+
+async def test_an_api_that_is_away_for_a_while_neither_fails_nor_ends_an_engine(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+) -> None:
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.KUBERNETES, settings)
+    command = cluster_start()
+
+    await empty_cluster.stop_apiserver()
+    starting = asyncio.create_task(runtime.start(launch_of(command, settings)))
+    await empty_cluster.start_apiserver()
+    engine = await starting
+    await engine.until_ready(READY_SECONDS)
+    ended = asyncio.create_task(engine.until_ended())
+    await empty_cluster.restart_apiserver()
+    stopping = asyncio.create_task(engine.stop(1.0))
+    await stopping
+
+    assert (await ended).kind is FailureKind.RUNTIME_UNAVAILABLE  # by its own stop
+    await eventually(lambda: not engines.pids(command.reservation_id), within_seconds=20)
+    await nothing_is_left(api)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"annotations": {"gpusteward.epoch": "8"}, "labels": {"gpusteward.epoch": "8"}},
+            "has epoch 8, this attempt 7",
+        ),
+        ({"labels": {"gpusteward.installation": "another"}}, "is not this attempt's"),
+    ],
+)
+async def test_only_the_present_holder_may_apply(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+    change: Object,
+    says: str,
+) -> None:
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.KUBERNETES, settings)
+    command = cluster_start(epoch=7)
+    path = path_to("v1", "Service", "default", workload_name(command))
+    await runtime.start(launch_of(command, settings))
+    again = await runtime.start(launch_of(command, settings))
+    await again.until_ready(READY_SECONDS)
+
+    taken = await api.merge(path, {"metadata": change})
+    with pytest.raises(AttemptFailed, match=says):
+        await runtime.start(launch_of(command, settings))
+
+    left = await api.get(path)
+    assert left["metadata"]["resourceVersion"] == taken["metadata"]["resourceVersion"]
+    await nothing_is_left(api)
+
+
+def cluster_model(name: str) -> Object:
+    return {
+        "apiVersion": OME,
+        "kind": "ClusterBaseModel",
+        "metadata": {"name": name},
+        "spec": {
+            "modelFormat": {"name": "safetensors", "version": "1.0.0"},
+            "modelFramework": {"name": "transformers", "version": "4.36.0"},
+            "storage": {"storageUri": f"hf://meta/{name}", "path": f"/raid/models/{name}"},
+        },
+    }
+
+
+def cluster_runtime(name: str, image: str) -> Object:
+    return {
+        "apiVersion": OME,
+        "kind": "ClusterServingRuntime",
+        "metadata": {"name": name},
+        "spec": {"engineConfig": {"runner": {"name": "ome-container", "image": image}}},
+    }

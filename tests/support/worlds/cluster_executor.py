@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,16 +15,17 @@ from services.executor.runtimes.host import cluster_runtimes
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.runtime import EngineRuntime
 from services.executor.settings import ExecutorSettings
-from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.worlds.executor import NODE
 from tests.support.worlds.runtime_launches import runtime_settings, start_of
 
-NAMESPACE = "default"
+if TYPE_CHECKING:
+    from tests.support.kubernetes.control_plane import ControlPlane
+
 IMAGE = "gpusteward/simulated"
 
 
 def cluster_settings(
-    control_plane: ControlPlane,
+    control_plane: "ControlPlane",
     data_dir: Path,
     *,
     user: str = "admin",
@@ -46,12 +47,13 @@ def cluster_start(
     runtime: Runtime = Runtime.KUBERNETES,
     parameters: dict[str, Any] | None = None,
     *,
+    engine: str = "simulated",
     names: KubernetesSpec | None = None,
     place: ClusterPlacement | None = None,
     **overrides: Any,  # any field
 ) -> StartExperiment:
     """An attempt in a cluster, wherever there is room."""
-    start = start_of("simulated", parameters, runtime=runtime, devices=(), **overrides)
+    start = start_of(engine, parameters, runtime=runtime, devices=(), **overrides)
     return msgspec.structs.replace(
         start,
         engine=msgspec.structs.replace(start.engine, kubernetes=names or KubernetesSpec()),

@@ -1,7 +1,7 @@
 """One cluster, as this executor may use it: listing what is ours, making it, telling why not."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -40,7 +40,7 @@ from shared.kubernetes.names import Resource, label_selector
 from shared.labels import EPOCH_LABEL
 
 FIELD_MANAGER: Final = "gpusteward"
-APPLY_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 30.0
 AGAIN_SECONDS: Final = 0.5
 # Of each runtime, what makes pods first: whatever else there is goes when no pod is left.
 MAIN_KIND: Final = {Runtime.OME: INFERENCE_SERVICES, Runtime.KUBERNETES: DEPLOYMENTS}
@@ -125,23 +125,25 @@ class Cluster:
         return await self.found((MAIN_KIND[kind], *OTHER_KINDS[kind], PODS), labels)
 
     async def apply(self, made: Object, finding: Mapping[str, str], epoch: int) -> None:
-        """Make it, or bring one of the same attempt to this form.
-
-        Tries again while the cluster does not answer. Raises AttemptFailed.
-        """
+        """Make it, or bring one of the same attempt to this form. Raises AttemptFailed."""
         resource = RESOURCE_OF_KIND[made["kind"]]
-        deadline = asyncio.get_running_loop().time() + APPLY_SECONDS
+        await self.patiently(
+            lambda: self._apply_once(resource, made, finding, epoch),
+            f"{made['kind']} {_title(made)}",
+        )
+
+    async def patiently(self, call: Callable[[], Awaitable[T]], what: str) -> T:
+        """Call again while the cluster does not answer, for a while. Raises AttemptFailed."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while True:
             try:
-                await self._apply_once(resource, made, finding, epoch)
+                return await call()
             except KubernetesError as error:
                 late = asyncio.get_running_loop().time() > deadline
                 is_passing = isinstance(error, KubernetesUnavailable) or error.code == CONFLICT
                 if late or not is_passing:
-                    raise refusal(error, f"{made['kind']} {_title(made)}") from error
+                    raise refusal(error, what) from error
                 await asyncio.sleep(AGAIN_SECONDS)
-            else:
-                return
 
     async def _apply_once(
         self, resource: Resource, made: Object, finding: Mapping[str, str], epoch: int
@@ -218,13 +220,13 @@ def refusal(error: KubernetesError, what: str) -> AttemptFailed:
 
 def _require_ours(there: Named, made: Object, finding: Mapping[str, str], epoch: int) -> None:
     labels, title = there.metadata.labels, f"{made['kind']} {_title(made)}"
-    if any(labels.get(name) != value for name, value in finding.items()):
-        message = f"{title} is there already, and is not this attempt's"
-        raise AttemptFailed.of(FailureKind.RUNTIME_UNAVAILABLE, message)
     standing = there.metadata.annotations.get(EPOCH_LABEL, "")
     if standing.isdigit() and int(standing) > epoch:
         message = f"{title} has epoch {standing}, this attempt {epoch}: another one holds it now"
         raise AttemptFailed.of(FailureKind.LEASE_LOST, message)
+    if any(labels.get(name) != value for name, value in finding.items()):
+        message = f"{title} is there already, and is not this attempt's"
+        raise AttemptFailed.of(FailureKind.RUNTIME_UNAVAILABLE, message)
 
 
 def _title(made: Object) -> str:

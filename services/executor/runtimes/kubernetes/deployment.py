@@ -30,6 +30,7 @@ from services.executor.runtimes.readiness import LOG_LINES_READ, PROBE_TIMEOUT_S
 from services.executor.runtimes.runtime import Launch
 from shared.kubernetes.errors import KubernetesError
 from shared.labels import RESERVATION_LABEL
+from shared.waiting import cancelled
 
 LOOK_SECONDS: Final = 0.5
 WATCH_SECONDS: Final = 2.0
@@ -91,7 +92,7 @@ class EngineDeployment:
         ).run()
         await self._last_lines()
         if self._following is not None:
-            self._following.cancel()
+            await cancelled(self._following)
 
     async def _look(self) -> tuple[Sight, str]:
         """How far it is, and the URL where it answers then; empty while there is none."""

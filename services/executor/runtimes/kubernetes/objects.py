@@ -253,7 +253,7 @@ class _Maker:
         written = {
             **finding_labels(self._settings, self._plan.kind, labels),
             ATTEMPT_LABEL: self._launch.command.attempt_id,
-            EPOCH_LABEL: labels.epoch,
+            EPOCH_LABEL: labels.epoch or 0,
             EXPERIMENT_LABEL: labels.experiment_id,
         }
         return {name: str(value) for name, value in written.items() if value is not None}

@@ -14,6 +14,7 @@ from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.kinds import (
     BASE_MODELS,
+    CLAIM_TEMPLATES,
     CLUSTER_MODELS,
     CLUSTER_RUNTIMES,
     DEFINITIONS,
@@ -45,10 +46,12 @@ RIGHTS: Final[Mapping[Runtime, tuple[tuple[Resource, tuple[str, ...]], ...]]] = 
         (INFERENCE_SERVICES, _EVERY),
         (SERVING_RUNTIMES, _EVERY),
         (BASE_MODELS, ("get",)),
+        (CLAIM_TEMPLATES, _EVERY),
         (PODS, ("list", "delete")),
     ),
     Runtime.KUBERNETES: (
         (DEPLOYMENTS, _EVERY),
+        (CLAIM_TEMPLATES, _EVERY),
         (SERVICES, _EVERY),
         (PODS, ("list", "delete")),
     ),

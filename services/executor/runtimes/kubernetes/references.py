@@ -10,7 +10,7 @@ from schemas.executor import FailureKind, StartExperiment
 from schemas.kubernetes import KubernetesSpec
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.image import EngineImage
-from services.executor.runtimes.kubernetes.cluster import Cluster, refusal
+from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.kinds import (
     BASE_MODELS,
     CLAIMS,
@@ -49,13 +49,15 @@ async def resolve(
 ) -> Resolved:
     """Raises AttemptFailed with what is not there and what to do about it."""
     names = command.engine.kubernetes or KubernetesSpec()
-    try:
-        model = await _model(cluster, names.base_model, namespace)
+
+    async def look_up() -> tuple[NamedModel | None, str]:
         if names.claim is not None:
             await _require_claim(cluster, names.claim.name, namespace)
-        reference = await _reference(cluster, command, image, images)
-    except KubernetesError as error:
-        raise refusal(error, f"looking up what the task names in namespace {namespace}") from error
+        model = await _model(cluster, names.base_model, namespace)
+        return model, await _reference(cluster, command, image, images)
+
+    what = f"a look at what the task names in namespace {namespace}"
+    model, reference = await cluster.patiently(look_up, what)
     path = command.engine.model
     if names.claim is not None:
         path = names.claim.mount_path

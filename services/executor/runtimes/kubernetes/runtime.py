@@ -146,7 +146,13 @@ class KubernetesRuntime:
         finding = {
             **finding_labels(self._settings, self._kind, launch.labels),
             ATTEMPT_LABEL: str(command.attempt_id),
+            # What another holder has taken over since is not this one's to end.
+            EPOCH_LABEL: str(launch.labels.epoch or 0),
         }
+        # Nothing is made that could not be found again.
+        await self._cluster.patiently(
+            lambda: self._cluster.found_of(self._kind, finding), "a look at what is there"
+        )
         self._unmade.discard(command.reservation_id)
         try:
             for made in objects_of(launch, plan, self._settings):
@@ -185,10 +191,10 @@ class KubernetesRuntime:
 
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
         ending = self._ending(finding_labels(self._settings, self._kind, labels), grace_seconds)
-        if labels.reservation_id in self._unmade and await self._is_shut():
-            # Nothing was made in this life, and this cluster lets nothing be looked up.
-            return
-        await ending.run()
+        # Where nothing was made in this life, and the cluster lets nothing be looked up.
+        if labels.reservation_id not in self._unmade or not await self._is_shut():
+            await ending.run()
+        self._unmade.discard(labels.reservation_id)
 
     def _ending(self, labels: dict[str, str], grace_seconds: float = 0.0) -> Ending:
         return Ending(
