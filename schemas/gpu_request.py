@@ -65,6 +65,8 @@ class ReasonCode(StrEnum):
     BEHIND_IN_QUEUE = "behind_in_queue"
     NO_GPUS = "no_gpus"  # no node of this installation reports a GPU
     EXCEEDS_LARGEST_NODE = "exceeds_largest_node"
+    GIVEN_OUT_BY_CLUSTER = "given_out_by_cluster"
+    AWAITING_CLUSTER = "awaiting_cluster"  # no fresh and complete view of it
     ENDED = "ended"  # the reservation is over and waits for nothing any more
 
 
@@ -122,6 +124,10 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.NO_GPUS: "No node of this installation reports a GPU.",
     ReasonCode.EXCEEDS_LARGEST_NODE: "The request asks for more devices that match than any node"
     " has, so it can never be served by this fleet.",
+    ReasonCode.GIVEN_OUT_BY_CLUSTER: "The node belongs to a Kubernetes cluster, which gives out its"
+    " GPUs itself; ask for them with `cluster`.",
+    ReasonCode.AWAITING_CLUSTER: "The scheduler has no view of the Kubernetes cluster that is"
+    " complete and at most 15 s old, and chooses no node by any other.",
     ReasonCode.ENDED: "The reservation is over and waits for nothing any more.",
 }
 
@@ -181,9 +187,10 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """GPUs of one node of a Kubernetes cluster, which gives them out itself: we choose the node.
 
     A GPU is idle below both thresholds. Where no node has enough idle ones, and where
-    `selects_node` is false, the cluster's own scheduler chooses. `resource` is an extended
-    resource's name; None: what NVIDIA's device plugin or DRA driver offers there. `cluster_id`
-    None: any that is connected.
+    `selects_node` is false, the cluster's own scheduler chooses, unless `node_names` or the
+    request's `gpu_models` say which nodes may be taken. `resource` is an extended resource's name;
+    None: what NVIDIA's device plugin or DRA driver offers there. `cluster_id` None: any that is
+    connected, of those in the request's `node_ids`, if it has any.
     """
 
     cluster_id: NodeId | None = None
@@ -191,6 +198,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     utilization_threshold_percent: Percent = 30.0
     memory_threshold_percent: Percent = 50.0
     resource: Annotated[str, line(max_length=253)] | None = None
+    node_names: Annotated[tuple[Line, ...], Meta(max_length=1024)] = ()
 
 
 class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,14 +14,20 @@ from schemas.base import (
     Mebibytes,
     Namespace,
     NodeId,
-    Percent,
     PositiveInt,
     Query,
     Seconds,
     UtcDatetime,
     View,
 )
-from schemas.gpu_request import DeviceGrant, GpuCount, GpuRequest, Reason, ReasonCode, Suggestion
+from schemas.gpu_request import (
+    ClusterPlacement,
+    DeviceGrant,
+    GpuRequest,
+    Reason,
+    ReasonCode,
+    Suggestion,
+)
 from schemas.scheduler import CordonState, DeviceState, DriftAction, DriftKind, ReservationState
 from schemas.telemetry import HealthState, Source
 
@@ -105,22 +111,6 @@ class ReplayDecisions(Query, frozen=True, kw_only=True, tag="scheduler.replay"):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-class GetClusterStatus(Query, frozen=True, kw_only=True, tag="scheduler.cluster_status"):
-    """Every GPU as node selection sees it. Answered by `ClusterStatus`.
-
-    As many whole nodes as fit into a message, in order of their names, those after `after_node_id`.
-    """
-
-    after_node_id: NodeId | None = None
-
-
-class GetNodeSummaries(Query, frozen=True, kw_only=True, tag="scheduler.node_summaries"):
-    """GPUs summed up by node. Answered by `NodeSummaries`. Thresholds are honoured strictly (<)."""
-
-    utilization_threshold: Percent = 30.0
-    memory_threshold: Percent = 50.0
-
-
 class GetAllocationMap(Query, frozen=True, kw_only=True, tag="scheduler.allocation_map"):
     """What is held on each device? Answered by `AllocationMap`. None: every node.
 
@@ -129,14 +119,6 @@ class GetAllocationMap(Query, frozen=True, kw_only=True, tag="scheduler.allocati
 
     node_id: NodeId | None = None
     after_node_id: NodeId | None = None
-
-
-class SelectNode(Query, frozen=True, kw_only=True, tag="scheduler.select_node"):
-    """The best node for an InferenceService. Answered by `NodeSelection`."""
-
-    required_gpus: GpuCount = 1
-    utilization_threshold: Percent = 30.0
-    memory_threshold: Percent = 50.0
 
 
 class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservation"):
@@ -166,6 +148,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     reason: str = ""
     preempting_until: UtcDatetime | None = None
     preempted_for: UUID | None = None
+    cluster: ClusterPlacement | None = None
 
 
 class ReservationList(ListView, frozen=True, kw_only=True, tag="scheduler.reservations"):
@@ -265,55 +248,6 @@ class AllocationMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_m
 
     nodes: tuple[NodeAllocation, ...]
     next_after_node_id: NodeId | None = None
-
-
-class ClusterGpu(Struct, frozen=True, kw_only=True):
-    """A GPU of the cluster; None readings are unknown, and count as idle for node selection."""
-
-    node_name: str
-    gpu_index: Count
-    gpu_uuid: DeviceUuid
-    gpu_model: str
-    allocatable: bool
-    memory_total_mb: Mebibytes | None = None
-    memory_used_mb: Mebibytes | None = None
-    memory_usage_percent: float | None = None
-    utilization_percent: float | None = None
-    temperature_c: float | None = None
-    has_metrics: bool = False
-
-
-class ClusterStatus(ListView, frozen=True, kw_only=True, tag="scheduler.cluster_status_view"):
-    """GPUs by node and index. `next_after_node_id` is set where more nodes follow."""
-
-    gpus: tuple[ClusterGpu, ...]
-    next_after_node_id: NodeId | None = None
-
-
-class NodeGpuSummary(Struct, frozen=True, kw_only=True):
-    """A node's GPUs in brief; means count only GPUs with metrics, None if there are none."""
-
-    node_name: str
-    total_gpus: Count
-    allocatable_gpus: Count
-    idle_gpu_count: Count
-    avg_utilization_percent: float | None = None
-    avg_memory_usage_percent: float | None = None
-    has_metrics: bool = False
-
-
-class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):
-    """The chosen node with its GPUs in brief; None leaves the choice to Kubernetes."""
-
-    node_id: NodeId | None
-    message: str = ""
-    summary: NodeGpuSummary | None = None
-
-
-class NodeSummaries(ListView, frozen=True, kw_only=True, tag="scheduler.node_summaries_view"):
-    """Summaries by node name."""
-
-    nodes: dict[str, NodeGpuSummary]
 
 
 class Drift(Struct, frozen=True, kw_only=True):

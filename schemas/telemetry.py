@@ -33,7 +33,8 @@ DriverInteger = Annotated[int, Meta(ge=0)]
 class Source(StrEnum):
     """Where readings come from.
 
-    `none`: the host has no GPU that could be read; the agent reports no devices.
+    `none`: the host has no GPU that could be read; the agent reports no devices. `kubernetes` is a
+    cluster, whose nodes' GPUs are read there.
     """
 
     NVML = "nvml"
@@ -42,6 +43,7 @@ class Source(StrEnum):
     DCGM = "dcgm"
     SIMULATED = "simulated"
     NONE = "none"
+    KUBERNETES = "kubernetes"
 
 
 class HealthState(StrEnum):

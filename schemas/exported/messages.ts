@@ -420,11 +420,17 @@ export interface ClusterChanged {
   detail: string;
 }
 
-/** A GPU of the cluster; null readings are unknown, and count as idle for node selection. */
+/**
+ * A GPU of a node; null readings are unknown, and count as idle for node selection unless
+ * `is_stale`: there were some, too old to decide on.
+ *
+ * With `cluster_id` the node is that Kubernetes cluster's, which counts its GPUs: as many are
+ * `allocatable` as it has left, the least used. `gpu_uuid` null: nothing has read it.
+ */
 export interface ClusterGpu {
   node_name: string;
   gpu_index: number;
-  gpu_uuid: string;
+  gpu_uuid: string | null;
   gpu_model: string;
   allocatable: boolean;
   memory_total_mb: number | null;
@@ -433,6 +439,8 @@ export interface ClusterGpu {
   utilization_percent: number | null;
   temperature_c: number | null;
   has_metrics: boolean;
+  is_stale: boolean;
+  cluster_id: string | null;
 }
 
 /** One GPU; null is unknown. */
@@ -489,8 +497,10 @@ export interface ClusterPlacement {
  * GPUs of one node of a Kubernetes cluster, which gives them out itself: we choose the node.
  *
  * A GPU is idle below both thresholds. Where no node has enough idle ones, and where `selects_node`
- * is false, the cluster's own scheduler chooses. `resource` is an extended resource's name; null:
- * what NVIDIA's device plugin or DRA driver offers there. `cluster_id` null: any that is connected.
+ * is false, the cluster's own scheduler chooses, unless `node_names` or the request's `gpu_models`
+ * say which nodes may be taken. `resource` is an extended resource's name; null: what NVIDIA's
+ * device plugin or DRA driver offers there. `cluster_id` null: any that is connected, of those in
+ * the request's `node_ids`, if it has any.
  */
 export interface ClusterRequest {
   cluster_id?: string | null;
@@ -498,9 +508,10 @@ export interface ClusterRequest {
   utilization_threshold_percent?: number;
   memory_threshold_percent?: number;
   resource?: string | null;
+  node_names?: string[];
 }
 
-/** GPUs by node and index. `next_after_node_id` is set where more nodes follow. */
+/** GPUs by node and index. `next_after_node_id` is the last node's name where more follow. */
 export interface ClusterStatus {
   type: "scheduler.cluster_status_view";
   next_cursor: string | null;
@@ -2104,6 +2115,7 @@ export interface NodeGpuSummary {
   avg_utilization_percent: number | null;
   avg_memory_usage_percent: number | null;
   has_metrics: boolean;
+  cluster_id: string | null;
 }
 
 /**
@@ -2150,7 +2162,11 @@ export interface NodeRemoved {
   reason: string;
 }
 
-/** The chosen node with its GPUs in brief; null leaves the choice to Kubernetes. */
+/**
+ * The chosen node with its GPUs in brief; null leaves the choice to Kubernetes.
+ *
+ * `node_id` is the name that its cluster has for it, or the id of a node without one.
+ */
 export interface NodeSelection {
   type: "scheduler.node_selection";
   node_id: string | null;
@@ -2364,6 +2380,7 @@ export interface Reason {
 
 /** Why a device, a node or the whole fleet does not serve a request now. */
 export type ReasonCode =
+  | "awaiting_cluster"
   | "awaiting_snapshot"
   | "behind_in_queue"
   | "compute_capability_mismatch"
@@ -2372,6 +2389,7 @@ export type ReasonCode =
   | "ended"
   | "exceeds_largest_node"
   | "foreign_process"
+  | "given_out_by_cluster"
   | "held"
   | "insufficient_cpu"
   | "insufficient_free_memory"
@@ -2756,6 +2774,7 @@ export interface ReservationView {
   reason: string;
   preempting_until: string | null;
   preempted_for: string | null;
+  cluster: ClusterPlacement | null;
 }
 
 /** Go on with a paused task. */
@@ -2951,9 +2970,10 @@ export interface SloSpec {
 /**
  * Where readings come from.
  *
- * `none`: the host has no GPU that could be read; the agent reports no devices.
+ * `none`: the host has no GPU that could be read; the agent reports no devices. `kubernetes` is a
+ * cluster, whose nodes' GPUs are read there.
  */
-export type Source = "amd" | "dcgm" | "none" | "nvidia-smi" | "nvml" | "simulated";
+export type Source = "amd" | "dcgm" | "kubernetes" | "none" | "nvidia-smi" | "nvml" | "simulated";
 
 /** Smallest, largest and mean of the known readings; all null when every reading was unknown. */
 export interface Spread {
@@ -3488,18 +3508,18 @@ export type MessageType =
   | "scheduler.node_labelled"
   | "scheduler.node_removed"
   | "scheduler.remove_node"
+  | "scheduler.cluster_status"
+  | "scheduler.node_summaries"
+  | "scheduler.select_node"
   | "scheduler.estimate"
   | "scheduler.explain"
   | "scheduler.allocation_map"
   | "scheduler.availability"
-  | "scheduler.cluster_status"
-  | "scheduler.node_summaries"
   | "scheduler.get_reservation"
   | "scheduler.decisions"
   | "scheduler.drifts"
   | "scheduler.list_reservations"
   | "scheduler.replay"
-  | "scheduler.select_node"
   | "scheduler.what_if"
   | "scheduler.available_gpus"
   | "cluster.changed"

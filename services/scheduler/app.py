@@ -5,6 +5,7 @@ from pathlib import Path
 
 from schemas.available_gpus import ListAvailableGpus
 from schemas.executor import ExecutorReported
+from schemas.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
 from schemas.scheduler import (
     CancelReservation,
     Cordon,
@@ -20,14 +21,11 @@ from schemas.scheduler_views import (
     ExplainReservation,
     GetAllocationMap,
     GetAvailability,
-    GetClusterStatus,
-    GetNodeSummaries,
     GetReservation,
     ListDecisions,
     ListDrifts,
     ListReservations,
     ReplayDecisions,
-    SelectNode,
     WhatIf,
 )
 from schemas.telemetry import HealthChanged, InventoryReported
@@ -37,6 +35,7 @@ from services.scheduler.handlers.history_queries import HistoryQueries
 from services.scheduler.handlers.node_reports import NodeReports
 from services.scheduler.handlers.reservation_queries import ReservationQueries
 from services.scheduler.intake.batcher import LARGEST_BATCH, CommandBatcher
+from services.scheduler.leader.cluster_decisions import ClusterDecisions
 from services.scheduler.leader.decision_loop import DecisionLoop
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.query_engine import QueryEngine
@@ -44,6 +43,7 @@ from services.scheduler.ledger.change_listener import ChangeListener
 from services.scheduler.ledger.leader_election import Leadership, Succession
 from services.scheduler.ledger.migrations import MIGRATIONS
 from services.scheduler.ledger.retention import Retention
+from services.scheduler.observations.cluster_views import ClusterViews
 from services.scheduler.observations.latest_readings import LatestReadings
 from services.scheduler.observations.node_liveness import NodeLiveness
 from services.scheduler.observations.release_snapshots import ReleaseSnapshots
@@ -82,7 +82,15 @@ def create_service(
         settings.recovery_quiet_seconds,
         limits.system_processes,
     )
-    decision_loop = DecisionLoop(database, leadership, reader, settings.policy)
+    reports = NodeReports(database, readings, settings.admits)
+    views = ClusterViews(bus, readings, liveness, reports.record_cluster)
+    decision_loop = DecisionLoop(
+        database,
+        leadership,
+        reader,
+        settings.policy,
+        ClusterDecisions(database, leadership, views),
+    )
     commands = Commands(database, liveness, limits.stale_agent_seconds)
     retention = Retention(
         database,
@@ -106,21 +114,22 @@ def create_service(
         routes=_routes(
             CommandBatcher(database, decision_loop.request_snapshots, Path(settings.data_dir)),
             commands,
-            ReservationQueries(database, QueryEngine(database, reader, settings.policy)),
-            FleetQueries(database, reader),
+            ReservationQueries(database, QueryEngine(database, reader, settings.policy), views),
+            FleetQueries(database, reader, views),
             HistoryQueries(database, settings.policy),
-            NodeReports(database, readings, settings.admits),
+            reports,
         ),
         loops={
             "decisions": decision_loop.run,
             "ledger_changes": ChangeListener(database, decision_loop.wake).run,
             "snapshots": snapshots.run,
+            "cluster_views": views.run,
             "reconciler": reconciler.run,
             "succession": Succession(leadership, decision_loop.wake).run,
             "retention": retention.run,
         },
         on_reply=commands.fenced,
-        start=SampleListener(bus, readings, liveness).subscribe,
+        start=SampleListener(bus, readings, liveness, views).subscribe,
         stop=lambda: _step_down(leadership),
     )
 

@@ -13,11 +13,12 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler_views import AvailabilityView, ClusterGpu, NodeGpuSummary
+from schemas.node_selection import ClusterGpu, NodeGpuSummary
+from schemas.scheduler_views import AvailabilityView
 from shared.client.asking import ask_in_loop
 from shared.client.devices import node_of_indices
 from shared.client.http import StewardClient
-from shared.client.node_selection import selection_lines
+from shared.gpu.node_selection import selection_lines
 
 log: Final = logging.getLogger(__name__)
 

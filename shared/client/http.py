@@ -14,6 +14,7 @@ from schemas.errors import Accepted
 from schemas.executor import LogChunk
 from schemas.gateway import GpuList, NodeList
 from schemas.gpu_request import GpuRequest
+from schemas.node_selection import ClusterStatus, NodeSelection, NodeSummaries
 from schemas.orchestrator import (
     ExperimentList,
     ExperimentState,
@@ -27,13 +28,10 @@ from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
-    ClusterStatus,
     DecisionList,
     DriftList,
     EstimateView,
     Explanation,
-    NodeSelection,
-    NodeSummaries,
     Replay,
     ReservationList,
     ReservationView,

@@ -32,6 +32,7 @@ from schemas.executor import (
 from schemas.executor_ranks import GetRank, StartRank
 from schemas.gateway import CustomEvent
 from schemas.monitoring import GetAgent, GetGpu, StartMonitoring, StopMonitoring
+from schemas.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
 from schemas.orchestrator import (
     CancelTask,
     ExperimentEvent,
@@ -72,14 +73,11 @@ from schemas.scheduler_views import (
     ExplainReservation,
     GetAllocationMap,
     GetAvailability,
-    GetClusterStatus,
-    GetNodeSummaries,
     GetReservation,
     ListDecisions,
     ListDrifts,
     ListReservations,
     ReplayDecisions,
-    SelectNode,
     WhatIf,
 )
 from schemas.telemetry import (

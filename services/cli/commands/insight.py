@@ -37,7 +37,7 @@ from services.cli.json_files import read_json
 from services.cli.lookup import Found, find, find_reservation
 from services.cli.options import Target, reading
 from services.cli.request_options import NumberRange, request_options
-from shared.client.node_selection import selection_lines
+from shared.gpu.node_selection import selection_lines
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient

@@ -7,13 +7,9 @@ from litestar.params import FromQuery, QueryParameter
 
 from schemas.errors import Accepted
 from schemas.gateway import GpuAllocMap, GpuList, NodeList, NodeView
+from schemas.node_selection import NodeSelection, SelectNode
 from schemas.scheduler_nodes import RemoveNode
-from schemas.scheduler_views import (
-    AllocationMap,
-    GetAllocationMap,
-    NodeSelection,
-    SelectNode,
-)
+from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from schemas.telemetry import GetSnapshot, GpuSampled
 from services.gateway.context import Gateway, unknown_node
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views

@@ -6,14 +6,17 @@ from uuid import UUID
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler_views import (
-    AvailabilityView,
+from schemas.node_selection import (
+    ClusterGpu,
     ClusterStatus,
-    DecisionList,
     GetClusterStatus,
     GetNodeSummaries,
-    ListDecisions,
     NodeSummaries,
+)
+from schemas.scheduler_views import (
+    AvailabilityView,
+    DecisionList,
+    ListDecisions,
     Replay,
     ReplayDecisions,
     WhatIf,
@@ -57,10 +60,12 @@ async def get_cluster_status(
     after = place_at(cursor, GpuPlace)
     pages = gateway.pages(GetClusterStatus(), ClusterStatus, "node_id")
     gpus = [gpu async for found in pages for gpu in found.gpus]
-    page, next_cursor = page_after(
-        gpus, lambda gpu: GpuPlace(gpu.node_name, gpu.gpu_index, gpu.gpu_uuid), after, limit
-    )
+    page, next_cursor = page_after(gpus, _place, after, limit)
     return ClusterStatus(gpus=page, next_cursor=next_cursor)
+
+
+def _place(gpu: ClusterGpu) -> GpuPlace:
+    return GpuPlace(gpu.node_name, gpu.gpu_index, gpu.gpu_uuid or gpu.cluster_id or "")
 
 
 @get("/cluster/nodes")

@@ -1,6 +1,9 @@
 """Labels of a node: what its agent reports, and what operators have set or taken away."""
 
 from collections.abc import Mapping
+from typing import Final
+
+CLUSTER_LABEL: Final = "gpusteward.io/cluster"  # of an agent on a node of that Kubernetes cluster
 
 OperatorLabels = dict[str, str | None]  # None: taken away, though the agent reports it
 

@@ -1,14 +1,14 @@
 """Nodes for an inference service that Kubernetes places: each GPU, sums by node, and the best one.
 
-Kubernetes decides what is free; readings only order nodes. So a GPU without metrics counts as idle,
-which it never does for a grant: nothing is granted here.
+Kubernetes decides what is free; readings only order nodes. So a GPU that nothing reads counts as
+idle, which it never does for a grant: nothing is granted here.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.scheduler_views import ClusterGpu, NodeGpuSummary, NodeSelection
+from schemas.node_selection import ClusterGpu, NodeGpuSummary, NodeSelection
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import Device, Fleet, Node, Reading, ReadingState
 
@@ -19,7 +19,7 @@ Temperatures = Mapping[tuple[NodeId, DeviceUuid], float]
 
 
 def cluster_gpu_status(fleet: Fleet, temperatures: Temperatures | None = None) -> list[ClusterGpu]:
-    """Every GPU, by node and index. A stale reading is no metric."""
+    """Every GPU, by node and index. A stale reading is no metric, and none counts on it either."""
     return [
         _cluster_gpu(device, fleet.node(node_id), (temperatures or {}).get((node_id, device.uuid)))
         for node_id, devices in fleet.nodes.items()
@@ -32,13 +32,15 @@ def is_idle(
     utilization_threshold: float = UTILIZATION_THRESHOLD,
     memory_threshold: float = MEMORY_THRESHOLD,
 ) -> bool:
-    """Whether it is allocatable and below both thresholds; a missing metric is not held against it.
+    """Whether it is allocatable and below both thresholds; a missing metric is not held against it,
+    a stale one is.
 
     A GPU at a threshold is not idle.
     """
     utilization, memory = gpu.utilization_percent, gpu.memory_usage_percent
     return (
         gpu.allocatable
+        and not gpu.is_stale
         and (utilization is None or utilization < utilization_threshold)
         and (memory is None or memory < memory_threshold)
     )
@@ -89,7 +91,7 @@ def find_best_node(summaries: Mapping[str, NodeGpuSummary], required_gpus: int) 
             each.node_name,
         ),
     )
-    return NodeSelection(node_id=best.node_name, message=_sentence(best), summary=best)
+    return NodeSelection(node_id=best.node_name, message=sentence(best), summary=best)
 
 
 def _cluster_gpu(device: Device, node: Node, temperature_c: float | None) -> ClusterGpu:
@@ -101,13 +103,18 @@ def _cluster_gpu(device: Device, node: Node, temperature_c: float | None) -> Clu
         gpu_index=device.index,
         gpu_uuid=device.uuid,
         gpu_model=device.name,
-        allocatable=node.admitted and not node.lost and _is_allocatable(device),
+        allocatable=node.admitted
+        and not node.lost
+        and node.cluster is None
+        and _is_allocatable(device),
         memory_total_mb=total,
         memory_used_mb=used,
         memory_usage_percent=100.0 * used / total if used is not None and total else None,
         utilization_percent=reading.utilization_percent if reading is not None else None,
         temperature_c=temperature_c if reading is not None else None,
         has_metrics=reading is not None,
+        is_stale=device.reading_state is ReadingState.STALE,
+        cluster_id=node.cluster,
     )
 
 
@@ -132,7 +139,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _sentence(best: NodeGpuSummary) -> str:
+def sentence(best: NodeGpuSummary) -> str:
+    """What the chosen node has."""
     used = best.avg_utilization_percent
     mean = f"mean utilization {used:.1f} %" if used is not None else "no metrics"
     return (

@@ -172,7 +172,7 @@ async def _confirm_stopped(
     connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None, reason: str
 ) -> None:
     held = await holding_rows.held_on(connection, node_id, device_uuid)
-    numbers = {h.device_no for h in held if h.quarantined}
+    numbers = {h.device_no for h in held if h.quarantined and h.device_no is not None}
     now = await reservation_rows.database_now(connection)
     found = await reservation_rows.lock(connection, {h.held_by for h in held if h.quarantined})
     for stored in found.values():

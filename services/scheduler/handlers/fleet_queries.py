@@ -1,27 +1,33 @@
 """Queries about devices and nodes: what holds them, and where Kubernetes had better place."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.scheduler import DeviceState
-from schemas.scheduler_views import (
-    AllocationMap,
+from schemas.node_selection import (
     ClusterGpu,
     ClusterStatus,
-    DeviceAllocation,
-    GetAllocationMap,
     GetClusterStatus,
     GetNodeSummaries,
-    NodeAllocation,
     NodeGpuSummary,
     NodeSelection,
     NodeSummaries,
     SelectNode,
 )
+from schemas.scheduler import DeviceState
+from schemas.scheduler_views import (
+    AllocationMap,
+    DeviceAllocation,
+    GetAllocationMap,
+    NodeAllocation,
+)
+from schemas.telemetry import Source
+from services.scheduler.domain.clusters.choice import ClusterFleet
+from services.scheduler.domain.clusters.gpu_status import gpu_status
+from services.scheduler.domain.clusters.room import Thresholds
 from services.scheduler.domain.model.fleet import Device, Fleet, Host, Node
 from services.scheduler.domain.model.inputs import NO_RESERVATION
 from services.scheduler.domain.node_selection import (
@@ -30,9 +36,12 @@ from services.scheduler.domain.node_selection import (
     node_gpu_summaries,
 )
 from services.scheduler.domain.placement.eligibility import state_of, state_reasons
+from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.engine_feed import node_from
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.ledger import change_feed, node_rows, reservation_rows
+from services.scheduler.ledger.node_rows import NodeStatus
+from services.scheduler.observations.cluster_views import ClusterViews
 from shared.messaging.paging import fitting
 from shared.postgres.database import Connection, Database
 
@@ -45,6 +54,7 @@ class FleetQueries:
 
     database: Database
     reader: FleetReader
+    clusters: ClusterViews
 
     async def allocation_map(self, query: GetAllocationMap) -> AllocationMap:
         """Devices and their holders, node by node."""
@@ -61,7 +71,7 @@ class FleetQueries:
             NodeAllocation(
                 node_id=node.node_id,
                 source=node.source,
-                fresh=reader.readings.is_fresh(node.node_id),
+                fresh=self._is_fresh(node),
                 devices=tuple(
                     _allocation(device, fleet.node(node.node_id), owners)
                     for device in fleet.nodes.get(node.node_id, ())
@@ -81,7 +91,8 @@ class FleetQueries:
 
     async def cluster_status(self, query: GetClusterStatus) -> ClusterStatus:
         """Every GPU as node selection sees it, as many whole nodes as fit into a reply."""
-        found = await self._gpus()
+        own, clusters = await self._fleets()
+        found = gpu_status(own, clusters)
         after = query.after_node_id
         by_node = [
             (node_name, tuple(gpus))
@@ -96,26 +107,43 @@ class FleetQueries:
 
     async def node_summaries(self, query: GetNodeSummaries) -> NodeSummaries:
         """The GPUs summed up by node."""
-        return NodeSummaries(nodes=await self._summaries(query))
+        own, clusters = await self._fleets()
+        found = clusters.summaries(_thresholds(query))
+        outside = [gpu for gpu in gpu_status(own, clusters) if gpu.cluster_id is None]
+        return NodeSummaries(nodes=dict(sorted((_summaries(outside, query) | found).items())))
 
     async def select_node(self, query: SelectNode) -> NodeSelection:
-        """The node with the most idle GPUs."""
-        return find_best_node(await self._summaries(query), query.required_gpus)
+        """The node with the most idle GPUs: of clusters, where there are any."""
+        own, clusters = await self._fleets()
+        found = clusters.summaries(_thresholds(query)) or _summaries(own, query)
+        return find_best_node(found, query.required_gpus)
 
-    async def _summaries(self, query: GetNodeSummaries | SelectNode) -> dict[str, NodeGpuSummary]:
-        return node_gpu_summaries(
-            await self._gpus(), query.utilization_threshold, query.memory_threshold
-        )
+    def _is_fresh(self, node: NodeStatus) -> bool:
+        if node.source is Source.KUBERNETES:
+            return self.clusters.is_fresh(node.node_id)
+        return self.reader.readings.is_fresh(node.node_id)
 
-    async def _gpus(self) -> list[ClusterGpu]:
+    async def _fleets(self) -> tuple[list[ClusterGpu], ClusterFleet]:
+        """The GPUs that telemetry agents report, and the clusters."""
         async with self.database.transaction() as connection:
             fleet = await self._fleet(connection)
-        return cluster_gpu_status(fleet, self.reader.readings.temperatures())
+            clusters = await read_fleet(connection, self.clusters)
+        return cluster_gpu_status(fleet, self.reader.readings.temperatures()), clusters
 
     async def _fleet(self, connection: Connection) -> Fleet:
         fleet = await self.reader.read(connection)
         nodes = [node_from(row) for row in await change_feed.read_nodes(connection)]
         return replace(fleet, hosts={node.node_id: Host(node=node) for node in nodes})
+
+
+def _thresholds(query: GetNodeSummaries | SelectNode) -> Thresholds:
+    return Thresholds(query.utilization_threshold, query.memory_threshold)
+
+
+def _summaries(
+    gpus: Sequence[ClusterGpu], query: GetNodeSummaries | SelectNode
+) -> dict[str, NodeGpuSummary]:
+    return node_gpu_summaries(gpus, query.utilization_threshold, query.memory_threshold)
 
 
 def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:

@@ -9,7 +9,7 @@ from schemas.base import NodeId
 from schemas.executor import ExecutorReported
 from schemas.telemetry import HealthChanged, HealthKind, HealthState, InventoryReported
 from services.scheduler.domain.faults import Fault, fault_of_event, faults_of_inventory
-from services.scheduler.ledger import node_rows, reservation_rows
+from services.scheduler.ledger import cluster_rows, node_rows, reservation_rows
 from services.scheduler.ledger.out_of_service import handle_faults
 from services.scheduler.observations.latest_readings import LatestReadings
 from shared.errors import PermanentError
@@ -78,6 +78,12 @@ class NodeReports:
         async with self.database.transaction() as connection:
             await node_rows.write_executor_seen(connection, event.executor_id)
             await reservation_rows.raise_epoch(connection, event.largest_epoch)
+
+    async def record_cluster(self, cluster_id: NodeId) -> None:
+        """A cluster that reports its nodes is a node itself."""
+        async with self.database.transaction() as connection:
+            admits = self.admits(cluster_id)
+            await cluster_rows.register(connection, cluster_id, admits=admits)
 
     async def _act_on(self, node_id: NodeId, boot_id: UUID, faults: Sequence[Fault]) -> None:
         if faults:

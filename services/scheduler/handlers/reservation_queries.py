@@ -27,18 +27,22 @@ from schemas.scheduler_views import (
     WhatIf,
 )
 from services.scheduler.domain.advice.evaluation import Evaluation, available, evaluate
+from services.scheduler.domain.clusters.choice import Choice
 from services.scheduler.domain.estimate import estimate
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
 from services.scheduler.domain.placement.reasons import (
     abridge,
+    asked,
     availability_sentence,
     summary_sentence,
 )
 from services.scheduler.intake.validation import check_wanted, known
+from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.query_engine import Moment, QueryEngine
-from services.scheduler.ledger import node_rows, reservation_rows
+from services.scheduler.ledger import cluster_rows, node_rows, reservation_rows
 from services.scheduler.ledger.reservation_rows import Reservation, ReservationPlace
 from services.scheduler.ledger.transitions import HELD_ON_LEASE, device_grants
+from services.scheduler.observations.cluster_views import ClusterViews
 from shared.errors import RefusedError
 from shared.messaging.paging import page_of, place_at
 from shared.postgres.database import Database
@@ -67,6 +71,7 @@ class ReservationQueries:
 
     database: Database
     query_engine: QueryEngine
+    clusters: ClusterViews
 
     async def get_reservation(self, query: GetReservation) -> ReservationView:
         """One reservation as the ledger has it; `explain` has every reason why it waits."""
@@ -87,6 +92,8 @@ class ReservationQueries:
 
     async def explain(self, query: ExplainReservation) -> Explanation:
         """Every reason why a reservation waits, or why it ended without being served."""
+        if (of_cluster := await self._known(query.reservation_id)).request.cluster is not None:
+            return await self._explain_of_cluster(of_cluster)
         async with self.query_engine.moment() as moment:
             stored = await self._known(query.reservation_id)
             entries = moment.engine.waiting
@@ -113,6 +120,8 @@ class ReservationQueries:
     async def availability(self, query: GetAvailability) -> AvailabilityView:
         """Whether a request would be granted if it came now, behind all of its priority."""
         check_wanted(query.request)
+        if query.request.cluster is not None:
+            return await self._availability_of_cluster(query.request)
         async with self.query_engine.moment() as moment:
             entry = arriving_request(query.request, moment.now)
             evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
@@ -142,6 +151,15 @@ class ReservationQueries:
     async def what_if(self, query: WhatIf) -> AvailabilityView:
         """Whether a waiting reservation would be granted now if it had asked for something else."""
         check_wanted(query.request)
+        stored = await self._known(query.reservation_id)
+        if (stored.request.cluster is None) is not (query.request.cluster is None):
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED,
+                "a reservation of a cluster's GPUs waits for nothing that others wait for",
+                path="$.request.cluster",
+            )
+        if query.request.cluster is not None:
+            return await self._availability_of_cluster(query.request)
         async with self.query_engine.moment() as moment:
             stored = await self._known(query.reservation_id)
             entries = {entry.reservation_id: entry for entry in moment.engine.waiting}
@@ -166,9 +184,12 @@ class ReservationQueries:
         self, found: Sequence[Reservation], reasons_shown: int
     ) -> Mapping[UUID, QueuePlace]:
         """Places of those of these that are queued, and why the first of them wait."""
-        ids = [r.reservation_id for r in found if r.state is ReservationState.QUEUED]
+        queued = [r for r in found if r.state is ReservationState.QUEUED]
+        of_clusters = [r for r in queued if r.request.cluster is not None]
+        ids = [r.reservation_id for r in queued if r.request.cluster is None]
+        places = await self._cluster_places(of_clusters) if of_clusters else {}
         if not ids:
-            return {}
+            return places
         async with self.query_engine.moment() as moment:
             engine = moment.engine
             order = {e.reservation_id: n for n, e in enumerate(engine.waiting, start=1)}
@@ -183,7 +204,59 @@ class ReservationQueries:
                 each: await reservation_rows.name_holders(connection, reasons, moment.now)
                 for each, reasons in explained.items()
             }
-        return {each: QueuePlace(order[each], named.get(each, ())) for each in ids if each in order}
+        return places | {
+            each: QueuePlace(order[each], named.get(each, ())) for each in ids if each in order
+        }
+
+    async def _cluster_places(self, found: Sequence[Reservation]) -> dict[UUID, QueuePlace]:
+        """The same of requests for GPUs of clusters, which wait for no other request."""
+        async with self.database.transaction() as connection:
+            fleet = await read_fleet(connection, self.clusters)
+            queued = await cluster_rows.queued(connection)
+        order = {entry.reservation_id: n for n, entry in enumerate(queued, start=1)}
+        return {
+            each.reservation_id: QueuePlace(
+                order.get(each.reservation_id), _reasons(fleet.choose(each.request))
+            )
+            for each in found
+        }
+
+    async def _explain_of_cluster(self, stored: Reservation) -> Explanation:
+        waits = stored.state is ReservationState.QUEUED
+        place = (await self._cluster_places([stored])).get(stored.reservation_id, QueuePlace())
+        reasons: tuple[Reason, ...] = ()
+        if waits:
+            reasons = place.reasons or (_NEXT,)
+        elif stored.state not in HELD_ON_LEASE:
+            reasons = stored.reasons or _end_reasons(stored)
+        where = stored.cluster
+        served = (
+            f"{stored.state.value} in cluster {where.cluster_id}: {where.message}"
+            if where is not None and stored.state in HELD_ON_LEASE
+            else ""
+        )
+        position = place.position if waits else None
+        length = position or 0
+        return Explanation(
+            reservation_id=stored.reservation_id,
+            state=stored.state,
+            queue_position=position,
+            queue_length=length,
+            reasons=reasons,
+            summary=served
+            or summary_sentence(stored.state, stored.request, reasons, position, length),
+        )
+
+    async def _availability_of_cluster(self, request: GpuRequest) -> AvailabilityView:
+        async with self.database.transaction() as connection:
+            found = (await read_fleet(connection, self.clusters)).choose(request)
+        if isinstance(found, Choice):
+            where = found.placement
+            message = f"{asked(request)} of cluster {where.cluster_id}: {where.message}"
+            return AvailabilityView(available=True, message=message)
+        return AvailabilityView(
+            available=False, message=availability_sentence(request, found, ()), reasons=found
+        )
 
     async def _named(self, evaluation: Evaluation, now: datetime) -> Evaluation:
         async with self.database.transaction() as connection:
@@ -260,7 +333,12 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         reason=_notice(stored) or stored.reason,
         preempting_until=stored.preempting_until,
         preempted_for=stored.preempted_for,
+        cluster=stored.cluster,
     )
+
+
+def _reasons(found: Choice | tuple[Reason, ...]) -> tuple[Reason, ...]:
+    return () if isinstance(found, Choice) else found
 
 
 def _notice(stored: Reservation) -> str:
@@ -276,6 +354,10 @@ def _notice(stored: Reservation) -> str:
 
 def _end_reasons(stored: Reservation) -> tuple[Reason, ...]:
     """Why a reservation is over, or what its devices wait for."""
+    if stored.quarantined and stored.cluster is not None:
+        cluster_id = stored.cluster.cluster_id
+        message = f"cluster {cluster_id} has not confirmed that nothing of it is left"
+        return (Reason(code=ReasonCode.QUARANTINED, message=message, node_id=cluster_id),)
     if not stored.quarantined:
         return (Reason(code=ReasonCode.ENDED, message=stored.reason or "the reservation is over"),)
     return tuple(

@@ -20,7 +20,13 @@ from schemas.scheduler import (
     ReservationState,
 )
 from services.scheduler.intake import validation
-from services.scheduler.ledger import events, holding_rows, reservation_rows, transitions
+from services.scheduler.ledger import (
+    cluster_rows,
+    events,
+    holding_rows,
+    reservation_rows,
+    transitions,
+)
 from services.scheduler.ledger.holding_rows import ReleasedDevice
 from services.scheduler.ledger.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
@@ -158,6 +164,8 @@ async def _release(
         return replies, ()
     ended = await transitions.end_all(connection, endings, now)
     released = await holding_rows.release(connection, [one.reservation_id for one in ended])
+    if clusters := [one.reservation_id for one in ended if one.cluster is not None]:
+        await cluster_rows.release(connection, clusters)
     if hosts := [one.reservation_id for one in ended if one.holds_host]:
         await holding_rows.release_hosts(connection, hosts)
     for command, after in zip(given_back, ended, strict=True):

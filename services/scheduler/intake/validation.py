@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.gpu_request import ClusterRequest, GpuRequest, Selector, SelectorKey, SelectorOperator
 from schemas.scheduler import (
     CancelReservation,
     ReleaseReservation,
@@ -32,6 +32,7 @@ _NUMBERS: Final = (
     "cpu_count",
 )
 _TEXTS: Final = ("device_uuids", "gpu_models")
+_NOT_OF_CLUSTERS: Final = ("device_uuids", "require", "prefer")
 _NAMES: Final = frozenset({SelectorKey.NODE, SelectorKey.GPU_MODEL, SelectorKey.GPU_UUID})
 _NUMBERED: Final = frozenset(
     {SelectorKey.COMPUTE_CAPABILITY, SelectorKey.CUDA_DRIVER_VERSION, SelectorKey.NUMA_NODE}
@@ -69,10 +70,28 @@ def check_wanted(request: GpuRequest) -> None:
             )
     for name in _TEXTS:
         _check_texts(getattr(request, name), f"$.request.{name}")
+    if request.cluster is not None:
+        _check_cluster(request, request.cluster)
     for place, selector in enumerate(request.require):
         _check_selector(selector, f"$.request.require[{place}]")
     for place, preference in enumerate(request.prefer):
         _check_selector(preference.selector, f"$.request.prefer[{place}].selector")
+
+
+def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:
+    """That it asks for nothing which Kubernetes would give out and we do not choose."""
+    if request.nodes > 1:
+        raise _bad(f"expected 1 node of a cluster, got {request.nodes}", "$.request.nodes")
+    for name in _NOT_OF_CLUSTERS:
+        if getattr(request, name):
+            raise _bad("expected none with `cluster`, which names no devices", f"$.request.{name}")
+    if not cluster.selects_node and (cluster.node_names or request.gpu_models):
+        raise _bad(
+            "expected no wishes for nodes where the cluster's own scheduler is to choose",
+            "$.request.cluster.selects_node",
+        )
+    _check_texts(cluster.node_names, "$.request.cluster.node_names")
+    check_text(cluster.resource or "", "$.request.cluster.resource")
 
 
 def _check_selector(selector: Selector, path: str) -> None:

@@ -10,6 +10,7 @@ import asyncpg
 
 from services.scheduler.domain.placement.decisions import Decision
 from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.leader.cluster_decisions import ClusterDecisions
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.live_engine import LiveEngine
 from services.scheduler.ledger import apply_decisions, decision_log, reservation_rows, transitions
@@ -31,13 +32,15 @@ DROPS_IN_A_ROW: Final = 5
 class DecisionLoop:
     """Decides while this process leads.
 
-    A change of the ledger wakes it, and a reading of a free device while a request is queued.
+    A change of the ledger wakes it, a reading of a free device while a request is queued, and a
+    change of a cluster while a request for its GPUs is.
     """
 
     database: Database
     leadership: Leadership
     reader: FleetReader
     policy: Policy
+    clusters: ClusterDecisions
     _live: LiveEngine = field(init=False)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: set[DeviceKey] = field(default_factory=set)
@@ -49,6 +52,7 @@ class DecisionLoop:
     def __post_init__(self) -> None:
         self._live = LiveEngine(self.database, self.reader, self.policy)
         self.reader.readings.subscribe(self._on_readings)
+        self.clusters.views.subscribe(self._on_cluster)
 
     def wake(self) -> None:
         """Begin the next cycle now."""
@@ -108,17 +112,20 @@ class DecisionLoop:
         if changes.expired or changes.preempted:
             await self._end_overdue(changes)
             return 0.0
+        # 4. Serve what is queued for clusters, which the engine knows nothing of.
+        if live.feed.awaits_cluster and await self.clusters.decide():
+            return 0.0
         if live.engine.queue_length:
-            # 4. Apply the newest readings: nothing else needs them.
+            # 5. Apply the newest readings: nothing else needs them.
             changed, self._changed = self._changed, set()
             live.apply_readings(changed)
-            # 5. Decide, in memory.
+            # 6. Decide, in memory.
             if decided := live.engine.decide(changes.now):
-                # 6. Commit all of it or nothing. Only then the engine may keep what it decided;
+                # 7. Commit all of it or nothing. Only then the engine may keep what it decided;
                 # after any error it is discarded.
                 await self._commit(decided, changes.now)
         self._drops = 0
-        # 7. Sleep until time alone may change something.
+        # 8. Sleep until time alone may change something.
         return _pause(live, changes)
 
     async def _end_overdue(self, changes: Changes) -> None:
@@ -159,6 +166,10 @@ class DecisionLoop:
         self._changed |= changed
         live = self._live
         if live.is_loaded and live.engine.queue_length and live.feed.has_free(changed):
+            self._woken.set()
+
+    def _on_cluster(self) -> None:
+        if self._live.is_loaded and self._live.feed.awaits_cluster:
             self._woken.set()
 
 

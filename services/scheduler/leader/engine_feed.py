@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from schemas.base import NodeId
 from schemas.scheduler import ReservationState
+from services.scheduler.domain.labels import CLUSTER_LABEL
 from services.scheduler.domain.model.fleet import Device, Node
 from services.scheduler.domain.model.inputs import (
     DeviceGone,
@@ -48,6 +49,7 @@ class EngineFeed:
     """What the engine was given of the ledger and of the readings.
 
     A held device's reading is its holder's use; the engine gets none before the device is free.
+    Queued requests for GPUs of clusters are told apart, and never given to it.
     """
 
     reader: FleetReader
@@ -59,6 +61,7 @@ class EngineFeed:
     _is_fresh: dict[NodeId, bool] = field(default_factory=dict)
     _queued: set[UUID] = field(default_factory=set)
     _leased: set[UUID] = field(default_factory=set)
+    _of_clusters: set[UUID] = field(default_factory=set)
     _is_complete: bool | None = None
 
     def apply_rows(self, rows: Rows) -> Iterator[Input]:
@@ -116,6 +119,11 @@ class EngineFeed:
                     )
                     self._given.pop(number, None)
 
+    @property
+    def awaits_cluster(self) -> bool:
+        """Whether a request for GPUs of a cluster is queued."""
+        return bool(self._of_clusters)
+
     def has_free(self, keys: Iterable[DeviceKey]) -> bool:
         """Whether one of these devices is held by no reservation."""
         numbers = (self._numbers[key] for key in keys if key in self._numbers)
@@ -138,6 +146,10 @@ class EngineFeed:
 
     def _reservation(self, row: ReservationRow) -> Iterator[Input]:
         reservation_id = row.reservation_id
+        if row.request.cluster is not None:
+            is_queued = row.state is ReservationState.QUEUED
+            (self._of_clusters.add if is_queued else self._of_clusters.discard)(reservation_id)
+            return
         if row.state is ReservationState.QUEUED:
             self._queued.add(reservation_id)
             yield RequestQueued(entry=queued_from(row))
@@ -164,6 +176,7 @@ def node_from(row: NodeRow) -> Node:
         cuda_driver_version=host.cuda_driver_version if host else None,
         lost=row.lost,
         admitted=row.admitted,
+        cluster=row.labels.get(CLUSTER_LABEL),
     )
 
 

@@ -62,14 +62,17 @@ FROM device d LEFT JOIN holding h ON h.device_no = d.device_no AND h.released_at
 """
 _ALL_DEVICES: Final = f"{_DEVICES} WHERE NOT d.removed"
 _CHANGED_DEVICES: Final = f"{_DEVICES} WHERE d.device_no = ANY($1)"
+# A cluster is a node without devices, which no decision of the engine needs.
 _NODES: Final = """
 SELECT n.node_id, n.labels, n.operator_labels, n.host, n.inventory_at IS NOT NULL AS inventoried,
     extract(epoch FROM clock_timestamp() - n.first_seen_at)::float8 AS known_seconds, n.lost,
     n.admitted, n.removed
 FROM node n
 """
-_CHANGED_NODES: Final = f"{_NODES} WHERE n.node_id = ANY($1)"
-_ALL_NODES: Final = f"{_NODES} WHERE NOT n.removed ORDER BY n.node_id"
+_CHANGED_NODES: Final = f"{_NODES} WHERE n.node_id = ANY($1) AND n.source <> 'kubernetes'"
+_ALL_NODES: Final = f"""
+{_NODES} WHERE NOT n.removed AND n.source <> 'kubernetes' ORDER BY n.node_id
+"""
 _DELETE: Final = """
 WITH gone AS (
     DELETE FROM change WHERE change_id IN (

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 
 from msgspec.structs import replace
 
-from schemas.gpu_request import DeviceGrant
+from schemas.gpu_request import ClusterPlacement, DeviceGrant
 from schemas.scheduler import (
     RESERVATION_ENDS,
     DriftEvent,
@@ -58,10 +58,16 @@ def queued(command: RequestReservation, times: QueuedTimes, position: int) -> Re
 
 
 def granted(
-    before: Reservation, now: datetime, epoch: int, devices: Sequence[DeviceGrant]
+    before: Reservation,
+    now: datetime,
+    epoch: int,
+    devices: Sequence[DeviceGrant] = (),
+    cluster: ClusterPlacement | None = None,
 ) -> ReservationGranted:
-    """A queued reservation holds these devices from now on."""
+    """A queued reservation holds these devices, or GPUs of a cluster, from now on."""
     node_ids = tuple(dict.fromkeys(device.node_id for device in devices))
+    if cluster is not None:
+        node_ids = (cluster.cluster_id,)
     return ReservationGranted(
         **_common(before, before.revision + 1, now),
         epoch=epoch,
@@ -70,6 +76,7 @@ def granted(
         devices=tuple(devices),
         lease_ttl_seconds=before.lease_ttl_seconds,
         waited_seconds=max(0.0, (now - before.requested_at).total_seconds()),
+        cluster=cluster,
     )
 
 

@@ -59,12 +59,21 @@ _HELD_ON: Final = """
 SELECT h.reservation_id AS held_by, h.device_no, h.quarantined_at IS NOT NULL AS quarantined
 FROM holding h JOIN device d USING (device_no)
 WHERE d.node_id = $1 AND ($2::text IS NULL OR d.uuid = $2) AND h.released_at IS NULL
+UNION ALL
+SELECT reservation_id, NULL, quarantined_at IS NOT NULL FROM cluster_holding
+WHERE cluster_id = $1 AND $2 IS NULL AND released_at IS NULL
 """
 _ALL_HOLDINGS: Final = """
 SELECT h.reservation_id, d.node_id, d.uuid AS device_uuid, h.epoch, r.lease_ttl_seconds,
     h.quarantined_at IS NOT NULL OR r.state NOT IN ('granted', 'active') AS quarantined
 FROM holding h JOIN device d USING (device_no) JOIN reservation r USING (reservation_id)
-WHERE h.released_at IS NULL ORDER BY h.reservation_id, h.device_no
+WHERE h.released_at IS NULL
+UNION ALL
+SELECT h.reservation_id, h.cluster_id, NULL, h.epoch, r.lease_ttl_seconds,
+    h.quarantined_at IS NOT NULL OR r.state NOT IN ('granted', 'active')
+FROM cluster_holding h JOIN reservation r USING (reservation_id)
+WHERE h.released_at IS NULL
+ORDER BY reservation_id, device_uuid
 """
 
 
@@ -78,10 +87,13 @@ class OpenHolding(Struct, frozen=True, kw_only=True):
 
 
 class HeldDevice(Struct, frozen=True, kw_only=True):
-    """Which reservation holds a device, and whether that waits for its confirmed stop."""
+    """Which reservation holds a device, and whether that waits for its confirmed stop.
+
+    Without a number it holds GPUs of a cluster.
+    """
 
     held_by: UUID
-    device_no: int
+    device_no: int | None
     quarantined: bool
 
 
@@ -121,7 +133,7 @@ async def held_by(connection: Connection, reservation_id: UUID) -> list[OpenHold
 async def held_on(
     connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None
 ) -> list[HeldDevice]:
-    """Open holdings of a device, or of a whole node."""
+    """Open holdings of a device, or of a whole node or cluster."""
     rows = await connection.fetch(_HELD_ON, node_id, device_uuid)
     return [HeldDevice(**dict(row)) for row in rows]
 

@@ -267,4 +267,22 @@ ALTER TABLE device ADD COLUMN removed boolean NOT NULL DEFAULT false;
 ALTER TABLE node ADD COLUMN admitted boolean NOT NULL DEFAULT true;
 ALTER TABLE node ALTER COLUMN admitted SET DEFAULT false;
 """,
+    """
+-- GPUs of a Kubernetes cluster, which is a node without devices: on the node that was chosen, or
+-- where the cluster's own scheduler puts them. Open while released_at is null, as other holdings.
+ALTER TABLE reservation ADD COLUMN cluster jsonb;
+CREATE TABLE cluster_holding (
+    reservation_id uuid PRIMARY KEY REFERENCES reservation,
+    cluster_id text NOT NULL REFERENCES node,
+    node_name text,
+    resource text,
+    gpus int NOT NULL CHECK (gpus > 0),
+    epoch bigint NOT NULL,
+    granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    quarantined_at timestamptz,
+    released_at timestamptz);
+CREATE INDEX cluster_holding_open ON cluster_holding (cluster_id) WHERE released_at IS NULL;
+CREATE INDEX reservation_cluster_queued ON reservation (arrival)
+    WHERE state = 'queued' AND request->>'cluster' IS NOT NULL;
+""",
 )

@@ -12,7 +12,7 @@ from schemas.errors import ErrorCode
 from schemas.scheduler import LOSSES, CordonCause
 from schemas.telemetry import DeviceFacts, HealthState, InventoryReported, Source
 from services.scheduler.domain.faults import Fault, Loss
-from services.scheduler.domain.labels import OperatorLabels, effective, relabelled
+from services.scheduler.domain.labels import CLUSTER_LABEL, OperatorLabels, effective, relabelled
 from services.scheduler.ledger.holding_rows import OpenHolding
 from shared.errors import RefusedError
 from shared.postgres.database import Connection, Row, from_json, to_json
@@ -25,7 +25,8 @@ _ADD: Final = "INSERT INTO node (node_id) VALUES ($1) ON CONFLICT DO NOTHING"
 _LOCK: Final = "SELECT 1 FROM node WHERE node_id = $1 FOR UPDATE"
 _STATUS: Final = """
 SELECT node_id, source, executor_seen_at IS NOT NULL AS has_executor, stopped, lost, admitted,
-    cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at, quiet_since
+    cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at, quiet_since,
+    coalesce(operator_labels -> $1, labels -> $1, 'null') <> 'null' AS is_in_cluster
 FROM node WHERE NOT removed ORDER BY node_id
 """
 _EXISTS: Final = "SELECT 1 FROM node WHERE node_id = $1 AND NOT removed"
@@ -149,7 +150,7 @@ DELETE FROM fault WHERE node_id = $1 AND boot_id <> $2
 class NodeStatus(Struct, frozen=True, kw_only=True):
     """`source` is where its readings come from. `stopped`: its agent has said that it stops.
     `lost`: silent for so long that what it held has ended. `quiet_since`: well since its loss.
-    Nothing is granted on one that is not `admitted`.
+    Nothing is granted on one that is not `admitted`, or whose GPUs a cluster gives out.
     """
 
     node_id: NodeId
@@ -164,6 +165,7 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     cordon_set_by: str
     cordoned_at: datetime | None
     quiet_since: datetime | None
+    is_in_cluster: bool = False
 
 
 class LossRow(Struct, frozen=True, kw_only=True):
@@ -188,14 +190,11 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
 
 async def statuses(connection: Connection) -> list[NodeStatus]:
     """Every node, in order."""
-    rows = await connection.fetch(_STATUS)
+    rows = await connection.fetch(_STATUS, CLUSTER_LABEL)
     return [
         NodeStatus(
             **dict(row)
-            | {
-                "source": Source(row["source"]),
-                "cordon_cause": CordonCause(row["cordon_cause"]),
-            }
+            | {"source": Source(row["source"]), "cordon_cause": CordonCause(row["cordon_cause"])}
         )
         for row in rows
     ]

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import Count, NodeId
-from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
+from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
 from schemas.scheduler import RequestReservation, ReservationState
 from schemas.scheduler_views import ListReservations
 from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
@@ -18,6 +18,8 @@ _NOW: Final = "SELECT clock_timestamp()"
 _RESERVATION: Final = """
 SELECT r.*, EXISTS (
     SELECT 1 FROM holding h WHERE h.reservation_id = r.reservation_id
+    AND h.released_at IS NULL AND h.quarantined_at IS NOT NULL) OR EXISTS (
+    SELECT 1 FROM cluster_holding h WHERE h.reservation_id = r.reservation_id
     AND h.released_at IS NULL AND h.quarantined_at IS NOT NULL) AS quarantined
 FROM reservation r
 """
@@ -33,7 +35,9 @@ _LOCK: Final = """
 SELECT * FROM reservation WHERE reservation_id = ANY($1) ORDER BY reservation_id FOR UPDATE
 """
 _QUARANTINED: Final = """
-SELECT DISTINCT reservation_id FROM holding
+SELECT reservation_id FROM holding
+WHERE reservation_id = ANY($1) AND released_at IS NULL AND quarantined_at IS NOT NULL
+UNION SELECT reservation_id FROM cluster_holding
 WHERE reservation_id = ANY($1) AND released_at IS NULL AND quarantined_at IS NOT NULL
 """
 # Identity numbers are given in the order of the commands.
@@ -86,12 +90,15 @@ SELECT reservation_id FROM reservation r
 WHERE ended_at < clock_timestamp() - $1 * interval '1 day'
     AND NOT EXISTS (SELECT 1 FROM holding h
         WHERE h.reservation_id = r.reservation_id AND h.released_at IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM cluster_holding h
+        WHERE h.reservation_id = r.reservation_id AND h.released_at IS NULL)
     AND NOT EXISTS (SELECT 1 FROM drift d
         WHERE d.reservation_id = r.reservation_id AND d.ended_at IS NULL)
 ORDER BY reservation_id LIMIT $2 FOR UPDATE SKIP LOCKED
 """
 _DELETE: Final = (
     "DELETE FROM holding WHERE reservation_id = ANY($1)",
+    "DELETE FROM cluster_holding WHERE reservation_id = ANY($1)",
     "DELETE FROM host_holding WHERE reservation_id = ANY($1)",
     "DELETE FROM reservation WHERE reservation_id = ANY($1)",
 )
@@ -121,6 +128,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
     reason: str
     quarantined: bool
+    cluster: ClusterPlacement | None = None
 
     @property
     def holds_host(self) -> bool:
@@ -129,7 +137,9 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
     @property
     def node_ids(self) -> tuple[NodeId, ...]:
-        """The nodes of its devices, the first one first."""
+        """The nodes of its devices, the first one first; or its cluster."""
+        if self.cluster is not None:
+            return (self.cluster.cluster_id,)
         return tuple(dict.fromkeys(device.node_id for device in self.devices))
 
     @classmethod
@@ -144,6 +154,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
                 "devices": from_json(row["devices"], tuple[DeviceGrant, ...]),
                 "reasons": from_json(row["reasons"], tuple[Reason, ...]),
                 "quarantined": quarantined,
+                "cluster": from_json(row["cluster"], ClusterPlacement) if row["cluster"] else None,
             }
         )
 

@@ -20,7 +20,13 @@ from schemas.scheduler import (
     ReservationState,
 )
 from services.scheduler.domain.placement.placement import Placed
-from services.scheduler.ledger import events, holding_rows, node_rows, reservation_rows
+from services.scheduler.ledger import (
+    cluster_rows,
+    events,
+    holding_rows,
+    node_rows,
+    reservation_rows,
+)
 from services.scheduler.ledger.holding_rows import OpenHolding
 from services.scheduler.ledger.reservation_rows import Ending, Reservation
 from shared.errors import StewardError
@@ -91,7 +97,12 @@ async def quarantine(connection: Connection, stored: Reservation, reason: str) -
     """Grant the devices to no other, and have their nodes stop whatever runs on them."""
     held = await holding_rows.quarantine(connection, stored.reservation_id)
     await stage_device_events(connection, DeviceQuarantined, held, stored, reason)
-    for node_id in sorted({one.node_id for one in held}):
+    nodes = {one.node_id for one in held}
+    if stored.cluster is not None and await cluster_rows.quarantine(
+        connection, stored.reservation_id
+    ):
+        nodes.add(stored.cluster.cluster_id)
+    for node_id in sorted(nodes):
         if stored.epoch is not None:
             await send_later(
                 connection,
@@ -115,8 +126,13 @@ async def free(
 ) -> Reservation:
     """Give devices back whose stop is confirmed; `only` these numbers, or one node's; None: all.
 
-    A reservation in its release is released with its last device.
+    A reservation in its release is released with its last device. What it has of a cluster is given
+    back as a whole.
     """
+    if only_node is not None and only_node not in stored.node_ids:
+        return stored
+    if stored.cluster is not None:
+        await cluster_rows.release(connection, [stored.reservation_id])
     held = await holding_rows.held_by(connection, stored.reservation_id)
     freed = [
         h for h in held if (only is None or h.device_no in only) and only_node in (None, h.node_id)

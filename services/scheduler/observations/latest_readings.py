@@ -112,6 +112,10 @@ class LatestReadings:
         """Whether the device's readings are from after its n-th release."""
         return releases <= self._confirmed.get((node_id, uuid), 0)
 
+    def newest(self, node_id: NodeId) -> NodeReading | None:
+        """The node's last sample, however old; None if its agent sent none or has stopped."""
+        return self._nodes.get(node_id)
+
     def find(
         self, node_id: NodeId, uuid: DeviceUuid, releases: int
     ) -> tuple[ReadingState, Reading | None]:

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from schemas.cluster import ClusterChanged
 from schemas.executor import ExecutorReported
 from schemas.telemetry import GpuSampled, InventoryReported
+from services.scheduler.observations.cluster_views import ClusterViews
 from services.scheduler.observations.latest_readings import LatestReadings
 from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.messaging.bus import Bus
@@ -16,12 +18,14 @@ class SampleListener:
     bus: Bus
     readings: LatestReadings
     liveness: NodeLiveness
+    clusters: ClusterViews
 
     async def subscribe(self) -> None:
         """Begin to receive; the connection is open."""
         await self.bus.listen(GpuSampled, self._on_sample)
         await self.bus.listen(InventoryReported, self._on_inventory)
         await self.bus.listen(ExecutorReported, self._on_executor)
+        await self.bus.listen(ClusterChanged, self.clusters.observe)
 
     async def _on_sample(self, sample: GpuSampled) -> None:
         self.liveness.record_agent(sample.node_id)

@@ -107,7 +107,12 @@ class Collector:
             was_stopped=node.stopped,
             workloads=_workloads(running),
             # A GPU in MIG mode shows the processes of its instances, which are devices themselves.
-            devices=tuple(self._device(device) for device in devices if not device.mig_enabled),
+            # What uses a cluster's GPUs is its pods', and no reservation's of these devices.
+            devices=tuple(
+                self._device(device)
+                for device in devices
+                if not device.mig_enabled and not node.is_in_cluster
+            ),
         )
 
     def _silence(self, node_id: NodeId) -> float | None:

@@ -21,6 +21,7 @@ from schemas.executor import (
     RunningAttempts,
 )
 from schemas.gpu_request import Reason, ReasonCode
+from schemas.node_selection import ClusterStatus, GetClusterStatus, GetNodeSummaries, NodeSummaries
 from schemas.orchestrator import (
     ExperimentList,
     ExperimentState,
@@ -44,17 +45,13 @@ from schemas.scheduler import (
 from schemas.scheduler_nodes import NodeRemoved
 from schemas.scheduler_views import (
     AllocationMap,
-    ClusterStatus,
     DriftList,
     ExplainReservation,
     Explanation,
     GetAllocationMap,
-    GetClusterStatus,
-    GetNodeSummaries,
     GetReservation,
     ListDrifts,
     ListReservations,
-    NodeSummaries,
     ReservationList,
 )
 from schemas.telemetry import (

@@ -10,18 +10,20 @@ import pytest
 from schemas.base import subject_for
 from schemas.executor import EngineSpec, Runtime
 from schemas.gpu_request import GpuRequest
+from schemas.node_selection import (
+    ClusterGpu,
+    ClusterStatus,
+    GetClusterStatus,
+    GetNodeSummaries,
+    NodeSummaries,
+)
 from schemas.orchestrator import PlannedExperiment, ValidateTask
 from schemas.scheduler import ReservationGranted
 from schemas.scheduler_views import (
     AvailabilityView,
-    ClusterGpu,
-    ClusterStatus,
     DecisionList,
     GetAvailability,
-    GetClusterStatus,
-    GetNodeSummaries,
     ListDecisions,
-    NodeSummaries,
     Replay,
     ReplayDecisions,
     WhatIf,

@@ -7,21 +7,18 @@ import pytest
 from schemas.available_gpus import AvailableGpus, ListAvailableGpus
 from schemas.errors import ErrorCode
 from schemas.gpu_request import ChangeKind, GpuRequest, ReasonCode
+from schemas.node_selection import ClusterStatus, GetClusterStatus, GetNodeSummaries, NodeSummaries
 from schemas.scheduler import ReservationRejected, ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,
-    ClusterStatus,
     DecisionList,
     DriftList,
     ExplainReservation,
     Explanation,
     GetAvailability,
-    GetClusterStatus,
-    GetNodeSummaries,
     ListDecisions,
     ListDrifts,
     ListReservations,
-    NodeSummaries,
     Replay,
     ReplayDecisions,
     ReservationList,

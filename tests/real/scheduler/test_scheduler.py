@@ -10,6 +10,7 @@ from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
 from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey
+from schemas.node_selection import NodeSelection, SelectNode
 from schemas.scheduler import (
     DeviceState,
     ReservationGranted,
@@ -30,9 +31,7 @@ from schemas.scheduler_views import (
     GetAllocationMap,
     GetAvailability,
     ListReservations,
-    NodeSelection,
     ReservationList,
-    SelectNode,
 )
 from schemas.telemetry import GetSnapshot, GpuProcess, HealthState
 from shared.ids import new_id

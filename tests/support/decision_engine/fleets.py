@@ -156,4 +156,5 @@ def make_node(number: int, kind: int) -> Node:
         memory_total_mb=None if kind == 7 else 64_000,
         lost=kind == 5,
         admitted=kind != 4,
+        cluster="k8s" if kind == 3 else None,
     )

@@ -102,6 +102,8 @@ class KnownState:
         found = static_codes(device, node, request)
         if not node.admitted:
             found.add(ReasonCode.NOT_ADMITTED)
+        if node.cluster is not None:
+            found.add(ReasonCode.GIVEN_OUT_BY_CLUSTER)
         if node.lost:
             found.add(ReasonCode.NODE_LOST)
         if device.foreign_pids:

@@ -19,22 +19,24 @@ from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
 from schemas.executor import AttemptLogged, LogChunk
 from schemas.gateway import GpuList, GpuView, Problem, StoredEvent
 from schemas.gpu_request import GpuRequest
+from schemas.node_selection import (
+    ClusterGpu,
+    ClusterStatus,
+    NodeGpuSummary,
+    NodeSelection,
+    NodeSummaries,
+)
 from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
 from schemas.scheduler import DeviceState, ReservationState
 from schemas.scheduler_views import (
     AllocationMap,
     AvailabilityView,
-    ClusterGpu,
-    ClusterStatus,
     DeviceAllocation,
     Drift,
     DriftList,
     EstimateView,
     Explanation,
     NodeAllocation,
-    NodeGpuSummary,
-    NodeSelection,
-    NodeSummaries,
     ReservationList,
     ReservationView,
 )

@@ -22,6 +22,7 @@ from schemas.executor import (
     Runtime,
 )
 from schemas.gpu_request import GpuRequest
+from schemas.node_selection import ClusterGpu, NodeGpuSummary
 from schemas.orchestrator import (
     ExperimentState,
     ExperimentView,
@@ -41,11 +42,9 @@ from schemas.scheduler import (
 )
 from schemas.scheduler_views import (
     AllocationMap,
-    ClusterGpu,
     DeviceAllocation,
     Drift,
     NodeAllocation,
-    NodeGpuSummary,
     ReservationView,
 )
 from schemas.task import DeploymentMode, Objective

@@ -31,7 +31,9 @@ def node(node_id: str, *gpus: dict[str, Any]) -> list[Device]:
         pytest.param({"free_mb": 40_000}, False, id="at the memory threshold"),
         pytest.param({"reading": None}, True, id="no metrics"),
         pytest.param({"used": None, "free_mb": 0}, False, id="only memory is known"),
-        pytest.param({"used": 99.0, "reading_state": ReadingState.STALE}, True, id="stale metrics"),
+        pytest.param(
+            {"used": 99.0, "reading_state": ReadingState.STALE}, False, id="stale metrics"
+        ),
         pytest.param({"holder": UUID(int=1)}, False, id="held"),
         pytest.param({"cordoned": True}, False, id="cordoned"),
         pytest.param({"health": HealthState.LOST}, False, id="lost"),

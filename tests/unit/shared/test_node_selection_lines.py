@@ -1,7 +1,7 @@
 """The block that tells which node was chosen, as operators know it."""
 
-from schemas.scheduler_views import NodeGpuSummary, NodeSelection
-from shared.client.node_selection import selection_lines
+from schemas.node_selection import NodeGpuSummary, NodeSelection
+from shared.gpu.node_selection import selection_lines
 
 
 def test_a_chosen_node_is_told_with_its_room() -> None:

@@ -20,11 +20,14 @@ HeldByNode = defaultdict[NodeId, dict[UUID, "Holding"]]
 
 
 class Holding(Struct, frozen=True, kw_only=True):
-    """A reserved device. `quarantined`: its holder is over, but not confirmed stopped."""
+    """A reserved device. `quarantined`: its holder is over, but not confirmed stopped.
+
+    Of a cluster no device is known: its executor alone says what runs there.
+    """
 
     reservation_id: UUID
     node_id: NodeId
-    device_uuid: DeviceUuid
+    device_uuid: DeviceUuid | None
     epoch: int
     lease_ttl_seconds: float
     quarantined: bool = False
@@ -260,7 +263,9 @@ def _ghosts(
                     node_id=node_id,
                     reservation_id=reservation_id,
                     action=DriftAction.RELEASE,
-                    detail=f"nothing runs under it on its {len(held)} GPUs",
+                    detail=f"nothing runs under it on its {len(held)} GPUs"
+                    if held[0].device_uuid is not None
+                    else f"nothing runs under it in cluster {node_id}",
                 )
             )
     return found, blind
@@ -272,6 +277,8 @@ def _is_in_use(held: Holding, node: NodeUse | None, limits: Limits) -> bool | No
         return None
     if any(workload.reservation_id == held.reservation_id for workload in node.workloads):
         return True
+    if held.device_uuid is None:
+        return False
     device = next((each for each in node.devices if each.uuid == held.device_uuid), None)
     if device is None or not device.is_read:
         return None

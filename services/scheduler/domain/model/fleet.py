@@ -33,8 +33,8 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """A machine without its GPUs. None is unknown; nothing is granted on `lost` nodes and on those
-    not `admitted` yet.
+    """A machine without its GPUs. None is unknown; nothing is granted on `lost` nodes, on those
+    not `admitted` yet, and on those of a Kubernetes cluster, which gives out their GPUs itself.
     """
 
     node_id: NodeId
@@ -44,6 +44,7 @@ class Node(Struct, frozen=True, kw_only=True):
     cuda_driver_version: str | None = None
     lost: bool = False
     admitted: bool = True
+    cluster: str | None = None
 
 
 class HostResources(Struct, frozen=True, kw_only=True):

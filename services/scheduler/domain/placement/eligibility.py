@@ -82,6 +82,8 @@ def blocks(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCo
     yield from dict.fromkeys(_mismatches(device, request, node))
     if not node.admitted:
         yield ReasonCode.NOT_ADMITTED
+    if node.cluster is not None:
+        yield ReasonCode.GIVEN_OUT_BY_CLUSTER
     if node.lost:
         yield ReasonCode.NODE_LOST
     if device.foreign_pids:
@@ -231,6 +233,8 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
         return _mismatch_predicate(code, device, request, node)
     if code is ReasonCode.NOT_ADMITTED:
         return f"is on a node that is new: `gpusteward node admit {device.node_id}`"
+    if code is ReasonCode.GIVEN_OUT_BY_CLUSTER:
+        return f"belongs to Kubernetes cluster {node.cluster}, which gives out its GPUs itself"
     if code is ReasonCode.FOREIGN_PROCESS:
         pids = ", ".join(str(pid) for pid in device.foreign_pids)
         return f"runs processes that no reservation explains ({pids})"

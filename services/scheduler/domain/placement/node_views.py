@@ -146,6 +146,7 @@ def is_in_service(device: Device, node: Node) -> bool:
     return not (
         node.lost
         or not node.admitted
+        or node.cluster is not None
         or device.foreign_pids
         or device.health is not HealthState.OK
         or device.cordoned

@@ -1,0 +1,304 @@
+"""The node of a Kubernetes cluster that a request should have.
+
+Kubernetes decides what is free and binds pods. What is chosen here counts as taken from then on,
+before its pod is there, so that no two choices are of the same GPUs.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import NodeId
+from schemas.cluster import ClusterNode, GpuSupply, NodeGpus
+from schemas.gpu_request import (
+    ClusterPlacement,
+    ClusterRequest,
+    GpuRequest,
+    Reason,
+    ReasonCode,
+)
+from schemas.node_selection import NodeGpuSummary
+from services.scheduler.domain.clusters.room import (
+    NO_METRICS,
+    InFlight,
+    NodeLoad,
+    Room,
+    Thresholds,
+    bound_gpus,
+    gpus_of,
+    room_of,
+    takes_pods,
+)
+from services.scheduler.domain.node_selection import sentence
+from services.scheduler.domain.placement.selectors import matches_model
+from shared.accelerator_rules.compute_capability import capability, capability_by_name
+
+# Until a pod that has just been bound shows in the readings of its node.
+SETTLING: Final = timedelta(seconds=120)
+LEFT: Final = "left to the cluster's scheduler"
+
+_NOTHING: Final = InFlight()
+
+Place = tuple[NodeId, str, str]  # cluster, node, resource
+
+
+class ClusterHolding(Struct, frozen=True, kw_only=True):
+    """What a reservation holds of a cluster until it is given back.
+
+    Without a `node_name` the cluster's own scheduler chooses.
+    """
+
+    reservation_id: UUID
+    cluster_id: NodeId
+    node_name: str | None
+    resource: str | None
+    gpus: int
+    granted_at: datetime
+
+
+class Cluster(Struct, frozen=True, kw_only=True):
+    """A cluster as it is known now; `blocked` says why nothing may be chosen by that."""
+
+    cluster_id: NodeId
+    nodes: Mapping[str, ClusterNode] = {}
+    loads: Mapping[str, NodeLoad] = {}
+    blocked: Reason | None = None
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """Where a request goes; `summary` is of the chosen node, None if none is."""
+
+    placement: ClusterPlacement
+    summary: NodeGpuSummary | None = None
+
+
+class _Candidate(NamedTuple):
+    cluster: Cluster
+    node: ClusterNode
+    gpus: NodeGpus
+    room: Room
+
+    @property
+    def rank(self) -> tuple[int, float, str]:
+        """More idle GPUs first, then less use on average."""
+        load = self.cluster.loads.get(self.node.name, NO_METRICS)
+        return -self.room.idle, load.mean_utilization_percent or 0.0, self.node.name
+
+
+@dataclass(slots=True)
+class ClusterFleet:
+    """The clusters of one moment, and what reservations hold of them."""
+
+    clusters: Sequence[Cluster]
+    holdings: Iterable[ClusterHolding]
+    now: datetime
+    _held: dict[Place, InFlight] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._held = {}
+        for holding in self.holdings:
+            self.hold(holding)
+
+    @property
+    def known(self) -> list[Cluster]:
+        """Those by which something may be chosen."""
+        return [each for each in self.clusters if each.blocked is None]
+
+    def hold(self, holding: ClusterHolding) -> None:
+        """Count a holding from now on."""
+        if holding.node_name is None or holding.resource is None:
+            return
+        cluster = next((c for c in self.clusters if c.cluster_id == holding.cluster_id), None)
+        node = cluster.nodes.get(holding.node_name) if cluster is not None else None
+        bound = bound_gpus(node, holding.resource, holding.reservation_id)
+        unbound = max(0, holding.gpus - bound)
+        is_settling = self.now - holding.granted_at < SETTLING
+        place = (holding.cluster_id, holding.node_name, holding.resource)
+        before = self._held.get(place, _NOTHING)
+        self._held[place] = InFlight(
+            before.unbound + unbound, before.unsettled + (holding.gpus if is_settling else unbound)
+        )
+
+    def take(self, reservation_id: UUID, placement: ClusterPlacement) -> None:
+        """Count what was just chosen."""
+        self.hold(
+            ClusterHolding(
+                reservation_id=reservation_id,
+                cluster_id=placement.cluster_id,
+                node_name=placement.node_name,
+                resource=placement.resource,
+                gpus=placement.gpus,
+                granted_at=self.now,
+            )
+        )
+
+    def choose(self, request: GpuRequest) -> Choice | tuple[Reason, ...]:
+        """Where the request is to go, or why that cannot be said yet."""
+        wanted = request.cluster or ClusterRequest()
+        named = [each for each in self.clusters if _is_named(each, request, wanted)]
+        usable = [each for each in named if each.blocked is None]
+        if not usable:
+            return _unusable(named, wanted)
+        if not wanted.selects_node:
+            return _leave(request, wanted, usable, "the request selects no node")
+        suitable = list(self._candidates(request, wanted, usable))
+        idle = [each for each in suitable if each.room.idle >= request.gpus]
+        if idle:
+            return _place(min(idle, key=lambda each: each.rank), request.gpus)
+        most = max((each.room.idle for each in suitable), default=0)
+        why = f"no node has {_idle_gpus(request.gpus)}; the most that one has is {most}"
+        if not _names_nodes(request, wanted):
+            return _leave(request, wanted, usable, why)
+        # The choice is not all Kubernetes': the best of those that may be taken, idle or not.
+        if suitable:
+            ready = max(each.room.free >= request.gpus for each in suitable)
+            able = [each for each in suitable if ready is (each.room.free >= request.gpus)]
+            return _place(min(able, key=lambda each: each.rank), request.gpus, f"{why}; ")
+        code = ReasonCode.NODE_MISMATCH if wanted.node_names else ReasonCode.MODEL_MISMATCH
+        names = ", ".join(each.cluster_id for each in usable)
+        return (Reason(code=code, message=f"no node that is asked for takes pods in {names}"),)
+
+    def summaries(self, thresholds: Thresholds) -> dict[str, NodeGpuSummary]:
+        """Every node with whole GPUs, by its name; under `cluster/name` if several have it."""
+        found: dict[str, NodeGpuSummary] = {}
+        for cluster in self.known:
+            for node in cluster.nodes.values():
+                gpus = gpus_of(node, None)
+                if gpus is not None:
+                    room = self.room(cluster, node, gpus, thresholds)
+                    name = f"{cluster.cluster_id}/{node.name}" if node.name in found else node.name
+                    found[name] = _summary(cluster, node, gpus, room)
+        return found
+
+    def room(
+        self, cluster: Cluster, node: ClusterNode, gpus: NodeGpus, thresholds: Thresholds
+    ) -> Room:
+        """What is left of a node; nothing of one that takes no pods."""
+        return self._room(cluster, node, gpus, thresholds) if takes_pods(node) else Room(0, 0)
+
+    def _candidates(
+        self, request: GpuRequest, wanted: ClusterRequest, clusters: Iterable[Cluster]
+    ) -> Iterator[_Candidate]:
+        thresholds = Thresholds(
+            wanted.utilization_threshold_percent, wanted.memory_threshold_percent
+        )
+        for cluster in clusters:
+            for node in cluster.nodes.values():
+                gpus = gpus_of(node, wanted.resource)
+                if (
+                    gpus is not None
+                    and node.hostname is not None
+                    and takes_pods(node)
+                    and _suits(node, request, wanted)
+                ):
+                    room = self._room(cluster, node, gpus, thresholds)
+                    yield _Candidate(cluster, node, gpus, room)
+
+    def _room(
+        self, cluster: Cluster, node: ClusterNode, gpus: NodeGpus, thresholds: Thresholds
+    ) -> Room:
+        held = self._held.get((cluster.cluster_id, node.name, gpus.resource), _NOTHING)
+        return room_of(gpus, cluster.loads.get(node.name, NO_METRICS), held, thresholds)
+
+
+def _place(chosen: _Candidate, gpus: int, why: str = "") -> Choice:
+    cluster, node, offered, room = chosen
+    summary = _summary(cluster, node, offered, room)
+    placement = ClusterPlacement(
+        cluster_id=cluster.cluster_id,
+        gpus=gpus,
+        node_name=node.name,
+        hostname=node.hostname,
+        resource=offered.resource,
+        supply=offered.supply,
+        message=f"{why}{sentence(summary)}",
+    )
+    return Choice(placement=placement, summary=summary)
+
+
+def _leave(
+    request: GpuRequest, wanted: ClusterRequest, clusters: Sequence[Cluster], why: str
+) -> Choice:
+    """To the cluster whose emptiest node has the most GPUs left."""
+    left = [(each, _most_left(each, wanted.resource)) for each in clusters]
+    chosen, gpus = min(left, key=lambda each: (-_left(each[1]), each[0].cluster_id))
+    placement = ClusterPlacement(
+        cluster_id=chosen.cluster_id,
+        gpus=request.gpus,
+        resource=gpus.resource if gpus is not None else wanted.resource,
+        supply=gpus.supply if gpus is not None else GpuSupply.DEVICE_PLUGIN,
+        message=f"{LEFT}: {why}",
+    )
+    return Choice(placement=placement)
+
+
+def _is_named(cluster: Cluster, request: GpuRequest, wanted: ClusterRequest) -> bool:
+    return wanted.cluster_id in (None, cluster.cluster_id) and (
+        not request.node_ids or cluster.cluster_id in request.node_ids
+    )
+
+
+def _names_nodes(request: GpuRequest, wanted: ClusterRequest) -> bool:
+    return bool(wanted.node_names or request.gpu_models)
+
+
+def _suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> bool:
+    """Whether the request may have this node. Of its GPUs, what is unknown excludes no node but
+    the model that is asked for.
+    """
+    names = wanted.node_names
+    if names and node.name not in names and node.node_id not in names:
+        return False
+    model = node.gpu_model or ""
+    if request.gpu_models and not matches_model(model, request.gpu_models):
+        return False
+    memory_mb = request.min_memory_mb or 0
+    if node.gpu_memory_mb is not None and node.gpu_memory_mb < memory_mb:
+        return False
+    needed = capability(request.min_compute_capability)
+    has = capability_by_name(model) if needed is not None else None
+    return needed is None or has is None or has >= needed
+
+
+def _unusable(named: Sequence[Cluster], wanted: ClusterRequest) -> tuple[Reason, ...]:
+    if named:
+        return tuple(each.blocked for each in named if each.blocked is not None)
+    which = f"cluster {wanted.cluster_id}" if wanted.cluster_id else "a Kubernetes cluster"
+    return (
+        Reason(
+            code=ReasonCode.AWAITING_CLUSTER,
+            message=f"waits for a view of {which}: none has been heard of",
+            node_id=wanted.cluster_id,
+        ),
+    )
+
+
+def _most_left(cluster: Cluster, resource: str | None) -> NodeGpus | None:
+    found = (gpus_of(node, resource) for node in cluster.nodes.values() if takes_pods(node))
+    return max((gpus for gpus in found if gpus is not None), key=_left, default=None)
+
+
+def _left(gpus: NodeGpus | None) -> int:
+    return gpus.allocatable - gpus.requested if gpus is not None else -1
+
+
+def _summary(cluster: Cluster, node: ClusterNode, gpus: NodeGpus, room: Room) -> NodeGpuSummary:
+    load = cluster.loads.get(node.name, NO_METRICS)
+    return NodeGpuSummary(
+        node_name=node.name,
+        total_gpus=gpus.capacity,
+        allocatable_gpus=room.free,
+        idle_gpu_count=room.idle,
+        avg_utilization_percent=load.mean_utilization_percent,
+        avg_memory_usage_percent=load.mean_memory_percent,
+        has_metrics=bool(load.gpus),
+        cluster_id=cluster.cluster_id,
+    )
+
+
+def _idle_gpus(count: int) -> str:
+    return "an idle GPU" if count == 1 else f"{count} idle GPUs"

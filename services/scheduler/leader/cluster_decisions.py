@@ -1,0 +1,158 @@
+"""Requests for GPUs of Kubernetes clusters, decided beside the engine on what the ledger holds.
+
+All of it is read and written in one transaction that has locked the leader's row, so one choice
+sees what the one before has taken, and an operator's word comes before or after it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.base import NodeId
+from schemas.gpu_request import Reason, ReasonCode
+from schemas.node_selection import NodeSelection
+from schemas.scheduler import ReservationState
+from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet
+from services.scheduler.domain.model.inputs import QueuedRequest
+from services.scheduler.ledger import cluster_rows, events, reservation_rows
+from services.scheduler.ledger.cluster_rows import ClusterStatus
+from services.scheduler.ledger.leader_election import Leadership
+from services.scheduler.ledger.reservation_rows import Ending
+from services.scheduler.ledger.transitions import LedgerChanged, end_all
+from services.scheduler.observations.cluster_views import ClusterViews
+from shared.gpu.node_selection import selection_lines
+from shared.logging import log
+from shared.postgres.database import Connection, Database
+from shared.postgres.outbox import stage
+
+MOST_AT_ONCE: Final = 32  # the rest waits for the next transaction, a few milliseconds
+
+
+async def read_fleet(connection: Connection, views: ClusterViews) -> ClusterFleet:
+    """The clusters as they are known now, with all that is held of them."""
+    now = await reservation_rows.database_now(connection)
+    statuses = await cluster_rows.statuses(connection)
+    holdings = await cluster_rows.open_holdings(connection)
+    known = {each.cluster_id: each for each in views.clusters(now)}
+    clusters = [
+        _with_status(known.get(each) or _unheard(each), statuses.get(each))
+        for each in sorted(known.keys() | statuses.keys())
+    ]
+    return ClusterFleet(clusters, holdings, now)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDecisions:
+    """The leader's part: grants and time-outs."""
+
+    database: Database
+    leadership: Leadership
+    views: ClusterViews
+
+    async def decide(self) -> bool:
+        """Decide what can be decided now; whether anything was.
+
+        Raises LeadershipLost, and LedgerChanged if a request has ended meanwhile.
+        """
+        async with self.database.transaction() as connection:
+            await self.leadership.check(connection)
+            queued = await cluster_rows.queued(connection)
+            fleet = await read_fleet(connection, self.views)
+            placed, over = _decide(queued, fleet)
+            if not placed and not over:
+                return False
+            await self._write(connection, placed, over, fleet.now)
+        for reservation_id, choice in placed.items():
+            selection = NodeSelection(
+                node_id=choice.placement.node_name,
+                message=choice.placement.message,
+                summary=choice.summary,
+            )
+            log.info(
+                "node_selection",
+                reservation_id=str(reservation_id),
+                cluster_id=choice.placement.cluster_id,
+                lines=list(selection_lines(choice.placement.gpus, selection)),
+            )
+        return True
+
+    async def _write(
+        self,
+        connection: Connection,
+        placed: dict[UUID, Choice],
+        over: dict[UUID, tuple[Reason, ...]],
+        now: datetime,
+    ) -> None:
+        stored = await reservation_rows.lock(connection, [*placed, *over])
+        for each in (*placed, *over):
+            if each not in stored or stored[each].state is not ReservationState.QUEUED:
+                raise LedgerChanged(f"reservation {each} is not queued any more")
+        if placed:
+            places = {each: choice.placement for each, choice in placed.items()}
+            epochs = await cluster_rows.grant(connection, places, now)
+            await stage(
+                connection,
+                *(
+                    events.granted(stored[each], now, epochs[each], cluster=place)
+                    for each, place in places.items()
+                ),
+            )
+        await end_all(
+            connection,
+            [
+                Ending(
+                    stored=stored[each],
+                    state=ReservationState.TIMED_OUT,
+                    reason="waited as long as asked",
+                    reasons=reasons,
+                )
+                for each, reasons in over.items()
+            ],
+            now,
+        )
+
+
+def _decide(
+    queued: list[QueuedRequest], fleet: ClusterFleet
+) -> tuple[dict[UUID, Choice], dict[UUID, tuple[Reason, ...]]]:
+    """One after another: each sees what those before it have taken."""
+    placed: dict[UUID, Choice] = {}
+    over: dict[UUID, tuple[Reason, ...]] = {}
+    for entry in queued:
+        if len(placed) == MOST_AT_ONCE:
+            break
+        found = fleet.choose(entry.request)
+        if isinstance(found, Choice):
+            placed[entry.reservation_id] = found
+            fleet.take(entry.reservation_id, found.placement)
+        elif entry.wait_deadline_at <= fleet.now:
+            over[entry.reservation_id] = found
+    return placed, over
+
+
+def _with_status(cluster: Cluster, status: ClusterStatus | None) -> Cluster:
+    """With what operators have said about it; one that is not registered is not known yet."""
+    cluster_id = cluster.cluster_id
+    if status is None:
+        return replace(cluster, blocked=cluster.blocked or _unheard(cluster_id).blocked)
+    if not status.admitted:
+        code, why = ReasonCode.NOT_ADMITTED, f"is new; `gpusteward node admit {cluster_id}`"
+    elif status.cordoned:
+        code = ReasonCode.CORDONED
+        why = f"is cordoned: {status.cordon_reason}" if status.cordon_reason else "is cordoned"
+    else:
+        return cluster
+    reason = Reason(code=code, message=f"cluster {cluster_id} {why}", node_id=cluster_id)
+    return replace(cluster, blocked=reason)
+
+
+def _unheard(cluster_id: NodeId) -> Cluster:
+    reason = Reason(
+        code=ReasonCode.AWAITING_CLUSTER,
+        message=f"waits for a view of cluster {cluster_id}: nothing was heard of it yet",
+        node_id=cluster_id,
+    )
+    return Cluster(cluster_id=cluster_id, blocked=reason)
