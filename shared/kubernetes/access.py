@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# What the package raises where a kubeconfig has other things than it expects.
+_ODD_CONFIGURATION: Final = (ValueError, TypeError, AttributeError, KeyError)
 
 
 class NoCluster(KubernetesError):
@@ -34,6 +36,7 @@ class ClusterAccess(Struct, frozen=True, kw_only=True):
 
         Raises NoCluster.
         """
+        import yaml
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
@@ -52,7 +55,7 @@ class ClusterAccess(Struct, frozen=True, kw_only=True):
                     client_configuration=configuration,
                     persist_config=False,
                 )
-        except (ConfigException, OSError, ValueError, TypeError, AttributeError) as error:
+        except (ConfigException, yaml.YAMLError, OSError, *_ODD_CONFIGURATION) as error:
             where = files or "the service account of this pod"
             raise NoCluster(f"{where} does not lead to a cluster: {error}") from error
         configuration.connection_pool_maxsize = 100

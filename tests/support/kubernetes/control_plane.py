@@ -270,10 +270,15 @@ class ControlPlane:
             name,
             [program(name), *arguments],
             # Memory is not what tests are short of; collecting it would take a third of the time.
-            env={"PATH": "/usr/bin:/bin", "HOME": str(self.directory), "GOGC": "400"},
+            env={"PATH": self._path, "HOME": str(self.directory), "GOGC": "400"},
             cwd=self.directory,
             log_path=self._log(name),
         )
+
+    @property
+    def _path(self) -> str:
+        """Kwok looks for what `exec` asks for in its own."""
+        return f"{self.pod_programs}:/usr/bin:/bin"
 
     def _log(self, name: str) -> Path:
         return self.directory / f"{name}.log"

@@ -1,0 +1,327 @@
+"""The view of a real cluster, against an independent count of what its API lists."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import web
+
+from schemas.cluster import ClusterView, GetCluster, GpuSupply, ReadingsSource
+from shared.kubernetes import watching
+from shared.labels import INSTALLATION_LABEL, RESERVATION_LABEL
+from shared.testing import eventually
+from tests.support.bus import connected_bus
+from tests.support.kubernetes.api import Api, Object
+from tests.support.kubernetes.cluster_view import CLUSTER, ReceivedView, watched_cluster, whole_view
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.nodes import (
+    GPU_RESOURCE,
+    claim_template,
+    make_device_plugin_nodes,
+    make_dra_nodes,
+    node_object,
+    pod_object,
+    resource_slices,
+)
+
+NODES = 200
+READ = {"apiGroups": ["", "resource.k8s.io"], "verbs": ["list", "watch"]}
+DRA = ["resourceslices", "resourceclaims", "deviceclasses"]
+
+
+async def counted_by_plugin(api: Api) -> dict[str, int]:
+    """Of every node with GPUs how many are asked for, from the API's own JSON."""
+    held: Counter[str] = Counter()
+    for pod in await api.items("api/v1/pods"):
+        if pod["status"].get("phase") in {"Pending", "Running"} and "nodeName" in pod["spec"]:
+            for container in pod["spec"]["containers"]:
+                limits = container.get("resources", {}).get("limits", {})
+                held[pod["spec"]["nodeName"]] += int(limits.get(GPU_RESOURCE, 0))
+    nodes = await api.items("api/v1/nodes")
+    return {
+        node["metadata"]["name"]: held[node["metadata"]["name"]]
+        for node in nodes
+        if GPU_RESOURCE in node["status"].get("allocatable", {})
+    }
+
+
+async def counted_by_claims(api: Api) -> dict[str, int]:
+    """The same where claims hold devices: pools have their node's name."""
+    held: Counter[str] = Counter()
+    for claim in await api.items("apis/resource.k8s.io/v1/resourceclaims"):
+        allocation = claim.get("status", {}).get("allocation")
+        for result in allocation["devices"]["results"] if allocation else ():
+            held[result["pool"]] += 1
+    slices = await api.items("apis/resource.k8s.io/v1/resourceslices")
+    nodes = {each["metadata"]["name"] for each in await api.items("api/v1/nodes")}
+    return {each: held[each] for each in {one["spec"]["nodeName"] for one in slices} & nodes}
+
+
+async def equal(view: ReceivedView, api: Api, count: Callable[[Api], Awaitable[Any]]) -> None:
+    async def is_equal() -> bool:
+        return view.is_complete and view.requested() == await count(api)
+
+    await eventually(is_equal, within_seconds=30, every_seconds=0.2, what="the same count")
+
+
+async def until_bound(api: Api, pods: int) -> None:
+    async def bound() -> bool:
+        found = await api.items("api/v1/pods", fieldSelector="spec.nodeName!=")
+        return len(found) == pods
+
+    await eventually(bound, within_seconds=60, every_seconds=0.2, what=f"{pods} bound pods")
+
+
+def names(count: int) -> list[str]:
+    return [f"node-{number:03}" for number in range(count)]
+
+
+@pytest.mark.long
+async def test_200_nodes_are_seen_as_they_are_counted(
+    empty_cluster: ControlPlane, nats_url: str
+) -> None:
+    reservation = uuid4()
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, names(NODES))
+        await api.create_all(pod_object(f"pod-{i}", gpus=1 + i % 5) for i in range(150))
+        await until_bound(api, 150)
+
+        async with watched_cluster(nats_url, empty_cluster.kubeconfig()) as view:
+            await equal(view, api, counted_by_plugin)
+            ours = pod_object("ours", gpus=3, labels={RESERVATION_LABEL: str(reservation)})
+            await api.create(ours | {"spec": ours["spec"] | {"nodeName": "node-007"}})
+            await asyncio.gather(
+                *(api.delete(f"api/v1/namespaces/default/pods/pod-{i}") for i in range(20))
+            )
+            await api.merge("api/v1/nodes/node-001", {"spec": {"unschedulable": True}})
+            await api.delete("api/v1/nodes/node-002")
+            await api.create(node_object("node-without", resource=None))
+            await equal(view, api, counted_by_plugin)
+
+            assert len(view.nodes) == NODES - 1
+            assert view.nodes["node-001"].is_cordoned
+            assert view.nodes["node-007"].gpus[0].by_reservation == {reservation: 3}
+            assert view.nodes["node-007"].gpu_memory_mb == 81_559
+            assert all(each.is_ready for each in view.nodes.values())
+            assert view.is_gapless
+            async with connected_bus(nats_url, "asker") as bus:
+                assert await whole_view(bus) == view.nodes
+
+
+@pytest.mark.long
+async def test_200_nodes_of_a_dra_driver_are_seen_as_claims_are_counted(
+    empty_cluster: ControlPlane, nats_url: str
+) -> None:
+    async with empty_cluster.api() as api:
+        await make_dra_nodes(api, names(NODES))
+        for gpus in (1, 2, 3):
+            await api.create(claim_template(f"gpus-{gpus}", gpus=gpus))
+        await api.create_all(
+            pod_object(f"pod-{i}", claim_template_name=f"gpus-{1 + i % 3}") for i in range(60)
+        )
+        await until_bound(api, 60)
+
+        async with watched_cluster(nats_url, empty_cluster.kubeconfig()) as view:
+            await equal(view, api, counted_by_claims)
+            assert sum(view.requested().values()) == 120
+            assert {gpus.supply for each in view.nodes.values() for gpus in each.gpus} == {
+                GpuSupply.DRA
+            }
+
+            # A driver that publishes anew: no pool counts half.
+            first, second = resource_slices("node-000", slice_count=2, generation=2)
+            await api.delete("apis/resource.k8s.io/v1/resourceslices/node-000-gpu.nvidia.com-0")
+            await api.create(first)
+            await eventually(
+                lambda: "node-000" not in view.nodes and "1 of 2 slices" in view.detail
+            )
+            await api.create(second)
+            await asyncio.gather(
+                *(api.delete(f"api/v1/namespaces/default/pods/pod-{i}") for i in range(10))
+            )
+            await equal(view, api, counted_by_claims)
+
+            assert view.nodes["node-000"].gpu_model == "NVIDIA H100 80GB HBM3"
+            assert view.detail == ""
+
+
+async def test_a_restarted_apiserver_is_watched_on(
+    empty_cluster: ControlPlane, nats_url: str
+) -> None:
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, names(3))
+        async with watched_cluster(nats_url, empty_cluster.kubeconfig()) as view:
+            await equal(view, api, counted_by_plugin)
+
+            await empty_cluster.restart_apiserver()
+            await api.create(pod_object("after", gpus=2, node_name="node-001"))
+            await api.delete("api/v1/nodes/node-002")
+
+            await equal(view, api, counted_by_plugin)
+            assert view.requested() == {"node-000": 0, "node-001": 2}
+            assert any("does not answer" in each for each in view.details)
+
+
+async def test_an_apiserver_that_hangs_makes_the_view_incomplete(
+    empty_cluster: ControlPlane, nats_url: str
+) -> None:
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, names(1))
+        async with watched_cluster(
+            nats_url, empty_cluster.kubeconfig(), heartbeat_seconds=0.5
+        ) as view:
+            await equal(view, api, counted_by_plugin)
+
+            empty_cluster.pause("kube-apiserver")
+            try:
+                await eventually(lambda: not view.is_complete, within_seconds=10)
+            finally:
+                empty_cluster.resume("kube-apiserver")
+            assert "api:" in view.detail
+
+            await equal(view, api, counted_by_plugin)
+
+
+async def test_a_kind_that_may_not_be_listed_makes_the_view_incomplete(
+    empty_cluster: ControlPlane, nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "REFUSED_RETRY_SECONDS", 0.2)
+    await empty_cluster.allow("watcher", [READ | {"resources": ["nodes", *DRA]}])
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, names(1))
+        await api.create(pod_object("unseen", gpus=2, node_name="node-000"))
+        async with watched_cluster(nats_url, empty_cluster.kubeconfig("watcher")) as view:
+            await eventually(lambda: view.detail.startswith("pods: Forbidden"), within_seconds=20)
+            assert not view.is_complete
+
+            await empty_cluster.allow("watcher", [READ | {"resources": ["pods"]}])
+
+            await equal(view, api, counted_by_plugin)
+            assert view.requested() == {"node-000": 2}
+
+
+async def test_readings_come_from_the_exporter_and_else_from_our_own_pods(
+    empty_cluster: ControlPlane, nats_url: str
+) -> None:
+    smi = empty_cluster.pod_programs / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho '0, GPU-x, 77, 1000, 81559, 50'\n")
+    smi.chmod(0o755)
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, names(3))
+        await api.create(
+            pod_object("exporter", node_name="node-000", labels={"app": "nvidia-dcgm-exporter"})
+        )
+        for name, owner in (("ours", "us"), ("theirs", "them")):
+            number = 1 if owner == "us" else 2
+            labels = {INSTALLATION_LABEL: owner}
+            await api.create(pod_object(name, gpus=1, node_name=f"node-{number:03}", labels=labels))
+        address = await ip_of(api, "exporter")
+        async with (
+            page_at(address, 9400, 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 42\n'),
+            watched_cluster(
+                nats_url,
+                empty_cluster.kubeconfig(),
+                installation_id="us",
+                exporter_route="pod",
+                readings_seconds=0.2,
+            ) as view,
+        ):
+
+            async def both() -> bool:
+                sources = {name: each.readings_source for name, each in view.nodes.items()}
+                return sources == {
+                    "node-000": ReadingsSource.DCGM,
+                    "node-001": ReadingsSource.NVIDIA_SMI,
+                    "node-002": None,
+                }
+
+            await eventually(both, within_seconds=20, what="readings of two nodes")
+            assert view.nodes["node-000"].readings[0].utilization_percent == 42
+            assert view.nodes["node-001"].readings[0].utilization_percent == 77
+            assert view.nodes["node-001"].readings_at is not None
+
+            await api.delete("api/v1/namespaces/default/pods/exporter", gracePeriodSeconds=0)
+            await eventually(lambda: not view.nodes["node-000"].readings, within_seconds=20)
+
+
+async def test_a_cluster_without_dynamic_resource_allocation_is_complete_without_it(
+    nats_url: str, tmp_path: Path
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == "/version":
+            return web.json_response({"gitVersion": "v1.25.0"})
+        if request.path.startswith("/apis/resource.k8s.io"):
+            status = {"code": 404, "reason": "NotFound", "message": "no such resource"}
+            return web.json_response(status, status=404)
+        if "watch" in request.query:
+            await asyncio.Event().wait()
+        items = [node_object("node-0")] if request.path == "/api/v1/nodes" else []
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+
+    async with served_by(answer) as port:
+        config = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        async with watched_cluster(nats_url, tmp_path / "kubeconfig") as view:
+            await view.until_complete()
+            await eventually(lambda: view.requested() == {"node-0": 0})
+            async with connected_bus(nats_url, "asker") as bus:
+                answered = await bus.query(GetCluster(cluster_id=CLUSTER), ClusterView)
+            assert answered.kubernetes_version == "v1.25.0"
+            assert answered.revision == view.revision
+
+
+async def test_a_cluster_that_nothing_leads_to_is_said_to_be_missing(
+    nats_url: str, tmp_path: Path
+) -> None:
+    async with watched_cluster(nats_url, tmp_path / "none") as view:
+        await eventually(lambda: "no kubeconfig at" in view.detail)
+        assert not view.is_complete
+
+
+async def ip_of(api: Api, pod: str) -> str:
+    found: list[str] = []
+
+    async def has_one() -> bool:
+        given: Object = await api.get(f"api/v1/namespaces/default/pods/{pod}")
+        found[:] = [given["status"]["podIP"]] if given["status"].get("podIP") else []
+        return bool(found)
+
+    await eventually(has_one, within_seconds=20, what=f"an address of pod {pod}")
+    return found[0]
+
+
+@asynccontextmanager
+async def page_at(host: str, port: int, text: str) -> AsyncIterator[None]:
+    async def page(_: web.Request) -> web.StreamResponse:
+        return web.Response(text=text)
+
+    async with served_by(page, host, port):
+        yield
+
+
+@asynccontextmanager
+async def served_by(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> AsyncIterator[int]:
+    """The port on which it answers everything."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
