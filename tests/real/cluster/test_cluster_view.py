@@ -253,6 +253,8 @@ async def test_readings_come_from_the_exporter_and_else_from_our_own_pods(
 async def test_a_cluster_without_dynamic_resource_allocation_is_complete_without_it(
     nats_url: str, tmp_path: Path
 ) -> None:
+    ended = asyncio.Event()
+
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.path == "/version":
             return web.json_response({"gitVersion": "v1.25.0"})
@@ -260,7 +262,7 @@ async def test_a_cluster_without_dynamic_resource_allocation_is_complete_without
             status = {"code": 404, "reason": "NotFound", "message": "no such resource"}
             return web.json_response(status, status=404)
         if "watch" in request.query:
-            await asyncio.Event().wait()
+            await ended.wait()
         items = [node_object("node-0")] if request.path == "/api/v1/nodes" else []
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
 
@@ -278,6 +280,7 @@ async def test_a_cluster_without_dynamic_resource_allocation_is_complete_without
                 answered = await bus.query(GetCluster(cluster_id=CLUSTER), ClusterView)
             assert answered.kubernetes_version == "v1.25.0"
             assert answered.revision == view.revision
+        ended.set()
 
 
 async def test_a_cluster_that_nothing_leads_to_is_said_to_be_missing(
