@@ -62,26 +62,50 @@ class ClusterAccess(Struct, frozen=True, kw_only=True):
         return configuration
 
     def namespace(self) -> str:
-        """That of the service account or of the context; `default` where none is named."""
-        import yaml
+        """That of the service account or of the context; `default` where none is named.
 
+        Raises NoCluster.
+        """
         files = kubeconfig_files(self.kubeconfig)
         if files is None:
             try:
                 return (_SERVICE_ACCOUNT / "namespace").read_text().strip() or "default"
             except OSError:
                 return "default"
+        _, context = self._chosen(files)
+        return str(context.get("namespace") or "default")
+
+    def context_name(self) -> str | None:
+        """The context's; None in a pod without a kubeconfig. Raises NoCluster."""
+        files = kubeconfig_files(self.kubeconfig)
+        if files is None:
+            return None
+        name, context = self._chosen(files)
+        if not context:
+            known = f"`kubectl --kubeconfig {files} config get-contexts` shows them"
+            raise NoCluster(f"{files} has no context {name}; {known}")
+        return name
+
+    def _chosen(self, files: str) -> tuple[str | None, dict[str, Any]]:
+        """The context's name and content, which is empty if there is none."""
+        import yaml
+
         current = self.context
         contexts: list[Any] = []
         for file in files.split(":"):
             try:
                 given = yaml.safe_load(Path(file).expanduser().read_text()) or {}
-            except (OSError, yaml.YAMLError):
+            except (OSError, ValueError, yaml.YAMLError):
+                continue
+            if not isinstance(given, dict):
                 continue
             current = current or given.get("current-context")
             contexts += given.get("contexts") or []
-        found: Any = next((each for each in contexts if each.get("name") == current), {})
-        return str((found.get("context") or {}).get("namespace") or "default")
+        known = [each for each in contexts if isinstance(each, dict)]
+        found: Any = next(
+            (each.get("context") for each in known if each.get("name") == current), {}
+        )
+        return current, found if isinstance(found, dict) else {}
 
 
 def kubeconfig_files(given: str | None) -> str | None:

@@ -27,7 +27,20 @@ DEFAULT_HTTP_PORT: Final = 8470
 ADMIT_NODES_VARIABLE: Final = "GPUSTEWARD_SCHEDULER_ADMIT_NODES"
 STOP_TIMEOUT_SECONDS: Final[Mapping[str, float]] = {"executor": 30.0}
 
+CLUSTER_SERVICES: Final[Mapping[str, str]] = {"cluster": "cluster", "cluster-executor": "executor"}
+
 Stage = list[Child | ChildSpec]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """A Kubernetes cluster to be watched and used: the id that is its node's, and how it is found,
+    None being kubectl's way.
+    """
+
+    cluster_id: str
+    kubeconfig: str | None = None
+    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +50,7 @@ class PlatformOptions:
     `nats_url` and `postgres_dsn` name servers that exist; None runs an embedded one.
     `nats_credentials_path` is a user's file for all, or a directory with one for each.
     `simulate` has telemetry make up a fleet, `fleet` being the file that describes it. With a
-    `tokens_file` the API asks for tokens.
+    `tokens_file` the API asks for tokens. With a `cluster` its adapter and executor run as well.
     """
 
     data_dir: Path
@@ -53,6 +66,7 @@ class PlatformOptions:
     fleet: Path | None = None
     simulate: bool = False
     services: Sequence[str] = SERVICES
+    cluster: ClusterOptions | None = None
 
     @property
     def is_bus_local(self) -> bool:
@@ -79,7 +93,7 @@ class Platform:
                 log_path=self.directory.log_path("nats"),
                 host=options.nats_host,
                 port=options.nats_port,
-                users=[node_speaker(self._node_id)],
+                users=[node_speaker(node_id) for node_id in self._node_ids],
                 environment=marks,
             )
         self.postgres: EmbeddedPostgres | None = None
@@ -96,6 +110,11 @@ class Platform:
         return self.options.node_id or host_node_id()
 
     @property
+    def _node_ids(self) -> list[str]:
+        cluster = self.options.cluster
+        return [self._node_id, *([cluster.cluster_id] if cluster is not None else [])]
+
+    @property
     def stages(self) -> list[Stage]:
         """The servers, then the services, which need not wait for each other."""
         servers: Stage = [server for server in (self.nats, self.postgres) if server is not None]
@@ -105,6 +124,8 @@ class Platform:
         if "scheduler" in self.options.services:
             # Leases have to be renewed while the first one hangs or starts again.
             services.append(replace(self._service("scheduler"), name="scheduler-2"))
+        if self.options.cluster is not None:
+            services += self._cluster_services(self.options.cluster)
         return [stage for stage in (servers, services) if stage]
 
     @property
@@ -155,6 +176,29 @@ class Platform:
             stop_timeout_seconds=STOP_TIMEOUT_SECONDS.get(name, 10.0),
         )
 
+    def _cluster_services(self, cluster: ClusterOptions) -> Stage:
+        """They speak for the cluster, and its executor has a journal of its own."""
+        credentials = self._credentials_path(node_speaker(cluster.cluster_id))
+        directory = self.directory.root / "clusters" / cluster.cluster_id
+        own = {
+            DATA_DIR_VARIABLE: str(directory),
+            "GPUSTEWARD_NODE_ID": cluster.cluster_id,
+            "GPUSTEWARD_EXECUTOR_CLUSTER": "true",
+            "GPUSTEWARD_KUBECONFIG": cluster.kubeconfig,
+            "GPUSTEWARD_KUBE_CONTEXT": cluster.context,
+            "GPUSTEWARD_NATS_CREDENTIALS": str(credentials) if credentials else None,
+        }
+        given = {name: value for name, value in own.items() if value is not None}
+        return [
+            ChildSpec(
+                name=name,
+                argv=[sys.executable, "-m", f"services.{service}"],
+                env=lambda: {**self.environment(), **given},
+                stop_timeout_seconds=STOP_TIMEOUT_SECONDS.get(service, 10.0),
+            )
+            for name, service in CLUSTER_SERVICES.items()
+        ]
+
     def _database_environment(self, name: str) -> dict[str, str]:
         """A service's own login; with a server of the operator's, the one that was given."""
         if name not in POSTGRES_SERVICES:
@@ -171,7 +215,8 @@ class Platform:
 
     def _own_environment(self, name: str) -> dict[str, str]:
         if name == "scheduler" and not self.options.is_bus_local:
-            return {ADMIT_NODES_VARIABLE: os.environ.get(ADMIT_NODES_VARIABLE, self._node_id)}
+            own = ",".join(self._node_ids)
+            return {ADMIT_NODES_VARIABLE: os.environ.get(ADMIT_NODES_VARIABLE, own)}
         if name == "gateway":
             tokens = _absolute(self.options.tokens_file)
             return {

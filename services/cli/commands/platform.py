@@ -16,6 +16,7 @@ from services.cli.failures import CommandFailed
 from services.cli.local_platform.options import (
     cause_of,
     claim_port,
+    cluster_of,
     default_fleet,
     has_gpu_devices,
     host_and_port,
@@ -60,6 +61,15 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--simulate", is_flag=True, help="Make up a fleet if this host has no GPU.")
 @click.option("--fleet", type=FILE, help="Make up the fleet that this TOML file describes.")
 @click.option("--node-id", metavar="ID", help="Name of this host [default: its host name].")
+@click.option(
+    "--cluster",
+    "context",
+    is_flag=False,
+    flag_value="",
+    metavar="[CONTEXT]",
+    help="Also use this Kubernetes cluster, by default kubectl's current one.",
+)
+@click.option("--cluster-id", metavar="ID", help="Its name here [default: the context's].")
 def up(
     data_dir: Path | None,
     host: str,
@@ -72,11 +82,14 @@ def up(
     simulate: bool,
     fleet: Path | None,
     node_id: str | None,
+    context: str | None,
+    cluster_id: str | None,
 ) -> None:
     """Run the platform on this machine until Ctrl-C."""
     from shared.local_platform.platform import DEFAULT_HTTP_PORT, PlatformOptions
 
     data_dir = data_dir or default_data_dir()
+    cluster = cluster_of(context, cluster_id, os.environ)
     others = other_users() if loopback_asks == "auto" else []
     on_loopback = loopback_asks == "always" or bool(others)
     tokens = tokens_file(host, data_dir, os.environ, on_loopback=on_loopback)
@@ -102,6 +115,7 @@ def up(
                 node_id=node_id,
                 fleet=fleet,
                 simulate=fleet is not None,
+                cluster=cluster,
             )
         )
 
@@ -126,17 +140,34 @@ def _tell_of_token(directory: DataDirectory, tokens: Path | None, others: Sequen
     help="This node's file, which agent-credentials made on the platform's host.",
 )
 @click.option("--node-id", metavar="ID", help="Name of this host [default: the credentials'].")
-def agent(data_dir: Path | None, nats_url: str, credentials: Path, node_id: str | None) -> None:
+@click.option(
+    "--cluster",
+    "context",
+    is_flag=False,
+    flag_value="",
+    metavar="[CONTEXT]",
+    help="Join this Kubernetes cluster instead, by default kubectl's current one.",
+)
+def agent(
+    data_dir: Path | None,
+    nats_url: str,
+    credentials: Path,
+    node_id: str | None,
+    context: str | None,
+) -> None:
     """Join this machine's GPUs to a platform that runs elsewhere, until Ctrl-C."""
     from shared.local_platform.platform import AGENT_SERVICES, PlatformOptions
 
+    node_id = _node_of(credentials, node_id)
+    cluster = cluster_of(context, node_id, os.environ) if context is not None else None
     run_until_stopped(
         PlatformOptions(
             data_dir=data_dir or default_data_dir(),
             nats_url=nats_url,
             nats_credentials_path=credentials,
-            node_id=_node_of(credentials, node_id),
-            services=AGENT_SERVICES,
+            node_id=node_id,
+            services=AGENT_SERVICES if cluster is None else (),
+            cluster=cluster,
         )
     )
 
@@ -215,7 +246,9 @@ class _StatusLines:
         if endpoint.api_url is not None:
             self._say("bold", f"GPU Steward answers at {endpoint.api_url}")
         else:
-            self._say("bold", f"this machine has joined {self._options.nats_url}")
+            cluster = self._options.cluster
+            joined = "this machine" if cluster is None else f"cluster {cluster.cluster_id}"
+            self._say("bold", f"{joined} has joined {self._options.nats_url}")
 
     def on_disk(self, text: str) -> None:
         self._say("yellow", text)

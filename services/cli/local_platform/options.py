@@ -5,7 +5,7 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import schemas
 from schemas.errors import ErrorCode
@@ -13,6 +13,11 @@ from services.cli.failures import CommandFailed
 from shared.paths import DataDirectory
 from shared.settings import SettingsError
 
+if TYPE_CHECKING:
+    from shared.local_platform.platform import ClusterOptions
+
+KUBECONFIG_VARIABLE: Final = "GPUSTEWARD_KUBECONFIG"
+CONTEXT_VARIABLE: Final = "GPUSTEWARD_KUBE_CONTEXT"
 EXAMPLES: Final = Path(schemas.__file__).parent / "examples"
 _DEVICES: Final = Path("/dev")
 
@@ -126,3 +131,27 @@ def cause_of(log_path: Path | None) -> str:
     except (ValueError, AttributeError):
         said = lines
     return said[-1] if said else ""
+
+
+def cluster_of(
+    given: str | None, cluster_id: str | None, environ: Mapping[str, str]
+) -> "ClusterOptions | None":
+    """The Kubernetes cluster of a context, of the current one if it is empty; None without one.
+
+    A kubeconfig named by GPUSTEWARD_KUBECONFIG means one as well. Raises CommandFailed.
+    """
+    named = environ.get(KUBECONFIG_VARIABLE) or None
+    if given is None and named is None:
+        return None
+    from shared.ids import node_token
+    from shared.kubernetes.access import ClusterAccess, NoCluster
+    from shared.local_platform.platform import ClusterOptions
+
+    context = given or environ.get(CONTEXT_VARIABLE) or None
+    try:
+        name = ClusterAccess(kubeconfig=named, context=context).context_name()
+    except NoCluster as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
+    return ClusterOptions(
+        cluster_id=cluster_id or node_token(name or "cluster"), kubeconfig=named, context=context
+    )

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from shared.ids import node_token
+from shared.ids import host_node_id, node_token
 from shared.local_platform.platform import (
     ADMIT_NODES_VARIABLE,
     AGENT_SERVICES,
+    ClusterOptions,
     Platform,
     PlatformOptions,
     platform_children,
@@ -65,6 +66,30 @@ def test_an_agent_is_telemetry_and_executor_without_postgres(tmp_path: Path) -> 
     assert [child.name for child in platform_children(options)] == ["telemetry", "executor"]
     assert Platform(options).api_url is None
     assert "GPUSTEWARD_POSTGRES_DSN" not in environment_of(options, "executor")
+
+
+def test_a_cluster_adds_two_processes_that_speak_for_it(tmp_path: Path) -> None:
+    cluster = ClusterOptions(cluster_id="prod", kubeconfig="/k", context="c")
+    options = options_at(
+        tmp_path, nats_credentials_path=tmp_path, cluster=cluster, services=("scheduler",)
+    )
+
+    env = environment_of(options, "cluster-executor")
+
+    assert [child.name for child in platform_children(options)] == [
+        *("scheduler", "scheduler-2"),
+        *("cluster", "cluster-executor"),
+    ]
+    assert spec_of(options, "cluster").argv[-1] == "services.cluster"
+    assert spec_of(options, "cluster-executor").argv[-1] == "services.executor"
+    assert env == environment_of(options, "cluster")
+    assert env["GPUSTEWARD_NODE_ID"] == "prod"
+    assert env["GPUSTEWARD_DATA_DIR"] == str(tmp_path / "clusters" / "prod")
+    assert env["GPUSTEWARD_NATS_CREDENTIALS"] == str(tmp_path / "node_prod.json")
+    assert env["GPUSTEWARD_EXECUTOR_CLUSTER"] == "true"
+    assert (env["GPUSTEWARD_KUBECONFIG"], env["GPUSTEWARD_KUBE_CONTEXT"]) == ("/k", "c")
+    admitted = environment_of(options, "scheduler")[ADMIT_NODES_VARIABLE]
+    assert admitted == f"{options.node_id or host_node_id()},prod"
 
 
 def test_a_fleet_is_simulated_only_where_asked_for(tmp_path: Path) -> None:
