@@ -23,12 +23,64 @@ from schemas.benchmark import BenchmarkMetrics
 from schemas.monitoring import GpuStats
 
 
-class GpuMonitoring(Struct, frozen=True, kw_only=True):
-    """An experiment's GPUs over its measured runs.
+class EnergySource(StrEnum):
+    """Where an energy comes from: the devices' counters, or their power over time."""
 
-    `sample_count` counts ticks; keys of `gpu_stats` are the device index, `node/index` when several
-    nodes took part. `coverage_percent` is how much of the window has samples; `energy_wh` None if
-    no device reported power.
+    COUNTER = "counter"
+    POWER = "power"
+    MIXED = "mixed"  # the one for some devices, the other for the rest
+
+
+class Percentiles(Struct, frozen=True, kw_only=True):
+    """Of the known readings, between neighbours by proportion; None when all were unknown."""
+
+    p50: float | None = None
+    p95: float | None = None
+
+
+class CoTenant(Struct, frozen=True, kw_only=True):
+    """Who else had memory on a GPU, and for how long.
+
+    Another reservation, or, without one, a process that no reservation is known of.
+    """
+
+    seconds: Seconds
+    reservation_id: UUID | None = None
+    name: str | None = None
+
+
+class GpuDetails(Struct, frozen=True, kw_only=True):
+    """More of one GPU over a window than `GpuStats`. None is unknown.
+
+    `throttled_seconds` leaves out reasons that say nothing of trouble, such as `gpu_idle`;
+    `throttle_reasons` has the seconds of each of the others. `ecc_*` count errors, `xids` are those
+    that the driver told, in order.
+    """
+
+    coverage_percent: Percent
+    longest_gap_seconds: Seconds
+    utilization: Percentiles = Percentiles()
+    memory_used_mb: Percentiles = Percentiles()
+    temperature_c: Percentiles = Percentiles()
+    power_draw_w: Percentiles = Percentiles()
+    energy_wh: float | None = None
+    energy_source: EnergySource | None = None
+    throttled_seconds: Seconds | None = None
+    throttle_reasons: dict[str, Seconds] = {}
+    ecc_corrected: Count | None = None
+    ecc_uncorrected: Count | None = None
+    xids: tuple[int, ...] = ()
+    co_tenants: tuple[CoTenant, ...] = ()
+
+
+class GpuMonitoring(Struct, frozen=True, kw_only=True):
+    """An experiment's GPUs over its measured runs, or over all of it, as `phase` says.
+
+    `sample_count` counts ticks; keys of `gpu_stats` and `gpu_details` are the device index,
+    `node/index` when several nodes took part. `coverage_percent` is how much of the window has
+    samples, `missing_ticks` how many their numbers say are missing; `energy_wh` None if no device
+    reported power. `tokens_per_joule` are output tokens. With too little coverage the numbers are
+    not `trusted`; None: a release that did not judge.
     """
 
     monitoring_duration_seconds: Seconds
@@ -38,6 +90,13 @@ class GpuMonitoring(Struct, frozen=True, kw_only=True):
     energy_wh: float | None
     phase: str
     simulated: bool
+    gpu_details: dict[str, GpuDetails] = {}
+    energy_source: EnergySource | None = None
+    tokens_per_joule: float | None = None
+    longest_gap_seconds: Seconds = 0.0
+    missing_ticks: Count = 0
+    trusted: bool | None = None
+    untrusted_because: str = ""
 
 
 class ExperimentSummarized(Event, frozen=True, kw_only=True, tag="results.experiment_summarized"):
@@ -63,7 +122,8 @@ class GetSummary(Query, frozen=True, kw_only=True, tag="results.get_summary"):
 
 class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     """The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data;
-    lists leave it out.
+    lists leave it out. `whole_run` reaches from the attempt's start to its end; None: a release
+    that did not keep it.
     """
 
     experiment_id: UUID
@@ -73,6 +133,7 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     metrics: BenchmarkMetrics
     gpu_monitoring: GpuMonitoring
     benchmark: dict[str, Any] = {}
+    whole_run: GpuMonitoring | None = None
 
 
 class ListSummaries(Query, frozen=True, kw_only=True, tag="results.list_summaries"):

@@ -537,6 +537,17 @@ export interface ClusterView {
   next_after_name: string | null;
 }
 
+/**
+ * Who else had memory on a GPU, and for how long.
+ *
+ * Another reservation, or, without one, a process that no reservation is known of.
+ */
+export interface CoTenant {
+  seconds: number;
+  reservation_id: string | null;
+  name: string | null;
+}
+
 /** What a task may set of the engine's container: its program and image are the executor's. */
 export interface ContainerOverrides {
   resources?: ContainerResources;
@@ -902,6 +913,9 @@ export interface DriftResolved {
   action: DriftAction;
   pids: number[];
 }
+
+/** Where an energy comes from: the devices' counters, or their power over time. */
+export type EnergySource = "counter" | "mixed" | "power";
 
 /** A parameter of known form, under its hyphenated name. */
 export interface EngineParameter {
@@ -1469,6 +1483,30 @@ export interface GpuDetail {
   reading: GpuReading | null;
 }
 
+/**
+ * More of one GPU over a window than `GpuStats`. null is unknown.
+ *
+ * `throttled_seconds` leaves out reasons that say nothing of trouble, such as `gpu_idle`;
+ * `throttle_reasons` has the seconds of each of the others. `ecc_*` count errors, `xids` are those
+ * that the driver told, in order.
+ */
+export interface GpuDetails {
+  coverage_percent: number;
+  longest_gap_seconds: number;
+  utilization: Percentiles;
+  memory_used_mb: Percentiles;
+  temperature_c: Percentiles;
+  power_draw_w: Percentiles;
+  energy_wh: number | null;
+  energy_source: EnergySource | null;
+  throttled_seconds: number | null;
+  throttle_reasons: Record<string, number>;
+  ecc_corrected: number | null;
+  ecc_uncorrected: number | null;
+  xids: number[];
+  co_tenants: CoTenant[];
+}
+
 /** The GPUs of an experiment's last attempt. */
 export interface GpuInfo {
   type: "orchestrator.gpu_info";
@@ -1520,11 +1558,13 @@ export interface GpuMetrics {
 }
 
 /**
- * An experiment's GPUs over its measured runs.
+ * An experiment's GPUs over its measured runs, or over all of it, as `phase` says.
  *
- * `sample_count` counts ticks; keys of `gpu_stats` are the device index, `node/index` when several
- * nodes took part. `coverage_percent` is how much of the window has samples; `energy_wh` null if no
- * device reported power.
+ * `sample_count` counts ticks; keys of `gpu_stats` and `gpu_details` are the device index,
+ * `node/index` when several nodes took part. `coverage_percent` is how much of the window has
+ * samples, `missing_ticks` how many their numbers say are missing; `energy_wh` null if no device
+ * reported power. `tokens_per_joule` are output tokens. With too little coverage the numbers are
+ * not `trusted`; null: a release that did not judge.
  */
 export interface GpuMonitoring {
   monitoring_duration_seconds: number;
@@ -1534,6 +1574,13 @@ export interface GpuMonitoring {
   energy_wh: number | null;
   phase: string;
   simulated: boolean;
+  gpu_details: Record<string, GpuDetails>;
+  energy_source: EnergySource | null;
+  tokens_per_joule: number | null;
+  longest_gap_seconds: number;
+  missing_ticks: number;
+  trusted: boolean | null;
+  untrusted_because: string;
 }
 
 /** A container of a Kubernetes pod to which a GPU, or a share of it, was given. */
@@ -2266,6 +2313,12 @@ export interface PauseTask {
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   task_id: string;
+}
+
+/** Of the known readings, between neighbours by proportion; null when all were unknown. */
+export interface Percentiles {
+  p50: number | null;
+  p95: number | null;
 }
 
 /** One phase of an attempt. */
@@ -3118,7 +3171,8 @@ export interface SummaryList {
 
 /**
  * The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data; lists
- * leave it out.
+ * leave it out. `whole_run` reaches from the attempt's start to its end; null: a release that did
+ * not keep it.
  */
 export interface SummaryView {
   type: "results.summary";
@@ -3129,6 +3183,7 @@ export interface SummaryView {
   metrics: BenchmarkMetrics;
   gpu_monitoring: GpuMonitoring;
   benchmark: Record<string, unknown>;
+  whole_run: GpuMonitoring | null;
 }
 
 /** Stored with `experiments` experiments; `cut` were left out by `max_iterations`. */

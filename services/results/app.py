@@ -3,6 +3,8 @@
 import asyncio
 from datetime import timedelta
 
+from services.results.bursts import Bursts
+from services.results.bursts import build_routes as bursts_routes
 from services.results.handlers import Handlers, build_routes
 from services.results.migrations import MIGRATIONS
 from services.results.partitions import Partitions, Table
@@ -48,6 +50,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
     samples = SampleStore(database, raw, handlers.on_samples_stored)
     rollups = Rollups(database, minutes, hours, timedelta(days=settings.retention_days))
 
+    bursts = Bursts(bus, database, settings.burst_interval_seconds, settings.burst_seconds)
     consumer = SampleConsumer(
         bus, "results_store_samples", samples.store, settings.batch_linger_seconds
     )
@@ -56,7 +59,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         "results",
         bus=bus,
         database=database,
-        routes=build_routes(handlers),
+        routes=[*build_routes(handlers), *bursts_routes(bursts)],
         start=raw.make_ahead,
         loops={
             "samples": consumer.run,

@@ -21,6 +21,7 @@ from schemas.results import (
     SummaryList,
     SummaryView,
 )
+from schemas.telemetry import HealthChanged, HealthKind
 from services.results import history, summary_rows
 from services.results.domain.rollup import Level
 from services.results.partitions import midnight
@@ -54,6 +55,16 @@ class Handlers:
             await summary_rows.expect_summary(connection, event, now + self.summary_grace)
             if await summary_rows.is_deleted(connection, event):
                 await summary_rows.erase(connection, event.task_id, event.experiment_id, now)
+        self.summaries_wake.set()
+
+    async def record_health(self, event: HealthChanged) -> None:
+        """Keep the XIDs of devices: they tell of experiments on these."""
+        if event.change is not HealthKind.XID or event.device_uuid is None or event.xid is None:
+            return
+        async with self.database.transaction() as connection:
+            await summary_rows.insert_fault(connection, event)
+            at = event.occurred_at
+            await summary_rows.reopen(connection, {event.node_id: (at, at)})
         self.summaries_wake.set()
 
     async def erase_deleted(self, event: TaskDeleted | ExperimentDeleted) -> None:
@@ -127,6 +138,7 @@ def _view(summary: Summary, *, with_benchmark: bool) -> SummaryView:
         metrics=benchmark.metrics if benchmark is not None else BenchmarkMetrics(),
         gpu_monitoring=summary.gpu_monitoring,
         benchmark=msgspec.to_builtins(benchmark) if benchmark and with_benchmark else {},
+        whole_run=summary.whole_run,
     )
 
 
@@ -149,6 +161,7 @@ def build_routes(handlers: Handlers) -> list[Route]:
             ExperimentDeleted,
             durable="results_erase_deleted",
         ),
+        event_route(handlers.record_health, HealthChanged, durable="results_record_health"),
         query_route(handlers.get_summary, GetSummary),
         query_route(handlers.list_summaries, ListSummaries),
         query_route(handlers.get_series, GetSeries),

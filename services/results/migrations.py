@@ -139,4 +139,28 @@ SELECT node_id, '00000000-0000-0000-0000-000000000000',
        array_agg(DISTINCT date_bin('1 minute', observed_at, '2000-01-01Z'))
 FROM sample JOIN device USING (device_no) GROUP BY node_id;
 """,
+    # A condition is what of a GPU changes seldom, written once; experiments' samples keep theirs.
+    """
+CREATE TABLE condition (
+    condition_no int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, facts text NOT NULL);
+CREATE UNIQUE INDEX condition_facts ON condition (md5(facts));
+
+ALTER TABLE sample ADD COLUMN ecc_corrected bigint, ADD COLUMN ecc_uncorrected bigint,
+    ADD COLUMN condition_no int;
+ALTER TABLE experiment_sample ADD COLUMN ecc_corrected bigint, ADD COLUMN ecc_uncorrected bigint,
+    ADD COLUMN condition_no int;
+
+CREATE TABLE device_fault (
+    event_id uuid PRIMARY KEY,
+    node_id text NOT NULL,
+    device_uuid text NOT NULL,
+    occurred_at timestamptz NOT NULL,
+    xid int NOT NULL);
+CREATE INDEX device_fault_time ON device_fault (occurred_at);
+
+CREATE TABLE running_attempt (
+    attempt_id uuid PRIMARY KEY, node_ids text[] NOT NULL, started_at timestamptz NOT NULL);
+
+ALTER TABLE summary ADD COLUMN whole_run jsonb;
+""",
 )

@@ -80,9 +80,12 @@ UPDATE agent_boot SET due = ARRAY(
 WHERE node_id = ANY ($1)
 """
 
-FORGET_BOOTS: Final = """
-DELETE FROM agent_boot WHERE due = '{}' AND stored_at < $1
-"""
+# What is needed no longer than the raw samples.
+FORGET: Final = (
+    "DELETE FROM agent_boot WHERE due = '{}' AND stored_at < $1",
+    "DELETE FROM device_fault WHERE occurred_at < $1",
+    "DELETE FROM running_attempt WHERE started_at < $1",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,8 @@ class Rollups:
 
     async def _forget(self, before: datetime) -> None:
         async with self.database.transaction() as connection:
-            await connection.execute(FORGET_BOOTS, before)
+            for statement in FORGET:
+                await connection.execute(statement, before)
 
 
 async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:

@@ -9,12 +9,13 @@ from typing import Final
 import asyncpg
 
 from schemas.base import LARGEST_INTEGER
-from schemas.telemetry import GpuReading, GpuSampled
+from schemas.telemetry import GpuProcess, GpuReading, GpuSampled
 from services.results.agent_boots import claim
+from services.results.domain.reading import Condition, Tenant
 from services.results.partitions import Partitions
 from shared.errors import UnavailableError
 from shared.logging import log
-from shared.postgres.database import Connection, Database
+from shared.postgres.database import Connection, Database, to_json
 
 COLUMNS: Final = (
     "device_no",
@@ -29,6 +30,9 @@ COLUMNS: Final = (
     "power_draw_w",
     "energy_mj",
     "power_limit_w",
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "condition_no",
 )
 
 UPSERT_DEVICE: Final = """
@@ -38,6 +42,12 @@ ON CONFLICT (node_id, device_uuid) DO UPDATE
     SET device_index = $3, name = coalesce(nullif($4, ''), device.name), simulated = $5
 RETURNING device_no
 """
+
+UPSERT_CONDITION: Final = """
+INSERT INTO condition AS known (facts) VALUES ($1)
+ON CONFLICT (md5(facts)) DO UPDATE SET facts = known.facts RETURNING condition_no
+"""
+MOST_CONDITIONS: Final = 10_000  # remembered; the others are looked up again
 
 CREATE_ARRIVED: Final = """
 CREATE TEMPORARY TABLE IF NOT EXISTS arrived (LIKE sample) ON COMMIT DELETE ROWS
@@ -67,6 +77,7 @@ class SampleStore:
     stored: Callable[[Connection, Spans], Awaitable[None]]
     readings_stored: int = 0
     _devices: dict[DeviceKey, tuple[int, DeviceRow]] = field(default_factory=dict)
+    _conditions: dict[Condition, int] = field(default_factory=dict)
 
     async def store(self, batch: list[GpuSampled]) -> None:
         """Store a batch; readings that are there already stay. Raises UnavailableError."""
@@ -77,6 +88,7 @@ class SampleStore:
             return
         await self.partitions.make({_day(sample) for sample in samples})
         await self._register_devices(samples)
+        await self._register_conditions(samples)
         try:
             async with self.database.transaction() as connection:
                 fresh = await claim(connection, samples, self.partitions.oldest_kept())
@@ -117,6 +129,21 @@ class SampleStore:
             }
         self._devices.update({key: (number, changed[key]) for key, number in numbers.items()})
 
+    async def _register_conditions(self, samples: Iterable[GpuSampled]) -> None:
+        """Give what GPUs are in its number."""
+        found = {condition_of(gpu) for sample in samples for gpu in sample.gpus}
+        if len(self._conditions) > MOST_CONDITIONS:
+            self._conditions.clear()
+        unknown = {c: to_json(c) for c in found if c is not None and c not in self._conditions}
+        if not unknown:
+            return
+        async with self.database.transaction() as connection:
+            numbers = {
+                condition: await connection.fetchval(UPSERT_CONDITION, facts)
+                for condition, facts in sorted(unknown.items(), key=lambda item: item[1])
+            }
+        self._conditions.update(numbers)
+
     def _rows(self, samples: Iterable[GpuSampled]) -> dict[date, list[Row]]:
         rows: dict[date, list[Row]] = {}
         for sample in samples:
@@ -137,7 +164,27 @@ class SampleStore:
             _known_float(gpu.power_draw_w),
             _known_int(gpu.energy_mj),
             _known_float(gpu.power_limit_w),
+            _known_int(gpu.ecc_corrected),
+            _known_int(gpu.ecc_uncorrected),
+            self._conditions[condition] if (condition := condition_of(gpu)) is not None else None,
         )
+
+
+def condition_of(gpu: GpuReading) -> Condition | None:
+    """None if nothing of it is known."""
+    if gpu.throttle_reasons is None and gpu.processes is None:
+        return None
+    return Condition(gpu.throttle_reasons, _tenants(gpu.processes))
+
+
+def _tenants(processes: tuple[GpuProcess, ...] | None) -> tuple[Tenant, ...] | None:
+    if not processes:
+        return () if processes is not None else None
+    tenants = {
+        Tenant(process.reservation_id, None if process.reservation_id else process.name)
+        for process in processes
+    }
+    return tuple(sorted(tenants, key=str))
 
 
 def _is_storable(sample: GpuSampled) -> bool:

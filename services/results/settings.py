@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from schemas.base import PositiveSeconds, Seconds
+from schemas.telemetry import BurstSeconds
 from shared.settings import CommonSettings
 
 
@@ -13,6 +14,8 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
     rollups by minutes and by hours are kept for `minutes_retention_days` and
     `hours_retention_days`, which are no shorter.
 
+    While an experiment loads, warms up and measures, its nodes sample every
+    `burst_interval_seconds`, for `burst_seconds` from the begin of each of these; 0: as always.
     `summary_grace_seconds`: how long after an attempt's end its node's samples are waited for.
     """
 
@@ -20,4 +23,6 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
     minutes_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 90
     hours_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 730
     summary_grace_seconds: Seconds = 10.0
+    burst_interval_seconds: BurstSeconds = 0.1
+    burst_seconds: Annotated[float, Meta(ge=0, le=3600)] = 60.0
     batch_linger_seconds: PositiveSeconds = 0.25

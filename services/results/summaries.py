@@ -1,15 +1,18 @@
 """Computes what is pending: joins an attempt's windows to its GPUs' samples."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 from schemas.benchmark import BenchmarkMetrics
+from schemas.executor import AttemptFinished, Window
 from schemas.results import ExperimentSummarized, GpuMonitoring
 from services.results import summary_rows
-from services.results.domain.monitoring import summarize
-from services.results.domain.reading import union_of
+from services.results.domain.monitoring import MEASURING, WHOLE_RUN, Run, summarize
+from services.results.domain.reading import Span, union_of
 from services.results.summary_rows import Pending
 from shared.clock import utcnow
 from shared.errors import UnavailableError
@@ -21,6 +24,8 @@ from shared.waiting import wait_for
 
 POLL_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 30.0
+# What comes of the time after an attempt's end tells of its last moments.
+TAIL: Final = timedelta(seconds=1)
 
 
 @dataclass(slots=True)
@@ -66,15 +71,24 @@ async def _summarize_if_ready(connection: Connection, pending: Pending) -> None:
     passed_at = await summary_rows.passed_at(connection, pending)
     if passed_at is None and not pending.due:
         return
-    until = passed_at or pending.window_finished_at + summary_rows.MARGIN
-    monitoring = await _compute(connection, pending)
+    until = max(
+        passed_at or pending.window_finished_at + summary_rows.MARGIN,
+        pending.event.finished_at + TAIL,
+    )
+    monitoring, whole_run = await _compute(connection, pending)
     changed = monitoring != pending.gpu_monitoring
     experiment_id = pending.event.experiment_id
     version = (
         await summary_rows.next_version(connection, experiment_id) if changed else pending.version
     )
     await summary_rows.save_summary(
-        connection, pending, monitoring, version=version, samples_until=until, now=utcnow()
+        connection,
+        pending,
+        monitoring,
+        whole_run,
+        version=version,
+        samples_until=until,
+        now=utcnow(),
     )
     if changed:
         await stage(connection, _summarized(pending, monitoring, version))
@@ -86,18 +100,41 @@ async def _summarize_if_ready(connection: Connection, pending: Pending) -> None:
         )
 
 
-async def _compute(connection: Connection, pending: Pending) -> GpuMonitoring:
+async def _compute(connection: Connection, pending: Pending) -> tuple[GpuMonitoring, GpuMonitoring]:
+    """Of the measured windows and of the whole run."""
     event = pending.event
-    await summary_rows.copy_samples(
-        connection, pending, pending.window_finished_at + summary_rows.MARGIN
-    )
+    until = max(pending.window_finished_at, event.finished_at) + summary_rows.MARGIN
+    await summary_rows.copy_samples(connection, pending, until)
     readings, any_simulated = await summary_rows.readings_of(connection, event.attempt_id)
-    return summarize(
-        event.devices,
-        readings,
-        union_of(summary_rows.windows_of(event)),
-        simulated=any_simulated or any(device.simulated for device in event.devices),
+    conditions = await summary_rows.conditions_of(
+        connection, (reading.condition_no for found in readings.values() for reading in found)
     )
+    faults = await summary_rows.faults_of(connection, pending, until)
+
+    def summary_of(phase: str, spans: Sequence[Span]) -> GpuMonitoring:
+        return summarize(
+            Run(event.devices, spans, phase, event.reservation_id, _output_tokens(event)),
+            readings,
+            simulated=any_simulated or any(device.simulated for device in event.devices),
+            conditions=conditions,
+            faults=faults,
+        )
+
+    def summaries() -> tuple[GpuMonitoring, GpuMonitoring]:
+        whole = Window(started_at=event.started_at, finished_at=event.finished_at)
+        measured = union_of(summary_rows.windows_of(event))
+        return summary_of(MEASURING, measured), summary_of(WHOLE_RUN, union_of([whole]))
+
+    # Hours of samples would hold up everything else of this process.
+    return await asyncio.to_thread(summaries)
+
+
+def _output_tokens(event: AttemptFinished) -> float | None:
+    if event.benchmark is None:
+        return None
+    counted = [level.stats.num_output_tokens for level in event.benchmark.levels]
+    known = [tokens.sum for tokens in counted if tokens is not None]
+    return sum(known) if known else None
 
 
 def _summarized(pending: Pending, monitoring: GpuMonitoring, version: int) -> ExperimentSummarized:

@@ -10,7 +10,9 @@ from msgspec import Struct
 
 from schemas.executor import AttemptFinished, AttemptOutcome, Window
 from schemas.results import GpuMonitoring
-from services.results.domain.reading import Reading
+from schemas.telemetry import HealthChanged
+from services.results.domain.details import Fault
+from services.results.domain.reading import Condition, Reading
 from shared.messaging.codec import encode
 from shared.postgres.database import Connection, from_json, to_json
 
@@ -42,7 +44,7 @@ WHERE samples_until > first_at AND samples_from < last_at AND node_id = ANY (nod
 
 LOCK_NEXT_PENDING: Final = """
 SELECT event, node_ids, samples_from, window_finished_at, due_at <= $2 AS due, version,
-       gpu_monitoring
+       gpu_monitoring, whole_run
 FROM summary JOIN attempt USING (attempt_id)
 WHERE pending AND attempt_id != ALL ($1) ORDER BY due_at LIMIT 1
 FOR UPDATE OF summary SKIP LOCKED
@@ -74,23 +76,35 @@ FROM experiment_sample JOIN device USING (device_no)
 WHERE attempt_id = $1 ORDER BY observed_at, sequence
 """
 
+SELECT_CONDITIONS: Final = "SELECT condition_no, facts FROM condition WHERE condition_no = ANY ($1)"
+
+INSERT_FAULT: Final = """
+INSERT INTO device_fault (event_id, node_id, device_uuid, occurred_at, xid)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING
+"""
+
+SELECT_FAULTS: Final = """
+SELECT node_id, device_uuid, extract(epoch FROM occurred_at)::float8 AS at, xid FROM device_fault
+WHERE node_id = ANY ($1) AND occurred_at >= $2 AND occurred_at <= $3
+"""
+
 SELECT_NEXT_VERSION: Final = """
 SELECT coalesce(max(version), 0) + 1 FROM summary WHERE experiment_id = $1
 """
 
 UPDATE_SUMMARY: Final = """
 UPDATE summary SET pending = false, version = $2, gpu_monitoring = $3, energy_wh = $4,
-    samples_until = $5, summarized_at = $6
+    samples_until = $5, summarized_at = $6, whole_run = $7
 WHERE attempt_id = $1
 """
 
 SELECT_SUMMARY: Final = """
-SELECT event, version, gpu_monitoring FROM summary JOIN attempt USING (attempt_id)
+SELECT event, version, gpu_monitoring, whole_run FROM summary JOIN attempt USING (attempt_id)
 WHERE summary.experiment_id = $1 AND version > 0 ORDER BY version DESC LIMIT 1
 """
 
 SELECT_TASK_SUMMARIES: Final = """
-SELECT DISTINCT ON (attempt.experiment_id) event, version, gpu_monitoring
+SELECT DISTINCT ON (attempt.experiment_id) event, version, gpu_monitoring, whole_run
 FROM summary JOIN attempt USING (attempt_id)
 WHERE task_id = $1 AND version > 0 AND ($2::uuid IS NULL OR attempt.experiment_id > $2)
 ORDER BY attempt.experiment_id, version DESC LIMIT $3
@@ -105,7 +119,8 @@ IS_DELETED: Final = "SELECT EXISTS (SELECT FROM deleted WHERE subject_id = ANY (
 # What usage reports need stays: GPUs, times and energy. No sample opens an emptied summary again.
 # It comes first and waits for whoever computes one: the samples copied for it are seen then.
 EMPTY_SUMMARIES: Final = """
-UPDATE summary SET pending = false, version = 0, gpu_monitoring = NULL, samples_until = '-infinity'
+UPDATE summary SET pending = false, version = 0, gpu_monitoring = NULL, whole_run = NULL,
+    samples_until = '-infinity'
 FROM attempt
 WHERE summary.attempt_id = attempt.attempt_id
   AND task_id = $1 AND ($2::uuid IS NULL OR attempt.experiment_id = $2)
@@ -134,6 +149,7 @@ class Pending(Struct, frozen=True, kw_only=True):
     due: bool
     version: int
     gpu_monitoring: GpuMonitoring | None
+    whole_run: GpuMonitoring | None
 
 
 class Summary(Struct, frozen=True, kw_only=True):
@@ -142,6 +158,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     event: AttemptFinished
     version: int
     gpu_monitoring: GpuMonitoring
+    whole_run: GpuMonitoring | None
 
 
 def windows_of(event: AttemptFinished) -> tuple[Window, ...]:
@@ -206,8 +223,8 @@ async def expect_summary(connection: Connection, event: AttemptFinished, due_at:
         sorted({device.node_id for device in event.devices}),
         started_at,
         finished_at,
-        started_at - MARGIN,
-        finished_at + MARGIN,
+        min(started_at, event.started_at) - MARGIN,
+        max(finished_at, event.finished_at) + MARGIN,
         due_at,
     )
 
@@ -229,8 +246,12 @@ async def next_pending(
     row = await connection.fetchrow(LOCK_NEXT_PENDING, list(skip), now)
     if row is None:
         return None
-    monitoring = from_json(row["gpu_monitoring"], GpuMonitoring) if row["gpu_monitoring"] else None
-    fields = {**row, "event": _decode_event(row["event"]), "gpu_monitoring": monitoring}
+    fields = {
+        **row,
+        "event": _decode_event(row["event"]),
+        "gpu_monitoring": _monitoring(row["gpu_monitoring"]),
+        "whole_run": _monitoring(row["whole_run"]),
+    }
     return msgspec.convert(fields, Pending)
 
 
@@ -272,6 +293,31 @@ async def readings_of(
     return readings, any(row["simulated"] for row in rows)
 
 
+async def conditions_of(
+    connection: Connection, numbers: Iterable[int | None]
+) -> dict[int, Condition]:
+    rows = await connection.fetch(SELECT_CONDITIONS, [n for n in set(numbers) if n is not None])
+    return {row["condition_no"]: from_json(row["facts"], Condition) for row in rows}
+
+
+async def insert_fault(connection: Connection, event: HealthChanged) -> None:
+    await connection.execute(
+        INSERT_FAULT,
+        event.message_id,
+        event.node_id,
+        event.device_uuid,
+        event.occurred_at,
+        event.xid,
+    )
+
+
+async def faults_of(connection: Connection, pending: Pending, until: datetime) -> list[Fault]:
+    rows = await connection.fetch(
+        SELECT_FAULTS, list(pending.node_ids), pending.samples_from, until
+    )
+    return [Fault(**dict(row)) for row in rows]
+
+
 async def next_version(connection: Connection, experiment_id: UUID) -> int:
     """The number of an experiment's next summary."""
     version: int = await connection.fetchval(SELECT_NEXT_VERSION, experiment_id)
@@ -282,6 +328,7 @@ async def save_summary(
     connection: Connection,
     pending: Pending,
     monitoring: GpuMonitoring,
+    whole_run: GpuMonitoring,
     *,
     version: int,
     samples_until: datetime,
@@ -296,6 +343,7 @@ async def save_summary(
         monitoring.energy_wh,
         samples_until,
         now,
+        to_json(whole_run),
     )
 
 
@@ -318,4 +366,9 @@ def _summary(row: Any) -> Summary:
         event=_decode_event(row["event"]),
         version=row["version"],
         gpu_monitoring=from_json(row["gpu_monitoring"], GpuMonitoring),
+        whole_run=_monitoring(row["whole_run"]),
     )
+
+
+def _monitoring(text: str | None) -> GpuMonitoring | None:
+    return from_json(text, GpuMonitoring) if text else None

@@ -148,7 +148,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     CancelExperiment: _ORCHESTRATOR | _NODE,
     StartRank: _NODE,
     FenceReservation: _SCHEDULER,
-    SetBurst: _CHANGERS,
+    SetBurst: _CHANGERS | {Role.RESULTS},
     SetPowerLimit: _ADMINS,
     StartMonitoring: _CHANGERS,
     StopMonitoring: _CHANGERS,
@@ -224,7 +224,12 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
         )
     },
     Role.RESULTS: {
-        str(EVENTS.name): ("results_record_finished", "results_erase_deleted"),
+        str(EVENTS.name): (
+            "results_record_finished",
+            "results_record_health",
+            "results_erase_deleted",
+            "results_raise_sampling",
+        ),
         str(SAMPLES.name): ("results_store_samples",),
     },
     Role.GATEWAY: {str(EVENTS.name): ("gateway_event_log",)},

@@ -174,6 +174,15 @@ def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
     return table if rows else None
 
 
+def untrusted_lines(experiments: Sequence[ExperimentView]) -> list[str]:
+    """Whose GPU numbers tell too little of their runs, and why."""
+    return [
+        f"experiment {each.ordinal}: do not trust its GPU numbers: {seen.untrusted_because}"
+        for each in experiments
+        if (seen := each.gpu_monitoring) is not None and seen.trusted is False
+    ]
+
+
 def gpu_cells(stats: GpuStats) -> list[str]:
     """Smallest, mean and largest of each reading, and how many there were."""
     spreads = (stats.memory_used_mb, stats.temperature_c, stats.power_draw_w)
@@ -230,6 +239,8 @@ def print_results(
     if gpu_results is not None:
         click.echo()
         print_table(gpu_results)
+        for line in untrusted_lines(ranked(experiments, objective)):
+            click.echo(line)
     for line in failure_lines(experiments, log_lines=log_lines):
         click.echo(line)
 

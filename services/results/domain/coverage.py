@@ -1,6 +1,6 @@
 """How much of a window is known from samples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -10,29 +10,63 @@ from services.results.domain.reading import Reading, Span, inside
 LARGEST_GAP_INTERVALS: Final = 1.5
 
 
-def covered_seconds(readings: Sequence[Reading], spans: Sequence[Span]) -> float:
-    """How many seconds of the spans the readings of one GPU stand for.
+def covered_seconds(
+    readings: Sequence[Reading],
+    spans: Sequence[Span],
+    counts: Callable[[Reading], bool] = lambda _: True,
+) -> float:
+    """How many seconds of the spans the readings of one GPU stand for, or those that `counts`.
 
-    Between two consecutive ticks everything is covered; beside a missing one, a tick stands for
-    half an interval. Readings around the spans count as neighbours, so that a span shorter than
-    the interval is judged rightly; spans without any reading inside are not covered at all.
-    `readings` are sorted by time.
+    Between two consecutive ticks everything is covered, to the middle by each; beside a missing
+    one, a tick stands for half an interval. Readings around the spans count as neighbours, so that
+    a span shorter than the interval is judged rightly; spans without any reading inside are not
+    covered at all. `readings` are sorted by time.
     """
     if not inside(readings, spans):
         return 0.0
-    return sum(span.overlap(start, end) for start, end in _covered(readings) for span in spans)
+    return sum(
+        span.overlap(start, end)
+        for reading, (start, end) in zip(readings, _stretches(readings), strict=True)
+        if counts(reading)
+        for span in spans
+    )
 
 
-def _covered(readings: Sequence[Reading]) -> list[tuple[float, float]]:
-    """Stretches that do not overlap, in order."""
-    first, last = readings[0], readings[-1]
-    stretches = [(first.at - first.interval_seconds / 2, first.at)]
+def longest_gap_seconds(readings: Sequence[Reading], spans: Sequence[Span]) -> float:
+    """The longest part of a span that no reading stands for."""
+    stretches = _stretches(readings) if inside(readings, spans) else []
+    return max((_longest_gap(stretches, span) for span in spans), default=0.0)
+
+
+def missing_ticks(readings: Sequence[Reading], spans: Sequence[Span]) -> int:
+    """How many ticks the numbers of the readings say are missing beside or within the spans."""
+    return sum(
+        max(0, after.sequence - before.sequence - 1)
+        for before, after in pairwise(readings)
+        if before.boot_id == after.boot_id
+        and any(before.at < span.end and after.at > span.start for span in spans)
+    )
+
+
+def _longest_gap(stretches: Sequence[tuple[float, float]], span: Span) -> float:
+    longest, known_until = 0.0, span.start
+    for start, end in stretches:
+        if span.overlap(start, end) > 0:
+            longest = max(longest, start - known_until)
+            known_until = max(known_until, end)
+    return max(longest, span.end - known_until)
+
+
+def _stretches(readings: Sequence[Reading]) -> list[tuple[float, float]]:
+    """What each reading stands for: they do not overlap, and are in order."""
+    edges = [readings[0].at - readings[0].interval_seconds / 2]
     for before, after in pairwise(readings):
         largest_gap = LARGEST_GAP_INTERVALS * max(before.interval_seconds, after.interval_seconds)
         if after.at - before.at <= largest_gap:
-            stretches.append((before.at, after.at))
+            middle = (before.at + after.at) / 2
+            edges += [middle, middle]
         else:
-            stretches.append((before.at, before.at + before.interval_seconds / 2))
-            stretches.append((after.at - after.interval_seconds / 2, after.at))
-    stretches.append((last.at, last.at + last.interval_seconds / 2))
-    return stretches
+            edges.append(before.at + before.interval_seconds / 2)
+            edges.append(after.at - after.interval_seconds / 2)
+    edges.append(readings[-1].at + readings[-1].interval_seconds / 2)
+    return list(zip(edges[::2], edges[1::2], strict=True))

@@ -1,27 +1,38 @@
-"""Energy of a GPU over a window, in watt hours."""
+"""Energy of a GPU over a window."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
+from schemas.results import EnergySource
 from services.results.domain.reading import Reading, Span
 
 JOULES_PER_WH: Final = 3600.0
 Point = tuple[float, float]
 
 
-def energy_wh(readings: Sequence[Reading], spans: Sequence[Span]) -> float | None:
+class Energy(NamedTuple):
+    """How much, and how it is known."""
+
+    watt_hours: float
+    source: EnergySource
+
+
+def energy_of(readings: Sequence[Reading], spans: Sequence[Span]) -> Energy | None:
     """Energy over the spans: by the device's counter if it has one, else by trapezoids over power.
 
     Readings around the spans give the values at their edges. None if neither was ever known.
     `readings` are sorted by time.
     """
-    joules = _joules_by_counter(readings) or _joules_by_power(readings)
+    source = EnergySource.COUNTER
+    joules = _joules_by_counter(readings)
+    if not joules:
+        source, joules = EnergySource.POWER, _joules_by_power(readings)
     if not joules:
         return None
     used = sum(_at(joules, span.end) - _at(joules, span.start) for span in spans)
-    return used / JOULES_PER_WH
+    return Energy(used / JOULES_PER_WH, source)
 
 
 def _joules_by_counter(readings: Sequence[Reading]) -> list[Point]:

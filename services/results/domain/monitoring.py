@@ -1,56 +1,98 @@
 """The `gpu_monitoring` of an experiment."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from schemas.gpu_request import DeviceGrant
 from schemas.monitoring import GpuStats
-from schemas.results import GpuMonitoring
-from services.results.domain.coverage import covered_seconds
-from services.results.domain.energy import energy_wh
-from services.results.domain.reading import Reading, Span, inside
+from schemas.results import EnergySource, GpuDetails, GpuMonitoring
+from services.results.domain.coverage import covered_seconds, missing_ticks
+from services.results.domain.details import Fault, details_of
+from services.results.domain.energy import JOULES_PER_WH, Energy, energy_of
+from services.results.domain.reading import Condition, Reading, Span, inside
 from shared.gpu.stats import GpuTally
 
-PHASE: Final = "measuring"
+MEASURING: Final = "measuring"
+WHOLE_RUN: Final = "whole_run"
+TRUSTED_COVERAGE_PERCENT: Final = 95.0
 DeviceKey = tuple[str, str]
 
 
+class Run(NamedTuple):
+    """An experiment's part of the readings: what it was given and where it was measured."""
+
+    devices: Sequence[DeviceGrant]
+    spans: Sequence[Span]
+    phase: str = MEASURING
+    reservation_id: UUID | None = None
+    output_tokens: float | None = None
+
+
 def summarize(
-    devices: Sequence[DeviceGrant],
+    run: Run,
     readings: Mapping[DeviceKey, Sequence[Reading]],
-    spans: Sequence[Span],
     *,
     simulated: bool,
+    conditions: Mapping[int, Condition] | None = None,
+    faults: Sequence[Fault] = (),
 ) -> GpuMonitoring:
     """What the granted devices did within the spans.
 
     `readings` by (node, device uuid), in any order and with duplicates, may include some around the
     spans; only those inside are counted. With several nodes, `sample_count` is the largest node's.
     """
+    devices, spans = run.devices, run.spans
     known = {key: _distinct(found) for key, found in readings.items()}
     of_device = {_key(device): known.get(_key(device), []) for device in devices}
     within = {key: inside(found, spans) for key, found in of_device.items()}
     duration = sum(span.seconds for span in spans)
-    covered = [covered_seconds(found, spans) for found in of_device.values()]
-    energies = [energy_wh(of_device[key], spans) for key in of_device if within[key]]
-    known_energies = [energy for energy in energies if energy is not None]
-    several_nodes = len({device.node_id for device in devices}) > 1
+    covered = {key: covered_seconds(found, spans) for key, found in of_device.items()}
+    coverage_percent = _percent(sum(covered.values()), duration * len(devices))
+    energies = {key: energy_of(of_device[key], spans) if within[key] else None for key in of_device}
+    energy = _sum(energies.values())
+    names = _names(devices)
+    details = {
+        names[key]: details_of(
+            key,
+            of_device[key],
+            within[key],
+            spans,
+            coverage_percent=_percent(covered[key], duration),
+            energy=energies[key],
+            reservation_id=run.reservation_id,
+            conditions=conditions or {},
+            faults=faults,
+        )
+        for key in of_device
+    }
+    missing = max((missing_ticks(found, spans) for found in of_device.values()), default=0)
+    because = _distrust(details, duration, coverage_percent, missing)
     return GpuMonitoring(
         monitoring_duration_seconds=duration,
         sample_count=_ticks(within),
-        gpu_stats={
-            f"{d.node_id}/{d.index}" if several_nodes else str(d.index): _stats(d, within[_key(d)])
-            for d in devices
-        },
-        coverage_percent=_percent(sum(covered), duration * len(devices)),
-        energy_wh=sum(known_energies) if known_energies else None,
-        phase=PHASE,
+        gpu_stats={names[_key(d)]: _stats(d, within[_key(d)]) for d in devices},
+        coverage_percent=coverage_percent,
+        energy_wh=energy.watt_hours if energy is not None else None,
+        phase=run.phase,
         simulated=simulated,
+        gpu_details=details,
+        energy_source=energy.source if energy is not None else None,
+        tokens_per_joule=_tokens_per_joule(run.output_tokens, energy),
+        longest_gap_seconds=max((d.longest_gap_seconds for d in details.values()), default=0.0),
+        missing_ticks=missing,
+        trusted=not because,
+        untrusted_because=because,
     )
 
 
 def _key(device: DeviceGrant) -> DeviceKey:
     return (device.node_id, device.uuid)
+
+
+def _names(devices: Sequence[DeviceGrant]) -> dict[DeviceKey, str]:
+    several_nodes = len({device.node_id for device in devices}) > 1
+    return {_key(d): f"{d.node_id}/{d.index}" if several_nodes else str(d.index) for d in devices}
 
 
 def _distinct(readings: Iterable[Reading]) -> list[Reading]:
@@ -67,6 +109,46 @@ def _ticks(within: Mapping[DeviceKey, Sequence[Reading]]) -> int:
 
 def _percent(part: float, whole: float) -> float:
     return min(100.0, 100.0 * part / whole) if whole > 0 else 0.0
+
+
+def _sum(energies: Iterable[Energy | None]) -> Energy | None:
+    known = [energy for energy in energies if energy is not None]
+    if not known:
+        return None
+    sources = {energy.source for energy in known}
+    return Energy(
+        sum(energy.watt_hours for energy in known),
+        sources.pop() if len(sources) == 1 else EnergySource.MIXED,
+    )
+
+
+def _tokens_per_joule(tokens: float | None, energy: Energy | None) -> float | None:
+    if tokens is None or energy is None or energy.watt_hours <= 0:
+        return None
+    return tokens / (energy.watt_hours * JOULES_PER_WH)
+
+
+def _distrust(
+    details: Mapping[str, GpuDetails], duration: float, coverage_percent: float, missing: int
+) -> str:
+    """Why the numbers cannot be trusted; empty if they can."""
+    if not details:
+        return "no GPUs were granted"
+    if not duration:
+        return "nothing was measured"
+    if coverage_percent >= TRUSTED_COVERAGE_PERCENT:
+        return ""
+    silent = [name for name, found in details.items() if not found.coverage_percent]
+    if len(silent) == len(details):
+        return f"no sample in {duration:.3g} s"
+    worst = max(details, key=lambda name: details[name].longest_gap_seconds)
+    reasons = [
+        f"samples cover {coverage_percent:.1f} %, expected {TRUSTED_COVERAGE_PERCENT:.0f} %",
+        *([f"none of GPU {', '.join(silent)}"] if silent else []),
+        f"GPU {worst} without one for {details[worst].longest_gap_seconds:.3g} s",
+        *([f"{missing} ticks never came"] if missing else []),
+    ]
+    return "; ".join(reasons)
 
 
 def _stats(device: DeviceGrant, readings: Sequence[Reading]) -> GpuStats:

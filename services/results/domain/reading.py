@@ -25,6 +25,20 @@ class Span(NamedTuple):
         return max(0.0, min(self.end, end) - max(self.start, start))
 
 
+class Tenant(Struct, frozen=True, array_like=True):
+    """Who has memory on a GPU: a reservation, or else a process by its name."""
+
+    reservation_id: UUID | None
+    name: str | None = None
+
+
+class Condition(Struct, frozen=True, array_like=True):
+    """What of a GPU changes seldom. None is unknown."""
+
+    throttle_reasons: tuple[str, ...] | None
+    tenants: tuple[Tenant, ...] | None
+
+
 class Reading(Struct, frozen=True, kw_only=True, gc=False):
     """One GPU at one tick of its node. None is unknown."""
 
@@ -39,6 +53,9 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
     power_draw_w: float | None = None
     energy_mj: int | None = None
     power_limit_w: float | None = None
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    condition_no: int | None = None
 
     @property
     def tick(self) -> tuple[UUID, int]:

@@ -1,6 +1,7 @@
 """The result tables: rank, units, unknown values and the mark of simulation."""
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.benchmark import FailedLevel
 from schemas.executor import AttemptPhase, Failure, FailureKind
@@ -14,6 +15,7 @@ from services.cli.display.task_results import (
     gpu_result_table,
     ranked,
     result_table,
+    untrusted_lines,
     varied,
 )
 from tests.support.worlds.gateway_views import (
@@ -148,6 +150,22 @@ def test_measured_gpus_are_not_called_simulated() -> None:
 
     assert table is not None
     assert "simulated" not in plain_text(table)
+
+
+def test_whose_numbers_are_not_to_be_trusted_is_told_with_the_reason() -> None:
+    seen = make_monitoring()
+    judged = [
+        make_experiment(1, gpu_monitoring=replace(seen, trusted=True)),
+        make_experiment(2, gpu_monitoring=seen),
+        make_experiment(
+            3, gpu_monitoring=replace(seen, trusted=False, untrusted_because="no sample in 2 s")
+        ),
+        make_experiment(4, gpu_monitoring=None),
+    ]
+
+    assert untrusted_lines(judged) == [
+        "experiment 3: do not trust its GPU numbers: no sample in 2 s"
+    ]
 
 
 def test_interrupted_attempts_are_counted_in_words() -> None:

@@ -14,7 +14,7 @@ from schemas.executor import Window
 from schemas.gpu_request import DeviceGrant
 from schemas.monitoring import Spread
 from schemas.results import GpuMonitoring
-from services.results.domain.monitoring import summarize
+from services.results.domain.monitoring import Run, summarize
 from services.results.domain.reading import Reading, Span, union_of
 
 BOOT = UUID(int=1)
@@ -51,7 +51,7 @@ def every_second(
 
 def monitoring_of(readings: Sequence[Reading], *spans: tuple[float, float]) -> GpuMonitoring:
     return summarize(
-        [make_device()], {KEY: readings}, [Span(*span) for span in spans], simulated=False
+        Run([make_device()], [Span(*span) for span in spans]), {KEY: readings}, simulated=False
     )
 
 
@@ -148,7 +148,7 @@ def test_several_nodes_are_told_apart_in_the_keys() -> None:
     devices = [make_device(0), make_device(0, node_id="node-b")]
     readings = {KEY: every_second(0, 10), ("node-b", "GPU-0"): every_second(0, 5)}
 
-    monitoring = summarize(devices, readings, [Span(0, 10)], simulated=True)
+    monitoring = summarize(Run(devices, [Span(0, 10)]), readings, simulated=True)
 
     assert set(monitoring.gpu_stats) == {"node-a/0", "node-b/0"}
     assert monitoring.sample_count == 11

@@ -1,0 +1,131 @@
+"""What results do for an experiment while it runs, and what they say of all of it."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.errors import Accepted
+from schemas.executor import AttemptPhase, AttemptPhaseChanged, AttemptStarted
+from schemas.results import CoTenant
+from schemas.telemetry import GpuProcess, HealthChanged, HealthKind, SetBurst
+from shared.clock import utcnow
+from shared.ids import new_id
+from shared.messaging.codec import encode
+from shared.testing import eventually
+from tests.support.worlds.results import BOOT, NODE, World, make_finished, make_sample
+
+BURSTS = f"gpusteward.cmd.telemetry.burst.{NODE}"
+
+
+async def test_the_whole_run_is_told_beside_what_was_measured(world: World) -> None:
+    start = utcnow() - timedelta(seconds=40)
+    window = (start + timedelta(seconds=10.5), start + timedelta(seconds=20.5))
+    event = make_finished(
+        [window],
+        started_at=start + timedelta(seconds=2.5),
+        finished_at=start + timedelta(seconds=28.5),
+    )
+    other = new_id()
+    samples = [
+        make_sample(
+            start + timedelta(seconds=s),
+            s,
+            power_draw_w=100.0 + s,
+            throttle_reasons=("sw_power_cap",) if 15 <= s < 18 else ("gpu_idle",),
+            ecc_corrected=s,
+            processes=tuple(
+                GpuProcess(pid=n, reservation_id=reservation)
+                for n, reservation in enumerate([event.reservation_id, other][: 1 + (s < 8)])
+            ),
+        )
+        for s in range(32)
+    ]
+    xid = HealthChanged(
+        message_id=new_id(),
+        occurred_at=start + timedelta(seconds=12),
+        revision=1,
+        node_id=NODE,
+        boot_id=BOOT,
+        change=HealthKind.XID,
+        device_uuid="GPU-0",
+        xid=31,
+    )
+
+    async def is_complete() -> bool:
+        view = await world.summarized(event)
+        told = view.gpu_monitoring.gpu_details["0"].xids == (31,)
+        return told and view.whole_run is not None and view.whole_run.sample_count == 26
+
+    async with world.results():
+        await world.publish(*samples, event)
+        await world.summarized(event)
+        await world.publish(xid)  # comes late
+        await eventually(is_complete, what="a summary of all of it")
+        view = await world.summarized(event)
+
+    assert view.whole_run is not None
+    measured, whole = view.gpu_monitoring, view.whole_run
+    assert (measured.phase, measured.sample_count) == ("measuring", 10)
+    assert whole.phase == "whole_run"
+    assert whole.monitoring_duration_seconds == pytest.approx(26.0)
+    assert (measured.trusted, whole.trusted) == (True, True)
+    details, of_whole = measured.gpu_details["0"], whole.gpu_details["0"]
+    assert (details.power_draw_w.p50, of_whole.power_draw_w.p50) == (115.5, 115.5)
+    assert details.throttled_seconds == pytest.approx(3.0)
+    assert (details.ecc_corrected, of_whole.ecc_corrected) == (10, 26)
+    assert details.co_tenants == ()
+    assert of_whole.co_tenants == (
+        CoTenant(seconds=pytest.approx(5.0), reservation_id=other),  # type: ignore[arg-type]
+    )
+
+
+async def test_nodes_sample_faster_from_the_load_of_an_experiment_on(world: World) -> None:
+    bursts: list[SetBurst] = []
+
+    async def agent(message: Any) -> None:
+        bursts.append(msgspec.msgpack.decode(message.data, type=SetBurst))
+        await message.respond(encode(Accepted(command_id=bursts[-1].command_id)))
+
+    await world.client.subscribe(BURSTS, cb=agent)
+    finished = make_finished([(utcnow(), utcnow())])
+    common = {
+        name: getattr(finished, name)
+        for name in (
+            *("experiment_id", "attempt_id", "attempt_number", "task_id", "executor_id"),
+            *("reservation_id", "epoch"),
+        )
+    }
+
+    def phase(name: AttemptPhase, **overrides: Any) -> AttemptPhaseChanged:
+        fields = {"message_id": new_id(), "occurred_at": utcnow(), "revision": 1, **common}
+        return AttemptPhaseChanged(**{**fields, "phase": name, **overrides})
+
+    started = AttemptStarted(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=1,
+        devices=finished.devices,
+        **common,
+    )
+
+    async with world.results(burst_seconds=30.0):
+        await world.publish(
+            started,
+            phase(AttemptPhase.PULLING),
+            phase(AttemptPhase.LOADING, occurred_at=utcnow() - timedelta(minutes=1)),
+            phase(AttemptPhase.LOADING),
+            phase(AttemptPhase.MEASURING),
+        )
+        await eventually(lambda: len(bursts) == 2, what="two bursts")
+        assert await world.count("running_attempt") == 1
+        await world.publish(finished)
+
+        async def is_forgotten() -> bool:
+            return await world.count("running_attempt") == 0
+
+        await eventually(is_forgotten, what="the end of the attempt")
+
+    assert {(b.interval_seconds, b.duration_seconds) for b in bursts} == {(0.1, 30.0)}
+    assert {b.experiment_id for b in bursts} == {finished.experiment_id}
