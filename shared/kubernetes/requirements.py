@@ -50,12 +50,15 @@ WATCHER_DRA_RIGHTS: Final = (
 # In each namespace of engines, of the watcher: nvidia-smi in pods of ours.
 WATCHER_EXEC_RIGHTS: Final = (_of("v1", "pods", ("create", "get"), "exec"),)
 # In each namespace of engines, of the executor.
-ENGINE_RIGHTS: Final = (
+POD_RIGHTS: Final = (
     _of("v1", "pods", ("list", "delete")),
     _of("v1", "pods", ("get",), "log"),
+    _of("v1", "persistentvolumeclaims", ("get",)),
+)
+ENGINE_RIGHTS: Final = (
+    *POD_RIGHTS,
     _of("apps/v1", "deployments", _CHANGE),
     _of("v1", "services", _CHANGE),
-    _of("v1", "persistentvolumeclaims", ("get",)),
 )
 ENGINE_DRA_RIGHTS: Final = (_of("resource.k8s.io/v1", "resourceclaimtemplates", _CHANGE),)
 OME_RIGHTS: Final = (

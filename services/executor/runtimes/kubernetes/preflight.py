@@ -1,103 +1,53 @@
 """What a cluster lacks for engines of ours, a sentence and a next step for each thing."""
 
 import asyncio
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from schemas.executor import Runtime
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.kinds import (
-    BASE_MODELS,
-    CLAIM_TEMPLATES,
-    CLUSTER_MODELS,
     CLUSTER_RUNTIMES,
     DEFINITIONS,
-    DEPLOYMENTS,
     INFERENCE_SERVICES,
     OME_GROUP,
     OME_VERSION,
-    PODS,
-    SERVICES,
     SERVING_RUNTIMES,
     ServingRuntimeList,
 )
 from services.executor.runtimes.kubernetes.references import engine_of_runner
 from shared.kubernetes.client import decoded
 from shared.kubernetes.errors import FORBIDDEN, NOT_FOUND, KubernetesError
-from shared.kubernetes.names import Resource
+from shared.kubernetes.requirements import (
+    ENGINE_RIGHTS,
+    EXECUTOR_RIGHTS,
+    OLDEST,
+    OME_CLUSTER_RIGHTS,
+    OME_RIGHTS,
+    OUR_FIELDS,
+    POD_RIGHTS,
+    Right,
+    is_too_old,
+    unknown_fields,
+)
 from shared.waiting import within
 
 OFFER_SECONDS: Final = 1.8
 FRESH_SECONDS: Final = 20.0
 LOOK_SECONDS: Final = 15.0
-OLDEST: Final = (1, 25)
-_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
-_EVERY: Final = ("get", "list", "create", "patch", "delete")
 
-# Verbs on kinds in a namespace, of each runtime; PODS for both, and `log` below them.
-RIGHTS: Final[Mapping[Runtime, tuple[tuple[Resource, tuple[str, ...]], ...]]] = {
-    Runtime.OME: (
-        (INFERENCE_SERVICES, _EVERY),
-        (SERVING_RUNTIMES, _EVERY),
-        (BASE_MODELS, ("get",)),
-        (CLAIM_TEMPLATES, _EVERY),
-        (PODS, ("list", "delete")),
-    ),
-    Runtime.KUBERNETES: (
-        (DEPLOYMENTS, _EVERY),
-        (CLAIM_TEMPLATES, _EVERY),
-        (SERVICES, _EVERY),
-        (PODS, ("list", "delete")),
-    ),
+# In each namespace of engines, and in the cluster as a whole.
+RIGHTS: Final[Mapping[Runtime, tuple[Right, ...]]] = {
+    Runtime.OME: (*POD_RIGHTS, *OME_RIGHTS),
+    Runtime.KUBERNETES: ENGINE_RIGHTS,
 }
-CLUSTER_RIGHTS: Final[Mapping[Runtime, tuple[tuple[Resource, tuple[str, ...]], ...]]] = {
-    Runtime.OME: ((CLUSTER_MODELS, ("get",)), (CLUSTER_RUNTIMES, ("get", "list"))),
-    Runtime.KUBERNETES: (),
-}
-# What we set, by the kinds of OME: a cluster's version may not know all of it.
-OUR_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "inferenceservices": (
-        "spec.engine.affinity",
-        "spec.engine.annotations",
-        "spec.engine.labels",
-        "spec.engine.maxReplicas",
-        "spec.engine.minReplicas",
-        "spec.engine.tolerations",
-        "spec.model.apiGroup",
-        "spec.model.kind",
-        "spec.model.name",
-        "spec.runtime.apiGroup",
-        "spec.runtime.kind",
-        "spec.runtime.name",
-        "status.conditions",
-        "status.url",
-    ),
-    "servingruntimes": (
-        "spec.engineConfig.annotations",
-        "spec.engineConfig.automountServiceAccountToken",
-        "spec.engineConfig.enableServiceLinks",
-        "spec.engineConfig.labels",
-        "spec.engineConfig.resourceClaims",
-        "spec.engineConfig.runner.args",
-        "spec.engineConfig.runner.command",
-        "spec.engineConfig.runner.env",
-        "spec.engineConfig.runner.image",
-        "spec.engineConfig.runner.readinessProbe",
-        "spec.engineConfig.runner.resources",
-        "spec.engineConfig.runner.securityContext",
-        "spec.engineConfig.runner.volumeMounts",
-        "spec.engineConfig.securityContext",
-        "spec.engineConfig.terminationGracePeriodSeconds",
-        "spec.engineConfig.volumes",
-        "spec.supportedModelFormats.modelFormat",
-        "spec.supportedModelFormats.modelFramework",
-    ),
+CLUSTER_RIGHTS: Final[Mapping[Runtime, tuple[Right, ...]]] = {
+    Runtime.OME: (*EXECUTOR_RIGHTS, *OME_CLUSTER_RIGHTS),
+    Runtime.KUBERNETES: EXECUTOR_RIGHTS,
 }
 
 
@@ -210,28 +160,24 @@ class Preflight:
 
     async def _missing_rights(self, kind: Runtime) -> list[str]:
         settings = self.cluster.settings
-        wanted: list[tuple[str, Resource, str | None, str]] = [
-            (verb, resource, namespace, "")
-            for namespace in self.cluster.namespaces
-            for resource, verbs in RIGHTS[kind]
-            for verb in verbs
+        asked: list[tuple[Right, str | None]] = [
+            (right, namespace) for namespace in self.cluster.namespaces for right in RIGHTS[kind]
         ]
-        wanted += [("get", PODS, namespace, "log") for namespace in self.cluster.namespaces]
-        wanted += [
-            (verb, resource, None, "") for resource, verbs in CLUSTER_RIGHTS[kind] for verb in verbs
-        ]
+        asked += [(right, None) for right in CLUSTER_RIGHTS[kind]]
+        wanted = [(verb, right, namespace) for right, namespace in asked for verb in right.verbs]
         answers = await asyncio.gather(
             *(
-                self.cluster.client.may(verb, resource, namespace=namespace, subresource=sub)
-                for verb, resource, namespace, sub in wanted
+                self.cluster.client.may(
+                    verb, right.resource, namespace=namespace, subresource=right.subresource
+                )
+                for verb, right, namespace in wanted
             )
         )
         missing: dict[str, list[str]] = {}
-        for (verb, resource, namespace, sub), answer in zip(wanted, answers, strict=True):
+        for (verb, right, namespace), answer in zip(wanted, answers, strict=True):
             if not answer.is_allowed:
-                what = f"{resource.plural}/{sub}" if sub else resource.plural
                 where = f" in namespace {namespace}" if namespace is not None else ""
-                missing.setdefault(f"{what}{where}", []).append(verb)
+                missing.setdefault(f"{right.place}{where}", []).append(verb)
         if not missing:
             return []
         rights = ", ".join(f"{'/'.join(verbs)} {what}" for what, verbs in missing.items())
@@ -253,32 +199,6 @@ class Preflight:
 
 
 def _too_old(version: str) -> Iterator[str]:
-    found = _VERSION.match(version)
-    if found is not None and (int(found[1]), int(found[2])) < OLDEST:
-        yield f"expected Kubernetes 1.25 or later, the cluster has {version}"
-
-
-def unknown_fields(definition: bytes, fields: Iterable[str]) -> tuple[str, ...]:
-    """Those of `fields` that the served version of a CustomResourceDefinition does not have."""
-    spec = msgspec.json.decode(definition)["spec"]
-    wanted = OME_VERSION.rpartition("/")[2]
-    schema = next(
-        (
-            (each.get("schema") or {}).get("openAPIV3Schema") or {}
-            for each in spec["versions"]
-            if each["name"] == wanted and each.get("served")
-        ),
-        {},
-    )
-    return tuple(each for each in fields if not _knows(schema, each.split(".")))
-
-
-def _knows(schema: Mapping[str, Any], path: list[str]) -> bool:
-    for step in path:
-        if schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema:
-            return True
-        properties = (schema.get("items") or schema).get("properties") or {}
-        if step not in properties:
-            return False
-        schema = properties[step]
-    return True
+    if is_too_old(version):
+        oldest = ".".join(map(str, OLDEST))
+        yield f"expected Kubernetes {oldest} or later, the cluster has {version}"
