@@ -67,6 +67,13 @@ def write_if_changed(path: Path, content: bytes) -> None:
     write_atomically(path, content)
 
 
+def give_to_owner_above(path: Path) -> None:
+    """What root writes into a directory of somebody else is theirs, or they could not read it."""
+    owner = path.parent.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
 def is_process_alive(pid: int) -> bool:
     """Whether a process has this id, ours or another user's."""
     try:

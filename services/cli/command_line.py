@@ -11,6 +11,7 @@ import click
 from services.cli.commands import listing
 from services.cli.commands.bench import bench
 from services.cli.commands.check import check
+from services.cli.commands.compose import compose
 from services.cli.commands.credentials import agent_credentials, client_credentials
 from services.cli.commands.demo import demo
 from services.cli.commands.exec import exec_command
@@ -50,6 +51,7 @@ for command in (
     *(cordon, uncordon, drain, drift, node),
     *(monitor, power),
     *(doctor, check, bench, token, agent_credentials, client_credentials),
+    compose,
 ):
     cli.add_command(command)
 

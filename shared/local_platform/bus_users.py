@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from shared.errors import StewardError
 from shared.messaging.permissions import SERVICES, authorization, bus_user, inbox_of
-from shared.paths import make_directory, write_atomically, write_if_changed
+from shared.paths import give_to_owner_above, make_directory, write_atomically, write_if_changed
 
 LOCAL_ADMIN: Final = "admin_local"
 
@@ -78,6 +78,7 @@ class BusUsers:
             names = [path.stem for path in self.directory.glob("*.json")]
             known = {name: self.read(name).password for name in names}
             write_if_changed(self.configuration_path, authorization(known).encode())
+            give_to_owner_above(self.configuration_path)
         finally:
             os.close(lock)
 
@@ -89,3 +90,4 @@ class BusUsers:
         bus_user(name)
         made = Credentials(name, secrets.token_urlsafe(32), inbox_of(name))
         write_atomically(self.path_of(name), msgspec.json.encode(made))
+        give_to_owner_above(self.path_of(name))

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from schemas.tokens import Role, Token
-from shared.paths import DataDirectory, write_atomically
+from shared.paths import DataDirectory, give_to_owner_above, write_atomically
 from shared.settings import SettingsError
 
 TOKENS_FILE_VARIABLE: Final = "GPUSTEWARD_GATEWAY_TOKENS_FILE"
@@ -67,4 +67,5 @@ def create_token(path: Path, role: Role, namespace: str) -> str:
     entry = {"token_sha256": digest, "role": role, "namespace": namespace}
     added = (*known, msgspec.convert(entry, Token))
     write_atomically(path, msgspec.json.format(msgspec.json.encode(added)) + b"\n")
+    give_to_owner_above(path)
     return token

@@ -27,7 +27,7 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # only 
 
 _CONFIGURATION: Final = """\
 server_name: gpusteward
-max_payload: {max_payload}
+max_payload: {max_payload_bytes}
 # A process that hangs is cut off after 9 s, or it would go on getting its share of requests.
 ping_interval: "3s"
 ping_max: 2
@@ -42,6 +42,12 @@ jetstream {{
 
 class RememberedPortTaken(StewardError):
     """The remembered port belongs to another process now."""
+
+
+def nats_configuration(store_dir: Path) -> str:
+    """What a server is told; `users/` lies beside its file."""
+    quoted = _quoted(str(store_dir))
+    return _CONFIGURATION.format(max_payload_bytes=MAX_PAYLOAD_BYTES, store_dir=quoted)
 
 
 def find_nats_server() -> Path:
@@ -149,10 +155,7 @@ class EmbeddedNats(ManagedProcess):
         for stale in self._ports_dir.glob("*.ports"):
             stale.unlink(missing_ok=True)
         self.users.create(self._own_users)
-        configuration = _CONFIGURATION.format(
-            max_payload=MAX_PAYLOAD_BYTES,
-            store_dir=_quoted(str(self.store_dir)),
-        )
+        configuration = nats_configuration(self.store_dir)
         write_if_changed(self._configuration_path, configuration.encode())
 
     def _wanted_port(self) -> int:

@@ -1,0 +1,100 @@
+"""Directories with which docker-compose runs the platform, or a further node of it."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from schemas.errors import ErrorCode
+from services.cli.failures import CommandFailed
+from services.cli.options import node_name
+from shared.ids import host_node_id
+from shared.paths import SOURCE_ROOT
+
+if TYPE_CHECKING:
+    from services.cli.local_platform.compose import ComposeDirectory
+
+
+@click.group()
+def compose() -> None:
+    """The platform in containers, by docker-compose or `docker compose`."""
+
+
+@compose.command()
+@click.argument(
+    "directory", type=click.Path(file_okay=False, path_type=Path), default=Path("gpusteward")
+)
+@click.option(
+    "--node-id",
+    metavar="ID",
+    callback=node_name,
+    help="Name of this host as a node [default: its host name].",
+)
+def init(directory: Path, node_id: str | None) -> None:
+    """Make DIRECTORY with compose.yaml, all credentials and a .env, readable by its owner alone.
+
+    Files that are there already are kept as they are, passwords with them. As root it is given to
+    the image's user, id 10001; as anybody else the containers run as who calls this.
+    """
+    from services.cli.local_platform.compose import ComposeDirectory, NotOurs
+
+    made = ComposeDirectory(directory.resolve())
+    try:
+        made.make_platform(node_id or host_node_id())
+    except NotOurs as error:
+        raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
+    _tell(made)
+    place, settings = shlex.quote(str(made.root)), made.environment
+    image, source = shlex.quote(settings["STEWARD_IMAGE"]), shlex.quote(str(SOURCE_ROOT))
+    address = f"{settings['STEWARD_API_ADDRESS']}:{settings['STEWARD_API_PORT']}"
+    click.echo(f"""\
+next:
+  docker build --tag {image} --file {source}/compose/Containerfile {source}
+  cd {place}
+  docker-compose --profile gpu up -d            # or --profile simulated, or none
+  export GPUSTEWARD_URL=http://{address} GPUSTEWARD_TOKEN=$(cat {place}/admin_token)
+  gpusteward nodes""")
+
+
+@compose.command(name="add-node")
+@click.argument("node", callback=node_name)
+@click.option(
+    "--nats",
+    "nats_url",
+    metavar="URL",
+    required=True,
+    help="Where that node reaches the bus of this platform, nats://HOST:PORT.",
+)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("gpusteward"),
+    show_default=True,
+    help="What `compose init` has made.",
+)
+def add_node(node: str, nats_url: str, directory: Path) -> None:
+    """Make a directory in DIRECTORY/nodes with which the machine NODE joins, to be copied there."""
+    from services.cli.local_platform.compose import ComposeDirectory
+
+    platform = ComposeDirectory(directory.resolve())
+    if not platform.environment_path.exists():
+        message = f"{platform.root} has no .env; `gpusteward compose init` makes one"
+        raise CommandFailed(ErrorCode.NOT_FOUND, message)
+    made = platform.make_node(node, nats_url)
+    _tell(made)
+    click.echo(f"""\
+next:
+  in {platform.root}: docker-compose exec -T nats nats-server --signal reload=1
+  copy {made.root} to {node}, set STEWARD_UID and STEWARD_GID in its .env to who owns it there,
+  and STEWARD_DOCKER_GID to the group of its Docker socket; there: docker-compose up -d
+  gpusteward node admit {node}""")
+
+
+def _tell(made: "ComposeDirectory") -> None:
+    if made.made:
+        click.echo(f"made {len(made.made)} files in {made.root}")
+    if made.kept:
+        click.echo(f"kept {len(made.kept)} files that were there, and their passwords")
+    for path in made.differs:
+        click.echo(f"{path} is not this version's: kept. Move it away and call this again for that")
