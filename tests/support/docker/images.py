@@ -78,19 +78,24 @@ class ImageTar:
         self._directories(path)
         information = self._tar.gettarinfo(source.resolve(), path.lstrip("/"))
         information.uid = information.gid = 0
+        # Also where it is a link to a file that is in the image already.
+        information.type, information.linkname = tarfile.REGTYPE, ""
         content = (
             _without_symbols(source) if information.size > LARGE_BYTES else source.read_bytes()
         )
         information.size = len(content)
         self._tar.addfile(information, io.BytesIO(content))
 
-    def add_tree(self, source: Path, *, without: Sequence[str] = ()) -> None:
-        """All files below a directory, except under a name in `without`."""
+    def add_tree(
+        self, source: Path, target: str | None = None, *, without: Sequence[str] = ()
+    ) -> None:
+        """All files below a directory, except under a name in `without`; there or elsewhere."""
         for directory, names, files in os.walk(source):
             names[:] = sorted(set(names) - set(without))
             for name in sorted(set(files) - set(without)):
                 if (path := Path(directory) / name).is_file():
-                    self.add(path)
+                    to = path if target is None else Path(target) / path.relative_to(source)
+                    self.add(path, str(to))
 
     def add_text(self, target: str, text: str, *, mode: int = 0o644) -> None:
         """A file of our own."""
@@ -109,7 +114,7 @@ class ImageTar:
 
     def add_directory(self, target: str, *, mode: int = 0o755) -> None:
         """An empty directory."""
-        self._directories(f"{target}/")
+        self._directories(target)
         information = tarfile.TarInfo(target.lstrip("/"))
         information.type, information.mode = tarfile.DIRTYPE, mode
         self._tar.addfile(information)
@@ -127,7 +132,7 @@ class ImageTar:
             ["ldd", *map(str, programs)], capture_output=True, text=True, check=False
         ).stdout
         for library in sorted(set(re.findall(r"(/\S+) \(0x", listing))):
-            self.add(Path(library))
+            self.add(Path(os.path.normpath(library)))
 
     def close(self) -> None:
         self._tar.close()
@@ -231,10 +236,11 @@ def _has(client: docker.DockerClient, tag: str) -> bool:
 
 def _without_symbols(program: Path) -> bytes:
     """Its content, without what only a debugger reads if there is a tool to take that away."""
-    with tempfile.NamedTemporaryFile() as stripped, contextlib.suppress(OSError):
-        command = ["strip", "--strip-unneeded", "-o", stripped.name, str(program)]
+    with tempfile.TemporaryDirectory() as directory, contextlib.suppress(OSError):
+        stripped = Path(directory) / program.name
+        command = ["strip", "--strip-unneeded", "-o", str(stripped), str(program)]
         if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-            return Path(stripped.name).read_bytes()
+            return stripped.read_bytes()
     return program.read_bytes()
 
 

