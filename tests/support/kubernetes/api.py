@@ -195,11 +195,16 @@ class Api:
             if response.status >= 300:
                 raise ApiError(response.status, await response.json())
             buffered = b""
-            async for piece in response.content.iter_any():
-                *lines, buffered = (buffered + piece).split(b"\n")
-                for line in lines:
-                    event = json.loads(line)
-                    yield event["type"], event["object"]
+            try:
+                async for piece in response.content.iter_any():
+                    *lines, buffered = (buffered + piece).split(b"\n")
+                    for line in lines:
+                        event = json.loads(line)
+                        yield event["type"], event["object"]
+            finally:
+                # Closed in order it would outlive the test's loop, waiting for the other side.
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()
 
     def _target(self, path: str) -> URL:
         return URL(f"{self._url}/{path}", encoded=True)

@@ -313,6 +313,7 @@ def executor_process(settings: ExecutorSettings) -> Iterator[subprocess.Popen[by
     own = (
         *("readiness_timeout_seconds", "stop_grace_seconds"),
         *("docker_host", "engines_file", "model_roots"),
+        *("cluster", "cluster_access", "cluster_namespaces"),
     )
     log_path = Path(settings.data_dir) / "executor.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -326,6 +327,7 @@ def executor_process(settings: ExecutorSettings) -> Iterator[subprocess.Popen[by
                 "GPUSTEWARD_DATA_DIR": settings.data_dir,
                 "GPUSTEWARD_NODE_ID": settings.node_id,
                 "GPUSTEWARD_INSTALLATION_ID": settings.installation_id,
+                "GPUSTEWARD_KUBECONFIG": settings.kubeconfig or "",
                 **{
                     f"GPUSTEWARD_EXECUTOR_{name.upper()}": str(getattr(settings, name))
                     for name in own
