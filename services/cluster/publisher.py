@@ -1,8 +1,9 @@
 """Publishes what changed in the view, and answers with all of it."""
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from schemas.cluster import ClusterChanged, ClusterNode, ClusterView, GetCluster
@@ -18,6 +19,15 @@ HEARTBEAT_SECONDS: Final = 5.0
 GATHER_SECONDS: Final = 0.02  # what changes meanwhile goes together
 
 
+class _FirstPage(NamedTuple):
+    """The view as it was when somebody began to read it."""
+
+    revision: int
+    is_complete: bool
+    detail: str
+    nodes: list[ClusterNode]
+
+
 class ViewPublisher:
     """Numbers the messages. What `view` answers is what its revision's message has brought."""
 
@@ -31,6 +41,7 @@ class ViewPublisher:
         self._completeness = (False, "")
         self._changed = asyncio.Event()
         self._published_at = 0.0
+        self._first_page: _FirstPage | None = None
 
     def changed(self) -> None:
         """There may be something to publish."""
@@ -54,19 +65,23 @@ class ViewPublisher:
             await asyncio.sleep(GATHER_SECONDS)
 
     def view(self, query: GetCluster, kubernetes_version: str) -> ClusterView:
-        after = query.after_name
-        names = sorted(name for name in self._published if after is None or name > after)
-        nodes = tuple(fitting(self._published[name] for name in names))
-        is_complete, detail = self._completeness
+        """Pages after a first one are of its revision: readings alone would change it meanwhile."""
+        if query.after_name is None or self._first_page is None:
+            nodes = [self._published[name] for name in sorted(self._published)]
+            self._first_page = _FirstPage(self._revision, *self._completeness, nodes)
+        of = self._first_page
+        after = query.after_name or ""
+        rest = of.nodes[bisect_right(of.nodes, after, key=lambda node: node.name) :]
+        page = tuple(fitting(rest))
         return ClusterView(
             cluster_id=self._cluster_id,
             boot_id=self.boot_id,
-            revision=self._revision,
-            nodes=nodes,
-            is_complete=is_complete,
-            detail=detail,
+            revision=of.revision,
+            nodes=page,
+            is_complete=of.is_complete,
+            detail=of.detail,
             kubernetes_version=kubernetes_version,
-            next_after_name=nodes[-1].name if len(nodes) < len(names) else None,
+            next_after_name=page[-1].name if len(page) < len(rest) else None,
         )
 
     async def _publish_changes(self) -> bool:
