@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from schemas.base import TOKEN_PATTERN
+from schemas.tokens import Role
 from services.cli import interruption
 from shared.client.discovery import TOKEN_VARIABLE, URL_VARIABLE, Address, find_address
 from shared.paths import DataDirectory, default_data_dir
@@ -138,6 +139,23 @@ def state_option(choices: type[StrEnum]) -> Callable[[Callable[..., Any]], Calla
         metavar="A,B",
         help=f"Only those in these states: {', '.join(choices)}.",
     )
+
+
+def role_options(role: Role) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--role`, this one by default, and the `--namespace` in which it holds."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        roles = click.option(
+            "--role",
+            type=click.Choice([each.value for each in Role]),
+            default=role.value,
+            show_default=True,
+            help="viewer reads, submitter also changes what is of its namespace.",
+        )
+        place = click.option("--namespace", metavar="NAME", default="default", show_default=True)
+        return roles(place(command))
+
+    return add
 
 
 namespace_option = click.option("--namespace", metavar="NAME", help="Only those of this namespace.")

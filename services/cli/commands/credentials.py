@@ -8,7 +8,7 @@ from schemas.base import NAMESPACE_PATTERN, node_speaker
 from schemas.errors import ErrorCode
 from schemas.tokens import Role
 from services.cli.failures import CommandFailed
-from services.cli.options import data_dir_option
+from services.cli.options import data_dir_option, role_options
 from shared.ids import node_token
 from shared.paths import DataDirectory, default_data_dir
 
@@ -42,14 +42,7 @@ def agent_credentials(
 @click.argument("name")
 @data_dir_option
 @directory_option
-@click.option(
-    "--role",
-    type=click.Choice([role.value for role in Role]),
-    default=Role.VIEWER.value,
-    show_default=True,
-    help="viewer reads, submitter also changes what is of its namespace.",
-)
-@click.option("--namespace", metavar="NAME", default="default", show_default=True)
+@role_options(Role.VIEWER)
 @rotate_option
 @revoke_option
 def client_credentials(

@@ -9,7 +9,7 @@ import msgspec
 from schemas.errors import ErrorCode
 from schemas.tokens import Role
 from services.cli.failures import CommandFailed
-from services.cli.options import data_dir_option
+from services.cli.options import data_dir_option, role_options
 from shared.paths import DataDirectory, default_data_dir
 from shared.settings import SettingsError
 
@@ -21,14 +21,7 @@ def token() -> None:
 
 @token.command()
 @data_dir_option
-@click.option(
-    "--role",
-    type=click.Choice([role.value for role in Role]),
-    default=Role.ADMIN.value,
-    show_default=True,
-    help="viewer reads, submitter also changes what is of its namespace.",
-)
-@click.option("--namespace", metavar="NAME", default="default", show_default=True)
+@role_options(Role.ADMIN)
 def create(data_dir: Path | None, role: str, namespace: str) -> None:
     """Make a token, add its hash to the platform's file of tokens, and print it.
 
