@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from schemas.base import Command, DeviceUuid, NodeId
@@ -122,15 +123,9 @@ class Commands:
         await out_of_service.take_out(connection, node_id, ReservationState.LOST, cordon)
         await _confirm_stopped(connection, node_id, None, reason)
         await node_rows.remove(connection, node_id)
-        event = NodeRemoved(
-            message_id=new_id(),
-            occurred_at=await reservation_rows.database_now(connection),
-            revision=await node_rows.next_revision(connection, node_id),
-            node_id=node_id,
-            reason=command.reason,
+        return await _node_changed(
+            connection, command, partial(NodeRemoved, node_id=node_id, reason=command.reason)
         )
-        await stage(connection, event)
-        return Accepted(command_id=command.command_id, revision=event.revision)
 
     async def _once(
         self, command: C, apply: Callable[[Connection, C], Awaitable[Accepted]]
@@ -195,32 +190,23 @@ async def _label_node(connection: Connection, command: LabelNode) -> Accepted:
     node_id = command.node_id
     await node_rows.check_known(connection, node_id)
     labels = await node_rows.write_labels(connection, node_id, command.labels)
-    revision = await node_rows.next_revision(connection, node_id)
-    await stage(
-        connection,
-        NodeLabelled(
-            message_id=new_id(),
-            occurred_at=await reservation_rows.database_now(connection),
-            revision=revision,
-            node_id=node_id,
-            labels=labels,
-        ),
-    )
-    return Accepted(command_id=command.command_id, revision=revision)
+    labelled = partial(NodeLabelled, node_id=node_id, labels=labels)
+    return await _node_changed(connection, command, labelled)
 
 
 async def _admit_node(connection: Connection, command: AdmitNode) -> Accepted:
     node_id = command.node_id
     await node_rows.check_known(connection, node_id)
     await node_rows.write_admitted(connection, node_id)
-    revision = await node_rows.next_revision(connection, node_id)
-    await stage(
-        connection,
-        NodeAdmitted(
-            message_id=new_id(),
-            occurred_at=await reservation_rows.database_now(connection),
-            revision=revision,
-            node_id=node_id,
-        ),
-    )
+    return await _node_changed(connection, command, partial(NodeAdmitted, node_id=node_id))
+
+
+async def _node_changed(
+    connection: Connection,
+    command: AdmitNode | LabelNode | RemoveNode,
+    event: Callable[..., NodeAdmitted | NodeLabelled | NodeRemoved],
+) -> Accepted:
+    revision = await node_rows.next_revision(connection, command.node_id)
+    now = await reservation_rows.database_now(connection)
+    await stage(connection, event(message_id=new_id(), occurred_at=now, revision=revision))
     return Accepted(command_id=command.command_id, revision=revision)
