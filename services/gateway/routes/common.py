@@ -68,9 +68,14 @@ TheGateway = NamedDependency[SkipValidation[Gateway]]
 Caller = NamedDependency[SkipValidation[Identity]]
 
 
-def whole_number(least: int, description: str | None = None) -> QueryParameter:
+def whole_number(
+    least: int,
+    description: str | None = None,
+    *,
+    parameter: type[QueryParameter | PathParameter] = QueryParameter,
+) -> QueryParameter | PathParameter:
     """Its bounds, for the document once more: Litestar rounds the one and drops a 0."""
-    return QueryParameter(
+    return parameter(
         ge=least,
         le=LARGEST_INTEGER,
         schema_extra={"minimum": least, "maximum": LARGEST_INTEGER},

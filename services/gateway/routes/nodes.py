@@ -6,7 +6,6 @@ from uuid import UUID
 from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
 
 from schemas.available_gpus import AvailableGpus, ListAvailableGpus
-from schemas.base import LARGEST_INTEGER
 from schemas.errors import Accepted
 from schemas.gateway import BurstRequest, MonitoringRequest, PowerLimitRequest
 from schemas.monitoring import (
@@ -65,14 +64,7 @@ async def list_available_gpus(
 @get("/nodes/{node_id:str}/gpus/{index:int}")
 async def get_gpu(
     node_id: Node,
-    index: Annotated[
-        int,
-        PathParameter(
-            ge=0,
-            le=LARGEST_INTEGER,
-            schema_extra={"minimum": 0, "maximum": LARGEST_INTEGER},
-        ),
-    ],
+    index: Annotated[int, whole_number(0, parameter=PathParameter)],
     gateway: TheGateway,
     use_cache: FromQuery[bool] = True,
 ) -> GpuDetail:
