@@ -35,15 +35,14 @@ async def follow_to_end(client: StewardClient, task_id: UUID) -> int:
     """
     progress = TaskProgress()
     changed = asyncio.Event()
-    with interrupts() as interrupted:
-        async with _subscribed(client, task_id, progress, changed):
-            canceller = asyncio.create_task(_cancel_when(interrupted, client, task_id))
-            try:
-                with _display(progress) as show:
-                    await _until_finished(client, task_id, progress, changed, show)
-            finally:
-                await cancelled(canceller)
-            experiments = await _with_summaries(client, task_id, changed)
+    async with interrupts() as interrupted, _subscribed(client, task_id, progress, changed):
+        canceller = asyncio.create_task(_cancel_when(interrupted, client, task_id))
+        try:
+            with _display(progress) as show:
+                await _until_finished(client, task_id, progress, changed, show)
+        finally:
+            await cancelled(canceller)
+        experiments = await _with_summaries(client, task_id, changed)
     task = progress.task
     if task is None:
         raise RuntimeError("the task was not read")

@@ -2,11 +2,13 @@
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+TURNS_TO_HANDLER: Final = 3  # a loop sees that a signal came, reads which one, calls its handler
 
 
 @contextmanager
@@ -41,8 +43,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupt)
 
 
-@contextmanager
-def interrupts() -> Iterator[asyncio.Event]:
+@asynccontextmanager
+async def interrupts() -> AsyncIterator[asyncio.Event]:
     """Set by the first SIGINT or SIGTERM; the second one cancels the task that is in the block.
 
     Also where this process was started with SIGINT ignored, as a background job of a shell is.
@@ -51,31 +53,26 @@ def interrupts() -> Iterator[asyncio.Event]:
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     task = asyncio.current_task()
-    presses = 0
-    is_over = False
 
-    def take() -> None:
-        interrupted.set()
-        if presses > 1 and task is not None and not is_over:
+    def on_signal() -> None:
+        if interrupted.is_set() and task is not None:
             task.cancel()
-
-    # Not a handler of the loop's: what comes in the block's last step would be dropped with it.
-    def on_signal(*_: object) -> None:
-        nonlocal presses
-        presses += 1
-        loop.call_soon_threadsafe(take)
+        interrupted.set()
 
     after: dict[int, Any] = {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGTERM: signal.SIG_DFL,
     }
     for each in after:
-        signal.signal(each, on_signal)
+        loop.add_signal_handler(each, on_signal)  # which counts those that come in one long call
     try:
         yield interrupted
     finally:
         for each, handler in after.items():
             signal.signal(each, handler)
-        is_over = True
-        if presses > 1:
-            raise asyncio.CancelledError
+        try:
+            for _ in range(TURNS_TO_HANDLER):  # what came in the block's last step is not dropped
+                await asyncio.sleep(0)
+        finally:
+            for each in after:
+                loop.remove_signal_handler(each)

@@ -102,6 +102,6 @@ async def _introduce(client: "StewardClient") -> None:
 
 
 async def _until_interrupted() -> None:
-    with interrupts() as interrupted:
+    async with interrupts() as interrupted:
         await interrupted.wait()
     click.echo("stopping the platform")

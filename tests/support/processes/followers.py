@@ -33,10 +33,11 @@ from shared.paths import DataDirectory, Endpoint
 from shared.testing import eventually
 from tests.support.fakes.gateway import StubGateway
 from tests.support.http_server import serving
+from tests.support.interruption import pending_signals
 from tests.support.paths import ROOT
 from tests.support.worlds.gateway_views import make_experiment, make_task
 
-PIPE_BYTES: Final = 60_000  # hardly more than Linux puts into a pipe that nobody reads
+PIPE_BYTES: Final = 50_000  # of 16 pages: a line goes into the next one where it does not fit
 PATIENCE_SECONDS: Final = 10.0  # until an interrupted command counts as one that hangs
 PYTHON_SECONDS: Final = 0.06  # the interpreter's own start, before any line of ours
 START_SECONDS: Final = 5.0  # what has not used so much of a processor by then waits
@@ -123,7 +124,7 @@ async def interrupted(
                 await eventually(
                     lambda: (
                         process.returncode is not None
-                        or not _is_pending(process.pid, signal.SIGINT)
+                        or signal.SIGINT not in pending_signals(process.pid)
                     )
                 )
                 await asyncio.sleep(dice.uniform(0.05, 0.5))
@@ -161,12 +162,6 @@ def _scheduled(pid: int) -> tuple[float, float]:
     """Seconds for which it ran, and for which others ran in its place."""
     ran, queued, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
     return int(ran) / 1e9, int(queued) / 1e9
-
-
-def _is_pending(pid: int, number: signal.Signals) -> bool:
-    status = Path(f"/proc/{pid}/status").read_text()
-    pending = int(status.partition("\nShdPnd:")[2].split()[0], 16)
-    return bool(pending >> (number - 1) & 1)
 
 
 async def _until_ran(pid: int, seconds: float) -> None:

@@ -3,18 +3,30 @@
 import asyncio
 import os
 import signal
+import threading
+import time
+from hashlib import pbkdf2_hmac
 
 import pytest
 
 from services.cli.interruption import interrupts
+from tests.support.interruption import pending_signals
 
 
 def press() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def press_twice(when: threading.Event) -> None:
+    when.wait()
+    for _ in range(2):
+        press()
+        while signal.SIGINT in pending_signals(os.getpid()):
+            time.sleep(0.001)
+
+
 async def pressed_twice(*, then_waits: bool) -> None:
-    with interrupts() as interrupted:
+    async with interrupts() as interrupted:
         press()
         await interrupted.wait()
         press()
@@ -33,8 +45,24 @@ async def test_the_second_one_cancels_what_the_first_one_had_put_in_order(then_w
     await asyncio.sleep(0)  # and cancels nothing after it
 
 
+async def test_two_while_one_call_goes_on_are_two() -> None:
+    begins = threading.Event()
+
+    async def pressed_meanwhile() -> None:
+        async with interrupts():
+            begins.set()
+            pbkdf2_hmac("sha256", b"heeds no signal", b"", 300_000)
+            await asyncio.sleep(60)
+
+    presser = threading.Thread(target=press_twice, args=(begins,))
+    presser.start()
+    with pytest.raises(asyncio.CancelledError):
+        await pressed_meanwhile()
+    presser.join()
+
+
 async def test_after_the_block_it_interrupts_whatever_is_done() -> None:
-    with interrupts() as interrupted:
+    async with interrupts() as interrupted:
         press()
         await interrupted.wait()
 
