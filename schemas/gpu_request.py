@@ -198,7 +198,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     utilization_threshold_percent: Percent = 30.0
     memory_threshold_percent: Percent = 50.0
     resource: Annotated[str, line(max_length=253)] | None = None
-    node_names: Annotated[tuple[Line, ...], Meta(max_length=1024)] = ()
+    node_names: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
 
 
 class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -23,7 +23,7 @@ from schemas.base import (
 )
 from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
 from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
-from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
+from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
 from schemas.results import GpuMonitoring
 from schemas.task import DeploymentMode, Objective, Strategy, TaskFile
 
@@ -155,11 +155,12 @@ class ExperimentWaiting(
 class ExperimentStarting(
     ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_starting"
 ):
-    """GPUs granted, the executor is being told."""
+    """GPUs granted, the executor is being told. With `cluster` there are no `devices`."""
 
     reservation_id: UUID
     executor_id: NodeId
     devices: tuple[DeviceGrant, ...]
+    cluster: ClusterPlacement | None = None
 
 
 class ExperimentRunning(
@@ -189,10 +190,7 @@ class ExperimentRetrying(
 class ExperimentSucceeded(
     ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_succeeded"
 ):
-    """Measured and scored; smaller scores are better for minimize_*, larger for maximize_*.
-
-    None: nothing to score.
-    """
+    """Smaller scores are better for minimize_*, larger for maximize_*; None: nothing to score."""
 
     objective_score: float | None
     metrics: BenchmarkMetrics
@@ -320,7 +318,7 @@ class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):
 
 
 class AttemptView(View, frozen=True, kw_only=True, tag="orchestrator.attempt"):
-    """One attempt of an experiment; outcome None while it is under way."""
+    """One attempt; outcome None while it is under way. `message`: what it waits for to be ready."""
 
     attempt_id: UUID
     attempt_number: PositiveInt
@@ -331,6 +329,8 @@ class AttemptView(View, frozen=True, kw_only=True, tag="orchestrator.attempt"):
     failure: Failure | None = None
     started_at: UtcDatetime | None = None
     finished_at: UtcDatetime | None = None
+    cluster: ClusterPlacement | None = None
+    message: str = ""
 
 
 class GpuInfoDetail(View, frozen=True, kw_only=True, tag="orchestrator.gpu_info_detail"):
@@ -357,7 +357,7 @@ class GpuInfo(View, frozen=True, kw_only=True, tag="orchestrator.gpu_info"):
 
 
 class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experiment"):
-    """An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
+    """As the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
 
     `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
     levels of `metrics` out: it compares only experiments that failed at the same loads.

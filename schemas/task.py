@@ -12,6 +12,8 @@ from schemas.base import (
     Line,
     Mebibytes,
     Name,
+    NodeId,
+    Percent,
     PositiveInt,
     PositiveSeconds,
     line,
@@ -248,6 +250,10 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     that may be taken, by name. Several GPUs have about the same free memory, unless
     `balanced_memory` is false. `cpu_count` and `host_memory_mb` are of each node: held beside the
     GPUs, and the engine's bounds.
+
+    In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the
+    most idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node
+    has enough, the cluster's scheduler chooses.
     """
 
     count: GpuCount | None = None
@@ -259,6 +265,10 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     nodes: tuple[Line, ...] = ()
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     balanced_memory: bool = True
+    cluster: NodeId | None = None
+    select_node: bool = True
+    utilization_threshold_percent: Percent = 30.0
+    memory_threshold_percent: Percent = 50.0
 
 
 class TaskFile(TaskPart, frozen=True, kw_only=True):

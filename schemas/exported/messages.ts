@@ -175,7 +175,7 @@ export interface AttemptStarted {
   devices: DeviceGrant[];
 }
 
-/** One attempt of an experiment; outcome null while it is under way. */
+/** One attempt; outcome null while it is under way. `message`: what it waits for to be ready. */
 export interface AttemptView {
   type: "orchestrator.attempt";
   attempt_id: string;
@@ -187,6 +187,8 @@ export interface AttemptView {
   failure: Failure | null;
   started_at: string | null;
   finished_at: string | null;
+  cluster: ClusterPlacement | null;
+  message: string;
 }
 
 /**
@@ -1115,7 +1117,7 @@ export interface ExperimentRunning {
   attempt_id: string;
 }
 
-/** GPUs granted, the executor is being told. */
+/** GPUs granted, the executor is being told. With `cluster` there are no `devices`. */
 export interface ExperimentStarting {
   type: "orchestrator.experiment_starting";
   message_id: string;
@@ -1130,6 +1132,7 @@ export interface ExperimentStarting {
   /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   devices: DeviceGrant[];
+  cluster: ClusterPlacement | null;
 }
 
 /** pending -> waiting -> starting -> running -> succeeded | failed | cancelled. */
@@ -1142,11 +1145,7 @@ export type ExperimentState =
   | "succeeded"
   | "waiting";
 
-/**
- * Measured and scored; smaller scores are better for minimize_*, larger for maximize_*.
- *
- * null: nothing to score.
- */
+/** Smaller scores are better for minimize_*, larger for maximize_*; null: nothing to score. */
 export interface ExperimentSucceeded {
   type: "orchestrator.experiment_succeeded";
   message_id: string;
@@ -1176,7 +1175,7 @@ export interface ExperimentSummarized {
 }
 
 /**
- * An experiment as the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
+ * As the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
  *
  * `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
  * levels of `metrics` out: it compares only experiments that failed at the same loads.
@@ -1605,6 +1604,10 @@ export interface GpuPodView {
  * that may be taken, by name. Several GPUs have about the same free memory, unless
  * `balanced_memory` is false. `cpu_count` and `host_memory_mb` are of each node: held beside the
  * GPUs, and the engine's bounds.
+ *
+ * In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the most
+ * idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node has
+ * enough, the cluster's scheduler chooses.
  */
 export interface GpuPreferences {
   count?: number | null;
@@ -1616,6 +1619,10 @@ export interface GpuPreferences {
   nodes?: string[];
   priority?: number;
   balanced_memory?: boolean;
+  cluster?: string | null;
+  select_node?: boolean;
+  utilization_threshold_percent?: number;
+  memory_threshold_percent?: number;
 }
 
 /**

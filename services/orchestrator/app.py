@@ -10,6 +10,7 @@ from services.orchestrator.leases import Leases
 from services.orchestrator.migrations import MIGRATIONS
 from services.orchestrator.resync import Resync
 from services.orchestrator.settings import OrchestratorSettings
+from services.orchestrator.start_messages import StartMessages
 from services.orchestrator.task_progress import Progress
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
@@ -31,6 +32,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     )
     first_report, lease_wake = asyncio.Event(), asyncio.Event()
     events = EventHandlers(database, progress, lease_wake, first_report)
+    messages = StartMessages(bus)
     days = settings.archive_after_days
     handlers = Handlers(
         database,
@@ -38,6 +40,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         first_report,
         settings.first_report_seconds,
         Path(settings.data_dir),
+        messages.by_attempt,
         archive_after=None if days is None else timedelta(days=days),
     )
     leases = Leases(database, bus, lease_wake, progress.offer_ttl)
@@ -57,4 +60,5 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         loops={"leases": leases.run, "resync": resync.run},
         on_reply=events.on_reply,
         on_new_stream=resync.resync_now,
+        start=messages.subscribe,
     )

@@ -67,6 +67,7 @@ class EventHandlers:
             node_id=event.node_id,
             devices=event.devices,
             lease_ttl_seconds=event.lease_ttl_seconds,
+            cluster=event.cluster,
         )
         await self.apply_grant(event.reservation_id, grant)
 

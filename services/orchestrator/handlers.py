@@ -62,7 +62,8 @@ MOST_EXPERIMENTS: Final = 500  # decoded for one answer
 class Handlers:
     """`first_report` is set when an executor has reported to this process.
 
-    A task is archived `archive_after` its end; None: never.
+    A task is archived `archive_after` its end; None: never. `messages` are those of attempts that
+    are not ready yet.
     """
 
     database: Database
@@ -70,6 +71,7 @@ class Handlers:
     first_report: asyncio.Event
     first_report_seconds: float
     data_dir: Path
+    messages: Mapping[UUID, str]
     archive_after: timedelta | None = None
 
     async def submit_task(self, command: SubmitTask) -> Reply:
@@ -202,7 +204,8 @@ class Handlers:
             if experiment is None:
                 raise _unknown("experiment", query.experiment_id)
             attempts = await store.attempts_of(connection, [query.experiment_id])
-        return experiment_view(experiment, attempts[query.experiment_id], with_logs=True)
+        own = attempts[query.experiment_id]
+        return experiment_view(experiment, own, with_logs=True, messages=self.messages)
 
     async def list_experiments(self, query: ListExperiments) -> ExperimentList:
         """Experiments without the logs of failed attempts, as many as one answer carries."""
@@ -218,7 +221,15 @@ class Handlers:
             attempts = await store.attempts_of(connection, [e.experiment_id for e, _ in found])
         page, next_cursor = page_of(
             [
-                (experiment_view(each, attempts[each.experiment_id], with_logs=False), place)
+                (
+                    experiment_view(
+                        each,
+                        attempts[each.experiment_id],
+                        with_logs=False,
+                        messages=self.messages,
+                    ),
+                    place,
+                )
                 for each, place in found
             ],
             most,

@@ -164,4 +164,5 @@ def _grant(view: ReservationView, epoch: int) -> Grant:
         node_id=view.node_id or "",
         devices=view.devices,
         lease_ttl_seconds=view.request.lease_ttl_seconds,
+        cluster=view.cluster,
     )

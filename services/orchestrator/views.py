@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
+from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,9 +59,16 @@ def task_view(
 
 
 def experiment_view(
-    experiment: Experiment, attempts: Sequence[Attempt], *, with_logs: bool
+    experiment: Experiment,
+    attempts: Sequence[Attempt],
+    *,
+    with_logs: bool,
+    messages: Mapping[UUID, str],
 ) -> ExperimentView:
-    """`attempts` are all reservations of the experiment, oldest first; only granted ones show."""
+    """`attempts` are all reservations of the experiment, oldest first; only granted ones show.
+
+    `messages` are what executors told of attempts that are not ready yet.
+    """
     granted = [attempt for attempt in attempts if attempt.executor_id is not None]
     newest = attempts[-1] if attempts else None
     is_scored = experiment.state is ExperimentState.SUCCEEDED
@@ -82,7 +90,10 @@ def experiment_view(
         objective_score=experiment.objective_score,
         metrics=experiment.metrics if is_scored else None,
         gpu_info=_gpu_info(granted[-1]) if granted else None,
-        attempts=tuple(_attempt_view(attempt, with_logs=with_logs) for attempt in granted),
+        attempts=tuple(
+            _attempt_view(attempt, messages.get(attempt.attempt_id, ""), with_logs=with_logs)
+            for attempt in granted
+        ),
         interrupted_attempts=experiment.interrupted_attempts,
         failed_attempts=experiment.failures_counted,
         failure=_failure(experiment.failure, with_logs=with_logs),
@@ -124,7 +135,7 @@ def bounded(answer: V) -> V:
     return answer
 
 
-def _attempt_view(attempt: Attempt, *, with_logs: bool) -> AttemptView:
+def _attempt_view(attempt: Attempt, message: str, *, with_logs: bool) -> AttemptView:
     return AttemptView(
         attempt_id=attempt.attempt_id,
         attempt_number=attempt.attempt_number,
@@ -135,6 +146,8 @@ def _attempt_view(attempt: Attempt, *, with_logs: bool) -> AttemptView:
         failure=_failure(attempt.failure, with_logs=with_logs),
         started_at=attempt.started_at,
         finished_at=attempt.finished_at,
+        cluster=attempt.cluster,
+        message=message if attempt.closed_at is None else "",
     )
 
 
@@ -148,7 +161,7 @@ def _gpu_info(attempt: Attempt) -> GpuInfo:
     devices = attempt.devices
     return GpuInfo(
         model=devices[0].name if devices else "",
-        count=len(devices),
+        count=attempt.cluster.gpus if attempt.cluster is not None else len(devices),
         device_ids=tuple(device.uuid for device in devices),
         indices=tuple(device.index for device in devices),
         allocation_method=ALLOCATION_METHOD,

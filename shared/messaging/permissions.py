@@ -194,7 +194,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     ExecutorReported: _PEOPLE | _SCHEDULER,
     AttemptEvent: _PEOPLE,
     AttemptLogged: _READERS,
-    AttemptProgressed: _READERS,
+    AttemptProgressed: _READERS | _ORCHESTRATOR,
     ReservationEvent: _READERS,
     ReservationGranted: _READERS | _NODE,
     ReservationEnded: _READERS | _NODE,

@@ -1,5 +1,6 @@
 """Commands that ask the scheduler: why, what if, what is free, where, and what was decided."""
 
+from collections.abc import Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from uuid import UUID
@@ -9,7 +10,12 @@ import msgspec
 
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.gpu_request import REASON_MEANINGS, GpuRequest
-from schemas.orchestrator import ExperimentState, ExperimentView, TaskView
+from schemas.orchestrator import (
+    FINISHED_EXPERIMENT_STATES,
+    ExperimentState,
+    ExperimentView,
+    TaskView,
+)
 from schemas.scheduler_views import (
     AvailabilityView,
     Explanation,
@@ -28,6 +34,7 @@ from services.cli.display.output import (
 from services.cli.display.tables import (
     explanation_text,
     help_lines,
+    placement_text,
     print_devices,
     reason_table,
     short,
@@ -88,7 +95,10 @@ def why(target: Target, identifier: str | None, codes: bool) -> None:
                 print_json(explanation)
             else:
                 _print_explanation(explanation)
-        if not waiting:
+        starting = [] if target.as_json else await _starting_of(client, found)
+        for line in starting:
+            click.echo(line)
+        if not waiting and not starting:
             raise CommandFailed(ErrorCode.CONFLICT, _nothing_waits(found))
 
     target.ask(ask)
@@ -300,15 +310,31 @@ def _outcomes_text(outcomes: Any) -> str:
     return ", ".join(ended) or "nothing"
 
 
+async def _experiments_of(client: "StewardClient", found: Found) -> Sequence[ExperimentView]:
+    if isinstance(found, ReservationView):
+        return ()
+    if isinstance(found, ExperimentView):
+        return (found,)
+    return await client.experiments(found.task_id)
+
+
+async def _starting_of(client: "StewardClient", found: Found) -> list[str]:
+    """What keeps those that have GPUs from being ready, as their executors tell."""
+    return [
+        f"experiment {each.experiment_id}: {each.state.value}"
+        f" on {placement_text(attempt.cluster) or attempt.executor_id}: {attempt.message}"
+        for each in await _experiments_of(client, found)
+        for attempt in each.attempts[-1:]
+        if attempt.message and each.state not in FINISHED_EXPERIMENT_STATES
+    ]
+
+
 async def _reservations_of(client: "StewardClient", found: Found) -> list[UUID]:
     if isinstance(found, ReservationView):
         return [found.reservation_id]
-    of_it = (
-        (found,) if isinstance(found, ExperimentView) else await client.experiments(found.task_id)
-    )
     return [
         each.reservation_id
-        for each in of_it
+        for each in await _experiments_of(client, found)
         if each.reservation_id is not None and each.state is ExperimentState.WAITING
     ]
 

@@ -9,11 +9,11 @@ from uuid import UUID
 import click
 
 from schemas.gateway import GpuView, NodeView
-from schemas.gpu_request import DeviceGrant, Reason, ReasonCode
+from schemas.gpu_request import ClusterPlacement, DeviceGrant, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
 from schemas.scheduler import CordonCause, CordonState, holder_name
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
-from schemas.telemetry import HealthState
+from schemas.telemetry import HealthState, Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
 from shared.benchmarks.metrics import failed_levels_text
@@ -176,7 +176,8 @@ def node_reason(node: NodeView) -> str:
     ]
     new = [] if node.admitted else [f"new, type `gpusteward node admit {node.node_id}`"]
     cordoned = [cordon_text(node.cordon)] if node.cordon is not None else []
-    silent = [] if node.fresh else ["no recent reading: its agent is silent"]
+    who = "the cluster's service" if node.source is Source.KUBERNETES else "its agent"
+    silent = [] if node.fresh else [f"no recent reading: {who} is silent"]
     return "; ".join([*new, *cordoned, *silent, *counts])
 
 
@@ -198,7 +199,7 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
             each.state.value,
             number(each.queue_position),
             _gpus_text(each),
-            ",".join(each.node_ids) or each.node_id or UNKNOWN,
+            placement_text(each.cluster) or ",".join(each.node_ids) or each.node_id or UNKNOWN,
             _indices_text(each),
             holder_text(each.holder),
             each.namespace,
@@ -222,6 +223,14 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
         ),
         shortened=frozenset({"node", "holder"}),
     )
+
+
+def placement_text(placement: ClusterPlacement | None) -> str:
+    """`k8s/gpu-7`, or `k8s` where the cluster's own scheduler chooses."""
+    if placement is None:
+        return ""
+    node = placement.node_name
+    return f"{placement.cluster_id}/{node}" if node is not None else placement.cluster_id
 
 
 def end_text(reservation: ReservationView, now: datetime | None = None) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from schemas.executor import AttemptProgressed
+from schemas.executor import AttemptPhase, AttemptProgressed
 from schemas.gateway import GpuMetrics, GpuView
 from schemas.orchestrator import (
     FINISHED_EXPERIMENT_STATES,
@@ -16,8 +16,10 @@ from schemas.orchestrator import (
 )
 from services.cli.display.columns import UNKNOWN
 from services.cli.display.output import number, settings_text
+from services.cli.display.tables import placement_text
 
 STEP_PERCENT: Final = 25
+NOT_READY: Final = frozenset({AttemptPhase.STARTING, AttemptPhase.PULLING, AttemptPhase.LOADING})
 
 
 @dataclass(slots=True)
@@ -66,7 +68,8 @@ class TaskProgress:
             position = self.positions.get(experiment.experiment_id)
             return f"waiting, position {position}" if position else "waiting"
         phase = self.phase_of(experiment)
-        return f"{experiment.state.value}, {phase}" if phase else experiment.state.value
+        status = f"{experiment.state.value}, {phase}" if phase else experiment.state.value
+        return f"{status}{self._in_cluster(experiment)}"
 
     def phase_of(self, experiment: ExperimentView) -> str | None:
         """The running attempt's phase."""
@@ -104,6 +107,17 @@ class TaskProgress:
         total = len(self.experiments)
         settings = settings_text(experiment.parameters)
         return f"experiment {experiment.ordinal}/{total}  {settings}  {status}{percent}{gpus}"
+
+    def _in_cluster(self, experiment: ExperimentView) -> str:
+        """Where in a cluster, and what it waits for there until it is ready."""
+        attempt = experiment.attempts[-1] if experiment.attempts else None
+        if attempt is None or experiment.state in FINISHED_EXPERIMENT_STATES:
+            return ""
+        said = self._said(experiment)
+        is_ready = said is not None and said.phase not in NOT_READY
+        message = "" if said is None or is_ready else said.message
+        where = placement_text(attempt.cluster)
+        return (f" in {where}" + (f": {message}" if message else "")) if where else ""
 
     def _said(self, experiment: ExperimentView) -> AttemptProgressed | None:
         said = self._progress.get(experiment.experiment_id)

@@ -180,14 +180,16 @@ def _node_view(
     known: NodeAllocation | None,
 ) -> NodeView:
     source = latest.sample.source if latest else inventory.source if inventory else Source.NONE
+    # A cluster has no agent; the scheduler knows whether it reports.
+    is_cluster = known is not None and known.source is Source.KUBERNETES
     seen = [fact.occurred_at for fact in (inventory, executor) if fact is not None]
     if latest is not None:
         seen.append(latest.sample.observed_at)
     return NodeView(
         node_id=node_id,
-        source=source,
+        source=Source.KUBERNETES if is_cluster else source,
         simulated=source is Source.SIMULATED or any(gpu.simulated for gpu in gpus),
-        fresh=latest is not None and not latest.is_stale,
+        fresh=known.fresh if is_cluster and known else latest is not None and not latest.is_stale,
         gpus_total=len(gpus),
         gpus_free=sum(gpu.state is DeviceState.FREE for gpu in gpus),
         last_seen_at=max(seen, default=None),

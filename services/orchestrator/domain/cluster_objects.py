@@ -17,11 +17,10 @@ from schemas.kubernetes import (
 )
 from schemas.task import DeploymentMode, PresetConfig, TaskFile
 from services.orchestrator.domain.engines import engine_of
-from services.orchestrator.domain.executor_offers import Offer
+from services.orchestrator.domain.executor_offers import CLUSTER_MODES, Offer
 from shared.errors import RefusedError
 from shared.problems import explain_validation_error
 
-CLUSTER_MODES: Final = frozenset({DeploymentMode.OME, DeploymentMode.KUBERNETES})
 DEFAULT_MOUNT_PATH: Final = "/mnt/models"
 _SERVING_RUNTIME: Final = "clusterservingruntime_config"
 _BASE_MODEL: Final = "clusterbasemodel_config"

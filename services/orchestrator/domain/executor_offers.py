@@ -14,6 +14,8 @@ from shared.engine_parameters.models import model_refusal
 from shared.errors import RefusedError
 
 SHOWN_NODES: Final = 5
+# Their executors are clusters, and nodes are the cluster's own.
+CLUSTER_MODES: Final = frozenset({DeploymentMode.OME, DeploymentMode.KUBERNETES})
 
 
 class Offer(Struct, frozen=True, kw_only=True):
@@ -87,10 +89,12 @@ def refuse_unread(
 def serving_offers(
     task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer]
 ) -> tuple[Offer, ...]:
-    """Those that start the engine in this mode and would read the model, on a node that the task
-    allows, by node.
+    """Those that start the engine in this mode and would read the model, on a node or in the
+    cluster that the task allows, by node.
     """
     allowed = set(task.gpus.nodes) if task.gpus else set()
+    if mode in CLUSTER_MODES:
+        allowed = {task.gpus.cluster} if task.gpus and task.gpus.cluster else set()
     return tuple(
         offer
         for offer in sorted(offers, key=lambda offer: offer.executor_id)

@@ -19,6 +19,7 @@ from services.orchestrator.domain.cluster_objects import (
 )
 from services.orchestrator.domain.engines import engine_of, fields_taken, mode_of
 from services.orchestrator.domain.executor_offers import (
+    CLUSTER_MODES,
     Offer,
     eligible_nodes,
     engine_rules,
@@ -82,7 +83,7 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     for ordinal, point in enumerate(grid.points, start=1):
         parameters, lacking, said = _engine_parameters(engine, rules, point)
         demand = demand_of(parameters)
-        request = request_for(task, point, nodes, demand)
+        request = request_for(task, point, nodes, demand, mode=mode)
         unknown |= dict.fromkeys(lacking)
         notes |= dict.fromkeys(said)
         if demand is not None:
@@ -263,5 +264,7 @@ def _notes(
         yield "slo is kept with the task; experiments are ranked by the objective alone"
     if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:
         yield "runtime_image_tag is not used in mode 'process', which starts no image"
+    if task.gpus is not None and task.gpus.cluster and mode not in CLUSTER_MODES:
+        yield f"gpus.cluster is not used in mode '{mode.value}', which runs in no cluster"
     if choice:
         yield choice

@@ -11,7 +11,7 @@ from schemas.base import Command, Event, tag_of
 from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
 from schemas.deletion import ExperimentDeleted
 from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
-from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest
 from schemas.orchestrator import (
     FINISHED_EXPERIMENT_STATES,
     FINISHED_TASK_STATES,
@@ -128,6 +128,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     epoch: int | None = None
     lease_ttl_seconds: float | None = None
     devices: tuple[DeviceGrant, ...] = ()
+    cluster: ClusterPlacement | None = None
     benchmark_tool: BenchmarkTool | None = None
     is_accepted: bool = False
     deadline_at: datetime | None = None

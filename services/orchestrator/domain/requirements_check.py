@@ -8,6 +8,7 @@ from schemas.benchmark import BenchmarkTool
 from schemas.task import DeploymentMode, Strategy, TaskFile
 from services.orchestrator.domain.engines import engine_of
 from services.orchestrator.domain.executor_offers import (
+    CLUSTER_MODES,
     Offer,
     eligible_nodes,
     known_engines,
@@ -82,6 +83,12 @@ def _missing_runtime(
             sentence=f"no executor that runs {engine} has the benchmark tool '{tool.value}'{how}",
         )
     able = named([offer.executor_id for offer in serving if offer.measures(tool)])
+    if mode in CLUSTER_MODES:
+        return Missing(
+            path="$.gpus.cluster",
+            sentence=f"the cluster asked for does not run {engine} in mode '{mode.value}'; "
+            f"these do: {able}",
+        )
     return Missing(
         path="$.gpus.nodes",
         sentence=f"none of the nodes asked for runs {engine} in mode '{mode.value}'; "

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.task import TaskFile
+from schemas.gpu_request import ClusterRequest, GpuRequest
+from schemas.task import DeploymentMode, GpuPreferences, TaskFile
+from services.orchestrator.domain.executor_offers import CLUSTER_MODES
 from services.orchestrator.domain.expansion import Point
 from shared.accelerator_rules.compute_capability import spelled
 from shared.accelerator_rules.precision import Demand
@@ -20,8 +21,12 @@ def request_for(
     point: Point,
     node_ids: tuple[str, ...],
     demand: Demand | None = None,
+    *,
+    mode: DeploymentMode = DeploymentMode.PROCESS,
 ) -> GpuRequest:
     """What the configuration asks the scheduler for; the task's `gpus` block goes before estimates.
+
+    In a cluster's mode `node_ids` are clusters.
 
     Raises RefusedError for a degree of parallelism that is no positive whole number, and for GPUs
     that several nodes cannot share evenly.
@@ -42,7 +47,34 @@ def request_for(
         cpu_count=wanted.cpu_count if wanted else None,
         host_memory_mb=wanted.host_memory_mb if wanted else None,
         min_compute_capability=spelled(demand.capability) if demand is not None else None,
+        cluster=_cluster(wanted or GpuPreferences()) if mode in CLUSTER_MODES else None,
     )
+
+
+def _cluster(wanted: GpuPreferences) -> ClusterRequest:
+    if wanted.num_nodes > 1:
+        raise _refused("expected 1 node of a cluster for each experiment", "$.gpus.num_nodes")
+    if not wanted.select_node and (wanted.nodes or wanted.models):
+        raise _refused(
+            "expected no nodes or models where the cluster's own scheduler is to choose",
+            "$.gpus.select_node",
+        )
+    if len(wanted.nodes) > LARGEST_GROUP:
+        raise _refused(
+            f"expected at most {LARGEST_GROUP} nodes of a cluster, got {len(wanted.nodes)}",
+            "$.gpus.nodes",
+        )
+    return ClusterRequest(
+        cluster_id=wanted.cluster,
+        selects_node=wanted.select_node,
+        utilization_threshold_percent=wanted.utilization_threshold_percent,
+        memory_threshold_percent=wanted.memory_threshold_percent,
+        node_names=wanted.nodes,
+    )
+
+
+def _refused(message: str, path: str) -> RefusedError:
+    return RefusedError(ErrorCode.BAD_REQUEST, message, path=path)
 
 
 def _per_node(gpus: int, nodes: int) -> int:

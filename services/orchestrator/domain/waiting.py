@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from schemas.benchmark import BenchmarkTool
 from schemas.errors import Refused
 from schemas.executor import StartExperiment
-from schemas.gpu_request import DeviceGrant, GpuRequest, Reason
+from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
 from schemas.orchestrator import ExperimentStarting, ExperimentState, ExperimentWaiting
 from schemas.scheduler import (
     CancelReservation,
@@ -33,13 +33,14 @@ from services.orchestrator.domain.retrying import anywhere_again
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """Devices handed to a reservation, on one node or several."""
+    """Devices handed to a reservation, on one node or several, or GPUs of a cluster."""
 
     revision: int
     epoch: int
     node_id: str
     devices: tuple[DeviceGrant, ...]
     lease_ttl_seconds: float
+    cluster: ClusterPlacement | None = None
 
     @property
     def executor_id(self) -> str:
@@ -118,6 +119,7 @@ def on_grant(
         epoch=grant.epoch,
         lease_ttl_seconds=grant.lease_ttl_seconds,
         devices=grant.devices,
+        cluster=grant.cluster,
         benchmark_tool=_tool(task),
     )
     starting = replace(experiment, state=ExperimentState.STARTING, revision=experiment.revision + 1)
@@ -126,6 +128,7 @@ def on_grant(
         reservation_id=attempt.reservation_id,
         executor_id=grant.executor_id,
         devices=grant.devices,
+        cluster=grant.cluster,
     )
     return Decision(
         experiment=starting,
@@ -218,6 +221,7 @@ def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[Star
         epoch=attempt.epoch,
         lease_ttl_seconds=attempt.lease_ttl_seconds,
         devices=attempt.devices,
+        cluster=attempt.cluster,
         engine=experiment.engine,
         # A start from before tools were chosen is repeated as it was sent.
         benchmark=benchmark_spec(task.file, attempt.benchmark_tool or task.file.benchmark.tool),

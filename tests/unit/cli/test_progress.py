@@ -1,6 +1,9 @@
 """What is told of a task under way: each change once, old attempts not at all."""
 
+from msgspec.structs import replace
+
 from schemas.executor import AttemptPhase
+from schemas.gpu_request import ClusterPlacement
 from schemas.orchestrator import ExperimentState, TaskState
 from services.cli.display.task_progress import TaskProgress, all_succeeded
 from shared.ids import new_id
@@ -48,6 +51,21 @@ def test_progress_of_an_earlier_attempt_is_forgotten() -> None:
     progress.note(make_progress(running, new_id(), 0.9))
 
     assert progress.fraction_of(running) == 0.0
+
+
+def test_in_a_cluster_its_place_is_told_and_what_it_waits_for_until_it_is_ready() -> None:
+    placement = ClusterPlacement(cluster_id="k8s", gpus=1, node_name="gpu-7")
+    attempt = replace(make_attempt(phase="starting"), cluster=placement)
+    running = make_experiment(state=ExperimentState.RUNNING, attempts=(attempt,))
+    progress = TaskProgress(experiments=(running,))
+
+    report = make_progress(running, attempt.attempt_id, 0.0)
+    progress.note(replace(report, phase=AttemptPhase.STARTING, message="0/3 nodes are available"))
+    waiting = progress.status_of(running)
+    progress.note(report)
+
+    assert waiting == "running, starting in k8s/gpu-7: 0/3 nodes are available"
+    assert progress.status_of(running) == "running, measuring in k8s/gpu-7"
 
 
 def test_the_gpu_line_shows_readings_and_simulation() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.executor import Runtime, RuntimeOffer
+from schemas.gpu_request import ClusterRequest
 from schemas.kubernetes import (
     ContainerOverrides,
     ContainerResources,
@@ -147,3 +148,56 @@ def test_a_serving_runtime_that_no_cluster_has_is_told_with_those_there_are() ->
 
     assert missing.path == "$.base_runtime"
     assert "those there are: sglang-llama-small" in missing.sentence
+
+
+def test_a_task_of_a_cluster_asks_for_gpus_of_it() -> None:
+    gpus = {"cluster": "k8s", "nodes": ["gpu-1"], "utilization_threshold_percent": 20}
+    task = make_file(base_runtime="sglang", deployment_mode="ome", gpus=gpus)
+
+    [planned, *_] = make_plan(task, (CLUSTER, make_offer())).experiments
+
+    assert planned.request.node_ids == ("k8s",)
+    assert planned.request.cluster == ClusterRequest(
+        cluster_id="k8s", node_names=("gpu-1",), utilization_threshold_percent=20.0
+    )
+
+
+def test_a_task_may_leave_the_node_to_the_clusters_scheduler() -> None:
+    task = make_file(base_runtime="sglang", deployment_mode="ome", gpus={"select_node": False})
+
+    [planned, *_] = make_plan(task, (CLUSTER, make_offer())).experiments
+
+    assert planned.request.cluster == ClusterRequest(selects_node=False)
+
+
+def test_other_modes_ask_for_no_cluster() -> None:
+    plan = make_plan(make_file(gpus={"cluster": "k8s"}), (CLUSTER, make_offer()))
+
+    assert plan.experiments[0].request.cluster is None
+    assert any("gpus.cluster is not used" in note for note in plan.notes)
+
+
+def test_a_cluster_that_does_not_run_the_engine_is_told_with_those_that_do() -> None:
+    task = make_file(base_runtime="sglang", deployment_mode="ome", gpus={"cluster": "other"})
+
+    [missing] = make_plan(task, (CLUSTER, make_offer())).missing
+
+    assert missing.path == "$.gpus.cluster"
+    assert missing.sentence.endswith("these do: k8s")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "path"),
+    [
+        ({"count": 2, "num_nodes": 2}, "$.gpus.num_nodes"),
+        ({"select_node": False, "nodes": ["a"]}, "$.gpus.select_node"),
+        ({"select_node": False, "models": ["H100"]}, "$.gpus.select_node"),
+    ],
+)
+def test_what_a_cluster_cannot_be_asked_for_is_refused(gpus: dict[str, Any], path: str) -> None:
+    task = make_file(base_runtime="sglang", deployment_mode="ome", gpus=gpus)
+
+    with pytest.raises(RefusedError) as refused:
+        make_plan(task, (CLUSTER,))
+
+    assert refused.value.path == path

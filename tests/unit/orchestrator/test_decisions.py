@@ -20,7 +20,7 @@ from schemas.executor import (
     FailureKind,
     StartExperiment,
 )
-from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.gpu_request import ClusterPlacement, GpuRequest, Reason, ReasonCode
 from schemas.orchestrator import ExperimentRunning, ExperimentSucceeded, ExperimentWaiting
 from schemas.orchestrator import ExperimentState as State
 from schemas.scheduler import (
@@ -623,3 +623,18 @@ def test_a_cancelled_experiment_says_why(asked_for: str, message: str, reason: s
     assert decision is not None
     assert (decision.experiment.state, decision.experiment.reason) == (State.CANCELLED, reason)
     assert told(decision) == ["cancelled"]
+
+
+def test_a_grant_in_a_cluster_is_started_by_the_clusters_executor() -> None:
+    placement = ClusterPlacement(cluster_id="k8s", gpus=2, node_name="gpu.7", hostname="gpu.7")
+    grant = waiting.Grant(
+        revision=2, epoch=5, node_id="k8s", devices=(), lease_ttl_seconds=30.0, cluster=placement
+    )
+    experiment, attempt = make_experiment(State.WAITING), make_attempt()
+
+    decision = waiting.on_grant(make_task(), experiment, attempt, grant, NOW)
+
+    assert decision is not None
+    [start] = decision.commands
+    assert isinstance(start, StartExperiment)
+    assert (start.executor_id, start.cluster, start.devices) == ("k8s", placement, ())

@@ -1,0 +1,36 @@
+"""What executors tell of attempts that are not ready yet, such as what keeps a pod waiting."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from schemas.executor import AttemptPhase, AttemptProgressed
+from shared.messaging.bus import Bus
+
+REMEMBERED: Final = 1_000
+_NOT_READY: Final = frozenset({AttemptPhase.STARTING, AttemptPhase.PULLING, AttemptPhase.LOADING})
+
+
+@dataclass(frozen=True, slots=True)
+class StartMessages:
+    """In memory alone, by attempt: told again as soon as it changes."""
+
+    bus: Bus
+    _newest: OrderedDict[UUID, str] = field(default_factory=OrderedDict)
+
+    @property
+    def by_attempt(self) -> Mapping[UUID, str]:
+        return self._newest
+
+    async def subscribe(self) -> None:
+        """Begin to receive; the connection is open."""
+        await self.bus.listen(AttemptProgressed, self.observe)
+
+    async def observe(self, progress: AttemptProgressed) -> None:
+        self._newest.pop(progress.attempt_id, None)
+        if progress.phase in _NOT_READY and progress.message:
+            self._newest[progress.attempt_id] = progress.message
+            if len(self._newest) > REMEMBERED:
+                self._newest.popitem(last=False)
