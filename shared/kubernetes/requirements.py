@@ -47,19 +47,27 @@ WATCHER_DRA_RIGHTS: Final = (
     _of("resource.k8s.io/v1", "deviceclasses", _WATCH, here=False),
     _of("resource.k8s.io/v1", "resourceclaims", _WATCH),
 )
+# In each namespace of engines, of the watcher: nvidia-smi in pods of ours.
+WATCHER_EXEC_RIGHTS: Final = (_of("v1", "pods", ("create", "get"), "exec"),)
 # In each namespace of engines, of the executor.
-ENGINE_RIGHTS: Final = (
+POD_RIGHTS: Final = (
     _of("v1", "pods", ("list", "delete")),
     _of("v1", "pods", ("get",), "log"),
+    _of("v1", "persistentvolumeclaims", ("get",)),
+)
+ENGINE_RIGHTS: Final = (
+    *POD_RIGHTS,
     _of("apps/v1", "deployments", _CHANGE),
     _of("v1", "services", _CHANGE),
 )
+ENGINE_DRA_RIGHTS: Final = (_of("resource.k8s.io/v1", "resourceclaimtemplates", _CHANGE),)
 OME_RIGHTS: Final = (
     _of(OME_VERSION, "inferenceservices", _CHANGE),
     _of(OME_VERSION, "servingruntimes", _CHANGE),
     _of(OME_VERSION, "basemodels", ("get",)),
 )
 # In the whole cluster, of the executor.
+EXECUTOR_RIGHTS: Final = (_of("v1", "nodes", ("get",), here=False),)
 OME_CLUSTER_RIGHTS: Final = (
     _of(OME_VERSION, "clusterbasemodels", ("get",), here=False),
     _of(OME_VERSION, "clusterservingruntimes", ("get", "list"), here=False),

@@ -13,12 +13,15 @@ from shared.kubernetes.access import ClusterAccess
 from shared.kubernetes.client import KubernetesClient, decoded
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
 from shared.kubernetes.requirements import (
+    ENGINE_DRA_RIGHTS,
     ENGINE_RIGHTS,
+    EXECUTOR_RIGHTS,
     OME_CLUSTER_RIGHTS,
     OME_RIGHTS,
     OME_VERSION,
     OUR_FIELDS,
     WATCHER_DRA_RIGHTS,
+    WATCHER_EXEC_RIGHTS,
     WATCHER_RIGHTS,
     Right,
     unknown_fields,
@@ -109,12 +112,14 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             _told(client, f"/apis/{OME_VERSION.partition('/')[0]}", _Group),
         )
         has_ome = isinstance(group, _Group) and bool(group.versions)
-        rights = [(each, None) for each in WATCHER_RIGHTS]
-        rights += [(each, None) for each in WATCHER_DRA_RIGHTS if slices != NOT_FOUND]
-        engine_rights = [(each, namespace) for each in ENGINE_RIGHTS]
+        rights, engine_rights = [*WATCHER_RIGHTS, *EXECUTOR_RIGHTS], [*ENGINE_RIGHTS]
+        engine_rights += WATCHER_EXEC_RIGHTS
+        if slices != NOT_FOUND:
+            rights += WATCHER_DRA_RIGHTS
+            engine_rights += ENGINE_DRA_RIGHTS
         if has_ome:
-            rights += [(each, None) for each in OME_CLUSTER_RIGHTS]
-            engine_rights += [(each, namespace) for each in OME_RIGHTS]
+            rights += OME_CLUSTER_RIGHTS
+            engine_rights += OME_RIGHTS
         return ClusterReport(
             node_count=len(nodes.items) if isinstance(nodes, _Nodes) else 0,
             counted=_counted(nodes.items) if isinstance(nodes, _Nodes) else None,
@@ -122,7 +127,10 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             ome_versions=_versions(group),
             unknown_fields=await _unknown_fields(client) if has_ome else {},
             namespace=namespace,
-            missing_rights=await _missing(client, [*rights, *engine_rights]),
+            missing_rights=await _missing(
+                client,
+                [(each, None) for each in rights] + [(each, namespace) for each in engine_rights],
+            ),
         )
 
 

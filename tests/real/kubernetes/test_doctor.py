@@ -47,7 +47,7 @@ async def test_a_login_hears_what_it_may_not(empty_cluster: ControlPlane) -> Non
 
     assert everything.state is State.OK
     assert partly.state is State.MISSING
-    assert "list/watch nodes, watch pods" in partly.found
+    assert "may not list/watch/get nodes, watch pods" in partly.found
     assert "delete pods in engines, get pods/log in engines" in partly.found
     assert "permissions.yaml" in partly.fix
     assert (await to_thread(gpus, some)).state is State.WARN

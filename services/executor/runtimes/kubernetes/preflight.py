@@ -1,7 +1,7 @@
 """What a cluster lacks for engines of ours, a sentence and a next step for each thing."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,13 +11,11 @@ from schemas.executor import Runtime
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.kinds import (
-    CLAIM_TEMPLATES,
     CLUSTER_RUNTIMES,
     DEFINITIONS,
     INFERENCE_SERVICES,
     OME_GROUP,
     OME_VERSION,
-    PODS,
     SERVING_RUNTIMES,
     ServingRuntimeList,
 )
@@ -26,9 +24,12 @@ from shared.kubernetes.client import decoded
 from shared.kubernetes.errors import FORBIDDEN, NOT_FOUND, KubernetesError
 from shared.kubernetes.requirements import (
     ENGINE_RIGHTS,
+    EXECUTOR_RIGHTS,
+    OLDEST,
     OME_CLUSTER_RIGHTS,
     OME_RIGHTS,
     OUR_FIELDS,
+    POD_RIGHTS,
     Right,
     is_too_old,
     unknown_fields,
@@ -38,18 +39,15 @@ from shared.waiting import within
 OFFER_SECONDS: Final = 1.8
 FRESH_SECONDS: Final = 20.0
 LOOK_SECONDS: Final = 15.0
-# In each namespace of engines. Everything that is ours is looked for, also where none is made.
-_ALWAYS: Final = (
-    *(right for right in ENGINE_RIGHTS if right.resource.plural == PODS.plural),
-    Right(CLAIM_TEMPLATES, ("get", "list", "create", "patch", "delete")),
-)
+
+# In each namespace of engines, and in the cluster as a whole.
 RIGHTS: Final[Mapping[Runtime, tuple[Right, ...]]] = {
-    Runtime.OME: (*_ALWAYS, *OME_RIGHTS),
-    Runtime.KUBERNETES: (*_ALWAYS, *(right for right in ENGINE_RIGHTS if right not in _ALWAYS)),
+    Runtime.OME: (*POD_RIGHTS, *OME_RIGHTS),
+    Runtime.KUBERNETES: ENGINE_RIGHTS,
 }
 CLUSTER_RIGHTS: Final[Mapping[Runtime, tuple[Right, ...]]] = {
-    Runtime.OME: OME_CLUSTER_RIGHTS,
-    Runtime.KUBERNETES: (),
+    Runtime.OME: (*EXECUTOR_RIGHTS, *OME_CLUSTER_RIGHTS),
+    Runtime.KUBERNETES: EXECUTOR_RIGHTS,
 }
 
 
@@ -108,9 +106,7 @@ class Preflight:
 
     async def _look_at(self, kind: Runtime) -> Seen:
         version = await self.cluster.client.version()
-        unable: list[str] = []
-        if is_too_old(version):
-            unable.append(f"expected Kubernetes 1.25 or later, the cluster has {version}")
+        unable = list(_too_old(version))
         runtimes: dict[str, str] = {}
         notes: list[str] = []
         if kind is Runtime.OME and not unable:
@@ -163,13 +159,12 @@ class Preflight:
         return notes
 
     async def _missing_rights(self, kind: Runtime) -> list[str]:
-        wanted: list[tuple[str, Right, str | None]] = [
-            (verb, right, namespace)
-            for namespace in self.cluster.namespaces
-            for right in RIGHTS[kind]
-            for verb in right.verbs
+        settings = self.cluster.settings
+        asked: list[tuple[Right, str | None]] = [
+            (right, namespace) for namespace in self.cluster.namespaces for right in RIGHTS[kind]
         ]
-        wanted += [(verb, right, None) for right in CLUSTER_RIGHTS[kind] for verb in right.verbs]
+        asked += [(right, None) for right in CLUSTER_RIGHTS[kind]]
+        wanted = [(verb, right, namespace) for right, namespace in asked for verb in right.verbs]
         answers = await asyncio.gather(
             *(
                 self.cluster.client.may(
@@ -187,8 +182,8 @@ class Preflight:
             return []
         rights = ", ".join(f"{'/'.join(verbs)} {what}" for what, verbs in missing.items())
         sentence = (
-            f"executor {self.cluster.settings.node_id} may not {rights}: bind the roles of "
-            "compose/kubernetes to its service account"
+            f"executor {settings.node_id} may not {rights}: bind the roles of compose/kubernetes "
+            "to its service account"
         )
         return [sentence]
 
@@ -201,3 +196,9 @@ class Preflight:
             if engine is not None:
                 found[each.metadata.name] = engine
         return found
+
+
+def _too_old(version: str) -> Iterator[str]:
+    if is_too_old(version):
+        oldest = ".".join(map(str, OLDEST))
+        yield f"expected Kubernetes {oldest} or later, the cluster has {version}"

@@ -1,0 +1,112 @@
+"""The cluster's services with the logins that compose/kubernetes gives them, and nothing more."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from schemas.cluster import ClusterView, GetCluster
+from schemas.executor import Runtime
+from services.cluster.app import create_service
+from services.cluster.settings import ClusterSettings
+from shared.kubernetes.access import ClusterAccess
+from shared.kubernetes.client import KubernetesClient
+from shared.testing import eventually
+from tests.support.bus import connected_bus
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.engines import pod_engines
+from tests.support.kubernetes.manifests import install, token_of
+from tests.support.kubernetes.nodes import make_device_plugin_nodes, make_dra_nodes, pod_object
+from tests.support.kubernetes.ome_stand_in import ome_stand_in
+from tests.support.worlds.cluster_executor import (
+    ClusterRuntimes,
+    cluster_settings,
+    cluster_start,
+    runtimes_of_clusters,
+)
+from tests.support.worlds.runtime_launches import launch_of
+
+ENGINES = "gpusteward-engines"
+READY_SECONDS = 60.0
+PERMISSIONS = (
+    *("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"),
+    *("Role", "RoleBinding"),
+)
+
+
+async def install_permissions(plane: ControlPlane) -> None:
+    async with plane.api() as api:
+        await install(api, *PERMISSIONS)
+        await make_device_plugin_nodes(api, ["node-0"])
+
+
+@pytest.fixture
+async def runtimes() -> AsyncIterator[ClusterRuntimes]:
+    async with runtimes_of_clusters() as made:
+        yield made
+
+
+async def kubeconfig_of(plane: ControlPlane, account: str, directory: Path) -> str:
+    file = directory / f"{account}.kubeconfig"
+    given = json.loads(plane.kubeconfig().read_text())
+    token = await token_of(plane, "gpusteward-cluster", account)
+    given["users"][0]["user"] = {"token": token}
+    file.write_text(json.dumps(given))
+    return str(file)
+
+
+async def test_the_watcher_sees_all_of_a_cluster(
+    empty_cluster: ControlPlane, nats_url: str, tmp_path: Path
+) -> None:
+    await install_permissions(empty_cluster)
+    async with empty_cluster.api() as api:
+        await make_dra_nodes(api, ["node-1"])
+        await api.create(pod_object("ours", gpus=1, namespace=ENGINES, node_name="node-0"))
+    kubeconfig = await kubeconfig_of(empty_cluster, "cluster", tmp_path)
+    settings = ClusterSettings(nats_url=nats_url, node_id="east", kubeconfig=kubeconfig)
+
+    async with connected_bus(nats_url, "asker") as bus, create_service(settings).running():
+
+        async def view() -> ClusterView:
+            return await bus.query(GetCluster(cluster_id="east"), ClusterView)
+
+        async def is_complete() -> bool:
+            return (await view()).is_complete
+
+        await eventually(is_complete, within_seconds=30, what="a complete view")
+        assert [each.name for each in (await view()).nodes] == ["node-0", "node-1"]
+
+    async with KubernetesClient(ClusterAccess(kubeconfig=kubeconfig)) as client:
+        path = f"/api/v1/namespaces/{ENGINES}/pods/ours/exec"
+        parameters = [("command", "true"), ("stdout", "true"), ("container", "main")]
+        async with client.websocket(
+            path, params=parameters, protocol="v4.channel.k8s.io", largest_bytes=1 << 16
+        ) as connection:
+            assert connection.protocol == "v4.channel.k8s.io"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [Runtime.KUBERNETES, Runtime.OME])
+async def test_the_executor_runs_engines(
+    ome_cluster: ControlPlane, runtimes: ClusterRuntimes, tmp_path: Path, kind: Runtime
+) -> None:
+    await install_permissions(ome_cluster)
+    settings = cluster_settings(
+        ome_cluster,
+        tmp_path,
+        kubeconfig=await kubeconfig_of(ome_cluster, "executor", tmp_path),
+        cluster_namespace=ENGINES,
+    )
+    runtime = runtimes.make(kind, settings)
+
+    async with pod_engines(ome_cluster), ome_stand_in(ome_cluster):
+        offer = await runtime.offer()
+        engine = await runtime.start(launch_of(cluster_start(kind), settings))
+        await engine.until_ready(READY_SECONDS)
+        [workload] = await runtime.workloads()
+        await engine.stop(1.0)
+
+        assert kind.value not in offer.missing, offer.missing
+        assert workload.labels.node_id == settings.node_id
+        assert await runtime.workloads() == ()
