@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from schemas.gateway import GpuView
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
 from schemas.scheduler import DeviceState, ReservationState
 from services.cli.display.output import (
@@ -99,6 +100,11 @@ def experiments(
 @state_option(DeviceState)
 @namespace_option
 @node_option
+@click.option(
+    "--pod",
+    metavar="[NAMESPACE/]POD",
+    help="Only those that Kubernetes gave to this pod; NAMESPACE/ for every pod in it.",
+)
 @click.option("--fresh", is_flag=True, help="Have the nodes read anew instead of the last reading.")
 @reading
 @table_options
@@ -107,6 +113,7 @@ def gpus(
     states: tuple[DeviceState, ...],
     namespace: str | None,
     node_id: str | None,
+    pod: str | None,
     fresh: bool,
 ) -> None:
     """List GPUs with their readings and who holds them."""
@@ -115,6 +122,7 @@ def gpus(
         gpu
         for gpu in view.gpus
         if (not states or gpu.state in states) and namespace in {None, gpu.namespace}
+        if pod is None or is_of_pod(gpu, pod)
     )
     if target.as_json:
         print_json(replace(view, gpus=shown))
@@ -128,6 +136,14 @@ def gpus(
         click.echo(
             "no node reports a GPU; `gpusteward up --simulate` makes up a fleet to try things"
         )
+
+
+def is_of_pod(gpu: GpuView, named: str) -> bool:
+    """Whether a pod of this name has it; `named` is POD, NAMESPACE/POD or NAMESPACE/."""
+    namespace, _, pod = named.rpartition("/")
+    return any(
+        namespace in {"", each.namespace} and pod in {"", each.pod} for each in gpu.pods or ()
+    )
 
 
 @click.command()

@@ -9,10 +9,11 @@ import click
 import msgspec
 import pytest
 
-from schemas.gateway import GpuList
+from schemas.gateway import GpuList, GpuPodView
 from schemas.orchestrator import ExperimentList, TaskList
 from schemas.scheduler_views import ReservationList
 from services.cli.command_line import cli, main
+from services.cli.commands.listing import is_of_pod
 from services.cli.options import Target
 from shared.client.discovery import Address
 from shared.client.http import StewardClient
@@ -101,3 +102,21 @@ def test_broken_json_is_told_with_file_line_and_column_and_sent_nowhere(
     expected = f"gpusteward: {file}, line 2, column 16: this is not JSON: Expecting value\n"
     assert capsys.readouterr().err == expected
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("named", "is_shown"),
+    [
+        ("llama-0", True),
+        ("serving/llama-0", True),
+        ("serving/", True),
+        ("llama", False),
+        ("other/llama-0", False),
+        ("llama-0/", False),
+    ],
+)
+def test_gpus_are_found_by_the_pod_that_has_them(named: str, is_shown: bool) -> None:
+    pod = GpuPodView(namespace="serving", pod="llama-0", container="main")
+
+    assert is_of_pod(make_gpu(pods=(pod,)), named) is is_shown
+    assert not is_of_pod(make_gpu(), named)
