@@ -19,7 +19,7 @@ List = Callable[[], Awaitable[tuple[PodDevices, ...]]]
 @asynccontextmanager
 async def kubelet(socket: Path) -> AsyncIterator[List]:
     """A connection that lists what pods have. Each list raises UnavailableError."""
-    # Imported once there is a kubelet: grpclib is 3 MB of an agent's memory.
+    # Imported once there is a kubelet: other agents are spared its memory.
     from grpclib.client import Channel, UnaryUnaryMethod
     from grpclib.encoding.base import CodecBase
     from grpclib.exceptions import GRPCError, StreamTerminatedError
