@@ -58,7 +58,7 @@ class ClusterAccess(Struct, frozen=True, kw_only=True):
         except (ConfigException, yaml.YAMLError, OSError, *_ODD_CONFIGURATION) as error:
             where = files or "the service account of this pod"
             raise NoCluster(f"{where} does not lead to a cluster: {error}") from error
-        configuration.connection_pool_maxsize = 100
+        configuration.connection_pool_maxsize = 0  # any number: watches and logs hold one each
         return configuration
 
     def namespace(self) -> str:

@@ -20,6 +20,7 @@ from tests.support.bus import connected_bus
 from tests.support.kubernetes.api import Api, Object
 from tests.support.kubernetes.cluster_view import CLUSTER, ReceivedView, watched_cluster, whole_view
 from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.manifests import install, rendered, token_of
 from tests.support.kubernetes.nodes import (
     GPU_RESOURCE,
     claim_template,
@@ -204,6 +205,21 @@ async def test_a_kind_that_may_not_be_listed_makes_the_view_incomplete(
 
             await equal(view, api, counted_by_plugin)
             assert view.requested() == {"node-000": 2}
+
+
+async def test_the_manifests_account_may_see_all_that_a_view_needs(
+    empty_cluster: ControlPlane, nats_url: str, tmp_path: Path
+) -> None:
+    async with empty_cluster.api() as api:
+        await install(api, *(each["kind"] for each in rendered() if "spec" not in each))
+        await make_device_plugin_nodes(api, names(2))
+        token = await token_of(empty_cluster, "gpusteward-cluster", "cluster")
+        config = json.loads(empty_cluster.kubeconfig().read_text())
+        config["users"][0]["user"] = {"token": token}
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+
+        async with watched_cluster(nats_url, tmp_path / "kubeconfig") as view:
+            await equal(view, api, counted_by_plugin)
 
 
 async def test_readings_come_from_the_exporter_and_else_from_our_own_pods(
