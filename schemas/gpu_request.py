@@ -257,7 +257,8 @@ class DeviceGrant(Struct, frozen=True, kw_only=True):
     """A device handed to a reservation.
 
     `index` is the node's at the time of the grant; `uuid` is what counts: the GPU's, or the MIG
-    instance's. Without a `share` the device is granted as a whole.
+    instance's. Without a `share` the device is granted as a whole. `score`, `memory_free_mb` and
+    `utilization_percent` are what it was chosen by.
     """
 
     node_id: NodeId
@@ -269,6 +270,8 @@ class DeviceGrant(Struct, frozen=True, kw_only=True):
     score: float | None = None
     mig_profile: str | None = None
     share: DeviceShare | None = None
+    memory_free_mb: Mebibytes | None = None
+    utilization_percent: float | None = None
 
 
 class ClusterPlacement(Struct, frozen=True, kw_only=True):

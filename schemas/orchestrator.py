@@ -23,6 +23,7 @@ from schemas.base import (
 )
 from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
 from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
+from schemas.gpu_info import GpuInfo
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
 from schemas.results import GpuMonitoring
 from schemas.task import DeploymentMode, Objective, Strategy, TaskFile
@@ -331,29 +332,6 @@ class AttemptView(View, frozen=True, kw_only=True, tag="orchestrator.attempt"):
     finished_at: UtcDatetime | None = None
     cluster: ClusterPlacement | None = None
     message: str = ""
-
-
-class GpuInfoDetail(View, frozen=True, kw_only=True, tag="orchestrator.gpu_info_detail"):
-    """One granted device, with the score it was chosen by."""
-
-    index: Count
-    name: str
-    uuid: str
-    node_id: NodeId
-    memory_total_mb: int | None = None
-    availability_score: float | None = None
-
-
-class GpuInfo(View, frozen=True, kw_only=True, tag="orchestrator.gpu_info"):
-    """The GPUs of an experiment's last attempt."""
-
-    model: str
-    count: Count
-    device_ids: tuple[str, ...]
-    indices: tuple[int, ...]
-    allocation_method: str
-    simulated: bool
-    details: tuple[GpuInfoDetail, ...]
 
 
 class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experiment"):

@@ -755,7 +755,8 @@ export interface DeviceFreed {
  * A device handed to a reservation.
  *
  * `index` is the node's at the time of the grant; `uuid` is what counts: the GPU's, or the MIG
- * instance's. Without a `share` the device is granted as a whole.
+ * instance's. Without a `share` the device is granted as a whole. `score`, `memory_free_mb` and
+ * `utilization_percent` are what it was chosen by.
  */
 export interface DeviceGrant {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -768,6 +769,8 @@ export interface DeviceGrant {
   score?: number | null;
   mig_profile?: string | null;
   share?: DeviceShare | null;
+  memory_free_mb?: number | null;
+  utilization_percent?: number | null;
 }
 
 /** Its last holder's stop is not confirmed; not granted until then. */
@@ -1472,6 +1475,14 @@ export interface GetTask {
   task_id: string;
 }
 
+/** How the GPUs of an attempt were chosen. */
+export interface GpuAllocation {
+  count: number;
+  indices: number[];
+  allocation_method: string;
+  details: GpuInfoDetail[];
+}
+
 /** Facts and newest reading; `reading` null if the GPU does not answer. */
 export interface GpuDetail {
   type: "telemetry.gpu_detail";
@@ -1506,7 +1517,12 @@ export interface GpuDetails {
   co_tenants: CoTenant[];
 }
 
-/** The GPUs of an experiment's last attempt. */
+/**
+ * The GPUs of an experiment's last attempt.
+ *
+ * `world_size` is what its parameters say, `tp * pp * max(dp, dcp, cp)`. The allocation is
+ * `gpu_info`, the name that dashboards know; `indices` and the two after it repeat it.
+ */
 export interface GpuInfo {
   type: "orchestrator.gpu_info";
   model: string;
@@ -1516,9 +1532,11 @@ export interface GpuInfo {
   allocation_method: string;
   simulated: boolean;
   details: GpuInfoDetail[];
+  world_size: number | null;
+  gpu_info: GpuAllocation | null;
 }
 
-/** One granted device, with the score it was chosen by. */
+/** One granted device, with the readings and the score it was chosen by. */
 export interface GpuInfoDetail {
   type: "orchestrator.gpu_info_detail";
   index: number;
@@ -1528,6 +1546,8 @@ export interface GpuInfoDetail {
   node_id: string;
   memory_total_mb: number | null;
   availability_score: number | null;
+  memory_free_mb: number | null;
+  utilization_percent: number | null;
 }
 
 /** The connection of two GPUs, told once per pair. `nvlinks` counts direct NVLinks. */

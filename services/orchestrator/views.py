@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.executor import Failure
+from schemas.gpu_info import GpuAllocation, GpuInfo, GpuInfoDetail
 from schemas.orchestrator import (
     AttemptView,
     ExperimentState,
     ExperimentView,
-    GpuInfo,
-    GpuInfoDetail,
     TaskPlan,
     TaskView,
 )
 from schemas.task import TaskFile
 from services.orchestrator.domain.plan import Plan
 from services.orchestrator.domain.records import Attempt, Experiment, Task
+from services.orchestrator.domain.sizing import world_size_given
 from shared.errors import RefusedError
 from shared.messaging.codec import encode
 
@@ -89,7 +89,7 @@ def experiment_view(
         executor_id=granted[-1].executor_id if granted else None,
         objective_score=experiment.objective_score,
         metrics=experiment.metrics if is_scored else None,
-        gpu_info=_gpu_info(granted[-1]) if granted else None,
+        gpu_info=_gpu_info(experiment, granted[-1]) if granted else None,
         attempts=tuple(
             _attempt_view(attempt, messages.get(attempt.attempt_id, ""), with_logs=with_logs)
             for attempt in granted
@@ -157,15 +157,13 @@ def _failure(failure: Failure | None, *, with_logs: bool) -> Failure | None:
     return replace(failure, log_tail=())
 
 
-def _gpu_info(attempt: Attempt) -> GpuInfo:
+def _gpu_info(experiment: Experiment, attempt: Attempt) -> GpuInfo:
     devices = attempt.devices
-    return GpuInfo(
-        model=devices[0].name if devices else "",
-        count=attempt.cluster.gpus if attempt.cluster is not None else len(devices),
-        device_ids=tuple(device.uuid for device in devices),
+    count = attempt.cluster.gpus if attempt.cluster is not None else len(devices)
+    allocation = GpuAllocation(
+        count=count,
         indices=tuple(device.index for device in devices),
         allocation_method=ALLOCATION_METHOD,
-        simulated=any(device.simulated for device in devices),
         details=tuple(
             GpuInfoDetail(
                 index=device.index,
@@ -174,7 +172,20 @@ def _gpu_info(attempt: Attempt) -> GpuInfo:
                 node_id=device.node_id,
                 memory_total_mb=device.memory_total_mb,
                 availability_score=device.score,
+                memory_free_mb=device.memory_free_mb,
+                utilization_percent=device.utilization_percent,
             )
             for device in devices
         ),
+    )
+    return GpuInfo(
+        model=devices[0].name if devices else "",
+        count=count,
+        device_ids=tuple(device.uuid for device in devices),
+        indices=allocation.indices,
+        allocation_method=allocation.allocation_method,
+        simulated=any(device.simulated for device in devices),
+        details=allocation.details,
+        world_size=world_size_given(experiment.engine.parameters | experiment.parameters),
+        gpu_info=allocation,
     )

@@ -1,7 +1,7 @@
 """How many GPUs one configuration needs, and how much memory on each."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from schemas.errors import ErrorCode
 from schemas.gpu_request import ClusterRequest, GpuRequest
@@ -98,6 +98,16 @@ def world_size(point: Point) -> int:
             path="$.parameters",
         )
     return size
+
+
+def world_size_given(parameters: Mapping[str, Any]) -> int:
+    """`tp * pp * max(dp, dcp, cp)` of an experiment's parameters, which were checked before."""
+    named = {name: degree_named(name) for name in parameters}
+    return world_size_of(
+        (kind, degree(parameters[name], f"$.parameters.{name}"))
+        for name, kind in named.items()
+        if kind is not None and parameters[name] is not None
+    )
 
 
 def _degrees(point: Point) -> Iterator[tuple[str, int]]:

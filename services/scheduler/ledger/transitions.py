@@ -220,6 +220,8 @@ def device_grants(placed: Placed) -> tuple[DeviceGrant, ...]:
             memory_total_mb=device.total_mb,
             simulated=device.simulated,
             score=round(scored.score, 6),
+            memory_free_mb=device.reading.memory_free_mb if device.reading else None,
+            utilization_percent=device.reading.utilization_percent if device.reading else None,
         )
         for scored in placed.devices
         for device in (scored.device,)

@@ -17,11 +17,10 @@ from schemas.executor import (
     AttemptProgressed,
 )
 from schemas.gateway import StoredEvent
+from schemas.gpu_info import GpuInfo, GpuInfoDetail
 from schemas.orchestrator import (
     ExperimentList,
     GetExperiment,
-    GpuInfo,
-    GpuInfoDetail,
     ListExperiments,
 )
 from services.gateway import eventlog

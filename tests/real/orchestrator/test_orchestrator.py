@@ -137,6 +137,12 @@ async def test_a_task_runs_to_its_best_experiment(world: World, service: Service
     gpu_info = experiments[0].gpu_info
     assert gpu_info is not None
     assert (gpu_info.count, gpu_info.device_ids, gpu_info.simulated) == (1, ("GPU-0",), True)
+    assert (gpu_info.model, gpu_info.world_size) == ("H100 (simulated)", 1)
+    assert gpu_info.gpu_info is not None
+    assert (gpu_info.gpu_info.count, gpu_info.gpu_info.indices) == (1, (0,))
+    [detail] = gpu_info.gpu_info.details
+    assert (detail.index, detail.name, detail.availability_score) == (0, "H100 (simulated)", 0.9)
+    assert (detail.memory_free_mb, detail.utilization_percent) == (72_000, 0.0)
     assert await staged(service, task_id) == [
         ("task_accepted", 1),
         ("task_started", 2),

@@ -181,6 +181,17 @@ async def test_a_device_that_is_gone_is_lost_and_keeps_its_number_when_it_return
         assert numbers == await connection.fetch("SELECT device_no, uuid FROM device ORDER BY uuid")
 
 
+async def test_a_grant_tells_the_readings_by_which_its_gpus_were_chosen(steward: World) -> None:
+    await steward.add_node("alpha", 2)
+    await steward.known("alpha", 2)
+
+    granted = await steward.granted(await steward.request())
+
+    [device] = granted.devices
+    assert (device.memory_free_mb, device.utilization_percent) == (device.memory_total_mb, 0.0)
+    assert device.score == 1.0
+
+
 async def test_a_lost_gpu_is_out_of_the_choice_at_once(steward: World) -> None:
     node = await steward.add_node("alpha", 1)
     await steward.known("alpha", 1)

@@ -7,14 +7,13 @@ from uuid import UUID
 from schemas.benchmark import BenchmarkMetrics
 from schemas.executor import AttemptPhase, AttemptProgressed, EngineSpec, Runtime
 from schemas.gateway import GpuView, NodeView
+from schemas.gpu_info import GpuInfo, GpuInfoDetail
 from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.monitoring import GpuStats, SampledSpread, Spread
 from schemas.orchestrator import (
     AttemptView,
     ExperimentState,
     ExperimentView,
-    GpuInfo,
-    GpuInfoDetail,
     TaskPlan,
     TaskState,
     TaskView,

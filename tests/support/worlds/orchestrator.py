@@ -89,6 +89,8 @@ def grant_device(number: int = 0) -> DeviceGrant:
         memory_total_mb=80_000,
         simulated=True,
         score=0.9,
+        memory_free_mb=72_000,
+        utilization_percent=0.0,
     )
 
 

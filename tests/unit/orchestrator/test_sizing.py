@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from services.orchestrator.domain.expansion import Point
-from services.orchestrator.domain.sizing import request_for, world_size
+from services.orchestrator.domain.sizing import request_for, world_size, world_size_given
 from shared.errors import RefusedError
 from shared.gpu.sizing import memory_per_gpu_mb
 from tests.support.worlds.orchestrator_records import make_file
@@ -44,6 +44,7 @@ def test_the_world_size_follows_from_the_degrees(
     parameters: dict[str, Any], parallel: dict[str, Any], want: int
 ) -> None:
     assert world_size(point(parameters, parallel)) == want
+    assert world_size_given(parallel | parameters) == want
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "two", 5000])
