@@ -85,10 +85,13 @@ def add_node(node: str, nats_url: str, directory: Path) -> None:
     _tell(made)
     click.echo(f"""\
 next:
-  in {platform.root}: docker-compose exec -T nats nats-server --signal reload=1
-  copy {made.root} to {node}, set STEWARD_UID and STEWARD_GID in its .env to who owns it there,
-  and STEWARD_DOCKER_GID to the group of its Docker socket; there: docker-compose up -d
-  gpusteward node admit {node}""")
+  cd {shlex.quote(str(platform.root))}
+  docker-compose exec -T nats nats-server --signal reload=1
+  copy {shlex.quote(str(made.root))} to {node}; there, set in its .env
+    STEWARD_UID and STEWARD_GID to the owner of the copy,
+    STEWARD_DOCKER_GID to the group of the Docker socket, and
+  docker-compose up -d
+  gpusteward node admit {node}             # here, once it has reported""")
 
 
 def _tell(made: "ComposeDirectory") -> None:
