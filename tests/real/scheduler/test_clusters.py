@@ -5,7 +5,8 @@ executor confirms.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -42,8 +43,10 @@ from schemas.scheduler_views import (
     GetAvailability,
 )
 from shared.clock import utcnow
+from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.testing import eventually
+from tests.support.processes.scheduler import scheduler_process
 from tests.support.worlds.scheduler import FakeNode, World, accepted, ledger, refused, scheduler
 from tests.support.worlds.scheduler import world as make_world
 from tests.support.worlds.scheduler_cluster import FakeCluster, make_cluster_node, of_cluster
@@ -409,3 +412,40 @@ async def test_a_new_leader_counts_what_the_one_before_has_granted(
     assert second is not None
     assert (first.node_name, second.node_name, fits.node_name) == ("gpu.0", None, "gpu.0")
     assert [tuple(row) for row in held] == [("gpu.0", 5), (None, 4), ("gpu.0", 3)]
+
+
+async def test_a_leader_killed_among_its_grants_leaves_no_node_with_more_than_it_has(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    ids = [new_id() for _ in range(40)]
+
+    async def request(around: World, reservation_id: UUID) -> None:
+        with suppress(UnavailableError):  # it was on its way to the one that is killed
+            await around.request(of_cluster(2), reservation_id=reservation_id)
+
+    async with AsyncExitStack() as stack:
+        start = stack.enter_async_context
+        leader = await start(
+            scheduler_process(nats_url, postgres_dsn, tmp_path, leader_ttl_seconds=60)
+        )
+        around = await start(make_world(nats_url))
+        await start(told_of(around, nodes=9))
+        await place(around)
+        await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=60))
+        asking = asyncio.gather(*(request(around, each) for each in ids))
+        await eventually(lambda: len(around.seen(ReservationGranted)) > 1, every_seconds=0.001)
+        leader.kill()
+        await leader.process.wait()
+        await asking
+        await asyncio.gather(*(request(around, each) for each in ids))
+        granted = [await around.granted(each) for each in ids]
+        async with ledger(postgres_dsn) as rows:
+            held = await rows.fetch("SELECT node_name, gpus FROM cluster_holding")
+
+    taken: Counter[str | None] = Counter()
+    for row in held:
+        taken[row["node_name"]] += row["gpus"]
+    assert len(held) == 41
+    assert len({each.epoch for each in granted}) == 40
+    assert max(count for name, count in taken.items() if name is not None) <= 8
+    assert taken[None] <= 81 - 9 * 7

@@ -96,10 +96,14 @@ class ClusterFleet:
     clusters: Sequence[Cluster]
     holdings: Iterable[ClusterHolding]
     now: datetime
+    _settled_by: datetime = field(init=False)
+    _by_id: dict[NodeId, Cluster] = field(init=False)
     _held: dict[Place, InFlight] = field(init=False)
 
     def __post_init__(self) -> None:
         self._held = {}
+        self._settled_by = self.now - SETTLING
+        self._by_id = {cluster.cluster_id: cluster for cluster in self.clusters}
         for holding in self.holdings:
             self.hold(holding)
 
@@ -112,11 +116,11 @@ class ClusterFleet:
         """Count a holding from now on."""
         if holding.node_name is None or holding.resource is None:
             return
-        cluster = next((c for c in self.clusters if c.cluster_id == holding.cluster_id), None)
+        cluster = self._by_id.get(holding.cluster_id)
         node = cluster.nodes.get(holding.node_name) if cluster is not None else None
         bound = bound_gpus(node, holding.resource, holding.reservation_id)
         unbound = max(0, holding.gpus - bound)
-        is_settling = self.now - holding.granted_at < SETTLING
+        is_settling = holding.granted_at > self._settled_by
         place = (holding.cluster_id, holding.node_name, holding.resource)
         before = self._held.get(place, _NOTHING)
         self._held[place] = InFlight(
@@ -145,10 +149,13 @@ class ClusterFleet:
             return _unusable(named, wanted)
         if not wanted.selects_node:
             return _leave(request, wanted, usable, "the request selects no node")
-        suitable = list(self._candidates(request, wanted, usable))
-        idle = [each for each in suitable if each.room.idle >= request.gpus]
-        if idle:
-            return _place(min(idle, key=lambda each: each.rank), request.gpus)
+        best: _Candidate | None = None
+        for each in self._candidates(request, wanted, usable, request.gpus):
+            if best is None or each.rank < best.rank:
+                best = each
+        if best is not None:
+            return _place(best, request.gpus)
+        suitable = list(self._candidates(request, wanted, usable, 0))
         most = max((each.room.idle for each in suitable), default=0)
         why = f"no node has {_idle_gpus(request.gpus)}; the most that one has is {most}"
         if not _names_nodes(request, wanted):
@@ -178,31 +185,42 @@ class ClusterFleet:
         self, cluster: Cluster, node: ClusterNode, gpus: NodeGpus, thresholds: Thresholds
     ) -> Room:
         """What is left of a node; nothing of one that takes no pods."""
-        return self._room(cluster, node, gpus, thresholds) if takes_pods(node) else Room(0, 0)
+        if not takes_pods(node):
+            return Room(0, 0)
+        in_flight = self._held.get((cluster.cluster_id, node.name, gpus.resource), _NOTHING)
+        return room_of(gpus, cluster.loads.get(node.name, NO_METRICS), in_flight, thresholds)
 
     def _candidates(
-        self, request: GpuRequest, wanted: ClusterRequest, clusters: Iterable[Cluster]
+        self, request: GpuRequest, wanted: ClusterRequest, clusters: Iterable[Cluster], least: int
     ) -> Iterator[_Candidate]:
+        """Nodes that may be taken with at least so many idle GPUs, and none with fewer than the one
+        before: no more than are free are idle, so most nodes need no closer look.
+        """
         thresholds = Thresholds(
             wanted.utilization_threshold_percent, wanted.memory_threshold_percent
         )
+        wishes = (
+            wanted.node_names,
+            *(request.gpu_models, request.min_memory_mb, request.min_compute_capability),
+        )
+        has_wishes, held, is_best_wanted = any(wishes), self._held, least > 0
         for cluster in clusters:
-            for node in cluster.nodes.values():
+            cluster_id, loads = cluster.cluster_id, cluster.loads
+            for name, node in cluster.nodes.items():
                 gpus = gpus_of(node, wanted.resource)
+                if gpus is None or (is_best_wanted and gpus.allocatable - gpus.requested < least):
+                    continue
                 if (
-                    gpus is not None
-                    and node.hostname is not None
-                    and takes_pods(node)
-                    and _suits(node, request, wanted)
+                    node.hostname is None
+                    or not takes_pods(node)
+                    or (has_wishes and not _suits(node, request, wanted))
                 ):
-                    room = self._room(cluster, node, gpus, thresholds)
+                    continue
+                in_flight = held.get((cluster_id, name, gpus.resource), _NOTHING)
+                room = room_of(gpus, loads.get(name, NO_METRICS), in_flight, thresholds)
+                if room.idle >= least:
+                    least = room.idle if is_best_wanted else 0
                     yield _Candidate(cluster, node, gpus, room)
-
-    def _room(
-        self, cluster: Cluster, node: ClusterNode, gpus: NodeGpus, thresholds: Thresholds
-    ) -> Room:
-        held = self._held.get((cluster.cluster_id, node.name, gpus.resource), _NOTHING)
-        return room_of(gpus, cluster.loads.get(node.name, NO_METRICS), held, thresholds)
 
 
 def _place(chosen: _Candidate, gpus: int, why: str = "") -> Choice:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from schemas.cluster import ClusterNode, NodeGpus
 
@@ -31,26 +31,33 @@ class GpuLoad(NamedTuple):
 class NodeLoad(Struct, frozen=True, kw_only=True):
     """Readings of a node's GPUs; those that are too old are left out.
 
-    Means are of the known values, None without any; `most` is the largest of each, 0 without any.
+    Means are of the known values, None without any.
     """
 
     gpus: tuple[GpuLoad, ...] = ()
     is_stale: bool = False
-    most: tuple[float, float] = (0.0, 0.0)
     mean_utilization_percent: float | None = None
     mean_memory_percent: float | None = None
+    # By thresholds, which are mostly the same; an object's readings never change.
+    _busy: dict[Thresholds, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, gpus: Sequence[GpuLoad]) -> "NodeLoad":
         return cls(
             gpus=tuple(gpus),
-            most=(
-                max((gpu.utilization_percent or 0.0 for gpu in gpus), default=0.0),
-                max((gpu.memory_percent or 0.0 for gpu in gpus), default=0.0),
-            ),
             mean_utilization_percent=_mean([gpu.utilization_percent for gpu in gpus]),
             mean_memory_percent=_mean([gpu.memory_percent for gpu in gpus]),
         )
+
+    def busy(self, thresholds: Thresholds) -> int:
+        """GPUs that are not idle; without metrics of it, one is."""
+        if (known := self._busy.get(thresholds)) is None:
+            most_used, most_full = thresholds
+            known = self._busy[thresholds] = sum(
+                (used is not None and used >= most_used) or (full is not None and full >= most_full)
+                for used, full in self.gpus
+            )
+        return known
 
 
 NO_METRICS: Final = NodeLoad()
@@ -85,10 +92,12 @@ def takes_pods(node: ClusterNode) -> bool:
 
 def gpus_of(node: ClusterNode, resource: str | None) -> NodeGpus | None:
     """The node's GPUs of this name; None: whole ones, by the name that has the most left."""
+    if len(node.gpus) == 1:
+        only = node.gpus[0]
+        is_meant = only.resource in WHOLE_GPUS if resource is None else only.resource == resource
+        return only if is_meant else None
     if resource is not None:
         return next((each for each in node.gpus if each.resource == resource), None)
-    if len(node.gpus) == 1 and node.gpus[0].resource in WHOLE_GPUS:
-        return node.gpus[0]
     whole = [each for each in node.gpus if each.resource in WHOLE_GPUS]
     return max(whole, key=lambda each: each.allocatable - each.requested, default=None)
 
@@ -99,23 +108,20 @@ def room_of(gpus: NodeGpus, load: NodeLoad, in_flight: InFlight, thresholds: Thr
     A GPU without metrics counts as idle, one with stale ones does not. Which GPUs a pod will get is
     Kubernetes' choice, so every one that is promised is taken off the idle ones.
     """
-    free = max(0, gpus.allocatable - gpus.requested - in_flight.unbound)
-    if load.is_stale or not free:
-        return Room(free, 0)
-    idle = max(gpus.capacity, len(load.gpus))
-    below_used, below_full = thresholds
-    if load.most[0] >= below_used or load.most[1] >= below_full:
-        idle -= sum(
-            (used is not None and used >= below_used) or (full is not None and full >= below_full)
-            for used, full in load.gpus
-        )
-    return Room(free, max(0, min(free, idle - in_flight.unsettled)))
+    free = gpus.allocatable - gpus.requested - in_flight.unbound
+    if load.is_stale or free <= 0:
+        return Room(max(0, free), 0)
+    known = len(load.gpus)
+    idle = max(known, gpus.capacity) - load.busy(thresholds) - in_flight.unsettled
+    return Room(free, max(0, min(free, idle)))
 
 
-def bound_gpus(node: ClusterNode | None, resource: str | None, reservation_id: UUID) -> int:
+def bound_gpus(node: ClusterNode | None, resource: str, reservation_id: UUID) -> int:
     """GPUs of a reservation that `requested` counts already."""
-    gpus = gpus_of(node, resource) if node is not None else None
-    return gpus.by_reservation.get(reservation_id, 0) if gpus is not None else 0
+    for gpus in node.gpus if node is not None else ():
+        if gpus.resource == resource:
+            return gpus.by_reservation.get(reservation_id, 0)
+    return 0
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
