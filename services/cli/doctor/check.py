@@ -11,7 +11,7 @@ from msgspec import Struct
 from services.cli.doctor.host_facts import HostFacts
 
 FOUND_CHARACTERS: Final = 240
-FIX_CHARACTERS: Final = 800
+FIX_CHARACTERS: Final = 1600
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 

@@ -39,7 +39,8 @@ T = TypeVar("T")
 class ClusterReport(Struct, frozen=True, kw_only=True):
     """`counted` and `devices` are GPUs by extended resource and by DRA driver; None: this login may
     not see them. `ome_versions` is empty without OME, and None where that could not be asked.
-    `missing_rights` are `verb/verb place`.
+    `unknown_fields` is None where no definition of a kind may be read. `missing_rights` are
+    `verb/verb place`.
     """
 
     error: str | None = None
@@ -47,7 +48,7 @@ class ClusterReport(Struct, frozen=True, kw_only=True):
     counted: Mapping[str, int] | None = None
     devices: Mapping[str, int] | None = None
     ome_versions: tuple[str, ...] | None = None
-    unknown_fields: Mapping[str, tuple[str, ...]] = {}
+    unknown_fields: Mapping[str, tuple[str, ...]] | None = None
     namespace: str = "default"
     missing_rights: tuple[str, ...] = ()
 
@@ -125,7 +126,7 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             counted=_counted(nodes.items) if isinstance(nodes, _Nodes) else None,
             devices=_devices(slices),
             ome_versions=_versions(group),
-            unknown_fields=await _unknown_fields(client) if has_ome else {},
+            unknown_fields=await _unknown_fields(client) if has_ome else None,
             namespace=namespace,
             missing_rights=await _missing(
                 client,
@@ -169,9 +170,9 @@ def _versions(group: _Group | int) -> tuple[str, ...] | None:
     return tuple(each.version for each in group.versions)
 
 
-async def _unknown_fields(client: KubernetesClient) -> dict[str, tuple[str, ...]]:
+async def _unknown_fields(client: KubernetesClient) -> dict[str, tuple[str, ...]] | None:
     """By kind; of definitions that this login may read."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] | None = None
     for plural, fields in OUR_FIELDS.items():
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.ome.io"
         try:
@@ -180,6 +181,7 @@ async def _unknown_fields(client: KubernetesClient) -> dict[str, tuple[str, ...]
             if refusal.code == 0:
                 raise
             continue
+        found = found or {}
         if unknown := unknown_fields(definition, fields):
             found[plural] = unknown
     return found

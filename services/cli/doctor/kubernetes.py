@@ -189,14 +189,20 @@ def ome(facts: HostFacts) -> Seen:
             f"ome.io {wanted} of this cluster does not know {unknown}",
             "what it does not know it drops: install OME 0.1.5 or later",
         )
-    return ok(f"ome.io {', '.join(told.ome_versions)}, with every field that is set")
+    versions = ", ".join(told.ome_versions)
+    if told.unknown_fields is None:
+        return ok(f"ome.io {versions}; this login may not read which fields its kinds have")
+    return ok(f"ome.io {versions}, with every field that is set")
 
 
 def permissions(facts: HostFacts) -> Seen:
     if (told := _report(facts)) is None or told.error is not None:
         return not_applicable("no cluster that answers this login")
     if told.missing_rights:
-        return missing(f"this login may not {', '.join(told.missing_rights)}", _ROLES)
+        return missing(
+            f"this login lacks rights on {len(told.missing_rights)} kinds of objects",
+            f"{_ROLES}; it may not {', '.join(told.missing_rights)}",
+        )
     return ok(f"this login may watch the cluster and run engines in {told.namespace}")
 
 

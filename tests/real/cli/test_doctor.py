@@ -214,22 +214,26 @@ async def test_a_cluster_whose_api_answers_is_told_with_its_version(tmp_path: Pa
     async def version(_: web.Request) -> web.Response:
         return web.json_response({"gitVersion": "v1.31.2"})
 
+    async def old_version(_: web.Request) -> web.Response:
+        return web.json_response({"gitVersion": "v1.24.17"})
+
     async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=HTTPStatus.UNAUTHORIZED)
 
     config = tmp_path / "kubeconfig"
     facts = HostFacts(data_dir=tmp_path, environment={"KUBECONFIG": str(config)})
     seen = []
-    for answer in (version, refuse):
+    for answer in (version, refuse, old_version):
         app = web.Application()
         app.router.add_get("/version", answer)
         async with serving(app) as address:
             config.write_text(f"clusters:\n- cluster:\n    server: {address}\n  name: a\n")
             seen.append(await asyncio.to_thread(cluster, facts))
 
-    assert [each.state for each in seen] == [State.OK, State.OK]
+    assert [each.state for each in seen] == [State.OK, State.OK, State.ERROR]
     assert "Kubernetes v1.31.2" in seen[0].found
     assert "HTTP 401" in seen[1].found
+    assert "expected 1.25 or later" in seen[2].found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

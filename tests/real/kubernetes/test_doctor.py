@@ -47,8 +47,9 @@ async def test_a_login_hears_what_it_may_not(empty_cluster: ControlPlane) -> Non
 
     assert everything.state is State.OK
     assert partly.state is State.MISSING
-    assert "may not list/watch/get nodes, watch pods" in partly.found
-    assert "delete pods in engines, get pods/log in engines" in partly.found
+    assert "lacks rights on" in partly.found
+    assert "may not list/watch/get nodes, watch pods" in partly.fix
+    assert "delete pods in engines, get pods/log in engines" in partly.fix
     assert "permissions.yaml" in partly.fix
     assert (await to_thread(gpus, some)).state is State.WARN
 

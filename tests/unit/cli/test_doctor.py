@@ -22,10 +22,11 @@ from services.cli.command_line import main
 from services.cli.doctor import containers, gpus, host, installation
 from services.cli.doctor.all_probes import all_probes
 from services.cli.doctor.check import Probe, Seen, State, error, ok, printable
+from services.cli.doctor.cluster_report import ClusterReport
 from services.cli.doctor.docker_report import DockerReport, docker_address
 from services.cli.doctor.examination import examine
 from services.cli.doctor.host_facts import HostFacts, Once
-from services.cli.doctor.kubernetes import cluster, server_of
+from services.cli.doctor.kubernetes import cluster, ome, server_of
 from services.cli.doctor.nvml_report import NvmlGpu, NvmlReport
 from services.cli.doctor.program import run_program
 from shared.local_platform.supervisor.supervisor import ChildState
@@ -629,3 +630,36 @@ def test_a_check_that_is_required_but_not_known_is_told_with_those_that_are(
 ) -> None:
     assert ended(["doctor", "--require", "podman"]) == 2
     assert "docker" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("told", "state", "words"),
+    [
+        (ClusterReport(ome_versions=None), State.WARN, "may not ask"),
+        (ClusterReport(ome_versions=()), State.MISSING, "mode kubernetes"),
+        (ClusterReport(ome_versions=("v1alpha1",)), State.ERROR, "expected v1beta1"),
+        (ClusterReport(ome_versions=("v1beta1",)), State.OK, "may not read which fields"),
+        (ClusterReport(ome_versions=("v1beta1",), unknown_fields={}), State.OK, "every field"),
+        (
+            ClusterReport(
+                ome_versions=("v1beta1",),
+                unknown_fields={"servingruntimes": ("spec.engineConfig.volumes",)},
+            ),
+            State.WARN,
+            "does not know servingruntimes: spec.engineConfig.volumes",
+        ),
+        (ClusterReport(error="Unauthorized: ended"), State.NOT_APPLICABLE, "no cluster"),
+    ],
+)
+def test_what_a_cluster_has_of_ome_is_told(
+    fake: FakeHost, told: ClusterReport, state: State, words: str
+) -> None:
+    kubeconfig = Path(fake.facts.environment["HOME"]) / ".kube/config"
+    kubeconfig.parent.mkdir()
+    kubeconfig.write_text("clusters:\n- cluster:\n    server: https://h:1\n  name: a\n")
+    fake.facts.cluster = Once(lambda: told)
+
+    seen = ome(fake.facts)
+
+    assert seen.state is state
+    assert words in f"{seen.found} {seen.fix}"
