@@ -206,17 +206,17 @@ def _remembered(
     if known is not None and known[0] is of:
         return known[1]
     if isinstance(of, NodeReading):
-        load = NodeLoad.of([_load_of(gpu) for gpu in of.gpus.values()])
+        load = NodeLoad.of([_load_of(gpu, uuid in of.in_pods) for uuid, gpu in of.gpus.items()])
     else:
         load = NodeLoad.of([_load_told(gpu) for gpu in of])
     view.loads[name] = (of, load)
     return load
 
 
-def _load_of(gpu: Reading) -> GpuLoad:
+def _load_of(gpu: Reading, is_in_pod: bool) -> GpuLoad:  # as GpuLoad has it
     total, free = gpu.memory_total_mb, gpu.memory_free_mb
     used = total - free if total is not None and free is not None else None
-    return GpuLoad(gpu.utilization_percent, _percent(used, total))
+    return GpuLoad(gpu.utilization_percent, _percent(used, total), is_in_pod)
 
 
 def _load_told(gpu: ClusterGpuReading) -> GpuLoad:

@@ -26,7 +26,8 @@ OnChange = Callable[[frozenset[DeviceKey]], None]
 class NodeReading(Struct, frozen=True, kw_only=True):
     """One sample of a node and when it was received, on this process's monotonic clock.
 
-    `processes` are those of the devices whose source can list them.
+    `processes` are those of the devices whose source can list them; `in_pods` those that kubelet
+    gave to containers.
     """
 
     boot_id: UUID
@@ -36,6 +37,7 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     gpus: dict[DeviceUuid, Reading]
     processes: dict[DeviceUuid, tuple[GpuProcess, ...]] = {}
     temperatures_c: dict[DeviceUuid, float] = {}
+    in_pods: frozenset[DeviceUuid] = frozenset()
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class LatestReadings:
             temperatures_c={
                 g.uuid: g.temperature_c for g in sample.gpus if g.temperature_c is not None
             },
+            in_pods=frozenset(gpu.uuid for gpu in sample.gpus if gpu.pods),
         )
         self._nodes[sample.node_id] = newest
         self._record_peaks(sample)

@@ -209,6 +209,15 @@ def test_idle_gpus_are_not_chosen_twice_while_readings_do_not_show_their_pods() 
     assert (just_bound.node_name, waiting.node_name, long_since.node_name) == (None, None, "a")
 
 
+def test_a_gpu_that_kubelet_gave_to_a_pod_is_not_idle_however_little_it_does() -> None:
+    foreign, given, idle = GpuLoad(99.0, 99.0), GpuLoad(0.0, 0.0, is_in_pod=True), GpuLoad(0.0, 0.0)
+    read = {"a": NodeLoad.of([foreign, given, idle, idle])}
+    known = cluster(node("a", 4, requested=1), loads=read)
+
+    assert choose(of_cluster(2), known).node_name == "a"
+    assert choose(of_cluster(3), known).node_name is None
+
+
 def test_a_cluster_is_waited_for_until_its_view_may_be_used() -> None:
     reason = Reason(code=ReasonCode.AWAITING_CLUSTER, message="waits", node_id="k8s")
     silent, other = cluster(node("a"), blocked=reason), cluster(node("b"), cluster_id="other")

@@ -22,10 +22,11 @@ class Thresholds(NamedTuple):
 
 
 class GpuLoad(NamedTuple):
-    """One GPU's reading; None is unknown."""
+    """One GPU's reading; None is unknown. `is_in_pod`: kubelet gave it to one."""
 
     utilization_percent: float | None
     memory_percent: float | None
+    is_in_pod: bool = False
 
 
 class NodeLoad(Struct, frozen=True, kw_only=True):
@@ -50,12 +51,14 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
         )
 
     def busy(self, thresholds: Thresholds) -> int:
-        """GPUs that are not idle; without metrics of it, one is."""
+        """GPUs that are not idle: those of pods, and those at a threshold."""
         if (known := self._busy.get(thresholds)) is None:
             most_used, most_full = thresholds
             known = self._busy[thresholds] = sum(
-                (used is not None and used >= most_used) or (full is not None and full >= most_full)
-                for used, full in self.gpus
+                is_in_pod
+                or (used is not None and used >= most_used)
+                or (full is not None and full >= most_full)
+                for used, full, is_in_pod in self.gpus
             )
         return known
 
