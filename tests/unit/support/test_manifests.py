@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from services.cluster.settings import ClusterSettings
+from services.executor.settings import ExecutorSettings
 from services.scheduler.settings import SchedulerSettings
 from services.telemetry.settings import TelemetrySettings
 from shared.settings import load_settings
@@ -87,6 +89,13 @@ def test_the_settings_are_ones_that_there_are() -> None:
         SchedulerSettings, "scheduler", environment_of(CONTAINERS["scheduler"][0])
     )
 
+    watcher = load_settings(ClusterSettings, "cluster", environment_of(CONTAINERS["cluster"][0]))
+    executor = load_settings(
+        ExecutorSettings, "executor", environment_of(CONTAINERS["executor"][0])
+    )
+
+    assert (watcher.node_id, executor.node_id) == ("cluster", "cluster")
+    assert (executor.cluster, executor.cluster_namespace) == (True, "gpusteward-engines")
     assert agent.labels == "gpusteward.io/cluster=cluster"
     assert agent.node_id.startswith("node-1-example-org-")
     assert agent.kubernetes_node == "node-1.example.org"
