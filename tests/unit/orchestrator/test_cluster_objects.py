@@ -150,6 +150,20 @@ def test_a_serving_runtime_that_no_cluster_has_is_told_with_those_there_are() ->
     assert "those there are: sglang-llama-small" in missing.sentence
 
 
+def test_what_a_cluster_lacks_is_told_at_submit() -> None:
+    lack = "executor k8s may not create inferenceservices.ome.io: bind the roles"
+    unable = Offer(
+        executor_id="k8s",
+        runtimes=(RuntimeOffer(runtime=Runtime.OME, engines=(), missing={"ome": lack}),),
+    )
+    task = make_file(base_runtime="llamacpp", deployment_mode="ome")
+
+    [missing] = make_plan(task, (unable, make_offer())).missing
+
+    assert missing.path == "$.deployment_mode"
+    assert f"(k8s: {lack})" in missing.sentence
+
+
 def test_a_task_of_a_cluster_asks_for_gpus_of_it() -> None:
     gpus = {"cluster": "k8s", "nodes": ["gpu-1"], "utilization_threshold_percent": 20}
     task = make_file(base_runtime="sglang", deployment_mode="ome", gpus=gpus)
