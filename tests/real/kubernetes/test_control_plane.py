@@ -9,7 +9,7 @@ import pytest
 from shared.testing import eventually
 from tests.support.kubernetes.api import Api, ApiError, Object
 from tests.support.kubernetes.binaries import KUBERNETES_VERSION
-from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.control_plane import MANY_NODES, ControlPlane
 from tests.support.kubernetes.nodes import (
     claim_template,
     device_uuid,
@@ -73,6 +73,7 @@ async def test_claims_get_devices_until_there_are_none(empty_cluster: ControlPla
         assert device_uuid("node-0", 0) != device_uuid("node-0", 1)
 
 
+@pytest.mark.long
 async def test_a_watch_from_before_a_restart_has_expired(empty_cluster: ControlPlane) -> None:
     async with empty_cluster.api() as api:
         await make_device_plugin_nodes(api, ["node-0"])
@@ -98,6 +99,81 @@ async def test_users_may_what_their_roles_say(empty_cluster: ControlPlane) -> No
             await watcher.items("api/v1/pods")
         with pytest.raises(ApiError, match="403 Forbidden"):
             await denied.items("api/v1/nodes")
+
+
+async def test_a_deployment_gets_pods_that_go_with_it(empty_cluster: ControlPlane) -> None:
+    labels = {"app": "engine"}
+    pod = pod_object("unused", labels=labels)
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, ["node-0"])
+
+        await api.create(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "engine"},
+                "spec": {
+                    "replicas": 2,
+                    "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
+                },
+            }
+        )
+
+        async def running_are(count: int) -> bool:
+            return await running_pods(api) == count
+
+        await eventually(lambda: running_are(2), within_seconds=30)
+        path = "apis/apps/v1/namespaces/default/deployments/engine"
+        await api.delete(path, propagationPolicy="Background")
+        await eventually(lambda: running_are(0), within_seconds=30)
+
+
+async def test_what_a_pod_does_follows_from_its_image(empty_cluster: ControlPlane) -> None:
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, ["node-0"])
+
+        for image in ("no-such-image", "crashing"):
+            await api.create(pod_object(image, image=f"registry.invalid/{image}:1"))
+
+        async def reasons() -> set[str]:
+            return {
+                container["state"]["waiting"]["reason"]
+                for pod in await api.items("api/v1/pods")
+                for container in pod["status"].get("containerStatuses", ())
+            }
+
+        async def both_wait() -> bool:
+            return await reasons() == {"ImagePullBackOff", "CrashLoopBackOff"}
+
+        await eventually(both_wait, within_seconds=30)
+
+
+async def test_a_pod_has_logs_and_runs_programs(empty_cluster: ControlPlane) -> None:
+    program = empty_cluster.pod_programs / "nvidia-smi"
+    program.write_text('#!/bin/sh\necho "asked for $*"\n')
+    program.chmod(0o755)
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, ["node-0"])
+        await api.create(pod_object("pod"))
+
+        async def runs() -> bool:
+            return await running_pods(api) == 1
+
+        await eventually(runs, within_seconds=30)
+        path = "api/v1/namespaces/default/pods/pod"
+        assert await api.get(f"{path}/log") == "a line of a pretended pod\n"
+        assert await api.execute(f"{path}/exec", "nvidia-smi", "-q") == "asked for -q\n"
+
+
+@pytest.mark.long
+async def test_many_nodes_are_wiped_by_starting_anew(empty_cluster: ControlPlane) -> None:
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, [f"node-{number}" for number in range(MANY_NODES)])
+
+        await empty_cluster.wipe()
+
+        assert await api.items("api/v1/nodes") == []
 
 
 async def test_a_webhook_that_never_answers_holds_creations_up(

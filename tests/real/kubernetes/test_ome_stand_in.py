@@ -41,7 +41,6 @@ def service(name: str = "chat", **engine: object) -> Object:
         "kind": "InferenceService",
         "metadata": {"name": name},
         "spec": {
-            # The CRDs of v0.1.5 want a model; a runtime's name is enough since v1.3.
             "runtime": {"name": "engine", "kind": "ServingRuntime"},
             "engine": engine,
         },
@@ -136,6 +135,7 @@ async def test_an_engine_that_does_not_start_is_never_ready(
         assert await ready_url(api) is None
 
 
+@pytest.mark.long
 async def test_it_goes_on_after_the_apiserver_was_restarted(
     api: Api, ome_cluster: ControlPlane
 ) -> None:

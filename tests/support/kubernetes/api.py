@@ -7,8 +7,9 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import urlencode
 
-from aiohttp import ClientSession, ClientTimeout, TCPConnector
+from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector, WSMsgType
 from yarl import URL
 
 Object = dict[str, Any]
@@ -16,6 +17,7 @@ Query = Mapping[str, str | int]
 
 CALL_SECONDS: Final = 30.0
 BUSY_SECONDS: Final = 0.1
+STDOUT: Final = 1  # the channel of a pod's `exec`
 AT_ONCE: Final = 32
 CLUSTER_SCOPED: Final = frozenset(
     {
@@ -118,20 +120,39 @@ class Api:
     async def _call(
         self, method: str, path: str, body: Any, query: Query, content_type: str, accept: str
     ) -> Any:
-        async with self._session.request(
+        async with self._answer(
             method,
-            self._target(path),
+            path,
+            query,
             data=None if body is None else json.dumps(body),
             headers={"Content-Type": content_type, "Accept": accept},
-            params={name: str(value) for name, value in query.items()},
         ) as response:
             text = await response.text()
-            answer = json.loads(text) if text.startswith("{") else text
-            if response.status >= 300:
-                raise ApiError(
-                    response.status, answer if isinstance(answer, dict) else {"message": text}
-                )
-            return answer
+            return json.loads(text) if text.startswith("{") else text
+
+    @asynccontextmanager
+    async def _answer(
+        self, method: str, path: str, query: Query, **options: Any
+    ) -> AsyncIterator[ClientResponse]:
+        """Raises ApiError for a refusal. A connection that is left before its end is cut: closed in
+        order it would outlast the test.
+        """
+        parameters = {name: str(value) for name, value in query.items()}
+        async with self._session.request(
+            method, self._target(path), params=parameters, **options
+        ) as response:
+            try:
+                if response.status >= 300:
+                    text = await response.text()
+                    is_status = text.startswith("{")
+                    raise ApiError(
+                        response.status, json.loads(text) if is_status else {"message": text}
+                    )
+                yield response
+            finally:
+                connection = response.connection
+                if connection is not None and connection.transport is not None:
+                    connection.transport.abort()
 
     async def get(self, path: str, **query: str | int) -> Any:
         return await self.call("GET", path, query=query)
@@ -187,13 +208,9 @@ class Api:
     ) -> AsyncGenerator[tuple[str, Object], None]:
         """Kind of event and its object, until the apiserver ends it; an ERROR has a status."""
         parameters = {"watch": "true", "resourceVersion": since, **query}
-        async with self._session.get(
-            self._target(path),
-            params={name: str(value) for name, value in parameters.items()},
-            timeout=ClientTimeout(None, sock_connect=CALL_SECONDS),
+        async with self._answer(
+            "GET", path, parameters, timeout=ClientTimeout(None, sock_connect=CALL_SECONDS)
         ) as response:
-            if response.status >= 300:
-                raise ApiError(response.status, await response.json())
             buffered = b""
             try:
                 async for piece in response.content.iter_any():
@@ -205,6 +222,18 @@ class Api:
                 # Closed in order it would outlive the test's loop, waiting for the other side.
                 if response.connection is not None and response.connection.transport is not None:
                     response.connection.transport.abort()
+
+    async def execute(self, path: str, *command: str) -> str:
+        """What a program in a container writes, by the path of its pod's `exec`."""
+        query = urlencode([("command", each) for each in command] + [("stdout", "1")])
+        written = b""
+        async with self._session.ws_connect(
+            URL(f"{self._url}/{path}?{query}", encoded=True), protocols=["v5.channel.k8s.io"]
+        ) as socket:
+            async for message in socket:
+                if message.type is WSMsgType.BINARY and message.data[0] == STDOUT:
+                    written += message.data[1:]
+        return written.decode()
 
     def _target(self, path: str) -> URL:
         return URL(f"{self._url}/{path}", encoded=True)

@@ -104,7 +104,7 @@ async def install_crds(api: Api, *, whole: bool = False) -> None:
         return True
 
     await eventually(
-        are_served, within_seconds=60, every_seconds=0.2, what="OME's kinds to be served"
+        are_served, within_seconds=300, every_seconds=0.2, what="OME's kinds to be served"
     )
 
 
