@@ -33,6 +33,7 @@ CONTRACT: Final = "domains decide on plain data"
 
 # By the longest prefix: the tests that speak of a module.
 TESTS: Final = {
+    "services/cluster": ["tests/unit/cluster"],
     "services/executor": ["tests/unit/executor"],
     "services/gateway": ["tests/unit/gateway"],
     "services/orchestrator": ["tests/unit/orchestrator"],
@@ -41,7 +42,10 @@ TESTS: Final = {
     "services/telemetry": ["tests/unit/telemetry"],
     "shared/benchmarks": ["tests/unit/benchmarks"],
     "shared/failures": ["tests/unit/shared", "tests/unit/executor"],
-    "shared/gpu": ["tests/unit/shared", "tests/unit/orchestrator", "tests/unit/results"],
+    "shared/gpu": [
+        *("tests/unit/shared", "tests/unit/cluster", "tests/unit/orchestrator"),
+        "tests/unit/results",
+    ],
     "shared": ["tests/unit/shared"],
 }
 

@@ -252,6 +252,22 @@ class TestDevices:
         state.remove_pod(("ns", "p"))
         assert view(state)["a"].gpus[0].by_reservation == {}
 
+    def test_a_pod_that_goes_leaves_all_of_its_claims_without_a_reservation(self) -> None:
+        state, reservation = make_state(), uuid4()
+        user = pod("p", "a", 0)
+        user["metadata"]["labels"] = {RESERVATION_LABEL: str(reservation)}
+        reserved = [{"resource": "pods", "uid": "uid-p"}]
+        for number in (0, 1):
+            apply(state, claim(f"c{number}", f"gpu-{number}", reservedFor=reserved))
+        apply(state, node("a", None), slice_("s", "a", "gpu-0", "gpu-1"), user)
+        assert view(state)["a"].gpus[0].by_reservation == {reservation: 2}
+
+        state.remove_claim(("ns", "c0"))
+        assert view(state)["a"].gpus[0].by_reservation == {reservation: 1}
+
+        state.remove_pod(("ns", "p"))
+        assert view(state)["a"].gpus[0].by_reservation == {}
+
     def test_a_pool_of_which_a_slice_is_missing_is_not_counted(self) -> None:
         state = make_state()
         first = slice_("s1", "a", "gpu-0", resourceSliceCount=2)
