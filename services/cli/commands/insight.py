@@ -95,7 +95,7 @@ def why(target: Target, identifier: str | None, codes: bool) -> None:
                 print_json(explanation)
             else:
                 _print_explanation(explanation)
-        starting = [] if target.as_json else await _starting_of(client, found)
+        starting = [] if target.as_json else starting_lines(await _experiments_of(client, found))
         for line in starting:
             click.echo(line)
         if not waiting and not starting:
@@ -318,12 +318,12 @@ async def _experiments_of(client: "StewardClient", found: Found) -> Sequence[Exp
     return await client.experiments(found.task_id)
 
 
-async def _starting_of(client: "StewardClient", found: Found) -> list[str]:
+def starting_lines(experiments: Sequence[ExperimentView]) -> list[str]:
     """What keeps those that have GPUs from being ready, as their executors tell."""
     return [
         f"experiment {each.experiment_id}: {each.state.value}"
         f" on {placement_text(attempt.cluster) or attempt.executor_id}: {attempt.message}"
-        for each in await _experiments_of(client, found)
+        for each in experiments
         for attempt in each.attempts[-1:]
         if attempt.message and each.state not in FINISHED_EXPERIMENT_STATES
     ]

@@ -6,16 +6,18 @@ import pytest
 
 from schemas.gpu_request import (
     ChangeKind,
+    ClusterPlacement,
     GpuRequest,
     Reason,
     ReasonCode,
     Suggestion,
 )
+from schemas.orchestrator import ExperimentState
 from schemas.scheduler_views import AvailabilityView, Replay, ReplayedDecision
-from services.cli.commands.insight import print_replay
+from services.cli.commands.insight import print_replay, starting_lines
 from services.cli.display.output import until
 from services.cli.display.tables import help_lines
-from tests.support.worlds.gateway_views import NOW
+from tests.support.worlds.gateway_views import NOW, make_attempt, make_experiment
 
 
 def test_help_says_when_it_starts_what_would_help_and_what_is_left_out() -> None:
@@ -61,3 +63,19 @@ def test_a_replay_says_of_each_decision_whether_it_is_the_same(
     assert "grant x900" in shown
     assert "4 decisions decided again from keyframe 5 on, 1 came out otherwise" in shown
     assert "gpusteward replay --from 9" in shown
+
+
+def test_why_says_what_keeps_an_experiment_that_has_its_gpus_from_being_ready() -> None:
+    placement = ClusterPlacement(cluster_id="k8s", gpus=1, node_name="gpu-7")
+    held = make_attempt(cluster=placement, message="0/3 nodes are available: too little memory")
+    starting = make_experiment(state=ExperimentState.RUNNING, attempts=(held,))
+    others = [
+        make_experiment(state=ExperimentState.FAILED, attempts=(held,)),
+        make_experiment(state=ExperimentState.RUNNING, attempts=(held, make_attempt())),
+        make_experiment(state=ExperimentState.WAITING),
+    ]
+
+    (line,) = starting_lines([starting, *others])
+
+    said = "running on k8s/gpu-7: 0/3 nodes are available: too little memory"
+    assert line == f"experiment {starting.experiment_id}: {said}"
