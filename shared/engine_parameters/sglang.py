@@ -51,6 +51,8 @@ SGLANG: Final = AllowList(
                 weight-loader-prefetch-num-threads
                 """,
             ),
+            # The autotuner's files have the short form, which SGLang's own parser takes.
+            *each(ParameterKind.NUMBER, "mem-frac"),
             *each(
                 ParameterKind.NUMBER,
                 """

@@ -10,7 +10,10 @@ import msgspec
 import pytest
 
 from schemas.benchmark import BenchmarkTool
+from schemas.executor import Runtime, RuntimeOffer
 from schemas.task import DeploymentMode, TaskFile
+from services.executor.engines.engine_table import IMAGES
+from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import Plan, make_plan
 from shared.problems import explain_validation_error
 from tests.support.paths import ROOT
@@ -105,6 +108,31 @@ def test_the_autotuners_file_on_a_host_with_docker(name: str) -> None:
     if field is None:
         assert plan.benchmark_tool is BenchmarkTool.GENAI_BENCH
         assert {e.request.node_ids for e in plan.experiments} == {("n1",)}
+
+
+@pytest.mark.parametrize(
+    ("name", "runtime"),
+    [
+        ("ome_with_presets_task.json", "sglang-llama-small"),
+        ("pvc_task.json", "any"),
+        ("simple_task.json", "sglang-llama-small"),
+        ("tuning_task.json", "llama-3-2-1b-instruct-rt"),
+    ],
+)
+def test_the_autotuners_file_for_a_cluster_that_has_what_it_names(name: str, runtime: str) -> None:
+    offered = RuntimeOffer(
+        runtime=Runtime.OME,
+        engines=("sglang",),
+        engine_rules={"sglang": IMAGES["sglang"].engine.rules},
+        serving_runtimes={runtime: "sglang"},
+    )
+    cluster = Offer(executor_id="prod", runtimes=(offered,), benchmark_tools=("builtin",))
+
+    plan = make_plan(msgspec.json.decode(_autotuners(name), type=TaskFile), (cluster,))
+
+    assert plan.missing == ()
+    assert {each.engine.engine for each in plan.experiments} == {"sglang"}
+    assert all(each.request.cluster is not None for each in plan.experiments)
 
 
 def _autotuners(name: str) -> bytes:
