@@ -1,0 +1,188 @@
+"""Tasks of mode ome from their file to the result table, in a real control plane.
+
+OME's controller is a stand-in, and the engine behind `status.url` a simulated one.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from services.executor.engines.servers import simulated
+from shared.testing import eventually, short_directory
+from tests.support.kubernetes.api import Api, path_to
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.nodes import node_object
+from tests.support.kubernetes.ome_stand_in import install_crds, missing_crds, ome_stand_in
+from tests.support.paths import ROOT
+from tests.support.processes.platform import PlatformProcess, free_port
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
+
+CLUSTER = "prod"
+NAMESPACE = "autotuner"
+FILES = ("ome_with_presets_task.json", "pvc_task.json", "simple_task.json")
+MODEL = "llama-3-2-1b-instruct"
+OME = "ome.io/v1beta1"
+
+
+@asynccontextmanager
+async def engine_named(*names: str) -> AsyncIterator[dict[str, str]]:
+    """A simulated engine for each name that a benchmark asks for; their URLs."""
+    urls: dict[str, str] = {}
+    processes: list[asyncio.subprocess.Process] = []
+    try:
+        for name in names:
+            port = free_port()
+            processes.append(
+                await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", simulated.__name__, "--model", "m", "--alias", name),
+                    *("--host", "127.0.0.1", "--port", str(port)),
+                    *("--ttft-seconds", "0.002", "--tpot-seconds", "0.0005"),
+                    env={"PATH": os.defpath, "PYTHONPATH": str(ROOT)},
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.DEVNULL,
+                )
+            )
+            urls[name] = f"http://127.0.0.1:{port}"
+        yield urls
+    finally:
+        for process in processes:
+            process.kill()
+            await process.wait()
+
+
+async def furnish(api: Api) -> None:
+    """What OME's operators have installed: a model on every node, and a serving runtime."""
+    await install_crds(api)
+    await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    has_model = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
+    await api.create_all(node_object(f"gpu-{n}", gpus=2, labels=has_model) for n in range(3))
+    await api.create(
+        {
+            "apiVersion": OME,
+            "kind": "ClusterBaseModel",
+            "metadata": {"name": MODEL},
+            "spec": {
+                "modelFormat": {"name": "safetensors", "version": "1.0.0"},
+                "modelFramework": {"name": "transformers", "version": "4.45.0"},
+                "storage": {"storageUri": f"hf://meta/{MODEL}", "path": f"/raid/models/{MODEL}"},
+            },
+        }
+    )
+    await api.create(
+        {
+            "apiVersion": OME,
+            "kind": "ClusterServingRuntime",
+            "metadata": {"name": "sglang-llama-small"},
+            "spec": {
+                "engineConfig": {
+                    "runner": {"name": "ome-container", "image": "lmsysorg/sglang:v0.5.3"}
+                }
+            },
+        }
+    )
+    await api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": "model-storage-pvc",
+                "namespace": NAMESPACE,
+                # As the controller of volumes says it, which does not run here.
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+            },
+            "spec": {
+                "accessModes": ["ReadOnlyMany"],
+                "resources": {"requests": {"storage": "1Gi"}},
+                "storageClassName": "",
+                "volumeName": "models",
+            },
+        }
+    )
+    await api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "models"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadOnlyMany"],
+                "hostPath": {"path": "/raid/models"},
+                "claimRef": {"name": "model-storage-pvc", "namespace": NAMESPACE},
+            },
+        }
+    )
+
+
+def task_file(name: str) -> Path:
+    path = Path(os.environ.get("GPUSTEWARD_TEST_DATA") or "nowhere") / "tasks" / name
+    if not path.is_file():
+        pytest.skip("needs the autotuner's task files: set GPUSTEWARD_TEST_DATA to their folder")
+    return path
+
+
+async def test_the_autotuners_ome_files_run_to_their_result_tables(
+    empty_cluster: ControlPlane,
+) -> None:
+    if (reason := missing_crds()) is not None:
+        pytest.skip(reason)
+    printed: list[tuple[int | None, str, str]] = []
+    files = [task_file(name) for name in FILES]
+    served = [json.loads(file.read_text())["benchmark"]["model_name"] for file in files]
+    async with (
+        empty_cluster.api() as api,
+        engine_named(*set(served)) as urls,
+        ome_stand_in(empty_cluster) as ome,
+    ):
+        await furnish(api)
+        with short_directory() as directory:
+            platform = PlatformProcess(
+                directory / "data",
+                arguments=("--simulate", "--cluster", "test", "--cluster-id", CLUSTER),
+                environment={
+                    "GPUSTEWARD_KUBECONFIG": str(empty_cluster.kubeconfig()),
+                    "GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACES": NAMESPACE,
+                },
+            )
+            try:
+                await platform.start()
+                await until_offered(platform)
+                for file, name in zip(files, served, strict=True):
+                    ome.url_of = lambda _, url=urls[name]: url  # type: ignore[misc]
+                    printed.append(await platform.command("run", str(file)))
+                placed = await platform.command("cluster")
+            finally:
+                await platform.stop()
+        left = [
+            *await api.items(path_to(OME, "InferenceService")),
+            *await api.items(path_to("v1", "Pod"), labelSelector="gpusteward.reservation"),
+        ]
+
+    for code, out, err in printed:
+        assert code == 0, f"{out}\n{err}"
+        assert "completed" in out
+    assert "gpu-0" in placed[1], placed
+    assert left == []
+
+
+async def until_offered(platform: PlatformProcess) -> None:
+    """Until the cluster's executor has said what it can run."""
+    said = ""
+
+    async def is_valid() -> bool:
+        nonlocal said
+        file = task_file("ome_with_presets_task.json")
+        code, out, err = await platform.command("validate", str(file))
+        said = f"{out}\n{err}"
+        return code == 0
+
+    try:
+        await eventually(is_valid, within_seconds=90, every_seconds=0.5, what="mode ome")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {said}\n{platform.logs()}") from error
