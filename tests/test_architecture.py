@@ -62,6 +62,14 @@ def modules(*packages: str) -> Iterator[Path]:
         yield from sorted((ROOT / package).rglob("*.py"))
 
 
+def trees(*naming: str) -> Iterator[tuple[Path, ast.Module]]:
+    """Modules in whose text any of these words stands; parsing all of them takes seconds."""
+    for path in modules(*PACKAGES):
+        text = path.read_text()
+        if any(word in text for word in naming):
+            yield path, ast.parse(text)
+
+
 def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -119,8 +127,8 @@ def test_a_service_is_put_together_by_one_factory_without_arguments(service: str
 def test_nothing_that_connects_is_made_when_a_module_is_imported() -> None:
     made = [
         f"{relative(path)}:{node.lineno} makes a {called(node.value)}"
-        for path in modules(*PACKAGES)
-        for node in ast.parse(path.read_text()).body
+        for path, tree in trees(*MADE_BY_A_FACTORY)
+        for node in tree.body
         if isinstance(node, ast.Assign | ast.AnnAssign) and called(node.value) in MADE_BY_A_FACTORY
     ]
 
@@ -128,11 +136,13 @@ def test_nothing_that_connects_is_made_when_a_module_is_imported() -> None:
 
 
 def test_the_environment_is_read_where_settings_are_made() -> None:
+    environment = ("environ", "environb", "getenv")
+
     readers = {
         relative(path)
-        for path in modules(*PACKAGES)
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv")
+        for path, tree in trees(*environment)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in environment
         if isinstance(node.value, ast.Name) and node.value.id == "os"
     }
 
@@ -151,10 +161,10 @@ def test_nothing_waits_by_what_may_lose_a_cancellation() -> None:
     """
     lossy = [
         f"{relative(path)}:{node.lineno}"
-        for path in modules(*PACKAGES)
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute)
-        if ast.unparse(node) in {"asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at"}
+        for path, tree in trees("wait_for", "timeout")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in {"wait_for", "timeout", "timeout_at"}
+        if ast.unparse(node.value) == "asyncio"
     ]
 
     assert [each for each in lossy if not each.startswith("shared/waiting.py:")] == [], (
