@@ -6,6 +6,10 @@ STAMPS := $(VENV)/.stamps
 # Most tests wait for processes: three files at once keep two cores busy. In the order of the folders, which
 # has the long stories first and the unit tests last.
 WORKERS ?= 3
+# Long tests judge how soon something happens: as many at once as there are cores. The longest files first.
+LONG_WORKERS ?= 2
+LONG_FIRST := tests/unit/ tests/faults/
+LONG_TESTS := $(LONG_FIRST) $(filter-out $(LONG_FIRST) tests/__pycache__/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
 
 # Compiled modules are kept even where the environment says otherwise: without them every process that
 # a test or the platform starts compiles each of its modules anew.
@@ -31,7 +35,7 @@ test: install ## Run the tests that need no special hardware (ARGS="-k word" add
 	@"$(BIN)/python" -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: install $(STAMPS)/tools ## Run the long property and fault tests
-	@"$(BIN)/python" -m pytest -m long $(ARGS)
+	@"$(BIN)/python" -m pytest -m long --numprocesses $(LONG_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS) $(LONG_TESTS)
 
 test-kubernetes: install ## Run the tests on a real Kubernetes control plane, built once by Go
 	@"$(BIN)/python" -m tests.support.kubernetes.build
