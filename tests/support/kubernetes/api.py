@@ -17,6 +17,7 @@ Query = Mapping[str, str | int]
 
 CALL_SECONDS: Final = 30.0
 BUSY_SECONDS: Final = 0.1
+LEFT_SECONDS: Final = 5.0
 STDOUT: Final = 1  # the channel of a pod's `exec`
 AT_ONCE: Final = 32
 CLUSTER_SCOPED: Final = frozenset(
@@ -81,6 +82,7 @@ class Api:
     def __init__(self, session: ClientSession, url: str) -> None:
         self._session = session
         self._url = url
+        self._left: set[asyncio.Task[ClientResponse]] = set()
 
     @classmethod
     @asynccontextmanager
@@ -92,7 +94,12 @@ class Api:
             headers={"Authorization": f"Bearer {token}"},
             timeout=ClientTimeout(CALL_SECONDS),
         ) as session:
-            yield cls(session, url)
+            api = cls(session, url)
+            try:
+                yield api
+            finally:
+                if api._left:
+                    await asyncio.wait(api._left, timeout=LEFT_SECONDS)
 
     async def call(
         self,
@@ -138,21 +145,38 @@ class Api:
         order it would outlast the test.
         """
         parameters = {name: str(value) for name, value in query.items()}
-        async with self._session.request(
+        async with await self._opened(
             method, self._target(path), params=parameters, **options
         ) as response:
+            # It is the pool's again, and out of reach, once the body was read or has broken off.
+            connection = response.connection
+            transport = connection.transport if connection is not None else None
+            if response.status >= 300:
+                text = await response.text()
+                status = json.loads(text) if text.startswith("{") else {"message": text}
+                raise ApiError(response.status, status)
             try:
-                if response.status >= 300:
-                    text = await response.text()
-                    is_status = text.startswith("{")
-                    raise ApiError(
-                        response.status, json.loads(text) if is_status else {"message": text}
-                    )
                 yield response
-            finally:
-                connection = response.connection
-                if connection is not None and connection.transport is not None:
-                    connection.transport.abort()
+            except BaseException:
+                if transport is not None:
+                    transport.abort()
+                raise
+
+    async def _opened(self, method: str, url: URL, **options: Any) -> ClientResponse:
+        """Goes on alone where it is cancelled: asyncio of Python 3.11 forgets a connection that is
+        about to be made.
+        """
+
+        async def open_it() -> ClientResponse:
+            return await self._session.request(method, url, **options)
+
+        opening = asyncio.create_task(open_it())
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._left.add(opening)
+            opening.add_done_callback(_close)
+            raise
 
     async def get(self, path: str, **query: str | int) -> Any:
         return await self.call("GET", path, query=query)
@@ -237,6 +261,14 @@ class Api:
 
     def _target(self, path: str) -> URL:
         return URL(f"{self._url}/{path}", encoded=True)
+
+
+def _close(opening: asyncio.Task[ClientResponse]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        response = opening.result()
+        if response.connection is not None and response.connection.transport is not None:
+            response.connection.transport.abort()
+        response.close()
 
 
 async def gather_some(work: Iterable[Awaitable[Object]]) -> list[Object]:
