@@ -496,7 +496,7 @@ async def test_a_cluster_or_another_nodes_device_is_refused(nats_url: str, tmp_p
         in_cluster = await scheduler.ask(msgspec.structs.replace(make_start(), engine=cluster))
         on_foreign = await scheduler.ask(make_start(devices=(foreign,)))
 
-    assert refusal(in_cluster) == (ErrorCode.UNSUPPORTED, "$.engine.runtime")
+    assert refusal(in_cluster) == (ErrorCode.BAD_REQUEST, "$.cluster")
     assert refusal(on_foreign) == (ErrorCode.BAD_REQUEST, "$.devices[0].node_id")
 
 

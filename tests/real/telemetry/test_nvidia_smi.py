@@ -169,7 +169,7 @@ async def test_one_reading_has_every_field_and_the_processes(smi: FakeSmi) -> No
     assert inventory.cuda_driver_version == "12.4"
     busy, idle = reading.gpus
     unknown = {name for name in busy.__struct_fields__ if getattr(busy, name) is None}
-    assert unknown == {"energy_mj", "fan_percent", "nvlinks_up", "buffered"}
+    assert unknown == {"energy_mj", "fan_percent", "nvlinks_up", "buffered", "pods"}
     assert busy.processes == (GpuProcess(0, "serve", 512),)
     assert idle.processes == ()
 
