@@ -41,7 +41,6 @@ WIPE_SECONDS: Final = 20.0
 FINALIZER_SECONDS: Final = 0.3  # then nobody comes who would take them away
 # Below those that the kernel gives to outgoing connections.
 PORTS: Final = range(18_000, 32_000)
-TEST_LABEL: Final = "test.gpusteward.io/role"
 USERS: Final = ("admin", "executor", "watcher", "denied")
 POD_NETWORK: Final = "127.1.0.0/16"
 SERVICE_NETWORK: Final = "127.2.0.0/16"
@@ -204,7 +203,7 @@ class ControlPlane:
         """Give one of USERS a role; without a namespace in all of them. `wipe` takes it back."""
         scope = "ClusterRole" if namespace is None else "Role"
         name = f"test-{user}-{secrets.token_hex(4)}"
-        metadata: Object = {"name": name, "labels": {TEST_LABEL: user}}
+        metadata: Object = {"name": name}
         if namespace is not None:
             metadata["namespace"] = namespace
         authorization = "rbac.authorization.k8s.io"
@@ -358,7 +357,7 @@ async def _wipe(api: Api) -> None:
         pass
     for kind in ("ClusterRoleBinding", "ClusterRole"):
         path = path_to("rbac.authorization.k8s.io/v1", kind)
-        await api.delete(path, labelSelector=TEST_LABEL)
+        await api.delete(path, labelSelector="kubernetes.io/bootstrapping!=rbac-defaults")
     for namespace in await api.items("api/v1/namespaces"):
         if (name := namespace["metadata"]["name"]) not in KEPT_NAMESPACES:
             await api.delete(f"api/v1/namespaces/{name}")
