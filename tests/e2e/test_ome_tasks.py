@@ -20,7 +20,8 @@ from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.nodes import node_object
 from tests.support.kubernetes.ome_stand_in import install_crds, missing_crds, ome_stand_in
 from tests.support.paths import ROOT
-from tests.support.processes.platform import PlatformProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes.platform import PlatformProcess
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 

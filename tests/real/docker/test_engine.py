@@ -21,6 +21,7 @@ from tests.support.docker.images import busybox_image, engine_image
 from tests.support.docker.leftovers import Place, remove_ownerless
 from tests.support.docker.private_engine import PrivateEngine, missing, private_engine
 from tests.support.paths import ROOT
+from tests.support.ports import free_port
 
 ON_LOOPBACK = {"8000/tcp": ("127.0.0.1", None)}
 ABANDON = """
@@ -232,9 +233,9 @@ def test_a_hook_that_fails_or_is_missing_keeps_a_container_from_starting(
 
 
 def test_containers_and_their_ports_outlive_the_engine(docker_engine: PrivateEngine) -> None:
-    image = engine_image(docker_engine.client)
+    image, ports = engine_image(docker_engine.client), {"8000/tcp": ("127.0.0.1", free_port())}
 
-    with running(docker_engine, image, "engine", ports=ON_LOOPBACK) as container:
+    with running(docker_engine, image, "engine", ports=ports) as container:
         url = ready(container)
         pid = container.attrs["State"]["Pid"]
         docker_engine.kill()

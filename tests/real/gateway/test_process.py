@@ -11,6 +11,7 @@ import aiohttp
 from services.gateway.server import listening_socket
 from shared.paths import is_process_alive
 from shared.testing import eventually
+from tests.support.ports import free_port
 
 
 async def start(nats_url: str, dsn: str, directory: Path, port: int) -> asyncio.subprocess.Process:
@@ -25,12 +26,6 @@ async def start(nats_url: str, dsn: str, directory: Path, port: int) -> asyncio.
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "services.gateway", env=environment, stderr=asyncio.subprocess.DEVNULL
     )
-
-
-def free_port() -> int:
-    with listening_socket("127.0.0.1", 0) as listening:
-        port: int = listening.getsockname()[1]
-    return port
 
 
 async def test_sigterm_ends_it_cleanly_with_a_client_connected(

@@ -171,8 +171,9 @@ async def test_many_nodes_are_wiped_by_starting_anew(empty_cluster: ControlPlane
     async with empty_cluster.api() as api:
         await make_device_plugin_nodes(api, [f"node-{number}" for number in range(MANY_NODES)])
 
-        await empty_cluster.wipe()
+    await empty_cluster.wipe()
 
+    async with empty_cluster.api() as api:
         assert await api.items("api/v1/nodes") == []
 
 

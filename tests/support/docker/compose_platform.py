@@ -18,7 +18,8 @@ from services.cli.local_platform.compose import ComposeDirectory
 from shared.testing import eventually
 from tests.support.docker.private_engine import PrivateEngine
 from tests.support.paths import ROOT
-from tests.support.processes.platform import PlatformProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes.platform import PlatformProcess
 
 COMPOSE: Final = "docker-compose"
 READY_SECONDS: Final = 180.0

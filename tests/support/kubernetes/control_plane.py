@@ -17,11 +17,9 @@ their heartbeats are not tainted.
 
 import asyncio
 import json
-import random
 import secrets
 import shutil
 import signal
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -33,14 +31,13 @@ from aiohttp import ClientError
 from shared.child_process import ChildProcess, NotReady
 from tests.support.kubernetes.api import Api, ApiError, Object, path_of, path_to
 from tests.support.kubernetes.binaries import program
+from tests.support.ports import free_ports
 
 START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.02
 MANY_NODES: Final = 400  # to delete them costs more than to start anew
 WIPE_SECONDS: Final = 20.0
 FINALIZER_SECONDS: Final = 0.3  # then nobody comes who would take them away
-# Below those that the kernel gives to outgoing connections.
-PORTS: Final = range(18_000, 32_000)
 USERS: Final = ("admin", "executor", "watcher", "denied")
 POD_NETWORK: Final = "127.1.0.0/16"
 SERVICE_NETWORK: Final = "127.2.0.0/16"
@@ -70,7 +67,7 @@ class ControlPlane:
     def __init__(self, directory: Path, *, apiserver_arguments: Sequence[str] = ()) -> None:
         self.directory = directory
         self.apiserver_arguments = tuple(apiserver_arguments)
-        self._ports = Ports(*_free_ports(4))
+        self._ports = Ports(*free_ports(4))
         self._tokens = {user: secrets.token_urlsafe(16) for user in USERS}
         self._running: dict[str, ChildProcess] = {}
 
@@ -405,18 +402,6 @@ async def _own(api: Api, api_version: str, kind: str) -> list[Object]:
         if not each["metadata"].get("namespace", "").startswith("kube-")
         and not (kind == "Service" and each["metadata"]["name"] == "kubernetes")
     ]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nobody listens now."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            if port not in found:
-                found.append(port)
-    return found
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -20,15 +19,9 @@ import psutil
 
 from shared.paths import DataDirectory
 from shared.testing import eventually
+from tests.support.ports import free_port
 
 START_SECONDS = 40.0
-
-
-def free_port() -> int:
-    """A port that nobody listens on at the moment of asking."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def marked_processes(installation_id: str) -> list[psutil.Process]:
