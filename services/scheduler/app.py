@@ -83,7 +83,7 @@ def create_service(
         limits.system_processes,
     )
     reports = NodeReports(database, readings, settings.admits)
-    views = ClusterViews(bus, readings, liveness, reports.record_cluster)
+    views = ClusterViews(bus, readings, liveness, reports.record_cluster, reports.clusters)
     decision_loop = DecisionLoop(
         database,
         leadership,

@@ -1,6 +1,6 @@
 """What nodes report, written to the ledger: devices, health, the epochs they have seen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -84,6 +84,11 @@ class NodeReports:
         async with self.database.transaction() as connection:
             admits = self.admits(cluster_id)
             await cluster_rows.register(connection, cluster_id, admits=admits)
+
+    async def clusters(self) -> Iterable[NodeId]:
+        """Those on record."""
+        async with self.database.transaction() as connection:
+            return await cluster_rows.statuses(connection)
 
     async def _act_on(self, node_id: NodeId, boot_id: UUID, faults: Sequence[Fault]) -> None:
         if faults:

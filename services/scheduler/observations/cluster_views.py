@@ -7,7 +7,7 @@ no view until the answer is there: what is not known to be whole is not decided 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -48,12 +48,15 @@ class _View:
 
 @dataclass(slots=True)
 class ClusterViews:
-    """Every scheduler has its own. `register` records that there is such a cluster."""
+    """Every scheduler has its own. `register` records that there is such a cluster, `registered`
+    are those on record.
+    """
 
     bus: Bus
     readings: LatestReadings
     liveness: NodeLiveness
     register: Callable[[NodeId], Awaitable[None]]
+    registered: Callable[[], Awaitable[Iterable[NodeId]]]
     clock: Callable[[], float] = time.monotonic
     _views: dict[NodeId, _View] = field(default_factory=dict)
     _to_ask: asyncio.Queue[NodeId] = field(default_factory=asyncio.Queue)
@@ -72,14 +75,18 @@ class ClusterViews:
         if not _apply(view, message):
             view.nodes = None
             view.pending.append(message)
-            if not view.is_asked:
-                view.is_asked = True
-                self._to_ask.put_nowait(cluster_id)
+            self._ask_soon(cluster_id, view)
         elif message.nodes or message.removed or not was_fresh:
             self._publish()
 
     async def run(self) -> None:
-        """Ask for views until cancelled; a slow cluster delays no other."""
+        """Ask for views until cancelled, at first of every cluster on record; a slow one delays no
+        other.
+        """
+        for cluster_id in await self.registered():
+            view = self._views.setdefault(cluster_id, _View(heard_at_seconds=self.clock()))
+            if view.nodes is None:
+                self._ask_soon(cluster_id, view)
         async with asyncio.TaskGroup() as group:
             while True:
                 group.create_task(self._ask(await self._to_ask.get()))
@@ -119,6 +126,11 @@ class ClusterViews:
             return NO_METRICS
         return _remembered(view, node.name, reading) if is_fresh else STALE
 
+    def _ask_soon(self, cluster_id: NodeId, view: _View) -> None:
+        if not view.is_asked:
+            view.is_asked = True
+            self._to_ask.put_nowait(cluster_id)
+
     async def _ask(self, cluster_id: NodeId) -> None:
         view = self._views[cluster_id]
         try:
@@ -130,6 +142,8 @@ class ClusterViews:
             return
         finally:
             view.is_asked = False
+        self.liveness.record_agent(cluster_id)
+        view.heard_at_seconds = self.clock()
         view.boot_id, view.revision, view.nodes = first.boot_id, first.revision, nodes
         view.is_complete, view.detail = first.is_complete, first.detail
         pending = [each for each in view.pending if each.boot_id == first.boot_id]

@@ -414,6 +414,19 @@ async def test_a_new_leader_counts_what_the_one_before_has_granted(
     assert [tuple(row) for row in held] == [("gpu.0", 5), (None, 4), ("gpu.0", 3)]
 
 
+async def test_a_scheduler_that_starts_asks_every_cluster_that_it_knows(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with make_world(nats_url) as around:
+        async with scheduler(nats_url, postgres_dsn), told_of(around):
+            await place(around)
+        # From here on it answers and tells nothing by itself.
+        async with scheduler(nats_url, postgres_dsn):
+            placed = await place(around, of_cluster(8))
+
+    assert placed.node_name == "gpu.1"
+
+
 async def test_a_leader_killed_among_its_grants_leaves_no_node_with_more_than_it_has(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
