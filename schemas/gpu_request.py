@@ -190,7 +190,8 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `selects_node` is false, the cluster's own scheduler chooses, unless `node_names` or the
     request's `gpu_models` say which nodes may be taken. `resource` is an extended resource's name;
     None: what NVIDIA's device plugin or DRA driver offers there. `cluster_id` None: any that is
-    connected, of those in the request's `node_ids`, if it has any.
+    connected, of those in the request's `node_ids`, if it has any. A node of `avoided_node_names`
+    is chosen only where no other one has enough idle GPUs.
     """
 
     cluster_id: NodeId | None = None
@@ -199,6 +200,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     memory_threshold_percent: Percent = 50.0
     resource: Annotated[str, line(max_length=253)] | None = None
     node_names: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
+    avoided_node_names: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
 
 
 class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

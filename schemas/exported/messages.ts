@@ -502,7 +502,8 @@ export interface ClusterPlacement {
  * is false, the cluster's own scheduler chooses, unless `node_names` or the request's `gpu_models`
  * say which nodes may be taken. `resource` is an extended resource's name; null: what NVIDIA's
  * device plugin or DRA driver offers there. `cluster_id` null: any that is connected, of those in
- * the request's `node_ids`, if it has any.
+ * the request's `node_ids`, if it has any. A node of `avoided_node_names` is chosen only where no
+ * other one has enough idle GPUs.
  */
 export interface ClusterRequest {
   cluster_id?: string | null;
@@ -511,6 +512,7 @@ export interface ClusterRequest {
   memory_threshold_percent?: number;
   resource?: string | null;
   node_names?: string[];
+  avoided_node_names?: string[];
 }
 
 /** GPUs by node and index. `next_after_node_id` is the last node's name where more follow. */

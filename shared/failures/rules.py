@@ -93,9 +93,10 @@ RULES: Final[Mapping[FailureKind, FailureRule]] = {
         "the engine did not become ready in time: its log says how far it came; a large model on a "
         "slow disk needs a longer GPUSTEWARD_EXECUTOR_READINESS_TIMEOUT_SECONDS on the node"
     ),
-    FailureKind.UNSCHEDULABLE: _here(
+    # Of a node's CPUs, memory and models the choice knows nothing.
+    FailureKind.UNSCHEDULABLE: _elsewhere(
         1,
-        "the cluster found no node for the engine's pod in time: `gpusteward cluster status` shows "
+        "the cluster found no node for the engine's pod in time: `gpusteward cluster` shows "
         "what its nodes have free, `kubectl describe pod` in the namespace what holds it",
     ),
     FailureKind.PARAMETERS_NOT_APPLIED: _never(

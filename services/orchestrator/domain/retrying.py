@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import Enum, auto
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +12,11 @@ from services.orchestrator.domain.records import Attempt, Experiment, Task
 from shared.failures import RULES, FailureRule
 
 Rules = Mapping[FailureKind, FailureRule]
+
+# Another of its nodes would do no better.
+_OF_THE_WHOLE_CLUSTER: Final = frozenset(
+    {FailureKind.MODEL_MISSING, FailureKind.RUNTIME_UNAVAILABLE}
+)
 
 
 class Step(Enum):
@@ -48,7 +54,7 @@ def next_step(
     if counted.attempts_spent >= task.file.optimization.max_attempts:
         return NextStep(experiment=counted, step=Step.FAIL, reason=_given_up(counted, message))
     return NextStep(
-        experiment=replace(counted, avoided_node_ids=_avoided(counted, attempt, rules)),
+        experiment=_elsewhere(counted, attempt, rules),
         step=Step.REPEAT,
         reason=message or "interrupted",
     )
@@ -97,12 +103,19 @@ def _may_pass(counted: Experiment, attempt: Attempt, rules: Rules) -> bool:
     return counted.failed_attempts[kind] <= rules[kind].retries
 
 
-def _avoided(experiment: Experiment, attempt: Attempt, rules: Rules) -> tuple[str, ...]:
-    failure = attempt.failure
+def _elsewhere(experiment: Experiment, attempt: Attempt, rules: Rules) -> Experiment:
+    """The experiment that keeps off where it failed: a cluster's node, if that was our choice."""
+    failure, place, request = attempt.failure, attempt.cluster, experiment.request
     if failure is None or not rules[failure.kind].elsewhere:
-        return experiment.avoided_node_ids
+        return experiment
+    is_of_node = failure.kind not in _OF_THE_WHOLE_CLUSTER
+    if place is not None and place.node_name and is_of_node and (wanted := request.cluster):
+        names = tuple(dict.fromkeys((*wanted.avoided_node_names, place.node_name)))
+        elsewhere = replace(wanted, avoided_node_names=names)
+        return replace(experiment, request=replace(request, cluster=elsewhere))
     nodes = attempt.node_ids or ((attempt.executor_id,) if attempt.executor_id else ())
-    return tuple(dict.fromkeys((*experiment.avoided_node_ids, *nodes)))
+    avoided = tuple(dict.fromkeys((*experiment.avoided_node_ids, *nodes)))
+    return replace(experiment, avoided_node_ids=avoided)
 
 
 def _given_up(experiment: Experiment, message: str) -> str:

@@ -91,6 +91,7 @@ def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:
             "$.request.cluster.selects_node",
         )
     _check_texts(cluster.node_names, "$.request.cluster.node_names")
+    _check_texts(cluster.avoided_node_names, "$.request.cluster.avoided_node_names")
     check_text(cluster.resource or "", "$.request.cluster.resource")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import AttemptOutcome, Failure, FailureKind
-from schemas.gpu_request import GpuRequest
+from schemas.gpu_request import ClusterPlacement, ClusterRequest, GpuRequest
 from schemas.orchestrator import ExperimentRetrying, ExperimentState
 from services.orchestrator.domain import running
 from services.orchestrator.domain.records import Experiment
@@ -152,6 +152,40 @@ def test_a_node_that_may_be_at_fault_is_avoided(
     _, experiment, _ = steps(endings)
 
     assert experiment.avoided_node_ids == want
+
+
+@pytest.mark.parametrize(
+    ("kind", "node_name", "nodes", "others"),
+    [
+        pytest.param(CUDA, "gpu.2", ("gpu.1", "gpu.2"), (), id="the chosen node's"),
+        pytest.param(CUDA, None, ("gpu.1",), ("k8s",), id="chosen by the cluster itself"),
+        pytest.param(
+            FailureKind.MODEL_MISSING, "gpu.2", ("gpu.1",), ("k8s",), id="of the whole cluster"
+        ),
+        pytest.param(PORT, "gpu.2", ("gpu.1",), (), id="nowhere better"),
+    ],
+)
+def test_in_a_cluster_its_node_is_avoided_and_the_cluster_is_not(
+    kind: FailureKind, node_name: str | None, nodes: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    wanted = ClusterRequest(avoided_node_names=("gpu.1",))
+    attempt = make_granted(
+        outcome=FAILED,
+        failure=Failure(kind=kind, message="so it was"),
+        executor_id="k8s",
+        devices=(),
+        cluster=ClusterPlacement(cluster_id="k8s", gpus=1, node_name=node_name),
+    )
+    experiment = make_experiment(
+        ExperimentState.RUNNING, request=GpuRequest(node_ids=("k8s",), cluster=wanted)
+    )
+
+    following = next_step(make_task(), experiment, attempt).experiment
+
+    assert following.request.cluster is not None
+    assert following.request.cluster.avoided_node_names == nodes
+    assert following.avoided_node_ids == others
+    assert nodes_to_request(following, ("k8s",)) == ("k8s",)
 
 
 @pytest.mark.parametrize(

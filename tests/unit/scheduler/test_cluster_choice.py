@@ -168,6 +168,20 @@ def test_nodes_that_are_named_are_kept_to_even_if_none_is_idle() -> None:
     assert never.code is ReasonCode.NODE_MISMATCH
 
 
+def test_a_node_that_is_avoided_is_chosen_only_where_no_other_one_is_idle() -> None:
+    known = cluster(node("gpu.a", 8), node("b", 1), node("c", 8), loads={"c": BUSY})
+
+    other = choose(of_cluster(1, avoided_node_names=("gpu.a",)), known)
+    only_idle = choose(of_cluster(2, avoided_node_names=("gpu.a",)), known)
+    left = choose(of_cluster(9, avoided_node_names=("gpu.a",)), known)
+    among_named = choose(
+        of_cluster(2, avoided_node_names=("gpu.a",), node_names=("gpu.a", "c")), known
+    )
+
+    assert (other.node_name, only_idle.node_name) == ("b", "gpu.a")
+    assert (left.node_name, among_named.node_name) == (None, "gpu.a")
+
+
 def test_models_memory_and_capability_that_are_asked_for_choose_nodes() -> None:
     h100 = node("a", 4, gpu_model="NVIDIA H100 80GB HBM3", gpu_memory_mb=81_559)
     t4 = node("b", 8, gpu_model="Tesla T4", gpu_memory_mb=15_360)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.base import NodeId
 from schemas.cluster import ClusterNode, GpuSupply, NodeGpus
@@ -155,6 +156,9 @@ class ClusterFleet:
                 best = each
         if best is not None:
             return _place(best, request.gpus)
+        if wanted.avoided_node_names:  # better there than left to chance
+            anywhere = replace(wanted, avoided_node_names=())
+            return self.choose(replace(request, cluster=anywhere))
         suitable = list(self._candidates(request, wanted, usable, 0))
         most = max((each.room.idle for each in suitable), default=0)
         why = f"no node has {_idle_gpus(request.gpus)}; the most that one has is {most}"
@@ -200,7 +204,7 @@ class ClusterFleet:
             wanted.utilization_threshold_percent, wanted.memory_threshold_percent
         )
         wishes = (
-            wanted.node_names,
+            *(wanted.node_names, wanted.avoided_node_names),
             *(request.gpu_models, request.min_memory_mb, request.min_compute_capability),
         )
         has_wishes, held, is_best_wanted = any(wishes), self._held, least > 0
@@ -270,6 +274,8 @@ def _suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> bo
     """
     names = wanted.node_names
     if names and node.name not in names and node.node_id not in names:
+        return False
+    if node.name in wanted.avoided_node_names:
         return False
     model = node.gpu_model or ""
     if request.gpu_models and not matches_model(model, request.gpu_models):
