@@ -55,7 +55,12 @@ from tests.support.kubernetes import binaries
 from tests.support.kubernetes.api import Api, Object, gather_some
 from tests.support.kubernetes.cluster_view import CLUSTER, ReceivedView
 from tests.support.kubernetes.control_plane import ControlPlane, control_plane_in
-from tests.support.kubernetes.nodes import GPU_RESOURCE, make_device_plugin_nodes, pod_object
+from tests.support.kubernetes.nodes import (
+    GPU_RESOURCE,
+    make_device_plugin_nodes,
+    on_node,
+    pod_object,
+)
 from tests.support.paths import ROOT
 
 NODES: Final = 1_000
@@ -217,13 +222,6 @@ def choose(found: Adapter, figures: Figures) -> None:
         assert isinstance(chosen, Choice)
 
 
-def affine(pod: Object, hostname: str) -> Object:
-    term = {"key": "kubernetes.io/hostname", "operator": "In", "values": [hostname]}
-    required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    return pod | {"spec": pod["spec"] | {"affinity": affinity}}
-
-
 async def bind(api: Api, found: Adapter, figures: Figures, which: str, round_: int) -> None:
     """A batch of pods created, until our view has all of them bound."""
     before = sum(found.view.requested().values())
@@ -237,7 +235,7 @@ async def bind(api: Api, found: Adapter, figures: Figures, which: str, round_: i
             assert isinstance(chosen, Choice)
             assert chosen.placement.hostname is not None
             fleet.take(uuid4(), chosen.placement)
-            pod = affine(pod, chosen.placement.hostname)
+            pod = on_node(pod, chosen.placement.hostname)
         return await api.create(pod)
 
     await gather_some(create(number) for number in range(BATCH))

@@ -171,6 +171,14 @@ def pod_object(
     }
 
 
+def on_node(pod: Object, hostname: str) -> Object:
+    """The pod, which the cluster's scheduler may bind there alone."""
+    term = {"key": "kubernetes.io/hostname", "operator": "In", "values": [hostname]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return pod | {"spec": pod["spec"] | {"affinity": affinity}}
+
+
 async def make_device_plugin_nodes(api: Api, names: Iterable[str], *, gpus: int = 8) -> None:
     """About 1 s per 100."""
     await api.create_all(node_object(name, gpus=gpus) for name in names)
