@@ -25,7 +25,7 @@ from schemas.base import (
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
 from schemas.engine_rules import EngineRules
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, LeaseTtlSeconds
-from schemas.kubernetes import KubernetesSpec
+from schemas.kubernetes import EnginePod, KubernetesSpec
 
 
 class Runtime(StrEnum):
@@ -228,9 +228,10 @@ class AttemptStarted(AttemptEvent, frozen=True, kw_only=True, tag="executor.atte
 class AttemptPhaseChanged(
     AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_phase_changed"
 ):
-    """The attempt entered a phase."""
+    """The attempt entered a phase; `pod` as in `AttemptFinished`."""
 
     phase: AttemptPhase
+    pod: EnginePod | None = None
 
 
 class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_finished"):
@@ -238,7 +239,7 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
 
     `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
     `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt
-    that was cut off because its executor was stopped in order.
+    that an orderly stop of its executor cut off. In a cluster `pod` has the GPUs; None: unbound.
     """
 
     outcome: AttemptOutcome
@@ -253,6 +254,7 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
     phases: tuple[PhaseTiming, ...] = ()
     engine_simulated: bool = False
     executor_stopped: bool = False
+    pod: EnginePod | None = None
 
 
 class RuntimeOffer(Struct, frozen=True, kw_only=True):
@@ -278,8 +280,7 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):
     """What an executor offers: at its start and every 30 s.
 
-    `largest_epoch` is the largest it has ever been given; `address` is where other nodes reach
-    engines of this one, None if it is not known.
+    `largest_epoch` is of all it was given; `address` is where other nodes reach its engines.
     """
 
     key_field: ClassVar[str | None] = "executor_id"

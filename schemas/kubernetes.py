@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from schemas.base import END, Namespace
+from schemas.base import END, Namespace, NodeId, PositiveInt
 
 _LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,251}[a-z0-9])?"
 OBJECT_NAME_PATTERN: Final = rf"^{_LABEL}(\.{_LABEL})*{END}"
@@ -66,3 +66,16 @@ class KubernetesSpec(Struct, frozen=True, kw_only=True):
     claim: VolumeClaim | None = None
     serving_runtime: ObjectName | None = None
     container: ContainerOverrides = ContainerOverrides()
+
+
+class EnginePod(Struct, frozen=True, kw_only=True):
+    """The container of a cluster that an engine runs in, bound to a node.
+
+    `node_id` is under which a telemetry agent on that node reports, `gpus` how many it asks for.
+    """
+
+    node_id: NodeId
+    namespace: str
+    pod: str
+    container: str
+    gpus: PositiveInt

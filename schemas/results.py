@@ -20,6 +20,7 @@ from schemas.base import (
     View,
 )
 from schemas.benchmark import BenchmarkMetrics
+from schemas.gpu_request import DeviceGrant
 from schemas.monitoring import GpuStats
 
 
@@ -80,7 +81,8 @@ class GpuMonitoring(Struct, frozen=True, kw_only=True):
     `node/index` when several nodes took part. `coverage_percent` is how much of the window has
     samples, `missing_ticks` how many their numbers say are missing; `energy_wh` None if no device
     reported power. `tokens_per_joule` are output tokens. With too little coverage the numbers are
-    not `trusted`; None: a release that did not judge.
+    not `trusted`; None: a release that did not judge. `devices` are those that the pod of an
+    experiment in a cluster had, where its node's agent told.
     """
 
     monitoring_duration_seconds: Seconds
@@ -97,6 +99,7 @@ class GpuMonitoring(Struct, frozen=True, kw_only=True):
     missing_ticks: Count = 0
     trusted: bool | None = None
     untrusted_because: str = ""
+    devices: tuple[DeviceGrant, ...] = ()
 
 
 class ExperimentSummarized(Event, frozen=True, kw_only=True, tag="results.experiment_summarized"):

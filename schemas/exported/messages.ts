@@ -59,7 +59,7 @@ export interface AllocationMap {
  *
  * `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
  * `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt that
- * was cut off because its executor was stopped in order.
+ * an orderly stop of its executor cut off. In a cluster `pod` has the GPUs; null: unbound.
  */
 export interface AttemptFinished {
   type: "executor.attempt_finished";
@@ -87,6 +87,7 @@ export interface AttemptFinished {
   phases: PhaseTiming[];
   engine_simulated: boolean;
   executor_stopped: boolean;
+  pod: EnginePod | null;
 }
 
 /**
@@ -121,7 +122,7 @@ export type AttemptPhase =
   | "tearing_down"
   | "warming_up";
 
-/** The attempt entered a phase. */
+/** The attempt entered a phase; `pod` as in `AttemptFinished`. */
 export interface AttemptPhaseChanged {
   type: "executor.attempt_phase_changed";
   message_id: string;
@@ -136,6 +137,7 @@ export interface AttemptPhaseChanged {
   reservation_id: string;
   epoch: number;
   phase: AttemptPhase;
+  pod: EnginePod | null;
 }
 
 /**
@@ -934,6 +936,20 @@ export interface EngineParameter {
 }
 
 /**
+ * The container of a cluster that an engine runs in, bound to a node.
+ *
+ * `node_id` is under which a telemetry agent on that node reports, `gpus` how many it asks for.
+ */
+export interface EnginePod {
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  namespace: string;
+  pod: string;
+  container: string;
+  gpus: number;
+}
+
+/**
  * What a task may give to an engine.
  *
  * With `is_closed` there are no parameters beside `parameters`. `refused` are those that are not a
@@ -1013,8 +1029,7 @@ export interface EstimateView {
 /**
  * What an executor offers: at its start and every 30 s.
  *
- * `largest_epoch` is the largest it has ever been given; `address` is where other nodes reach
- * engines of this one, null if it is not known.
+ * `largest_epoch` is of all it was given; `address` is where other nodes reach its engines.
  */
 export interface ExecutorReported {
   type: "executor.executor_reported";
@@ -1585,7 +1600,8 @@ export interface GpuMetrics {
  * `node/index` when several nodes took part. `coverage_percent` is how much of the window has
  * samples, `missing_ticks` how many their numbers say are missing; `energy_wh` null if no device
  * reported power. `tokens_per_joule` are output tokens. With too little coverage the numbers are
- * not `trusted`; null: a release that did not judge.
+ * not `trusted`; null: a release that did not judge. `devices` are those that the pod of an
+ * experiment in a cluster had, where its node's agent told.
  */
 export interface GpuMonitoring {
   monitoring_duration_seconds: number;
@@ -1602,6 +1618,7 @@ export interface GpuMonitoring {
   missing_ticks: number;
   trusted: boolean | null;
   untrusted_because: string;
+  devices: DeviceGrant[];
 }
 
 /** A container of a Kubernetes pod to which a GPU, or a share of it, was given. */

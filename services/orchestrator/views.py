@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.executor import Failure
-from schemas.gpu_info import GpuAllocation, GpuInfo, GpuInfoDetail
+from schemas.gpu_info import GpuInfo
 from schemas.orchestrator import (
     AttemptView,
     ExperimentState,
@@ -22,13 +22,13 @@ from services.orchestrator.domain.plan import Plan
 from services.orchestrator.domain.records import Attempt, Experiment, Task
 from services.orchestrator.domain.sizing import world_size_given
 from shared.errors import RefusedError
+from shared.gpu.info import gpu_info_of
 from shared.messaging.codec import encode
 
 V = TypeVar("V", bound=Struct)
 
 LARGEST_ANSWER_BYTES: Final = 1_000_000  # below the bus's 1 MiB
 SHOWN_PLANNED: Final = 500
-ALLOCATION_METHOD: Final = "scheduler"
 
 
 def task_view(
@@ -158,34 +158,9 @@ def _failure(failure: Failure | None, *, with_logs: bool) -> Failure | None:
 
 
 def _gpu_info(experiment: Experiment, attempt: Attempt) -> GpuInfo:
-    devices = attempt.devices
-    count = attempt.cluster.gpus if attempt.cluster is not None else len(devices)
-    allocation = GpuAllocation(
-        count=count,
-        indices=tuple(device.index for device in devices),
-        allocation_method=ALLOCATION_METHOD,
-        details=tuple(
-            GpuInfoDetail(
-                index=device.index,
-                name=device.name,
-                uuid=device.uuid,
-                node_id=device.node_id,
-                memory_total_mb=device.memory_total_mb,
-                availability_score=device.score,
-                memory_free_mb=device.memory_free_mb,
-                utilization_percent=device.utilization_percent,
-            )
-            for device in devices
-        ),
-    )
-    return GpuInfo(
-        model=devices[0].name if devices else "",
-        count=count,
-        device_ids=tuple(device.uuid for device in devices),
-        indices=allocation.indices,
-        allocation_method=allocation.allocation_method,
-        simulated=any(device.simulated for device in devices),
-        details=allocation.details,
+    cluster = attempt.cluster
+    return gpu_info_of(
+        attempt.devices,
+        count=cluster.gpus if cluster is not None else len(attempt.devices),
         world_size=world_size_given(experiment.engine.parameters | experiment.parameters),
-        gpu_info=allocation,
     )

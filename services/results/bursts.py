@@ -53,6 +53,9 @@ class Bursts:
                     await self._raise_sampling(event)
 
     async def _raise_sampling(self, event: AttemptPhaseChanged) -> None:
+        if event.pod is not None:
+            await self._burst(event, event.pod.node_id)
+            return
         async with self.database.statements() as connection:
             nodes = await connection.fetchval(SELECT_NODES, event.attempt_id)
         await asyncio.gather(*(self._burst(event, node) for node in nodes or ()))

@@ -172,9 +172,9 @@ class SampleStore:
 
 def condition_of(gpu: GpuReading) -> Condition | None:
     """None if nothing of it is known."""
-    if gpu.throttle_reasons is None and gpu.processes is None:
+    if gpu.throttle_reasons is None and gpu.processes is None and gpu.pods is None:
         return None
-    return Condition(gpu.throttle_reasons, _tenants(gpu.processes))
+    return Condition(gpu.throttle_reasons, _tenants(gpu.processes), gpu.pods)
 
 
 def _tenants(processes: tuple[GpuProcess, ...] | None) -> tuple[Tenant, ...] | None:

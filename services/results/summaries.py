@@ -7,10 +7,13 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from schemas.benchmark import BenchmarkMetrics
 from schemas.executor import AttemptFinished, Window
 from schemas.results import ExperimentSummarized, GpuMonitoring
 from services.results import summary_rows
+from services.results.conditions import conditions_of, devices_of
 from services.results.domain.monitoring import MEASURING, WHOLE_RUN, Run, summarize
 from services.results.domain.reading import Span, union_of
 from services.results.summary_rows import Pending
@@ -104,21 +107,24 @@ async def _compute(connection: Connection, pending: Pending) -> tuple[GpuMonitor
     """Of the measured windows and of the whole run."""
     event = pending.event
     until = max(pending.window_finished_at, event.finished_at) + summary_rows.MARGIN
-    await summary_rows.copy_samples(connection, pending, until)
+    devices, unknown = await devices_of(connection, event)
+    await summary_rows.copy_samples(connection, pending, devices, until)
     readings, any_simulated = await summary_rows.readings_of(connection, event.attempt_id)
-    conditions = await summary_rows.conditions_of(
+    conditions = await conditions_of(
         connection, (reading.condition_no for found in readings.values() for reading in found)
     )
     faults = await summary_rows.faults_of(connection, pending, until)
 
     def summary_of(phase: str, spans: Sequence[Span]) -> GpuMonitoring:
-        return summarize(
-            Run(event.devices, spans, phase, event.reservation_id, _output_tokens(event)),
+        tokens = _output_tokens(event)
+        monitoring = summarize(
+            Run(devices, spans, phase, event.reservation_id, tokens, unknown),
             readings,
-            simulated=any_simulated or any(device.simulated for device in event.devices),
+            simulated=any_simulated or any(device.simulated for device in devices),
             conditions=conditions,
             faults=faults,
         )
+        return monitoring if event.devices else replace(monitoring, devices=devices)
 
     def summaries() -> tuple[GpuMonitoring, GpuMonitoring]:
         whole = Window(started_at=event.started_at, finished_at=event.finished_at)

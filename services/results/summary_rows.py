@@ -1,6 +1,6 @@
 """Finished attempts and the state of their summaries, in Postgres."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Struct
 
 from schemas.executor import AttemptFinished, AttemptOutcome, Window
+from schemas.gpu_request import DeviceGrant
 from schemas.results import GpuMonitoring
 from schemas.telemetry import HealthChanged
 from services.results.domain.details import Fault
-from services.results.domain.reading import Condition, Reading
+from services.results.domain.reading import Reading
 from shared.messaging.codec import encode
 from shared.postgres.database import Connection, from_json, to_json
 
@@ -75,8 +76,6 @@ SELECT node_id, device_uuid, simulated, extract(epoch FROM observed_at)::float8 
 FROM experiment_sample JOIN device USING (device_no)
 WHERE attempt_id = $1 ORDER BY observed_at, sequence
 """
-
-SELECT_CONDITIONS: Final = "SELECT condition_no, facts FROM condition WHERE condition_no = ANY ($1)"
 
 INSERT_FAULT: Final = """
 INSERT INTO device_fault (event_id, node_id, device_uuid, occurred_at, xid)
@@ -181,7 +180,7 @@ async def insert_attempt(connection: Connection, event: AttemptFinished, now: da
         event.namespace,
         event.attempt_number,
         event.outcome.value,
-        len(event.devices),
+        event.pod.gpus if event.pod is not None else len(event.devices),
         event.started_at,
         event.finished_at,
         now,
@@ -220,7 +219,9 @@ async def expect_summary(connection: Connection, event: AttemptFinished, due_at:
         INSERT_SUMMARY,
         event.attempt_id,
         event.experiment_id,
-        sorted({device.node_id for device in event.devices}),
+        [event.pod.node_id]
+        if event.pod is not None
+        else sorted({device.node_id for device in event.devices}),
         started_at,
         finished_at,
         min(started_at, event.started_at) - MARGIN,
@@ -268,13 +269,15 @@ async def passed_at(connection: Connection, pending: Pending) -> datetime | None
     return max((row["at"] for row in rows), default=pending.window_finished_at)
 
 
-async def copy_samples(connection: Connection, pending: Pending, until: datetime) -> None:
+async def copy_samples(
+    connection: Connection, pending: Pending, devices: Sequence[DeviceGrant], until: datetime
+) -> None:
     """Copy the attempt's own samples to where they stay as long as the experiment."""
     await connection.execute(
         COPY_SAMPLES,
         pending.event.attempt_id,
-        [device.node_id for device in pending.event.devices],
-        [device.uuid for device in pending.event.devices],
+        [device.node_id for device in devices],
+        [device.uuid for device in devices],
         pending.samples_from,
         until,
     )
@@ -291,13 +294,6 @@ async def readings_of(
             msgspec.convert(row, Reading)
         )
     return readings, any(row["simulated"] for row in rows)
-
-
-async def conditions_of(
-    connection: Connection, numbers: Iterable[int | None]
-) -> dict[int, Condition]:
-    rows = await connection.fetch(SELECT_CONDITIONS, [n for n in set(numbers) if n is not None])
-    return {row["condition_no"]: from_json(row["facts"], Condition) for row in rows}
 
 
 async def insert_fault(connection: Connection, event: HealthChanged) -> None:

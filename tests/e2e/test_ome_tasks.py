@@ -1,23 +1,32 @@
 """Tasks of mode ome from their file to the result table, in a real control plane.
 
-OME's controller is a stand-in, and the engine behind `status.url` a simulated one.
+OME's controller and kubelet are stand-ins, the engine behind `status.url` and the GPUs that the
+agent on a node reads are simulated ones.
 """
 
 import asyncio
 import json
 import os
+import statistics
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from schemas.telemetry import GpuPod
 from services.executor.engines.servers import simulated
+from services.telemetry.app import create_service
+from services.telemetry.domain.pods import PodDevices
+from services.telemetry.settings import TelemetrySettings
 from shared.testing import eventually, short_directory
+from shared.waiting import cancelled
+from tests.support.fakes.kubelet import FakeKubelet, encoded
 from tests.support.kubernetes.api import Api, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
-from tests.support.kubernetes.nodes import node_object
+from tests.support.kubernetes.nodes import GPU_RESOURCE, node_object
 from tests.support.kubernetes.ome_stand_in import install_crds, missing_crds, ome_stand_in
 from tests.support.paths import ROOT
 from tests.support.ports import free_port
@@ -63,7 +72,9 @@ async def furnish(api: Api) -> None:
     await install_crds(api)
     await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     has_model = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
-    await api.create_all(node_object(f"gpu-{n}", gpus=2, labels=has_model) for n in range(3))
+    await api.create_all(
+        node_object(f"gpu-{n}", gpus=2, labels=has_model, unschedulable=n > 0) for n in range(3)
+    )
     await api.create(
         {
             "apiVersion": OME,
@@ -121,6 +132,100 @@ async def furnish(api: Api) -> None:
     )
 
 
+@asynccontextmanager
+async def agent_on(
+    node: str, platform: PlatformProcess, api: Api, directory: Path
+) -> AsyncIterator[dict[str, list[str]]]:
+    """A telemetry agent beside a kubelet that gives pods GPUs; their UUIDs by the pod's name."""
+    code, made, err = await platform.command("agent-credentials", node)
+    assert code == 0, err
+    endpoint = platform.directory.read_endpoint()
+    assert endpoint is not None
+    kubelet = FakeKubelet(directory / "kubelet.sock")
+    settings = TelemetrySettings(
+        source="simulated",
+        simulate=True,
+        nats_url=str(endpoint.nats_url),
+        nats_credentials=made.strip(),
+        node_id=node,
+        data_dir=str(directory / "agent"),
+        pod_resources_socket=str(kubelet.socket),
+        metrics=False,
+    )
+    given: dict[str, list[str]] = {}
+    uuids: list[str] = []
+
+    async def are_seen() -> bool:
+        _, body = await platform.request("GET", "/api/v1/gpus")
+        uuids[:] = [gpu["uuid"] for gpu in body["gpus"] if gpu["node_id"] == node]
+        return bool(uuids)
+
+    async def give() -> None:
+        while True:
+            pods = {
+                pod["metadata"]["name"]: pod
+                for pod in await api.items(path_to("v1", "Pod", NAMESPACE))
+                if pod["spec"].get("nodeName") == node
+            }
+            for name, pod in pods.items():
+                taken = {uuid for other in pods for uuid in given.get(other, ())}
+                limits = pod["spec"]["containers"][0]["resources"]["limits"]
+                free = [uuid for uuid in uuids if uuid not in taken]
+                given.setdefault(name, free[-int(limits[GPU_RESOURCE]) :])
+            kubelet.answer = encoded(
+                [
+                    PodDevices(
+                        pod=GpuPod(NAMESPACE, name, "ome-container"), device_ids=tuple(given[name])
+                    )
+                    for name in pods
+                ]
+            )
+            await asyncio.sleep(0.2)
+
+    async with create_service(settings).running():
+        await eventually(are_seen, within_seconds=30, what=f"the GPUs of {node}")
+        with kubelet.serving():
+            giving = asyncio.create_task(give())
+            try:
+                yield given
+            finally:
+                await cancelled(giving)
+
+
+async def assert_joined(platform: PlatformProcess, given: dict[str, list[str]]) -> None:
+    """Every experiment's figures are those of the stored samples of the GPUs that its pod had."""
+    _, tasks = await platform.request("GET", "/api/v1/tasks")
+    experiments = [e for t in tasks["tasks"] for e in await platform.experiments(t["task_id"])]
+    assert len(experiments) >= len(FILES)
+    async with platform.postgres() as connection:
+        for each in experiments:
+            seen, info = each["gpu_monitoring"], each["gpu_info"]
+            assert seen["gpu_stats"], seen
+            assert sorted(info["device_ids"]) in [sorted(uuids) for uuids in given.values()]
+            assert {detail["node_id"] for detail in info["details"]} == {"gpu-0"}
+            levels = each["benchmark"]["levels"]
+            windows = [
+                [datetime.fromisoformat(level[end]) for end in ("started_at", "finished_at")]
+                for level in levels
+            ]
+            for stats in seen["gpu_stats"].values():
+                rows = await connection.fetch(
+                    "SELECT observed_at, power_draw_w FROM results.sample"
+                    " JOIN results.device USING (device_no)"
+                    " WHERE node_id = 'gpu-0' AND device_uuid = $1",
+                    stats["uuid"],
+                )
+                power = [
+                    row["power_draw_w"]
+                    for row in rows
+                    if any(start <= row["observed_at"] <= end for start, end in windows)
+                ]
+                told = stats["power_draw_w"]
+                assert stats["utilization"]["samples"] == len(power)
+                assert (told["min"], told["max"]) == (min(power), max(power))
+                assert told["mean"] == pytest.approx(statistics.fmean(power))
+
+
 def task_file(name: str) -> Path:
     path = Path(os.environ.get("GPUSTEWARD_TEST_DATA") or "nowhere") / "tasks" / name
     if not path.is_file():
@@ -154,10 +259,12 @@ async def test_the_autotuners_ome_files_run_to_their_result_tables(
             try:
                 await platform.start()
                 await until_offered(platform)
-                for file, name in zip(files, served, strict=True):
-                    ome.url_of = lambda _, url=urls[name]: url  # type: ignore[misc]
-                    printed.append(await platform.command("run", str(file)))
-                placed = await platform.command("cluster")
+                async with agent_on("gpu-0", platform, api, directory) as given:
+                    for file, name in zip(files, served, strict=True):
+                        ome.url_of = lambda _, url=urls[name]: url  # type: ignore[misc]
+                        printed.append(await platform.command("run", str(file)))
+                    placed = await platform.command("cluster")
+                    await assert_joined(platform, given)
             finally:
                 await platform.stop()
         left = [
@@ -168,6 +275,7 @@ async def test_the_autotuners_ome_files_run_to_their_result_tables(
     for code, out, err in printed:
         assert code == 0, f"{out}\n{err}"
         assert "completed" in out
+        assert "GPUs while measured" in out
     assert "gpu-0" in placed[1], placed
     assert left == []
 

@@ -175,11 +175,12 @@ def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
 
 
 def untrusted_lines(experiments: Sequence[ExperimentView]) -> list[str]:
-    """Whose GPU numbers tell too little of their runs, and why."""
+    """Whose GPU numbers tell too little of their runs, or are missing, and why."""
     return [
-        f"experiment {each.ordinal}: do not trust its GPU numbers: {seen.untrusted_because}"
+        f"experiment {each.ordinal}: {what}: {seen.untrusted_because}"
         for each in experiments
         if (seen := each.gpu_monitoring) is not None and seen.trusted is False
+        for what in ["do not trust its GPU numbers" if seen.gpu_stats else "no GPU numbers"]
     ]
 
 
@@ -239,8 +240,8 @@ def print_results(
     if gpu_results is not None:
         click.echo()
         print_table(gpu_results)
-        for line in untrusted_lines(ranked(experiments, objective)):
-            click.echo(line)
+    for line in untrusted_lines(ranked(experiments, objective)):
+        click.echo(line)
     for line in failure_lines(experiments, log_lines=log_lines):
         click.echo(line)
 

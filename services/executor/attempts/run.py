@@ -16,6 +16,7 @@ from schemas.base import Live
 from schemas.benchmark import BenchmarkResult
 from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind, StartExperiment
 from schemas.executor_ranks import RankState, RankView
+from schemas.kubernetes import EnginePod
 from services.executor.attempts import transitions
 from services.executor.attempts.benchmark_check import model_place
 from services.executor.attempts.lease_keeper import LeaseKeeper
@@ -309,6 +310,15 @@ class AttemptRun:
                 # The guard has the mark, and its label names the process.
                 log.warning("process_unrecorded", pid=mark.pid, error=str(error))
 
+        async def bound(pod: EnginePod) -> None:
+            try:
+                await self.journal.transact(
+                    lambda connection: store.record_pod(connection, self.attempt_id, pod)
+                )
+            except JournalFull as error:
+                # The attempt goes on; which GPUs it had will not be known.
+                log.warning("pod_unrecorded", pod=pod.pod, error=str(error))
+
         return Launch(
             command=self.command,
             labels=self.labels,
@@ -318,6 +328,7 @@ class AttemptRun:
             remember=remember,
             rank_parameters=self._rank_parameters,
             report=self._progress.start_progressed,
+            bound=bound,
         )
 
     @property

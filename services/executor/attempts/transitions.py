@@ -64,7 +64,7 @@ def record_phase(
     if record.command.gang is None:
         store.stage_event(
             connection,
-            AttemptPhaseChanged(**_fields(connection, record, now), phase=phase),
+            AttemptPhaseChanged(**_fields(connection, record, now), phase=phase, pod=record.pod),
         )
 
 
@@ -121,6 +121,7 @@ def _finished_event(
         engine_simulated=(engine is not None and engine.simulated)
         or (benchmark is not None and benchmark.simulated),
         executor_stopped=verdict.executor_stopped,
+        pod=record.pod,
     )
 
 

@@ -86,6 +86,7 @@ MIGRATIONS: Final[Sequence[str]] = (
     """,
     # Why one rank of several ended, which no event of its own node reports.
     "ALTER TABLE attempt ADD COLUMN failure BLOB;",
+    "ALTER TABLE attempt ADD COLUMN pod BLOB;",
 )
 
 

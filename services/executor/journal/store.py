@@ -26,6 +26,7 @@ from schemas.executor import (
 )
 from schemas.executor_ranks import StartRank
 from schemas.gpu_request import DeviceGrant
+from schemas.kubernetes import EnginePod
 from schemas.scheduler import ReleaseReservation
 from services.executor.domain.admission import Remembered
 from services.executor.host.processes import ProcessMark
@@ -44,6 +45,7 @@ _starts: Final = msgspec.msgpack.Decoder(StartExperiment)
 _releases: Final = msgspec.msgpack.Decoder(ReleaseReservation)
 _marks: Final = msgspec.msgpack.Decoder(ProcessMark)
 _failures: Final = msgspec.msgpack.Decoder(Failure)
+_pods: Final = msgspec.msgpack.Decoder(EnginePod)
 _timings: Final = msgspec.msgpack.Decoder(tuple[PhaseTiming, ...])
 
 
@@ -59,6 +61,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     cancel_reason: str | None
     outcome: AttemptOutcome | None
     failure: Failure | None
+    pod: EnginePod | None
 
     def timings_until(self, now: datetime) -> tuple[PhaseTiming, ...]:
         """All phases, the current one ended at `now`."""
@@ -180,6 +183,7 @@ def _record(row: sqlite3.Row) -> AttemptRecord:
         cancel_reason=row["cancel_reason"],
         outcome=AttemptOutcome(row["outcome"]) if row["outcome"] else None,
         failure=_failures.decode(row["failure"]) if row["failure"] is not None else None,
+        pod=_pods.decode(row["pod"]) if row["pod"] is not None else None,
     )
 
 
@@ -199,6 +203,12 @@ def record_process(connection: sqlite3.Connection, attempt_id: UUID, process: Pr
     connection.execute(
         "UPDATE attempt SET process = ? WHERE attempt_id = ?",
         (_encoder.encode(process), attempt_id.bytes),
+    )
+
+
+def record_pod(connection: sqlite3.Connection, attempt_id: UUID, pod: EnginePod) -> None:
+    connection.execute(
+        "UPDATE attempt SET pod = ? WHERE attempt_id = ?", (_encoder.encode(pod), attempt_id.bytes)
     )
 
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.executor import Failure, Runtime, RuntimeOffer, StartExperiment
+from schemas.kubernetes import EnginePod
 from services.executor.host.processes import ProcessMark, WorkloadLabel
 from shared.errors import StewardError
 
@@ -66,13 +67,17 @@ class LogSink(Protocol):
         """The end of what was written."""
 
 
+async def _nowhere(_: EnginePod) -> None:
+    """For runtimes without pods."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """All that one engine is started from. `served_model_name` is what it is asked for by.
 
     `rank_parameters` are the engine's flags that make it one rank of several; empty without.
-    `remember` journals the mark of a process before anything may go wrong with it. `report` takes
-    what an engine waits for, in a sentence.
+    `remember` journals the mark of a process before anything may go wrong with it, `bound` the pod
+    that a cluster has bound. `report` takes what an engine waits for, in a sentence.
     """
 
     command: StartExperiment
@@ -83,6 +88,7 @@ class Launch:
     remember: Callable[[ProcessMark], Awaitable[None]]
     rank_parameters: Mapping[str, Any] = field(default_factory=dict)
     report: Callable[[str], None] = lambda _: None
+    bound: Callable[[EnginePod], Awaitable[None]] = _nowhere
 
     @property
     def ends_when(self) -> str:

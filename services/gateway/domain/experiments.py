@@ -8,9 +8,11 @@ from msgspec.structs import asdict
 
 from schemas.benchmark import BenchmarkResult
 from schemas.gateway import ExperimentDetail, MeasuredMetrics
+from schemas.gpu_info import GpuInfo
 from schemas.orchestrator import ExperimentView
-from schemas.results import SummaryView
+from schemas.results import GpuMonitoring, SummaryView
 from schemas.scheduler_views import Explanation
+from shared.gpu.info import gpu_info_of
 
 
 def experiment_detail(
@@ -23,13 +25,15 @@ def experiment_detail(
 ) -> ExperimentDetail:
     """The view with `gpu_monitoring`, also within `metrics`, and `explanation`.
 
-    `levels` adds the `benchmark` with every level. `missing` names services that did not answer.
+    In a cluster `gpu_info` has the devices that the results know. `levels` adds the `benchmark`
+    with every level. `missing` names services that did not answer.
     """
     known: dict[str, Any] = {name: getattr(view, name) for name in view.__struct_fields__}
     metrics = view.metrics
     if summary is not None:
         metrics = metrics or summary.metrics
         known["gpu_monitoring"] = summary.gpu_monitoring
+        known["gpu_info"] = _with_devices(view.gpu_info, summary.gpu_monitoring)
         if levels and summary.benchmark:
             known["benchmark"] = convert(summary.benchmark, BenchmarkResult)
     if metrics is not None:
@@ -38,3 +42,10 @@ def experiment_detail(
     if explanation is not None and not view.waiting_reasons:
         known["waiting_reasons"] = explanation.reasons
     return ExperimentDetail(**known, explanation=explanation, missing=tuple(missing))
+
+
+def _with_devices(info: GpuInfo | None, monitoring: GpuMonitoring) -> GpuInfo | None:
+    """Of a cluster's experiment, whose grant names none."""
+    if info is None or info.details or not monitoring.devices:
+        return info
+    return gpu_info_of(monitoring.devices, count=info.count, world_size=info.world_size)

@@ -20,13 +20,17 @@ DeviceKey = tuple[str, str]
 
 
 class Run(NamedTuple):
-    """An experiment's part of the readings: what it was given and where it was measured."""
+    """An experiment's part of the readings: what it was given and where it was measured.
+
+    `devices_unknown` says why it has no devices, where it had some.
+    """
 
     devices: Sequence[DeviceGrant]
     spans: Sequence[Span]
     phase: str = MEASURING
     reservation_id: UUID | None = None
     output_tokens: float | None = None
+    devices_unknown: str = ""
 
 
 def summarize(
@@ -67,7 +71,7 @@ def summarize(
         for key in of_device
     }
     missing = max((missing_ticks(found, spans) for found in of_device.values()), default=0)
-    because = _distrust(details, duration, coverage_percent, missing)
+    because = run.devices_unknown or _distrust(details, duration, coverage_percent, missing)
     return GpuMonitoring(
         monitoring_duration_seconds=duration,
         sample_count=_ticks(within),

@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.executor import Window
+from schemas.telemetry import GpuPod
 
 
 class Span(NamedTuple):
@@ -37,6 +38,7 @@ class Condition(Struct, frozen=True, array_like=True):
 
     throttle_reasons: tuple[str, ...] | None
     tenants: tuple[Tenant, ...] | None
+    pods: tuple[GpuPod, ...] | None = None
 
 
 class Reading(Struct, frozen=True, kw_only=True, gc=False):

@@ -107,6 +107,7 @@ async def test_an_attempt_in_a_cluster_is_measured_to_its_end(
             await until_answering(scheduler)
             reply = await scheduler.ask(start)
             finished = await scheduler.finished(start, within_seconds=60)
+            facts = await scheduler.facts(start)
             release = await scheduler.until_released(start)
             await eventually(lambda: bool(scheduler.reports), what="a report")
 
@@ -114,6 +115,10 @@ async def test_an_attempt_in_a_cluster_is_measured_to_its_end(
     assert finished.outcome is AttemptOutcome.SUCCEEDED
     assert finished.benchmark is not None
     assert finished.engine_simulated
+    assert finished.pod is not None
+    assert finished.pod.pod in engines.names
+    assert (finished.pod.node_id, finished.pod.gpus) == ("node-0", 2)
+    assert any(isinstance(f, AttemptPhaseChanged) and f.pod == finished.pod for f in facts)
     assert release.stopped
     assert await left(api) == []
     offered = {each.runtime: each for each in scheduler.reports[0].runtimes}

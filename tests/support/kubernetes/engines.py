@@ -42,6 +42,7 @@ class PodEngines:
     control_plane: ControlPlane
     api: Api
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
     _of_reservation: dict[str, list[str]] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -85,6 +86,7 @@ class PodEngines:
         if any("running" in each for each in states):
             reservation = pod["metadata"]["labels"][LABEL]
             self._of_reservation.setdefault(reservation, []).append(uid)
+            self.names.add(pod["metadata"]["name"])
             self._running[uid] = asyncio.create_task(self._run(pod))
 
     def _kill(self, uid: str) -> None:

@@ -161,10 +161,17 @@ def test_whose_numbers_are_not_to_be_trusted_is_told_with_the_reason() -> None:
             3, gpu_monitoring=replace(seen, trusted=False, untrusted_because="no sample in 2 s")
         ),
         make_experiment(4, gpu_monitoring=None),
+        make_experiment(
+            5,
+            gpu_monitoring=replace(
+                seen, gpu_stats={}, trusted=False, untrusted_because="no agent reported"
+            ),
+        ),
     ]
 
     assert untrusted_lines(judged) == [
-        "experiment 3: do not trust its GPU numbers: no sample in 2 s"
+        "experiment 3: do not trust its GPU numbers: no sample in 2 s",
+        "experiment 5: no GPU numbers: no agent reported",
     ]
 
 

@@ -20,6 +20,7 @@ from schemas.executor import (
     AttemptStarted,
     StartExperiment,
 )
+from schemas.kubernetes import EnginePod
 from services.executor.attempts import transitions
 from services.executor.domain.verdict import Verdict, executor_restarted
 from services.executor.host.processes import ProcessMark
@@ -70,6 +71,27 @@ async def test_what_was_committed_is_there_after_a_reopening(tmp_path: Path) -> 
     assert record.command == start
     assert record.process == mark
     assert (record.accepted_at, record.phase) == (NOW, AttemptPhase.STARTING)
+
+
+async def test_the_pod_that_was_bound_is_told_after_a_restart(tmp_path: Path) -> None:
+    start = make_start()
+    pod = EnginePod(node_id="n1", namespace="engines", pod="e-1", container="c", gpus=2)
+    first = await Journal(tmp_path / "journal.db").open()
+    await insert(first, start)
+    await first.transact(lambda c: store.record_pod(c, start.attempt_id, pod))
+    first.close_nowait()
+
+    second = await Journal(tmp_path / "journal.db").open()
+    for step in (
+        partial(transitions.record_phase, phase=AttemptPhase.LOADING),
+        partial(transitions.record_finish, verdict=RESTARTED),
+    ):
+        await second.transact(partial(step, attempt_id=start.attempt_id, now=NOW))
+    told = [event for _, event in await second.transact(lambda c: store.unsent_events(c, 10))]
+    second.close_nowait()
+
+    assert [type(event) for event in told] == [AttemptPhaseChanged, AttemptFinished]
+    assert [getattr(event, "pod", None) for event in told] == [pod, pod]
 
 
 async def test_a_transaction_that_raises_changes_nothing(journal: Journal) -> None:

@@ -2,11 +2,15 @@
 
 from uuid import UUID
 
-from schemas.gpu_request import Reason, ReasonCode
+from msgspec.structs import replace
+
+from schemas.gpu_request import DeviceGrant, Reason, ReasonCode
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import Explanation
 from services.gateway.domain.experiments import experiment_detail
-from tests.support.worlds.gateway_views import make_experiment
+from shared.gpu.info import gpu_info_of
+from tests.support.worlds.gateway import make_summary
+from tests.support.worlds.gateway_views import make_experiment, make_monitoring
 
 HELD = Reason(code=ReasonCode.HELD, message="all are held")
 ENDED = Reason(code=ReasonCode.ENDED, message="its reservation is over")
@@ -27,3 +31,17 @@ def test_why_it_waits_comes_from_the_scheduler_unless_the_orchestrator_knows_bet
     assert silent.waiting_reasons == (HELD,)
     assert known.waiting_reasons == (ENDED,)
     assert silent.explanation == known.explanation == EXPLANATION
+
+
+def test_the_gpus_of_an_experiment_in_a_cluster_come_from_the_results() -> None:
+    device = DeviceGrant(node_id="gpu-0", uuid="GPU-7", index=7, name="H200", memory_total_mb=9)
+    granted = gpu_info_of([device], count=1, world_size=1)
+    unnamed = gpu_info_of([], count=1, world_size=1)
+    view = make_experiment(gpu_info=unnamed)
+    known = make_summary(view, gpu_monitoring=replace(make_monitoring(), devices=(device,)))
+    unknown = make_summary(view, gpu_monitoring=make_monitoring())
+
+    assert experiment_detail(view, known, None).gpu_info == granted
+    assert experiment_detail(view, unknown, None).gpu_info == unnamed
+    assert (granted.model, granted.device_ids) == ("H200", ("GPU-7",))
+    assert granted.details[0].node_id == "gpu-0"

@@ -10,6 +10,7 @@ import aiohttp
 from msgspec.structs import replace
 
 from schemas.executor import Failure, FailureKind, Runtime
+from schemas.kubernetes import EnginePod
 from services.executor.domain.verdict import AttemptFailed, engine_exit, failure
 from services.executor.runtimes.kubernetes.cluster import MAIN_KIND, Cluster
 from services.executor.runtimes.kubernetes.effective import differences
@@ -24,10 +25,11 @@ from services.executor.runtimes.kubernetes.kinds import (
     Workload,
 )
 from services.executor.runtimes.kubernetes.logs import LogFollower, tail_of
-from services.executor.runtimes.kubernetes.objects import Plan
+from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER, Plan
 from services.executor.runtimes.kubernetes.sight import Sight, sight_of
 from services.executor.runtimes.readiness import LOG_LINES_READ, PROBE_TIMEOUT_SECONDS, is_ready
 from services.executor.runtimes.runtime import Launch
+from shared.ids import node_token
 from shared.kubernetes.errors import KubernetesError
 from shared.labels import RESERVATION_LABEL
 from shared.waiting import cancelled
@@ -122,6 +124,7 @@ class EngineDeployment:
         if sight.pod is None or workload is None:
             return sight, ""
         if sight.pod.spec.node_name and self._first_uid is None:
+            await self.launch.bound(self._engine_pod(sight.pod))
             self._first_uid = sight.pod.metadata.uid
         self._follow(sight.pod)
         return sight, await self._url(workload, sight.pod)
@@ -167,6 +170,15 @@ class EngineDeployment:
             ports = service.spec.ports if service is not None else ()
             return f"http://{_host(pod.status.host_ip)}:{ports[0].node_port}" if ports else ""
         return f"http://{self.name}.{self.plan.namespace}.svc:{port}" if access == "service" else ""
+
+    def _engine_pod(self, pod: Pod) -> EnginePod:
+        return EnginePod(
+            node_id=node_token(pod.spec.node_name),
+            namespace=self.plan.namespace,
+            pod=pod.metadata.name,
+            container=ENGINE_CONTAINER,
+            gpus=self.plan.placement.gpus,
+        )
 
     def _follow(self, pod: Pod) -> None:
         """Its log, once there is a container that may write one."""

@@ -1,0 +1,61 @@
+"""What GPUs were in while they were sampled, and by it which of them a pod had."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from schemas.executor import AttemptFinished, Runtime
+from schemas.gpu_request import DeviceGrant
+from services.results.domain import pod_devices
+from services.results.domain.pod_devices import Told
+from services.results.domain.reading import Condition
+from shared.postgres.database import Connection, from_json
+
+CLUSTER_RUNTIMES: Final = frozenset({Runtime.OME, Runtime.KUBERNETES})
+NO_POD: Final = "its executor did not tell which pod it ran in"
+
+SELECT_CONDITIONS: Final = "SELECT condition_no, facts FROM condition WHERE condition_no = ANY ($1)"
+
+# Copied samples stay when the others have been dropped.
+SELECT_TOLD: Final = """
+SELECT node_id, device_uuid AS uuid, device_index AS index, name, simulated,
+       max(memory_total_mb) AS memory_total_mb, condition_no
+FROM device JOIN (
+    SELECT device_no, memory_total_mb, condition_no FROM sample
+    WHERE device_no IN (SELECT device_no FROM device WHERE node_id = $1)
+      AND observed_at >= $2 AND observed_at <= $3
+    UNION ALL
+    SELECT device_no, memory_total_mb, condition_no FROM experiment_sample
+    WHERE attempt_id = $4 AND observed_at >= $2 AND observed_at <= $3) AS told USING (device_no)
+WHERE node_id = $1 GROUP BY device_no, condition_no
+"""
+
+
+async def devices_of(
+    connection: Connection, event: AttemptFinished
+) -> tuple[tuple[DeviceGrant, ...], str]:
+    """What an attempt was granted, or else what its pod had; or why that is not known."""
+    if event.pod is None:
+        return event.devices, NO_POD if event.engine.runtime in CLUSTER_RUNTIMES else ""
+    rows = await connection.fetch(
+        SELECT_TOLD, event.pod.node_id, event.started_at, event.finished_at, event.attempt_id
+    )
+    conditions = await conditions_of(connection, (row["condition_no"] for row in rows))
+    return pod_devices.devices_of(
+        event.pod,
+        (
+            Told(
+                msgspec.convert(row, DeviceGrant),
+                condition.pods if (condition := conditions.get(row["condition_no"])) else None,
+            )
+            for row in rows
+        ),
+    )
+
+
+async def conditions_of(
+    connection: Connection, numbers: Iterable[int | None]
+) -> dict[int, Condition]:
+    rows = await connection.fetch(SELECT_CONDITIONS, [n for n in set(numbers) if n is not None])
+    return {row["condition_no"]: from_json(row["facts"], Condition) for row in rows}

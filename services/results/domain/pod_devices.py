@@ -1,0 +1,36 @@
+"""Which GPUs the pod of an engine had, by what the agent on its node was told by kubelet."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from schemas.gpu_request import DeviceGrant
+from schemas.kubernetes import EnginePod
+from schemas.telemetry import GpuPod
+
+
+class Told(NamedTuple):
+    """A device of the node, and whose it was in some samples; None: kubelet was not asked."""
+
+    device: DeviceGrant
+    pods: tuple[GpuPod, ...] | None
+
+
+def devices_of(pod: EnginePod, told: Iterable[Told]) -> tuple[tuple[DeviceGrant, ...], str]:
+    """By index; or none, and why they are not known.
+
+    `told` is all of the attempt's time. What a pod has does not change while it lives, but may
+    become known device by device: fewer or more than it asked for is no answer.
+    """
+    own = GpuPod(pod.namespace, pod.pod, pod.container)
+    seen = list(told)
+    if not seen:
+        return (), f"no telemetry agent reported from node {pod.node_id}"
+    if all(pods is None for _, pods in seen):
+        return (), f"the agent on node {pod.node_id} could not ask kubelet which pod has which GPU"
+    had = {device.uuid: device for device, pods in seen if pods and own in pods}
+    if len(had) != pod.gpus:
+        return (), (
+            f"kubelet on node {pod.node_id} told of {len(had)} of the {pod.gpus} GPUs "
+            f"of pod {pod.namespace}/{pod.pod}"
+        )
+    return tuple(sorted(had.values(), key=lambda device: (device.index, device.uuid))), ""
