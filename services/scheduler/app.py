@@ -102,7 +102,7 @@ def create_service(
     reconciler = Reconciler(
         database,
         leadership,
-        Collector(bus, readings, liveness, limits),
+        Collector(bus, readings, liveness, limits, views),
         interval_seconds=interval_seconds,
         node_lost_seconds=settings.node_lost_seconds,
         quiet_seconds=settings.recovery_quiet_seconds,

@@ -96,6 +96,17 @@ class ClusterViews:
         view = self._views.get(cluster_id)
         return view is not None and _blocked(cluster_id, view, self.clock()) is None
 
+    def in_pods(self, cluster_id: NodeId) -> frozenset[UUID] | None:
+        """Reservations of which pods are bound; None while that is not known of a cluster."""
+        if (view := self._views.get(cluster_id)) is None:
+            return frozenset()
+        if _blocked(cluster_id, view, self.clock()) is not None:
+            return None
+        nodes = (view.nodes or {}).values()
+        return frozenset(
+            held for node in nodes for gpus in node.gpus for held in gpus.by_reservation
+        )
+
     def clusters(self, now: datetime) -> list[Cluster]:
         """Every cluster that was heard of, by id; `now` is compared with when GPUs were read."""
         seconds = self.clock()

@@ -17,6 +17,7 @@ from services.scheduler.domain.faults import Loss
 from services.scheduler.domain.model.fleet import ReadingState
 from services.scheduler.ledger import holding_rows, node_rows, reservation_rows
 from services.scheduler.ledger.node_rows import KnownDevice, LossRow, NodeStatus
+from services.scheduler.observations.cluster_views import ClusterViews
 from services.scheduler.observations.latest_readings import FRESH_INTERVALS, LatestReadings
 from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.errors import RefusedError, UnavailableError
@@ -51,6 +52,7 @@ class Collector:
     readings: LatestReadings
     liveness: NodeLiveness
     limits: Limits
+    views: ClusterViews
 
     async def query_executors(self, node_ids: Iterable[NodeId]) -> dict[NodeId, RunningAttempts]:
         """What runs, by the executors that answer."""
@@ -105,6 +107,7 @@ class Collector:
             node_id=node.node_id,
             silent_seconds=self._silence(node.node_id) if devices else 0.0,
             was_stopped=node.stopped,
+            in_pods=self.views.in_pods(node.node_id),
             workloads=_workloads(running),
             # A GPU in MIG mode shows the processes of its instances, which are devices themselves.
             # What uses a cluster's GPUs is its pods', and no reservation's of these devices.

@@ -353,28 +353,29 @@ async def test_what_its_executor_runs_under_a_holding_is_no_orphan_and_nothing_i
     async with (
         scheduler(nats_url, postgres_dsn, **quick),
         make_world(nats_url) as around,
-        told_of(around, nodes=1),
+        told_of(around, nodes=1) as cluster,
     ):
         node = await executor(around)
-        used, unused = [
+        used, by_hand, unused = [
             await around.granted(await around.request(of_cluster(2, lease_ttl_seconds=3.0)))
-            for _ in range(2)
+            for _ in range(3)
         ]
         node.workloads = {used.reservation_id: ()}
+        await cluster.bind(by_hand.reservation_id, "gpu.0", 2)  # a pod that somebody labelled
 
         async def keep() -> None:
             while True:
-                await around.renew(used)
-                await around.renew(unused)
+                for each in (used, by_hand, unused):
+                    await around.renew(each)
                 await asyncio.sleep(0.5)
 
         around.running.append(around.tasks.create_task(keep()))
         await around.event(ReservationReleased, unused.reservation_id, within_seconds=30.0)
         drifts = around.seen(DriftDetected)
-        still = await around.view(used.reservation_id)
+        still = [await around.view(each.reservation_id) for each in (used, by_hand)]
 
     assert {drift.reservation_id for drift in drifts} == {unused.reservation_id}
-    assert still.state is ReservationState.GRANTED
+    assert {each.state for each in still} == {ReservationState.GRANTED}
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ class NodeUse(Struct, frozen=True, kw_only=True):
     """What a node reports. `workloads` None: its executor did not answer.
 
     `silent_seconds`: since its agent's last message; None before that is known. `was_stopped`: the
-    agent has reported that it stops.
+    agent has reported that it stops. `in_pods`: reservations of which pods of this cluster have
+    GPUs, whoever made them; None if its view may not be used.
     """
 
     node_id: NodeId
@@ -80,6 +81,7 @@ class NodeUse(Struct, frozen=True, kw_only=True):
     workloads: tuple[Workload, ...] | None = None
     devices: tuple[DeviceUse, ...] = ()
     was_stopped: bool = False
+    in_pods: frozenset[UUID] | None = frozenset()
 
 
 def foreign_processes(
@@ -278,7 +280,7 @@ def _is_in_use(held: Holding, node: NodeUse | None, limits: Limits) -> bool | No
     if any(workload.reservation_id == held.reservation_id for workload in node.workloads):
         return True
     if held.device_uuid is None:
-        return False
+        return held.reservation_id in node.in_pods if node.in_pods is not None else None
     device = next((each for each in node.devices if each.uuid == held.device_uuid), None)
     if device is None or not device.is_read:
         return None
