@@ -8,9 +8,11 @@ from functools import wraps
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from schemas.base import LARGEST_INTEGER
 from schemas.gpu_request import (
+    ClusterRequest,
     GpuRequest,
     Placement,
     Preference,
@@ -93,6 +95,15 @@ def _capability(_context: Any, _option: Any, text: str | None) -> str | None:
     return text
 
 
+def _nodes(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Any:
+    """A cluster's own nodes are named otherwise than ours, with dots."""
+    return given if context.params["cluster_id"] is not None else node_name(context, option, given)
+
+
+def _cluster_id(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    return given and node_name(context, option, given)
+
+
 def _each(parse: Callable[[str], T]) -> Callable[[Any, Any, tuple[str, ...]], tuple[T, ...]]:
     return lambda _context, _option, texts: tuple(map(parse, texts))
 
@@ -100,17 +111,18 @@ def _each(parse: Callable[[str], T]) -> Callable[[Any, Any, tuple[str, ...]], tu
 def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Adds the options; the command gets them as `request`.
 
-    `whole_fleet`: nodes may be chosen, and how to choose among them.
+    `whole_fleet`: nodes may be chosen, and how to choose among them, or GPUs of a cluster.
     """
-    options = [*_OF_DEVICES, *(_OF_NODES if whole_fleet else ()), *_OF_WAITING]
+    options = [*_OF_DEVICES, *((*_OF_NODES, *_OF_CLUSTERS) if whole_fleet else ()), *_OF_WAITING]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def run(*args: Any, **given: Any) -> Any:
             names = [name for name in GpuRequest.__struct_fields__ if name in given]
             fields = {name: given.pop(name) for name in names}
-            if "placement" in fields:
+            if whole_fleet:
                 fields["placement"] = Placement(fields["placement"])
+                fields |= _place(fields.pop("node_ids"), given)
             request = GpuRequest(**fields)
             return command(*args, request=request, **given)
 
@@ -122,6 +134,73 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
     return decorate
 
 
+def _place(nodes: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """Which nodes may be taken, or those of a cluster; its options leave `given`."""
+    of_cluster = {name: given.pop(name) for name in _CLUSTER_OPTIONS}
+    cluster_id = of_cluster.pop("cluster_id")
+    if cluster_id is None:
+        context = click.get_current_context()
+        for name, option in _CLUSTER_OPTIONS.items():
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"{option} is about GPUs of a cluster: add --cluster")
+        return {"node_ids": nodes}
+    cluster = ClusterRequest(cluster_id=cluster_id or None, node_names=nodes, **of_cluster)
+    return {"cluster": cluster}
+
+
+THRESHOLDS: Final = (
+    click.option(
+        "--utilization-threshold",
+        "utilization_threshold_percent",
+        type=NumberRange(0, 100),
+        default=30.0,
+        show_default=True,
+        metavar="PERCENT",
+        help="A cluster's GPU is idle below this.",
+    ),
+    click.option(
+        "--memory-threshold",
+        "memory_threshold_percent",
+        type=NumberRange(0, 100),
+        default=50.0,
+        show_default=True,
+        metavar="PERCENT",
+        help="And below this much of its memory used.",
+    ),
+)
+_CLUSTER_OPTIONS: Final = {
+    "cluster_id": "--cluster",
+    "selects_node": "--no-select-node",
+    "resource": "--resource",
+    "utilization_threshold_percent": "--utilization-threshold",
+    "memory_threshold_percent": "--memory-threshold",
+}
+_OF_CLUSTERS: Final = (
+    click.option(
+        "--cluster",
+        "cluster_id",
+        is_flag=False,
+        flag_value="",
+        metavar="[ID]",
+        callback=_cluster_id,
+        is_eager=True,
+        help="GPUs of this Kubernetes cluster, or of any.",
+    ),
+    click.option(
+        "--no-select-node",
+        "selects_node",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="Leave the node to the cluster's own scheduler.",
+    ),
+    click.option(
+        "--resource",
+        metavar="NAME",
+        help="As the cluster counts them, such as amd.com/gpu; NVIDIA's if not given.",
+    ),
+    *THRESHOLDS,
+)
 _OF_DEVICES: Final = (
     click.option("--gpus", type=click.IntRange(1, 4096), required=True, metavar="N"),
     click.option(
@@ -183,8 +262,8 @@ _OF_NODES: Final = (
         "node_ids",
         multiple=True,
         metavar="ID",
-        callback=node_name,
-        help="Only this node; repeatable.",
+        callback=_nodes,
+        help="Only this node, with --cluster one of its own; repeatable.",
     ),
     click.option(
         "--placement", type=click.Choice([each.value for each in Placement]), default="pack"

@@ -56,6 +56,14 @@ class _Held:
     epoch: int | None = None
 
 
+def _refuse_cluster(_context: click.Context, _option: click.Parameter, given: str | None) -> None:
+    if given is not None:
+        raise click.UsageError(
+            "exec runs CMD on this host, and a cluster's GPUs are for its pods:"
+            " `gpusteward reserve --cluster` holds them and says how a pod gets them"
+        )
+
+
 @click.command("exec", context_settings={"ignore_unknown_options": True})
 @request_options()
 @click.option(
@@ -68,6 +76,14 @@ class _Held:
     show_default=True,
     metavar="SECONDS",
     help="Lease; how soon others may have the GPUs after this host is gone.",
+)
+@click.option(
+    "--cluster",
+    is_flag=False,
+    flag_value="",
+    expose_value=False,
+    hidden=True,
+    callback=_refuse_cluster,
 )
 @with_target
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")

@@ -43,30 +43,17 @@ from services.cli.failures import CommandFailed, leave
 from services.cli.json_files import read_json
 from services.cli.lookup import Found, find, find_reservation
 from services.cli.options import Target, reading
-from services.cli.request_options import NumberRange, request_options
+from services.cli.request_options import THRESHOLDS, request_options
 from shared.gpu.node_selection import selection_lines
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
 DIFFERENT_EXIT_CODE: Final = 1
-_thresholds = (
-    click.option(
-        "--utilization-threshold",
-        type=NumberRange(0, 100),
-        default=30.0,
-        show_default=True,
-        metavar="PERCENT",
-        help="A GPU is idle below this.",
-    ),
-    click.option(
-        "--memory-threshold",
-        type=NumberRange(0, 100),
-        default=50.0,
-        show_default=True,
-        metavar="PERCENT",
-        help="And below this much of its memory used.",
-    ),
+
+_NOT_RECORDED: Final = (
+    "what a cluster's GPUs are granted by is its whole view, which is not recorded;"
+    " `gpusteward why ID` says what the choice was made by"
 )
 
 
@@ -153,12 +140,15 @@ def estimate(target: Target, file: BinaryIO) -> None:
 
 @click.command()
 @click.option("--gpus", "each_gpu", is_flag=True, help="GPU by GPU instead of node by node.")
-@_thresholds[0]
-@_thresholds[1]
+@THRESHOLDS[0]
+@THRESHOLDS[1]
 @reading
 @table_options
 def cluster(
-    target: Target, each_gpu: bool, utilization_threshold: float, memory_threshold: float
+    target: Target,
+    each_gpu: bool,
+    utilization_threshold_percent: float,
+    memory_threshold_percent: float,
 ) -> None:
     """List nodes with their idle GPUs, as the choice of a node for Kubernetes sees them."""
     if each_gpu:
@@ -179,7 +169,9 @@ def cluster(
         headings = ["node", "gpu", "name", "allocatable", "util %", "memory %", "temp C"]
     else:
         summaries = target.ask(
-            lambda client: client.node_summaries(utilization_threshold, memory_threshold)
+            lambda client: client.node_summaries(
+                utilization_threshold_percent, memory_threshold_percent
+            )
         )
         shown = summaries
         rows = [
@@ -201,15 +193,20 @@ def cluster(
 
 @click.command("select-node")
 @click.argument("required_gpus", metavar="GPUS", type=click.IntRange(1, 4096))
-@_thresholds[0]
-@_thresholds[1]
+@THRESHOLDS[0]
+@THRESHOLDS[1]
 @reading
 def select_node(
-    target: Target, required_gpus: int, utilization_threshold: float, memory_threshold: float
+    target: Target,
+    required_gpus: int,
+    utilization_threshold_percent: float,
+    memory_threshold_percent: float,
 ) -> None:
     """Name the best node for an inference service of so many GPUs."""
     view = target.ask(
-        lambda client: client.select_node(required_gpus, utilization_threshold, memory_threshold)
+        lambda client: client.select_node(
+            required_gpus, utilization_threshold_percent, memory_threshold_percent
+        )
     )
     if target.as_json:
         print_json(view)
@@ -232,7 +229,10 @@ def replay(target: Target, identifier: str | None, from_id: int | None, limit: i
     async def ask(client: "StewardClient") -> Replay:
         reservation_id = None
         if identifier is not None:
-            reservation_id = (await find_reservation(client, identifier)).reservation_id
+            found = await find_reservation(client, identifier)
+            if found.request.cluster is not None:
+                raise CommandFailed(ErrorCode.CONFLICT, _NOT_RECORDED)
+            reservation_id = found.reservation_id
         return await client.replay(from_id=from_id, reservation_id=reservation_id, limit=limit)
 
     found = target.ask(ask)

@@ -13,7 +13,7 @@ from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ReservationView
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.slow_reader import say
-from services.cli.display.tables import print_devices, reservation_table, short
+from services.cli.display.tables import pod_lines, print_devices, reservation_table, short
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
 from services.cli.options import Target, reading, with_target
@@ -54,6 +54,8 @@ def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None)
         return
     print_table(reservation_table([view]))
     print_devices(view.devices)
+    for line in pod_lines(view):
+        click.echo(line)
     click.echo(
         f"held for {ttl:g} s; `gpusteward renew {view.reservation_id}` keeps it,"
         f" `gpusteward release {view.reservation_id}` gives it back"

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import click
 
+from schemas.cluster import GpuSupply
 from schemas.gateway import GpuView, NodeView
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
@@ -17,6 +18,7 @@ from schemas.telemetry import HealthState, Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
 from shared.benchmarks.metrics import failed_levels_text
+from shared.labels import RESERVATION_LABEL
 
 SHORT_ID_CHARACTERS: Final = 12
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -223,6 +225,21 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
         ),
         shortened=frozenset({"node", "holder"}),
     )
+
+
+def pod_lines(reservation: ReservationView) -> list[str]:
+    """How a pod gets the GPUs that are held of a cluster; nothing for devices."""
+    if (place := reservation.cluster) is None:
+        return []
+    lines = [place.message, "a pod takes them with"]
+    lines.append(f"  label         {RESERVATION_LABEL}: {reservation.reservation_id}")
+    if place.hostname is not None:
+        lines.append(f"  nodeSelector  kubernetes.io/hostname: {place.hostname}")
+    if place.supply is GpuSupply.DRA:
+        lines.append(f"  claim         {place.gpus} of DeviceClass {place.resource}")
+    elif place.resource is not None:
+        lines.append(f"  limit         {place.resource}: {place.gpus}")
+    return lines
 
 
 def placement_text(placement: ClusterPlacement | None) -> str:

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from schemas.gpu_request import (
+    ClusterRequest,
     GpuRequest,
     Placement,
     Preference,
@@ -55,6 +56,44 @@ def test_everything_that_a_request_can_say_can_be_typed() -> None:
         min_compute_capability="8.0",
     )
     assert parsed() == GpuRequest()
+
+
+def test_gpus_of_a_cluster_can_be_asked_for() -> None:
+    request = parsed(
+        *("--cluster", "k8s", "--node", "gpu.7", "--resource", "amd.com/gpu", "--model", "MI300"),
+        *("--utilization-threshold", "20", "--memory-threshold", "40"),
+    )
+
+    assert request == GpuRequest(
+        gpu_models=("MI300",),
+        cluster=ClusterRequest(
+            cluster_id="k8s",
+            node_names=("gpu.7",),
+            resource="amd.com/gpu",
+            utilization_threshold_percent=20.0,
+            memory_threshold_percent=40.0,
+        ),
+    )
+    assert parsed("--cluster").cluster == ClusterRequest()
+    left = parsed("--no-select-node", "--cluster", "k8s").cluster
+    assert left == ClusterRequest(cluster_id="k8s", selects_node=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--resource", "amd.com/gpu"), "--resource is about GPUs of a cluster: add --cluster"),
+        (("--no-select-node",), "--no-select-node is about GPUs of a cluster"),
+        (("--memory-threshold", "50"), "--memory-threshold is about"),
+        (("--node", "gpu.7"), "expected a node's id"),
+        (("--cluster", "a.b"), "expected a node's id"),
+    ],
+)
+def test_what_is_said_of_a_cluster_without_one_is_refused(
+    given: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(click.UsageError, match=says):
+        parsed(*given)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""GPUs of a Kubernetes cluster, asked for by the command."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import EXIT_CODE, ErrorCode
+from tests.real.cli.test_cli import Command
+from tests.support.fakes.gateway import StubGateway
+from tests.support.worlds.gateway import gateway
+from tests.support.worlds.scheduler import scheduler, world
+from tests.support.worlds.scheduler_cluster import FakeCluster, make_cluster_node
+
+
+@pytest.fixture
+async def command(nats_url: str, postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Command]:
+    async with (
+        world(nats_url) as around,
+        scheduler(nats_url, postgres_dsn),
+        gateway(nats_url, postgres_dsn) as api,
+    ):
+        cluster = FakeCluster(around.bus, "k8s")
+        cluster.nodes = {f"gpu.{n}": make_cluster_node(f"gpu.{n}") for n in range(2)}
+        await cluster.answer()
+
+        async def keep_telling() -> None:
+            while True:
+                await cluster.tell()
+                await asyncio.sleep(0.2)
+
+        around.running.append(around.tasks.create_task(keep_telling()))
+        yield Command(StubGateway(), api.url, tmp_path)
+
+
+async def test_gpus_of_a_cluster_are_held_with_what_a_pod_needs_to_get_them(
+    command: Command,
+) -> None:
+    could = await command("availability", "--gpus", "8", "--cluster", "k8s", "--wait", "30")
+    unknown = await command("availability", "--gpus", "8", "--cluster", "other")
+    held = await command("reserve", "--gpus", "2", "--cluster", "--node", "gpu.1")
+    reservation_id = held.out.split("gpusteward release ")[1].split("`")[0]
+    replayed = await command("replay", reservation_id)
+    back = await command("release", reservation_id)
+    left = await command("reserve", "--gpus", "2", "--cluster", "k8s", "--no-select-node")
+
+    assert (could.code, could.err) == (0, "")
+    assert "gpu.0: 8 of 8 allocatable GPUs idle" in could.out
+    assert unknown.code == EXIT_CODE[ErrorCode.UNSATISFIABLE]
+    assert "waits for a view of cluster other" in unknown.out
+    assert (held.code, held.err) == (0, "")
+    assert "k8s/gpu.1" in held.out
+    for line in (
+        "gpu.1: 8 of 8 allocatable GPUs idle, no metrics",
+        f"  label         gpusteward.reservation: {reservation_id}",
+        "  nodeSelector  kubernetes.io/hostname: gpu.1",
+        "  limit         nvidia.com/gpu: 2",
+    ):
+        assert line in held.out.splitlines()
+    assert "is not recorded" in replayed.err
+    assert back.code == 0
+    assert "left to the cluster's scheduler: the request selects no node" in left.out
+    assert "nodeSelector" not in left.out
+
+
+async def test_exec_says_that_it_runs_nothing_in_a_cluster(command: Command) -> None:
+    ended = await command("exec", "--gpus", "1", "--cluster", "k8s", "--", "true")
+
+    assert ended.code == EXIT_CODE[ErrorCode.BAD_REQUEST]
+    assert "`gpusteward reserve --cluster` holds them" in ended.err
