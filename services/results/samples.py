@@ -1,39 +1,23 @@
 """Samples from the stream into their partitions, each reading once."""
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Final
+from uuid import UUID
 
 import asyncpg
 
 from schemas.base import LARGEST_INTEGER
 from schemas.telemetry import GpuProcess, GpuReading, GpuSampled
 from services.results.agent_boots import claim
+from services.results.copied_rows import BEGIN, COLUMNS, END, device_values, tick_values
 from services.results.domain.reading import Condition, Tenant
 from services.results.partitions import Partitions
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.postgres.database import Connection, Database, to_json
-
-COLUMNS: Final = (
-    "device_no",
-    "observed_at",
-    "boot_id",
-    "sequence",
-    "interval_seconds",
-    "utilization_percent",
-    "memory_total_mb",
-    "memory_used_mb",
-    "temperature_c",
-    "power_draw_w",
-    "energy_mj",
-    "power_limit_w",
-    "ecc_corrected",
-    "ecc_uncorrected",
-    "condition_no",
-)
 
 UPSERT_DEVICE: Final = """
 INSERT INTO device (node_id, device_uuid, device_index, name, simulated)
@@ -62,9 +46,11 @@ ORDER BY device_no, observed_at, boot_id, sequence ON CONFLICT DO NOTHING
 
 YEARS: Final = range(1970, 9999)  # a clock beyond these is broken
 
-Row = tuple[object, ...]  # the values of `COLUMNS`
 DeviceKey = tuple[str, str]
-DeviceRow = tuple[int, str, bool]
+DeviceRow = tuple[int, str | None, bool]
+UNKNOWN_DEVICE: Final = (0, None)
+# What a condition is made of, cheaper to look up than to put in order.
+Found = tuple[tuple[str, ...] | None, tuple[tuple[UUID | None, str | None], ...] | None]
 Spans = dict[str, tuple[datetime, datetime]]
 
 
@@ -77,7 +63,7 @@ class SampleStore:
     stored: Callable[[Connection, Spans], Awaitable[None]]
     readings_stored: int = 0
     _devices: dict[DeviceKey, tuple[int, DeviceRow]] = field(default_factory=dict)
-    _conditions: dict[Condition, int] = field(default_factory=dict)
+    _conditions: dict[Found, int | None] = field(default_factory=dict)
 
     async def store(self, batch: list[GpuSampled]) -> None:
         """Store a batch; readings that are there already stay. Raises UnavailableError."""
@@ -94,80 +80,78 @@ class SampleStore:
                 fresh = await claim(connection, samples, self.partitions.oldest_kept())
                 if not fresh:
                     return
-                rows = self._rows(fresh)
-                for day, of_day in rows.items():
-                    await _insert(connection, self.partitions.table.name_of(day), of_day)
+                for day, rows in self._rows(fresh).items():
+                    await _insert(connection, self.partitions.table.name_of(day), rows)
                 await self.stored(connection, _spans(fresh))
         except asyncpg.UndefinedTableError as error:
             # Another instance dropped a partition that this one remembers.
             self.partitions.known.clear()
             raise UnavailableError(f"a partition is missing: {error}") from error
-        self.readings_stored += sum(len(of_day) for of_day in rows.values())
+        self.readings_stored += sum(len(sample.gpus) for sample in fresh)
 
     async def _register_devices(self, samples: Iterable[GpuSampled]) -> None:
         """Give every device its number, and store what changed about it."""
-        facts = {
-            (sample.node_id, gpu.uuid): (
-                gpu.index,
-                (gpu.name or "").replace("\0", ""),
-                sample.simulated,
-            )
+        changed = {
+            key: facts
             for sample in samples
             for gpu in sample.gpus
-        }
-        changed = {
-            key: found
-            for key, found in facts.items()
-            if key not in self._devices or self._devices[key][1] != found
+            if (facts := (gpu.index, gpu.name, sample.simulated))
+            != self._devices.get(key := (sample.node_id, gpu.uuid), UNKNOWN_DEVICE)[1]
         }
         if not changed:
             return
         async with self.database.transaction() as connection:
             numbers = {
-                key: await connection.fetchval(UPSERT_DEVICE, *key, *changed[key])
-                for key in sorted(changed)
+                (node_id, uuid): await connection.fetchval(
+                    UPSERT_DEVICE, node_id, uuid, index, (name or "").replace("\0", ""), simulated
+                )
+                for (node_id, uuid), (index, name, simulated) in sorted(changed.items())
             }
         self._devices.update({key: (number, changed[key]) for key, number in numbers.items()})
 
     async def _register_conditions(self, samples: Iterable[GpuSampled]) -> None:
         """Give what GPUs are in its number."""
-        found = {condition_of(gpu) for sample in samples for gpu in sample.gpus}
         if len(self._conditions) > MOST_CONDITIONS:
             self._conditions.clear()
-        unknown = {c: to_json(c) for c in found if c is not None and c not in self._conditions}
+        unknown = {
+            found: gpu
+            for sample in samples
+            for gpu in sample.gpus
+            if (found := _found(gpu)) not in self._conditions
+        }
         if not unknown:
             return
+        facts = {
+            found: to_json(condition)
+            for found, gpu in unknown.items()
+            if (condition := condition_of(gpu)) is not None
+        }
         async with self.database.transaction() as connection:
             numbers = {
-                condition: await connection.fetchval(UPSERT_CONDITION, facts)
-                for condition, facts in sorted(unknown.items(), key=lambda item: item[1])
+                text: await connection.fetchval(UPSERT_CONDITION, text)
+                for text in sorted(set(facts.values()))
             }
-        self._conditions.update(numbers)
+        for found in unknown:
+            self._conditions[found] = numbers[facts[found]] if found in facts else None
 
-    def _rows(self, samples: Iterable[GpuSampled]) -> dict[date, list[Row]]:
-        rows: dict[date, list[Row]] = {}
+    def _rows(self, samples: Iterable[GpuSampled]) -> dict[date, bytes]:
+        """Of each day, in the binary form of COPY."""
+        parts: dict[date, list[bytes]] = {}
         for sample in samples:
-            rows.setdefault(_day(sample), []).extend(self._row(sample, gpu) for gpu in sample.gpus)
-        return rows
+            rows = parts.setdefault(_day(sample), [BEGIN])
+            tick, node_id = tick_values(sample), sample.node_id
+            for gpu in sample.gpus:
+                device_no = self._devices[node_id, gpu.uuid][0]
+                rows += (tick, device_values(device_no, self._conditions[_found(gpu)], gpu))
+        return {day: b"".join((*rows, END)) for day, rows in parts.items()}
 
-    def _row(self, sample: GpuSampled, gpu: GpuReading) -> Row:
-        return (
-            self._devices[sample.node_id, gpu.uuid][0],
-            sample.observed_at,
-            sample.boot_id,
-            sample.sequence,
-            sample.interval_seconds,
-            _known_float(gpu.utilization_percent),
-            _known_int(gpu.memory_total_mb),
-            _known_int(gpu.memory_used_mb),
-            _known_float(gpu.temperature_c),
-            _known_float(gpu.power_draw_w),
-            _known_int(gpu.energy_mj),
-            _known_float(gpu.power_limit_w),
-            _known_int(gpu.ecc_corrected),
-            _known_int(gpu.ecc_uncorrected),
-            self._conditions[condition] if (condition := condition_of(gpu)) is not None else None,
-        )
+
+def _found(gpu: GpuReading) -> Found:
+    processes = gpu.processes
+    return (
+        gpu.throttle_reasons,
+        processes and tuple([(process.reservation_id, process.name) for process in processes]),
+    )
 
 
 def condition_of(gpu: GpuReading) -> Condition | None:
@@ -201,14 +185,6 @@ def _day(sample: GpuSampled) -> date:
     return sample.observed_at.astimezone(UTC).date()
 
 
-def _known_float(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _known_int(value: int | None) -> int | None:
-    return value if value is not None and value <= LARGEST_INTEGER else None
-
-
 def _spans(samples: Iterable[GpuSampled]) -> Spans:
     spans: Spans = {}
     for sample in samples:
@@ -217,15 +193,19 @@ def _spans(samples: Iterable[GpuSampled]) -> Spans:
     return spans
 
 
-async def _insert(connection: Connection, partition: str, rows: Sequence[Row]) -> None:
+async def _insert(connection: Connection, partition: str, rows: bytes) -> None:
     """COPY straight in; merge where an earlier release has stored some of it without a note."""
-    if not rows:
-        return
     try:
         async with connection.transaction():
-            await connection.copy_records_to_table(partition, records=rows, columns=COLUMNS)
+            await _copy(connection, partition, rows)
     except asyncpg.UniqueViolationError:
         await connection.execute(CREATE_ARRIVED)
         await connection.execute(EMPTY_ARRIVED)
-        await connection.copy_records_to_table("arrived", records=rows, columns=COLUMNS)
+        await _copy(connection, "arrived", rows)
         await connection.execute(MERGE_ARRIVED.format(partition=partition))
+
+
+async def _copy(connection: Connection, table: str, rows: bytes) -> None:
+    # asyncpg takes bytes for a path
+    source = memoryview(rows)
+    await connection.copy_to_table(table, source=source, columns=COLUMNS, format="binary")

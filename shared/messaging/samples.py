@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Final
+from uuid import uuid4
 
 import msgspec
 import nats.errors
-from nats.js import JetStreamContext
+from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from schemas.base import pattern_for
 from schemas.telemetry import GpuSampled
 from shared.errors import UnavailableError
 from shared.logging import log
@@ -19,17 +22,66 @@ from shared.messaging.codec import check_subject
 from shared.messaging.routes import ACK_WAIT_SECONDS
 from shared.messaging.settlement import RETRY_SECONDS
 from shared.messaging.streams import SAMPLES
+from shared.waiting import within
 
 CHECK_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 2.0  # beyond the linger
+STREAM: Final = str(SAMPLES.name)
+NOTHING_MORE: Final = frozenset({"404", "408"})  # there are no more messages, or not in time
 
+_SUBJECT: Final = pattern_for(GpuSampled).removesuffix("*")
 _decode = msgspec.msgpack.Decoder(GpuSampled).decode
+
+
+@dataclass(slots=True)
+class _Pull:
+    """What one request for messages brings. The server ends it with a status, unless it is full."""
+
+    size: int
+    messages: list[Msg] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    status: str | None = None
+
+    def take(self, message: Msg) -> None:
+        if message.reply:
+            self.messages.append(message)
+        else:
+            self.status = (message.headers or {}).get("Status")
+        if self.status is not None or len(self.messages) == self.size:
+            self.ended.set()
+
+
+@dataclass(slots=True)
+class _Inbox:
+    """Where pulled messages come to: one callback for each, and one pull under way at a time."""
+
+    bus: Bus
+    durable: str
+    size: int
+    linger_seconds: float
+    name: str
+    under_way: _Pull = field(init=False)
+
+    async def pull(self) -> None:
+        """Ask for the next messages."""
+        self.under_way = _Pull(self.size)
+        request = {"batch": self.size, "expires": int(self.linger_seconds * 1e9)}
+        await self.bus.nats.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self.durable}",
+            msgspec.json.encode(request),
+            reply=self.name,
+        )
+
+    async def take(self, message: Msg) -> None:
+        self.under_way.take(message)
 
 
 @dataclass(frozen=True, slots=True)
 class SampleConsumer:
     """Hands samples to `handler`, each batch at least once.
 
-    A batch is acknowledged when the handler has returned, and comes again after an error.
+    A batch is acknowledged when the handler has returned, and comes again after an error. The next
+    one comes meanwhile: no more than two are in memory.
     """
 
     bus: Bus
@@ -40,7 +92,6 @@ class SampleConsumer:
 
     async def run(self) -> None:
         """Consume until cancelled, also from a stream that was made anew."""
-        stream = str(SAMPLES.name)
         config = ConsumerConfig(
             durable_name=self.durable,
             ack_policy=AckPolicy.EXPLICIT,
@@ -49,46 +100,62 @@ class SampleConsumer:
         )
         while True:
             try:
-                await self.bus.jetstream.add_consumer(stream, config)
-                subscription = await self.bus.jetstream.pull_subscribe_bind(
-                    self.durable, stream=stream, inbox_prefix=self.bus.pull_inbox
-                )
-                try:
-                    await self._pull(subscription)
-                finally:
-                    # A fetch cut off leaves messages unread, and a drain would wait for them.
-                    with contextlib.suppress(nats.errors.Error):
-                        await subscription.unsubscribe()
+                await self.bus.jetstream.add_consumer(STREAM, config)
+                async with self._inbox() as inbox:
+                    await self._consume(inbox)
             except (nats.errors.Error, OSError) as error:
                 log.info("samples_interrupted", error=repr(error))
                 await asyncio.sleep(self.linger_seconds)
 
-    async def _pull(self, subscription: JetStreamContext.PullSubscription) -> None:
+    @asynccontextmanager
+    async def _inbox(self) -> AsyncIterator[_Inbox]:
+        name = f"{self.bus.pull_inbox.decode()}{uuid4().hex}"
+        inbox = _Inbox(self.bus, self.durable, self.batch, self.linger_seconds, name)
+        subscription = await self.bus.nats.subscribe(name, cb=inbox.take)
+        await inbox.pull()
+        try:
+            yield inbox
+        finally:
+            with contextlib.suppress(nats.errors.Error, OSError):
+                await subscription.unsubscribe()
+                for message in inbox.under_way.messages:
+                    await message.nak()
+
+    async def _consume(self, inbox: _Inbox) -> None:
         loop = asyncio.get_running_loop()
         checked_at = loop.time()
         while True:
-            if loop.time() - checked_at > CHECK_SECONDS:
+            pull = inbox.under_way
+            async with within(self.linger_seconds + ANSWER_SECONDS):
+                await pull.ended.wait()
+            is_odd = pull.status is not None and pull.status not in NOTHING_MORE
+            if is_odd or loop.time() - checked_at > CHECK_SECONDS:
                 # NotFound means that the stream is a new one: declare again.
-                await subscription.consumer_info()
+                await self.bus.jetstream.consumer_info(STREAM, self.durable)
                 checked_at = loop.time()
+            if is_odd:
+                log.info("samples_pull_ended", status=pull.status)
+                await asyncio.sleep(self.linger_seconds)
+            await inbox.pull()
+            if pull.messages:
+                await self._hand_over(pull.messages)
+
+    async def _hand_over(self, messages: list[Msg]) -> None:
+        samples = []
+        for message in messages:
             try:
-                messages = await subscription.fetch(self.batch, timeout=self.linger_seconds)
-            except (nats.errors.TimeoutError, TimeoutError):
-                continue
-            samples = []
-            for message in messages:
-                try:
-                    sample = _decode(message.data)
+                sample = _decode(message.data)
+                if message.subject != _SUBJECT + sample.node_id:
                     check_subject(sample, message.subject)
-                    samples.append(sample)
-                except msgspec.MsgspecError as error:
-                    log.warning("undecodable", subject=message.subject, error=str(error))
-            try:
-                await self.handler(samples)
-            except UnavailableError as error:
-                log.warning("samples_postponed", error=str(error))
-                for message in messages:
-                    await message.nak(delay=RETRY_SECONDS)
-                continue
+                samples.append(sample)
+            except msgspec.MsgspecError as error:
+                log.warning("undecodable", subject=message.subject, error=str(error))
+        try:
+            await self.handler(samples)
+        except UnavailableError as error:
+            log.warning("samples_postponed", error=str(error))
             for message in messages:
-                await message.ack()
+                await message.nak(delay=RETRY_SECONDS)
+            return
+        for message in messages:
+            await message.ack()

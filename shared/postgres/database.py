@@ -106,6 +106,11 @@ class Connection(Protocol):
     ) -> str:
         """Insert by the COPY protocol."""
 
+    async def copy_to_table(
+        self, table_name: str, *, source: memoryview, columns: Sequence[str], format: str
+    ) -> str:
+        """Insert by the COPY protocol what is encoded already."""
+
 
 @dataclass(slots=True)
 class _Notes:

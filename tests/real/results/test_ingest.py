@@ -22,7 +22,7 @@ from services.results.domain.rollup import HOUR, MINUTE, Level, start_of
 from services.results.migrations import MIGRATIONS
 from services.results.partitions import Partitions, Table, midnight
 from services.results.rollups import Rollups
-from services.results.samples import COLUMNS, SampleStore
+from services.results.samples import SampleStore
 from services.results.settings import ResultsSettings
 from shared.clock import utcnow
 from shared.postgres.database import Connection, Database
@@ -32,6 +32,11 @@ from tests.support.worlds.results import BOOT, NODE, World, every_second, make_s
 
 METRIC: Final = SeriesMetric.POWER_DRAW_W
 RELEASE_BEFORE_ROLLUPS: Final = 4  # migrations
+COLUMNS_BEFORE: Final = (
+    *("device_no", "observed_at", "boot_id", "sequence", "interval_seconds"),
+    *("utilization_percent", "memory_total_mb", "memory_used_mb", "temperature_c"),
+    *("power_draw_w", "energy_mj", "power_limit_w"),
+)
 SEVEN_DAYS: Final = timedelta(days=7)
 Tick = tuple[str, UUID, int]
 
@@ -361,7 +366,7 @@ async def as_the_release_before(database: Database, ticks: list[GpuSampled]) -> 
             for tick in ticks
             for number, gpu in zip(numbers, tick.gpus, strict=True)
         ]
-        await connection.copy_records_to_table("sample", records=rows, columns=COLUMNS[:12])
+        await connection.copy_records_to_table("sample", records=rows, columns=COLUMNS_BEFORE)
 
 
 async def test_the_service_rolls_up_by_itself(world: World) -> None:
