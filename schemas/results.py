@@ -180,7 +180,7 @@ class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):
     points: Annotated[int, Meta(ge=1, le=5000)] = 300
 
 
-class SeriesPoint(Struct, frozen=True, kw_only=True, array_like=True):
+class SeriesPoint(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One bucket: its start, and min, max, mean of the known readings."""
 
     at: UtcDatetime

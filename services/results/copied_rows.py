@@ -45,9 +45,7 @@ def tick_values(sample: GpuSampled) -> bytes:
     """What each row of a tick begins with."""
     at = (sample.observed_at - EPOCH) // _MICROSECOND
     boot = sample.boot_id.bytes
-    return _TICK.pack(
-        len(COLUMNS), 8, at, 16, boot, 8, sample.sequence, 8, sample.interval_seconds
-    )
+    return _TICK.pack(len(COLUMNS), 8, at, 16, boot, 8, sample.sequence, 8, sample.interval_seconds)
 
 
 def device_values(device_no: int, condition_no: int | None, gpu: GpuReading) -> bytes:

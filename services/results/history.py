@@ -63,7 +63,7 @@ WHERE node_id = ANY ($1) AND minute > $2::timestamptz - interval '1 hour'
 # Every source has the same columns: raw samples are rollups of one.
 OF_SAMPLES: Final = """
 SELECT device_no, observed_at AS at, {metric}::float8 AS lowest, {metric}::float8 AS highest,
-       {metric}::float8 AS total, 1 AS count
+       {metric}::float8 AS total, 1::float8 AS count
 FROM sample
 WHERE device_no = ANY ($4) AND observed_at >= {start} AND observed_at < {end}
   AND {metric} IS NOT NULL
@@ -71,7 +71,7 @@ WHERE device_no = ANY ($4) AND observed_at >= {start} AND observed_at < {end}
 
 OF_EXPERIMENT: Final = """
 SELECT device_no, observed_at AS at, {metric}::float8 AS lowest, {metric}::float8 AS highest,
-       {metric}::float8 AS total, 1 AS count
+       {metric}::float8 AS total, 1::float8 AS count
 FROM experiment_sample JOIN attempt USING (attempt_id)
 WHERE device_no = ANY ($4) AND observed_at >= {start} AND observed_at < {end}
   AND experiment_id = $5 AND {metric} IS NOT NULL
@@ -79,7 +79,7 @@ WHERE device_no = ANY ($4) AND observed_at >= {start} AND observed_at < {end}
 
 OF_ROLLUPS: Final = """
 SELECT device_no, at, {metric}_min AS lowest, {metric}_max AS highest, {metric}_sum AS total,
-       {metric}_count AS count
+       {metric}_count::float8 AS count
 FROM {table}
 WHERE device_no = ANY ($4) AND at >= {start} AND at < {end} AND {metric}_count > 0
 """

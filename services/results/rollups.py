@@ -33,7 +33,8 @@ ORDER BY date_bin('1 hour', minute, '2000-01-01Z'), node_id, minute LIMIT $2
 
 # Whoever stores samples of these nodes has committed, or waits.
 LOCK_BOOTS: Final = """
-SELECT FROM agent_boot WHERE node_id = ANY ($1) ORDER BY node_id, boot_id FOR UPDATE
+SELECT node_id, boot_id FROM agent_boot WHERE node_id = ANY ($1)
+ORDER BY node_id, boot_id FOR UPDATE
 """
 
 _COLUMNS: Final = (
@@ -71,13 +72,15 @@ WHERE at >= hour AND at < hour + interval '1 hour' AND at >= $3 AND at < $4
 GROUP BY 1, 2 {_REPLACE}
 """
 
+# Of the locked ones only: another boot's first samples may have come since the rollup.
 UPDATE_BOOTS: Final = """
 UPDATE agent_boot SET due = ARRAY(
     SELECT unnest(due) EXCEPT
     SELECT minute FROM unnest($1::text[], $2::timestamptz[]) AS done (node_id, minute)
     WHERE done.node_id = agent_boot.node_id
     ORDER BY 1)
-WHERE node_id = ANY ($1)
+FROM unnest($3::text[], $4::uuid[]) AS locked (node_id, boot_id)
+WHERE agent_boot.node_id = locked.node_id AND agent_boot.boot_id = locked.boot_id
 """
 
 # What is needed no longer than the raw samples.
@@ -133,8 +136,9 @@ class Rollups:
 
 
 async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:
-    await connection.execute(LOCK_BOOTS, nodes)
+    locked = await connection.fetch(LOCK_BOOTS, nodes)
+    boots = [row["node_id"] for row in locked], [row["boot_id"] for row in locked]
     first, last = min(minutes), max(minutes)
     await connection.execute(ROLL_UP_MINUTES, nodes, minutes, first, last + MINUTE)
     await connection.execute(ROLL_UP_HOURS, nodes, minutes, first - HOUR, last + HOUR)
-    await connection.execute(UPDATE_BOOTS, nodes, minutes)
+    await connection.execute(UPDATE_BOOTS, nodes, minutes, *boots)

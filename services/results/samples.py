@@ -1,7 +1,7 @@
 """Samples from the stream into their partitions, each reading once."""
 
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Final
@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from schemas.base import LARGEST_INTEGER
-from schemas.telemetry import GpuProcess, GpuReading, GpuSampled
+from schemas.telemetry import GpuPod, GpuProcess, GpuReading, GpuSampled
 from services.results.agent_boots import claim
 from services.results.copied_rows import BEGIN, COLUMNS, END, device_values, tick_values
 from services.results.domain.reading import Condition, Tenant
@@ -50,7 +50,11 @@ DeviceKey = tuple[str, str]
 DeviceRow = tuple[int, str | None, bool]
 UNKNOWN_DEVICE: Final = (0, None)
 # What a condition is made of, cheaper to look up than to put in order.
-Found = tuple[tuple[str, ...] | None, tuple[tuple[UUID | None, str | None], ...] | None]
+Found = tuple[
+    tuple[str, ...] | None,
+    tuple[tuple[UUID | None, str | None], ...] | None,
+    tuple[GpuPod, ...] | None,
+]
 Spans = dict[str, tuple[datetime, datetime]]
 
 
@@ -74,14 +78,22 @@ class SampleStore:
             return
         await self.partitions.make({_day(sample) for sample in samples})
         await self._register_devices(samples)
-        await self._register_conditions(samples)
+        if len(self._conditions) > MOST_CONDITIONS:
+            self._conditions.clear()
+        while unknown := self._unknown_conditions(samples):  # another batch may have cleared them
+            await self._register_conditions(unknown)
+        rows = {id(sample): self._rows(sample) for sample in samples}
         try:
             async with self.database.transaction() as connection:
                 fresh = await claim(connection, samples, self.partitions.oldest_kept())
                 if not fresh:
                     return
-                for day, rows in self._rows(fresh).items():
-                    await _insert(connection, self.partitions.table.name_of(day), rows)
+                of_days: dict[date, list[bytes]] = {}
+                for sample in fresh:
+                    of_days.setdefault(_day(sample), []).append(rows[id(sample)])
+                for day, parts in of_days.items():
+                    partition = self.partitions.table.name_of(day)
+                    await _insert(connection, partition, b"".join((BEGIN, *parts, END)))
                 await self.stored(connection, _spans(fresh))
         except asyncpg.UndefinedTableError as error:
             # Another instance dropped a partition that this one remembers.
@@ -109,18 +121,16 @@ class SampleStore:
             }
         self._devices.update({key: (number, changed[key]) for key, number in numbers.items()})
 
-    async def _register_conditions(self, samples: Iterable[GpuSampled]) -> None:
-        """Give what GPUs are in its number."""
-        if len(self._conditions) > MOST_CONDITIONS:
-            self._conditions.clear()
-        unknown = {
+    def _unknown_conditions(self, samples: Iterable[GpuSampled]) -> dict[Found, GpuReading]:
+        return {
             found: gpu
             for sample in samples
             for gpu in sample.gpus
             if (found := _found(gpu)) not in self._conditions
         }
-        if not unknown:
-            return
+
+    async def _register_conditions(self, unknown: Mapping[Found, GpuReading]) -> None:
+        """Give what GPUs are in its number."""
         facts = {
             found: to_json(condition)
             for found, gpu in unknown.items()
@@ -134,24 +144,24 @@ class SampleStore:
         for found in unknown:
             self._conditions[found] = numbers[facts[found]] if found in facts else None
 
-    def _rows(self, samples: Iterable[GpuSampled]) -> dict[date, bytes]:
-        """Of each day, in the binary form of COPY."""
-        parts: dict[date, list[bytes]] = {}
-        for sample in samples:
-            rows = parts.setdefault(_day(sample), [BEGIN])
-            tick, node_id = tick_values(sample), sample.node_id
-            for gpu in sample.gpus:
-                device_no = self._devices[node_id, gpu.uuid][0]
-                rows += (tick, device_values(device_no, self._conditions[_found(gpu)], gpu))
-        return {day: b"".join((*rows, END)) for day, rows in parts.items()}
+    def _rows(self, sample: GpuSampled) -> bytes:
+        """Of one tick, in the binary form of COPY."""
+        tick, node_id = tick_values(sample), sample.node_id
+        devices, conditions = self._devices, self._conditions
+        return b"".join(
+            [
+                tick + device_values(devices[node_id, gpu.uuid][0], conditions[_found(gpu)], gpu)
+                for gpu in sample.gpus
+            ]
+        )
 
 
 def _found(gpu: GpuReading) -> Found:
     processes = gpu.processes
-    return (
-        gpu.throttle_reasons,
-        processes and tuple([(process.reservation_id, process.name) for process in processes]),
-    )
+    if processes is not None:
+        tenants = tuple([(process.reservation_id, process.name) for process in processes])
+        return gpu.throttle_reasons, tenants, gpu.pods
+    return gpu.throttle_reasons, None, gpu.pods
 
 
 def condition_of(gpu: GpuReading) -> Condition | None:
@@ -206,6 +216,7 @@ async def _insert(connection: Connection, partition: str, rows: bytes) -> None:
 
 
 async def _copy(connection: Connection, table: str, rows: bytes) -> None:
-    # asyncpg takes bytes for a path
-    source = memoryview(rows)
-    await connection.copy_to_table(table, source=source, columns=COLUMNS, format="binary")
+    async def parts() -> AsyncIterator[bytes]:
+        yield rows
+
+    await connection.copy_to_table(table, source=parts(), columns=COLUMNS, format="binary")

@@ -35,12 +35,17 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (attempt_id) DO NOTHING
 """
 
 # Also those that are pending: one being computed right now has to be waited for here, or it would
-# end without these samples and never see them.
+# end without these samples and never see them. In one order everywhere, as batches come beside
+# each other.
 REOPEN_SUMMARIES: Final = """
-UPDATE summary SET pending = true
-FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[])
-    AS arrived (node_id, first_at, last_at)
-WHERE samples_until > first_at AND samples_from < last_at AND node_id = ANY (node_ids)
+WITH late AS MATERIALIZED (
+    SELECT attempt_id FROM summary
+    WHERE EXISTS (
+        SELECT FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[])
+            AS arrived (node_id, first_at, last_at)
+        WHERE samples_until > first_at AND samples_from < last_at AND node_id = ANY (node_ids))
+    ORDER BY attempt_id FOR UPDATE)
+UPDATE summary SET pending = true FROM late WHERE summary.attempt_id = late.attempt_id
 """
 
 LOCK_NEXT_PENDING: Final = """

@@ -22,8 +22,12 @@ class Tally:
         """Count a value in."""
         if value is None:
             return
-        self.smallest = value if self.count == 0 else min(self.smallest, value)
-        self.largest = value if self.count == 0 else max(self.largest, value)
+        if self.count == 0:
+            self.smallest = self.largest = value
+        elif value < self.smallest:
+            self.smallest = value
+        elif value > self.largest:
+            self.largest = value
         self.total += value
         self.count += 1
 

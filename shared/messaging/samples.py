@@ -80,8 +80,9 @@ class _Inbox:
 class SampleConsumer:
     """Hands samples to `handler`, each batch at least once.
 
-    A batch is acknowledged when the handler has returned, and comes again after an error. The next
-    one comes meanwhile: no more than two are in memory.
+    A batch is acknowledged when the handler has returned, and comes again after an error. Two are
+    handled at a time, so that one is decoded while the other waits for a server; a third one comes
+    meanwhile.
     """
 
     bus: Bus
@@ -101,11 +102,11 @@ class SampleConsumer:
         while True:
             try:
                 await self.bus.jetstream.add_consumer(STREAM, config)
-                async with self._inbox() as inbox:
-                    await self._consume(inbox)
-            except (nats.errors.Error, OSError) as error:
-                log.info("samples_interrupted", error=repr(error))
-                await asyncio.sleep(self.linger_seconds)
+                async with self._inbox() as inbox, asyncio.TaskGroup() as handlers:
+                    await self._consume(inbox, handlers)
+            except* (nats.errors.Error, OSError) as errors:
+                log.info("samples_interrupted", error=repr(errors.exceptions[0]))
+            await asyncio.sleep(self.linger_seconds)
 
     @asynccontextmanager
     async def _inbox(self) -> AsyncIterator[_Inbox]:
@@ -121,8 +122,9 @@ class SampleConsumer:
                 for message in inbox.under_way.messages:
                     await message.nak()
 
-    async def _consume(self, inbox: _Inbox) -> None:
+    async def _consume(self, inbox: _Inbox, handlers: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
+        before: asyncio.Task[None] | None = None
         checked_at = loop.time()
         while True:
             pull = inbox.under_way
@@ -138,7 +140,10 @@ class SampleConsumer:
                 await asyncio.sleep(self.linger_seconds)
             await inbox.pull()
             if pull.messages:
-                await self._hand_over(pull.messages)
+                handled = handlers.create_task(self._hand_over(pull.messages))
+                if before is not None:
+                    await before
+                before = handled
 
     async def _hand_over(self, messages: list[Msg]) -> None:
         samples = []
@@ -157,5 +162,9 @@ class SampleConsumer:
             for message in messages:
                 await message.nak(delay=RETRY_SECONDS)
             return
+        except asyncio.CancelledError:
+            for message in messages:
+                await message.nak()
+            raise
         for message in messages:
             await message.ack()

@@ -1,11 +1,11 @@
 """A service's part of Postgres: its own role and schema, migrations, transactions."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import asyncpg
 import msgspec
@@ -107,7 +107,12 @@ class Connection(Protocol):
         """Insert by the COPY protocol."""
 
     async def copy_to_table(
-        self, table_name: str, *, source: memoryview, columns: Sequence[str], format: str
+        self,
+        table_name: str,
+        *,
+        source: AsyncIterable[bytes],
+        columns: Sequence[str],
+        format: Literal["binary"],  # noqa: A002  # as asyncpg names it
     ) -> str:
         """Insert by the COPY protocol what is encoded already."""
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 import asyncpg
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from schemas.results import GetSeries, SeriesMetric, SeriesPoint
 from schemas.telemetry import GpuReading, GpuSampled
-from services.results import history
+from services.results import history, rollups
 from services.results.app import create_service
 from services.results.domain.rollup import HOUR, MINUTE, Level, start_of
 from services.results.migrations import MIGRATIONS
@@ -230,6 +230,35 @@ async def test_a_rollup_is_computed_again_for_what_comes_late(store: Store) -> N
         await ask(store, "SELECT array_agg(samples ORDER BY at, device_no) FROM sample_hour")
         == [3600] * 4
     )
+
+
+async def test_a_boot_whose_first_samples_come_during_a_rollup_is_rolled_up_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = start_of(utcnow(), HOUR) - HOUR
+    late = make_sample(start + timedelta(seconds=30), 0, power_draw_w=8.0)
+    late = replace(late, boot_id=UUID(int=8))
+    await store.store([make_sample(start + timedelta(seconds=s), s) for s in range(20)])
+    roll_up = rollups._roll_up  # noqa: SLF001  # interrupted between two of its statements
+
+    async def roll_up_while_another_boot_begins(connection: Connection, *due: Any) -> None:
+        monkeypatch.setattr(rollups, "_roll_up", roll_up)
+        execute = connection.execute
+
+        class Interrupted:
+            fetch = connection.fetch
+
+            async def execute(self, statement: str, *args: object) -> str:
+                if statement == rollups.UPDATE_BOOTS:
+                    await store.store([late])
+                return await execute(statement, *args)
+
+        await roll_up(cast(Connection, Interrupted()), *due)
+
+    monkeypatch.setattr(rollups, "_roll_up", roll_up_while_another_boot_begins)
+    await store.rollups.roll_up_ready(utcnow())
+
+    await check(store, start, start + HOUR, points=1)
 
 
 async def test_raw_samples_outlive_their_days_until_they_are_rolled_up_and_rollups_outlive_them(
