@@ -79,7 +79,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 async def postgres_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
-    """An empty database of the test's own."""
+    """An empty database, for as long as the test takes."""
     async with database_of(postgres_server) as dsn:
         yield dsn
 

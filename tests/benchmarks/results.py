@@ -291,7 +291,7 @@ async def main(days: int) -> None:
         stack.push_async_callback(postgres.stop)
         await nats.start()
         stack.push_async_callback(nats.stop)
-        dsn = await postgres.create_database()
+        dsn = await postgres.take_database()
         raw = await asyncpg.connect(dsn)
         stack.push_async_callback(raw.close)
         figures = await ingest(dsn, nats, raw)

@@ -23,6 +23,7 @@ from shared.system_users import Identity, can_reach
 from shared.testing import (
     NatsServer,
     PostgresServer,
+    database_of,
     eventually,
     forget_placed_elsewhere,
     short_directory,
@@ -214,18 +215,31 @@ async def eventually_starts(server: PostgresServer) -> None:
 
 
 async def test_postgres_hands_every_test_an_empty_database(postgres_server: PostgresServer) -> None:
-    first = await postgres_server.create_database()
-    second = await postgres_server.create_database()
+    first = await postgres_server.take_database()
+    second = await postgres_server.take_database()
 
     connection = await asyncpg.connect(first)
-    await connection.execute("CREATE TABLE mine (n int)")
-    await connection.close()
+    await connection.execute(
+        "CREATE TABLE mine (n int); CREATE SCHEMA more; CREATE VIEW more.v AS TABLE mine"
+    )
 
-    connection = await asyncpg.connect(second)
-    assert await connection.fetchval("SELECT to_regclass('mine')") is None
-    await connection.close()
-    await postgres_server.drop_database(first)
-    await postgres_server.drop_database(second)
+    other = await asyncpg.connect(second)
+    assert await other.fetchval("SELECT to_regclass('mine')") is None
+    await other.close()
+    await postgres_server.give_back_database(second)
+    await postgres_server.give_back_database(first)
+    with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError)):
+        await connection.fetchval("SELECT count(*) FROM mine")
+
+    async with database_of(postgres_server) as third:
+        connection = await asyncpg.connect(third)
+        assert await connection.fetchval("SELECT to_regclass('mine')") is None
+        assert await connection.fetchval("SELECT to_regnamespace('more')") is None
+        await connection.execute("CREATE TABLE public.mine (n int)")
+        await connection.close()
+    # Who still has an old address, because it was left behind, finds nobody there.
+    with pytest.raises(asyncpg.InvalidCatalogNameError):
+        await asyncpg.connect(first)
 
 
 async def test_postgres_ends_a_statement_whose_client_was_killed(postgres_dsn: str) -> None:

@@ -208,7 +208,7 @@ async def arena(
         postgres = PostgresServer(directory / "postgres")
         await postgres.start()
         stack.push_async_callback(postgres.stop)
-        dsn = await postgres.create_database()
+        dsn = await postgres.take_database()
         await ledger_audit.execute(dsn, ledger_audit.CLOCK)
         url = nats_server.authenticated_url
         links: dict[str, Link] = {}
