@@ -62,10 +62,3 @@ async def test_gpus_of_a_cluster_are_held_with_what_a_pod_needs_to_get_them(
     assert back.code == 0
     assert "left to the cluster's scheduler: the request selects no node" in left.out
     assert "nodeSelector" not in left.out
-
-
-async def test_exec_says_that_it_runs_nothing_in_a_cluster(command: Command) -> None:
-    ended = await command("exec", "--gpus", "1", "--cluster", "k8s", "--", "true")
-
-    assert ended.code == EXIT_CODE[ErrorCode.BAD_REQUEST]
-    assert "`gpusteward reserve --cluster` holds them" in ended.err

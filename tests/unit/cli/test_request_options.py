@@ -15,6 +15,7 @@ from schemas.gpu_request import (
     SelectorKey,
     SelectorOperator,
 )
+from services.cli.commands.exec import exec_command
 from services.cli.request_options import request_options
 
 
@@ -162,3 +163,10 @@ def test_a_command_for_one_host_offers_no_choice_of_nodes() -> None:
 
     assert "--nodes" not in shown
     assert "--require" in shown
+
+
+def test_exec_says_that_it_runs_nothing_in_a_cluster() -> None:
+    ended = CliRunner().invoke(exec_command, ["--gpus", "1", "--cluster", "--", "true"])
+
+    assert isinstance(ended.exception, SystemExit)
+    assert "`gpusteward reserve --cluster` holds them" in ended.output
