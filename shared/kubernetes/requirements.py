@@ -11,17 +11,22 @@ from shared.kubernetes.names import Resource
 
 OLDEST: Final = (1, 25)
 OME_VERSION: Final = "ome.io/v1beta1"
+KUEUE_VERSION: Final = "kueue.x-k8s.io/v1beta1"
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 _CHANGE: Final = ("get", "list", "create", "patch", "delete")
 _WATCH: Final = ("list", "watch")
 
 
 class Right(Struct, frozen=True):
-    """Verbs on a kind, or on a part of it."""
+    """Verbs on a kind, on a part of it, or on the object of a name. Without one that `tells`
+    something all works, and that alone is not known.
+    """
 
     resource: Resource
     verbs: tuple[str, ...]
     subresource: str = ""
+    name: str = ""
+    tells: str = ""
 
     @property
     def place(self) -> str:
@@ -47,22 +52,26 @@ WATCHER_DRA_RIGHTS: Final = (
     _of("resource.k8s.io/v1", "deviceclasses", _WATCH, here=False),
     _of("resource.k8s.io/v1", "resourceclaims", _WATCH),
 )
+# In the whole cluster, of a watcher outside of it.
+WATCHER_PROXY_RIGHTS: Final = (
+    Right(Resource("v1", "pods"), ("get",), "proxy", tells="how busy GPUs are, by dcgm-exporter"),
+)
 # In each namespace of engines, of the watcher: nvidia-smi in pods of ours.
 WATCHER_EXEC_RIGHTS: Final = (_of("v1", "pods", ("create", "get"), "exec"),)
 # In each namespace of engines, of the executor.
 POD_RIGHTS: Final = (
-    _of("v1", "pods", ("list", "delete")),
+    _of("v1", "pods", (*_WATCH, "delete")),
     _of("v1", "pods", ("get",), "log"),
     _of("v1", "persistentvolumeclaims", ("get",)),
 )
 ENGINE_RIGHTS: Final = (
     *POD_RIGHTS,
-    _of("apps/v1", "deployments", _CHANGE),
+    _of("apps/v1", "deployments", (*_CHANGE, "watch")),
     _of("v1", "services", _CHANGE),
 )
 ENGINE_DRA_RIGHTS: Final = (_of("resource.k8s.io/v1", "resourceclaimtemplates", _CHANGE),)
 OME_RIGHTS: Final = (
-    _of(OME_VERSION, "inferenceservices", _CHANGE),
+    _of(OME_VERSION, "inferenceservices", (*_CHANGE, "watch")),
     _of(OME_VERSION, "servingruntimes", _CHANGE),
     _of(OME_VERSION, "basemodels", ("get",)),
 )
@@ -71,6 +80,20 @@ EXECUTOR_RIGHTS: Final = (_of("v1", "nodes", ("get",), here=False),)
 OME_CLUSTER_RIGHTS: Final = (
     _of(OME_VERSION, "clusterbasemodels", ("get",), here=False),
     _of(OME_VERSION, "clusterservingruntimes", ("get", "list"), here=False),
+)
+
+OME_DEFINITION_RIGHTS: Final = tuple(
+    Right(
+        Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", is_namespaced=False),
+        ("get",),
+        name=f"{plural}.ome.io",
+        tells="which fields of ours OME knows",
+    )
+    for plural in ("inferenceservices", "servingruntimes")
+)
+# In each namespace of engines, of the executor.
+KUEUE_RIGHTS: Final = (
+    Right(Resource(KUEUE_VERSION, "workloads"), _WATCH, tells="why Kueue holds an engine back"),
 )
 
 # What we set, by the kinds of OME: a cluster's version may not know all of it.

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.long
 
 READY_SECONDS = 60.0
 OME = "ome.io/v1beta1"
-EVERY = ["get", "list", "create", "patch", "delete"]
+EVERY = ["get", "list", "watch", "create", "patch", "delete"]
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ class ScriptedApi:
         self.requests: list[dict[str, str]] = []
         self.tokens: list[str] = []
         self.ended = asyncio.Event()
+        self.changed = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(dict(request.query))
@@ -75,8 +76,8 @@ def refusal(code: int, reason: str) -> Answer:
     return body({"kind": "Status", "code": code, "reason": reason, "message": "so"}, code)
 
 
-def events(*lines: Any, cut: bool = False, pause_after: int = 0) -> Answer:
-    """The watch ends after them, or its connection breaks in the middle of another."""
+def events(*lines: Any, cut_after: asyncio.Event | None = None) -> Answer:
+    """The watch ends after them, or its connection breaks in the middle of another, then."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -84,8 +85,9 @@ def events(*lines: Any, cut: bool = False, pause_after: int = 0) -> Answer:
         text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         await response.write(text[:7])  # pieces need not end where lines do
         await response.write(text[7:])
-        if cut:
+        if cut_after is not None:
             await response.write(b'{"type": "ADD')
+            await cut_after.wait()
             assert request.transport is not None
             request.transport.abort()
         return response
@@ -138,6 +140,8 @@ async def seen(api: ScriptedApi, directory: Path, count: int) -> list[Any]:
     ):
         async for each in all_:
             found.append(each)
+            if isinstance(each, Changed):
+                api.changed.set()
             if len(found) == count:
                 break
     return found
@@ -182,11 +186,11 @@ async def test_a_watch_that_ends_goes_on_behind_the_last_version_it_knows(tmp_pa
 
 
 async def test_a_cut_connection_is_told_and_resumed_without_a_new_list(tmp_path: Path) -> None:
-    api = ScriptedApi(
-        listing("5"),
-        events(event("ADDED", "a", "6"), cut=True),
+    api = ScriptedApi(listing("5"))
+    api.answers += [
+        events(event("ADDED", "a", "6"), cut_after=api.changed),
         events(event("ADDED", "b", "7")),
-    )
+    ]
 
     found = await seen(api, tmp_path, 5)
 

@@ -53,6 +53,10 @@ class PodEngines:
             if (process := self.processes.get(uid)) is not None and process.returncode is None
         ]
 
+    def kill(self, reservation_id: object) -> None:
+        for uid in self._of_reservation.get(str(reservation_id), ()):
+            self._kill(uid)
+
     async def watch(self) -> None:
         path = path_to("v1", "Pod")
         while True:

@@ -1,9 +1,10 @@
-"""Admission webhooks on loopback: one that never answers, one that refuses."""
+"""Admission webhooks on loopback: one that never answers, one that refuses, one that changes."""
 
 import asyncio
 import base64
+import json
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -54,20 +55,44 @@ async def refusing_webhook(
     control_plane: ControlPlane, message: str, *, resources: Mapping[str, Sequence[str]]
 ) -> AsyncIterator[list[Object]]:
     """Meanwhile every creation or change of these resources is refused; the reviews that it got."""
+    refused = {"allowed": False, "status": {"message": message}}
+    async with _answering(control_plane, lambda _: refused, resources, "Validating") as reviews:
+        yield reviews
+
+
+@asynccontextmanager
+async def gating_webhook(control_plane: ControlPlane, gate: str) -> AsyncIterator[list[Object]]:
+    """Meanwhile every new pod gets this scheduling gate, as Kueue does it."""
+
+    def gated(review: Object) -> Object:
+        if review["request"]["operation"] != "CREATE":
+            return {"allowed": True}
+        patch = [{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": gate}]}]
+        encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+        return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+
+    async with _answering(control_plane, gated, {"": ["pods"]}, "Mutating") as reviews:
+        yield reviews
+
+
+@asynccontextmanager
+async def _answering(
+    control_plane: ControlPlane,
+    answer_to: Callable[[Object], Object],
+    resources: Mapping[str, Sequence[str]],
+    kind: str,
+) -> AsyncIterator[list[Object]]:
+    """The reviews that it got."""
     reviews: list[Object] = []
 
-    async def refuse(request: web.Request) -> web.Response:
+    async def review_it(request: web.Request) -> web.Response:
         review = await request.json()
         reviews.append(review)
-        answer = {
-            "uid": review["request"]["uid"],
-            "allowed": False,
-            "status": {"message": message},
-        }
+        answer = {"uid": review["request"]["uid"], **answer_to(review)}
         return web.json_response({**review, "response": answer})
 
     app = web.Application()
-    app.router.add_post("/", refuse)
+    app.router.add_post("/", review_it)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(control_plane.ca_file, control_plane.key_file)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -75,7 +100,7 @@ async def refusing_webhook(
     try:
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
         port = runner.addresses[0][1]
-        async with _registered(control_plane, port, resources, 5, "Fail"):
+        async with _registered(control_plane, port, resources, 5, "Fail", kind=kind):
             yield reviews
     finally:
         await runner.cleanup()
@@ -88,6 +113,8 @@ async def _registered(
     resources: Mapping[str, Sequence[str]],
     timeout_seconds: int,
     policy: str,
+    *,
+    kind: str = "Validating",
 ) -> AsyncIterator[None]:
     bundle = base64.b64encode(control_plane.ca_file.read_bytes()).decode()
     rules = [
@@ -99,12 +126,12 @@ async def _registered(
         }
         for group, names in resources.items()
     ]
-    path = "apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    path = f"apis/admissionregistration.k8s.io/v1/{kind.lower()}webhookconfigurations"
     async with control_plane.api() as api:
         await api.create(
             {
                 "apiVersion": "admissionregistration.k8s.io/v1",
-                "kind": "ValidatingWebhookConfiguration",
+                "kind": f"{kind}WebhookConfiguration",
                 "metadata": {"name": NAME},
                 "webhooks": [
                     {

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from schemas.executor import FailureKind, Runtime
@@ -17,12 +16,9 @@ from services.executor.runtimes.kubernetes.kinds import (
     RESOURCE_OF_KIND,
     SERVICES,
     SERVING_RUNTIMES,
-    WORKLOADS,
-    Condition,
     Named,
     NamedList,
     Object,
-    Owner,
 )
 from services.executor.settings import ExecutorSettings
 from shared.kubernetes.access import ClusterAccess
@@ -161,38 +157,8 @@ class Cluster:
             force=there is not None,
         )
 
-    async def admission(self, namespace: str, owners: Sequence[str]) -> str:
-        """What Kueue says that holds a workload of one of these owners; empty without Kueue."""
-        try:
-            body = await self.client.call("GET", WORKLOADS.path(namespace))
-        except KubernetesError:
-            return ""
-        for each in decoded(body, _AdmissionList).items:
-            if {owner.uid for owner in each.metadata.owner_references}.isdisjoint(owners):
-                continue
-            said = [c.message for c in each.status.conditions if c.status == "False" and c.message]
-            return said[0] if said else ""
-        return ""
-
     async def close(self) -> None:
         await self.client.close()
-
-
-class _AdmissionMetadata(Struct, rename="camel"):
-    owner_references: tuple[Owner, ...] = ()
-
-
-class _AdmissionStatus(Struct):
-    conditions: tuple[Condition, ...] = ()
-
-
-class _Admission(Struct):
-    metadata: _AdmissionMetadata
-    status: _AdmissionStatus = msgspec.field(default_factory=_AdmissionStatus)
-
-
-class _AdmissionList(Struct):
-    items: tuple[_Admission, ...] = ()
 
 
 def entries(settings: ExecutorSettings) -> list[tuple[str | None, str]]:

@@ -12,21 +12,14 @@ from msgspec.structs import replace
 from schemas.executor import Failure, FailureKind, Runtime
 from schemas.kubernetes import EnginePod
 from services.executor.domain.verdict import AttemptFailed, engine_exit, failure
-from services.executor.runtimes.kubernetes.cluster import MAIN_KIND, Cluster
+from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.effective import differences
 from services.executor.runtimes.kubernetes.ending import Ending
-from services.executor.runtimes.kubernetes.kinds import (
-    PODS,
-    SERVICES,
-    Object,
-    Pod,
-    PodList,
-    Service,
-    Workload,
-)
+from services.executor.runtimes.kubernetes.kinds import SERVICES, Object, Pod, Service
 from services.executor.runtimes.kubernetes.logs import LogFollower, tail_of
 from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER, Plan
 from services.executor.runtimes.kubernetes.sight import Sight, sight_of
+from services.executor.runtimes.kubernetes.watched import EngineObjects
 from services.executor.runtimes.readiness import LOG_LINES_READ, PROBE_TIMEOUT_SECONDS, is_ready
 from services.executor.runtimes.runtime import Launch
 from shared.ids import node_token
@@ -34,12 +27,9 @@ from shared.kubernetes.errors import KubernetesError
 from shared.labels import RESERVATION_LABEL
 from shared.waiting import cancelled
 
-LOOK_SECONDS: Final = 0.5
-WATCH_SECONDS: Final = 2.0
+PROBE_AGAIN_SECONDS: Final = 0.5
 LAST_LINES_SECONDS: Final = 3.0
-ISVC_LABEL: Final = "ome.io/inferenceservice"  # that OME puts on pods
 SIGNALLED: Final = 128
-_KUEUE: Final = "kueue.x-k8s.io/"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,10 +42,20 @@ class EngineDeployment:
     name: str
     labels: Mapping[str, str]
     intended: Object
+    _objects: EngineObjects = field(init=False)
     _first_uid: str | None = None
     _follower: LogFollower | None = None
     _following: "asyncio.Task[None] | None" = None
     _last: Sight = field(default_factory=lambda: Sight(message="nothing is known of it yet"))
+
+    def __post_init__(self) -> None:
+        self._objects = EngineObjects(
+            client=self.cluster.client,
+            kind=self.plan.kind,
+            namespace=self.plan.namespace,
+            name=self.name,
+            labels=self.labels,
+        )
 
     async def until_ready(self, timeout_seconds: float) -> str:
         """As the contract says. What the cluster says that holds it is reported as it changes, and
@@ -64,26 +64,30 @@ class EngineDeployment:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
         timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_SECONDS)
+        path = self.plan.command.readiness_path
+        self._objects.follow()
         async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
             while True:
-                sight, url = await self._look()
+                sight = await self._look()
                 self.launch.report(sight.message)
                 if sight.is_final:
                     raise AttemptFailed(await self._failure(sight, "before it was ready"))
-                path = self.plan.command.readiness_path
-                if sight.is_ready and url and await is_ready(session, f"{url}{path}"):
+                url = await self._url(sight) if sight.is_ready else ""
+                if url and await is_ready(session, f"{url}{path}"):
                     return url
-                if loop.time() >= deadline:
+                left_seconds = deadline - loop.time()
+                if left_seconds <= 0:
                     raise AttemptFailed(await self._late(sight, url, timeout_seconds))
-                await asyncio.sleep(LOOK_SECONDS)
+                # What leads to it (a Service, a gateway) follows its readiness, untold.
+                pause = PROBE_AGAIN_SECONDS if sight.is_ready else left_seconds
+                await self._objects.change(min(pause, left_seconds))
 
     async def until_ended(self) -> Failure:
         """As the contract says; that the cluster's API does not answer is not its end."""
-        while True:
-            sight, _ = await self._look()
-            if sight.is_final:
-                return await self._failure(sight, self.launch.ends_when)
-            await asyncio.sleep(WATCH_SECONDS)
+        self._objects.follow()
+        while not (sight := await self._look()).is_final:
+            await self._objects.change()
+        return await self._failure(sight, self.launch.ends_when)
 
     async def stop(self, grace_seconds: float) -> None:
         await Ending(
@@ -92,50 +96,36 @@ class EngineDeployment:
             labels=self.labels,
             grace_seconds=grace_seconds,
         ).run()
+        await self._objects.close()
         await self._last_lines()
         if self._following is not None:
             await cancelled(self._following)
 
-    async def _look(self) -> tuple[Sight, str]:
-        """How far it is, and the URL where it answers then; empty while there is none."""
-        try:
-            return await self._seen()
-        except KubernetesError as error:
-            unknown = replace(
+    async def _look(self) -> Sight:
+        """How far it is."""
+        objects = self._objects
+        if objects.error is not None:
+            return replace(
                 self._last,
-                message=f"the cluster's API does not answer: {error}",
+                message=f"the cluster's API does not answer: {objects.error}",
                 is_final=False,
                 is_ready=False,
             )
-            return unknown, ""
-
-    async def _seen(self) -> tuple[Sight, str]:
-        namespace = self.plan.namespace
-        workload = await self.cluster.read(
-            MAIN_KIND[self.plan.kind], self.name, Workload, namespace=namespace
+        if not objects.is_known:
+            return self._last
+        sight = sight_of(
+            objects.workload,
+            objects.pods,
+            admission=objects.admission(),
+            first_uid=self._first_uid,
         )
-        pods = await self._pods()
-        admission = ""
-        if workload is not None and _is_held(workload, pods):
-            owners = [workload.metadata.uid, *(pod.metadata.uid for pod in pods)]
-            admission = await self.cluster.admission(namespace, owners)
-        sight = sight_of(workload, pods, admission=admission, first_uid=self._first_uid)
         self._last = sight = self._proven(sight)
-        if sight.pod is None or workload is None:
-            return sight, ""
-        if sight.pod.spec.node_name and self._first_uid is None:
-            await self.launch.bound(self._engine_pod(sight.pod))
-            self._first_uid = sight.pod.metadata.uid
-        self._follow(sight.pod)
-        return sight, await self._url(workload, sight.pod)
-
-    async def _pods(self) -> tuple[Pod, ...]:
-        """Those with its labels, and those that OME made of it, whatever they carry."""
-        namespace = self.plan.namespace
-        found = (await self.cluster.listed(PODS, PodList, self.labels, namespace)).items
-        if found or self.plan.kind is not Runtime.OME:
-            return found
-        return (await self.cluster.listed(PODS, PodList, {ISVC_LABEL: self.name}, namespace)).items
+        if sight.pod is not None:
+            if sight.pod.spec.node_name and self._first_uid is None:
+                await self.launch.bound(self._engine_pod(sight.pod))
+                self._first_uid = sight.pod.metadata.uid
+            self._follow(sight.pod)
+        return sight
 
     def _proven(self, sight: Sight) -> Sight:
         """Failed, if the pod is not what was intended."""
@@ -155,7 +145,11 @@ class EngineDeployment:
             pod=pod,
         )
 
-    async def _url(self, workload: Workload, pod: Pod) -> str:
+    async def _url(self, sight: Sight) -> str:
+        """Where it answers; empty while the cluster does not say."""
+        workload, pod = self._objects.workload, sight.pod
+        if workload is None or pod is None:
+            return ""
         access, port = self.cluster.settings.cluster_access, self.plan.image.port
         status = workload.status
         if access == "pod" and pod.status.pod_ip:
@@ -164,12 +158,19 @@ class EngineDeployment:
             address = status.address.url if status.address is not None else ""
             return (status.url or address).rstrip("/")
         if access == "node_port" and pod.status.host_ip:
+            node_port = await self._node_port()
+            return f"http://{_host(pod.status.host_ip)}:{node_port}" if node_port else ""
+        return f"http://{self.name}.{self.plan.namespace}.svc:{port}" if access == "service" else ""
+
+    async def _node_port(self) -> int | None:
+        try:
             service = await self.cluster.read(
                 SERVICES, self.name, Service, namespace=self.plan.namespace
             )
-            ports = service.spec.ports if service is not None else ()
-            return f"http://{_host(pod.status.host_ip)}:{ports[0].node_port}" if ports else ""
-        return f"http://{self.name}.{self.plan.namespace}.svc:{port}" if access == "service" else ""
+        except KubernetesError:
+            return None
+        ports = service.spec.ports if service is not None else ()
+        return ports[0].node_port if ports else None
 
     def _engine_pod(self, pod: Pod) -> EnginePod:
         return EnginePod(
@@ -220,13 +221,6 @@ class EngineDeployment:
             return
         self._follower.is_over.set()
         await asyncio.wait({self._following}, timeout=LAST_LINES_SECONDS)
-
-
-def _is_held(workload: Workload, pods: tuple[Pod, ...]) -> bool:
-    """Whether an admission queue may know why nothing goes on."""
-    gates = {gate.name for pod in pods for gate in pod.spec.scheduling_gates}
-    has_queue = any(name.startswith(_KUEUE) for name in workload.metadata.labels)
-    return (has_queue and not pods) or any(gate.startswith(_KUEUE) for gate in gates)
 
 
 def _host(address: str) -> str:

@@ -9,12 +9,14 @@ from typing import Final
 from schemas.executor import Runtime
 from services.executor.runtimes.kubernetes.cluster import MAIN_KIND, OTHER_KINDS, Cluster, Found
 from services.executor.runtimes.kubernetes.kinds import NODES, PODS, Named, PodList
+from services.executor.runtimes.kubernetes.watched import Watched
 from shared.kubernetes.errors import CONFLICT, NOT_FOUND, KubernetesError
-from shared.kubernetes.names import Resource
+from shared.kubernetes.names import Resource, label_selector
 from shared.logging import log
+from shared.waiting import cancelled, wait_for
 
-POLL_SECONDS: Final = 0.2
-AGAIN_SECONDS: Final = 1.0
+SOON_SECONDS: Final = 0.2
+AGAIN_SECONDS: Final = 2.0  # a watch tells sooner
 COMPLAIN_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 5.0  # with a node that has gone with its pods
 
@@ -35,18 +37,41 @@ class Ending:
     async def run(self) -> None:
         """Return once nothing is left. Takes as long as it needs."""
         self._complained_at = self._began_at = time.monotonic()
-        while True:
-            try:
-                if not await self._step():
-                    return
-                self._complain("it is being removed")
-                await asyncio.sleep(POLL_SECONDS)
-            except KubernetesError as error:
-                self._complain(str(error))
-                await asyncio.sleep(AGAIN_SECONDS)
+        changed = asyncio.Event()
+        watches: list[asyncio.Task[None]] = []
+        try:
+            while True:
+                changed.clear()
+                try:
+                    if (pause_seconds := await self._step()) is None:
+                        return
+                    self._complain("it is being removed")
+                except KubernetesError as error:
+                    self._complain(str(error))
+                    pause_seconds = AGAIN_SECONDS
+                watches = watches or self._watch(changed)
+                await wait_for(changed, pause_seconds)
+        finally:
+            await cancelled(*watches)
 
-    async def _step(self) -> bool:
-        """Whether anything was left."""
+    def _watch(self, changed: asyncio.Event) -> "list[asyncio.Task[None]]":
+        """What takes its time to go."""
+        where = {"labels": label_selector(self.labels)}
+        watched = [
+            Watched(
+                client=self.cluster.client,
+                resource=resource,
+                type_=Named,
+                where={**where, "namespace": namespace},
+                on_change=changed.set,
+            )
+            for resource in (MAIN_KIND[self.kind], PODS)
+            for namespace in self.cluster.namespaces
+        ]
+        return [asyncio.create_task(each.run(), name="watch_ending") for each in watched]
+
+    async def _step(self) -> float | None:
+        """When to look again for what is left, if nothing tells of it before; None: all is gone."""
         main = await self._found(MAIN_KIND[self.kind])
         for each in main:
             await self._delete(each, foreground=True)
@@ -56,11 +81,11 @@ class Ending:
         if pods and time.monotonic() - self._began_at > PATIENCE_SECONDS:
             await self._forget_lost()
         if main or pods:
-            return True
+            return AGAIN_SECONDS
         others = await self.cluster.found(OTHER_KINDS[self.kind], self.labels)
         for each in others:
             await self._delete(each)
-        return bool(others)
+        return SOON_SECONDS if others else None
 
     async def _found(self, resource: Resource) -> list[Found]:
         return await self.cluster.found((resource,), self.labels)

@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from shared.kubernetes.names import Resource
+from shared.kubernetes.requirements import KUEUE_VERSION
 
 Object = dict[str, Any]
 OME_VERSION: Final = "ome.io/v1beta1"
@@ -25,7 +26,7 @@ CLUSTER_MODELS: Final = Resource(OME_VERSION, "clusterbasemodels", is_namespaced
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io/v1", "customresourcedefinitions", is_namespaced=False
 )
-WORKLOADS: Final = Resource("kueue.x-k8s.io/v1beta1", "workloads")
+WORKLOADS: Final = Resource(KUEUE_VERSION, "workloads")
 
 RESOURCE_OF_KIND: Final = {
     "Deployment": DEPLOYMENTS,

@@ -1,0 +1,184 @@
+"""An engine's objects as the cluster's watches tell them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+from schemas.executor import Runtime
+from services.executor.runtimes.kubernetes.cluster import MAIN_KIND
+from services.executor.runtimes.kubernetes.kinds import PODS, WORKLOADS, Metadata, Pod, Workload
+from shared.kubernetes.client import KubernetesClient
+from shared.kubernetes.errors import NOT_FOUND, KubernetesError
+from shared.kubernetes.names import Resource, label_selector
+from shared.kubernetes.watching import Changed, Interrupted, Listed, Removed, watch
+from shared.waiting import cancelled, wait_for
+
+ISVC_LABEL: Final = "ome.io/inferenceservice"  # that OME puts on pods
+_KUEUE: Final = "kueue.x-k8s.io/"
+# Conditions of Kueue, by how much they explain; others may be False of what goes on as it should.
+_ADMISSION: Final = ("QuotaReserved", "Admitted")
+
+
+class _HasMetadata(Protocol):
+    @property
+    def metadata(self) -> Metadata: ...
+
+
+T = TypeVar("T", bound=_HasMetadata)
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched(Generic[T]):
+    """Objects of one kind by their uid; None until they have been listed.
+
+    `where` is what `watch` takes. With an `error` they may be old.
+    """
+
+    client: KubernetesClient
+    resource: Resource
+    type_: type[T]
+    where: Mapping[str, str]
+    on_change: Callable[[], None]
+    objects: dict[str, T] | None = None
+    error: KubernetesError | None = None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        changes = watch(self.client, self.resource, self.type_, **self.where)
+        async with aclosing(changes) as events:
+            async for event in events:
+                objects = self.objects or {}
+                self.error = None
+                match event:
+                    case Listed(found):
+                        objects = {each.metadata.uid: each for each in found}
+                    case Changed(found):
+                        objects[found.metadata.uid] = found
+                    case Removed(found):
+                        objects.pop(found.metadata.uid, None)
+                    case Interrupted(error) if error.code == NOT_FOUND:  # no such kind any more
+                        objects = {}
+                    case Interrupted(error):
+                        self.error = error
+                        self.on_change()
+                        continue
+                self.objects = objects
+                self.on_change()
+
+
+@dataclass(slots=True, kw_only=True)
+class EngineObjects:
+    """Of one attempt: its workload by its name, its pods by their labels, and while an admission
+    queue holds them what that says. Nothing is watched before `follow`, nor after `close`.
+    """
+
+    client: KubernetesClient
+    kind: Runtime
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    _workloads: Watched[Workload] = field(init=False)
+    _pods: list[Watched[Pod]] = field(init=False)
+    _admission: Watched[Workload] = field(init=False)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: "list[asyncio.Task[None]]" = field(default_factory=list)
+    _asking: "asyncio.Task[None] | None" = None
+
+    def __post_init__(self) -> None:
+        self._workloads = self._watched(
+            MAIN_KIND[self.kind], Workload, fields=f"metadata.name={self.name}"
+        )
+        selectors = [label_selector(self.labels)]
+        if self.kind is Runtime.OME:  # which may have left out what we gave it
+            selectors.append(label_selector({ISVC_LABEL: self.name}))
+        self._pods = [self._watched(PODS, Pod, labels=each) for each in selectors]
+        self._admission = self._watched(WORKLOADS, Workload)
+
+    @property
+    def is_known(self) -> bool:
+        return all(each.objects is not None for each in self._sources)
+
+    @property
+    def error(self) -> KubernetesError | None:
+        """Why what is known may be old."""
+        return next((each.error for each in self._sources if each.error is not None), None)
+
+    @property
+    def workload(self) -> Workload | None:
+        return next(iter((self._workloads.objects or {}).values()), None)
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """Those with its labels, and those that OME made of it, whatever they carry."""
+        found = {uid: pod for each in self._pods for uid, pod in (each.objects or {}).items()}
+        return tuple(found.values())
+
+    def follow(self) -> None:
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(each.run(), name="watch_engine") for each in self._sources
+            ]
+            for task in self._tasks:
+                task.add_done_callback(lambda _: self._changed.set())
+
+    def admission(self) -> str:
+        """What Kueue says that holds it; empty where nothing does, and without Kueue."""
+        workload, pods = self.workload, self.pods
+        if workload is None or not _is_held(workload, pods):
+            if self._asking is not None:
+                self._asking.cancel()
+                self._tasks.append(self._asking)
+                self._asking = None
+            return ""
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._admission.run(), name="watch_admission")
+        uids = {workload.metadata.uid, *(pod.metadata.uid for pod in pods)}
+        for each in (self._admission.objects or {}).values():
+            if not uids.isdisjoint(owner.uid for owner in each.metadata.owner_references):
+                return _why_held(each)
+        return ""
+
+    async def change(self, seconds: float | None = None) -> None:
+        """Wait for one since the last call, or as long as that."""
+        await wait_for(self._changed, seconds)
+        self._changed.clear()
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()  # raises: no watch ends by itself
+
+    async def close(self) -> None:
+        """It is gone."""
+        if self._asking is not None:
+            self._tasks.append(self._asking)
+        await cancelled(*self._tasks)
+        for each in self._sources:
+            each.objects, each.error = {}, None
+        self._changed.set()
+
+    @property
+    def _sources(self) -> "list[Watched[Workload] | Watched[Pod]]":
+        return [self._workloads, *self._pods]
+
+    def _watched(self, resource: Resource, type_: type[T], **where: str) -> Watched[T]:
+        return Watched(
+            client=self.client,
+            resource=resource,
+            type_=type_,
+            where={"namespace": self.namespace, **where},
+            on_change=self._changed.set,
+        )
+
+
+def _is_held(workload: Workload, pods: tuple[Pod, ...]) -> bool:
+    """Whether an admission queue may know why nothing goes on."""
+    gates = {gate.name for pod in pods for gate in pod.spec.scheduling_gates}
+    has_queue = any(name.startswith(_KUEUE) for name in workload.metadata.labels)
+    return (has_queue and not pods) or any(gate.startswith(_KUEUE) for gate in gates)
+
+
+def _why_held(admission: Workload) -> str:
+    said = {c.type: c.message for c in admission.status.conditions if c.status == "False"}
+    best = (said.get(each) for each in _ADMISSION)
+    return next(filter(None, (*best, *said.values())), "")
