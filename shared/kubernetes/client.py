@@ -138,6 +138,7 @@ class KubernetesClient:
         *,
         namespace: str | None = None,
         subresource: str = "",
+        name: str = "",
     ) -> AccessReview:
         """Whether we may. What the cluster's admission thinks is not asked."""
         group = resource.api_version.rpartition("/")[0]
@@ -146,6 +147,8 @@ class KubernetesClient:
             attributes["namespace"] = namespace
         if subresource:
             attributes["subresource"] = subresource
+        if name:
+            attributes["name"] = name
         body = {
             "apiVersion": ACCESS_REVIEWS.api_version,
             "kind": "SelfSubjectAccessReview",

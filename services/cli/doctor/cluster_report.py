@@ -9,19 +9,23 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from shared.errors import StewardError
-from shared.kubernetes.access import ClusterAccess
+from shared.kubernetes.access import ClusterAccess, kubeconfig_files
 from shared.kubernetes.client import KubernetesClient, decoded
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
 from shared.kubernetes.requirements import (
     ENGINE_DRA_RIGHTS,
     ENGINE_RIGHTS,
     EXECUTOR_RIGHTS,
+    KUEUE_RIGHTS,
+    KUEUE_VERSION,
     OME_CLUSTER_RIGHTS,
+    OME_DEFINITION_RIGHTS,
     OME_RIGHTS,
     OME_VERSION,
     OUR_FIELDS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
+    WATCHER_PROXY_RIGHTS,
     WATCHER_RIGHTS,
     Right,
     unknown_fields,
@@ -40,7 +44,7 @@ class ClusterReport(Struct, frozen=True, kw_only=True):
     """`counted` and `devices` are GPUs by extended resource and by DRA driver; None: this login may
     not see them. `ome_versions` is empty without OME, and None where that could not be asked.
     `unknown_fields` is None where no definition of a kind may be read. `missing_rights` are
-    `verb/verb place`.
+    `verb/verb place`, `untold` what is not known for want of others, with these in parentheses.
     """
 
     error: str | None = None
@@ -51,6 +55,7 @@ class ClusterReport(Struct, frozen=True, kw_only=True):
     unknown_fields: Mapping[str, tuple[str, ...]] | None = None
     namespace: str = "default"
     missing_rights: tuple[str, ...] = ()
+    untold: tuple[str, ...] = ()
 
 
 class _NodeStatus(Struct, frozen=True):
@@ -107,10 +112,11 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
         KubernetesClient(access, timeout_seconds=timeout_seconds) as client,
     ):
         await client.version()
-        nodes, slices, group = await asyncio.gather(
+        nodes, slices, group, kueue = await asyncio.gather(
             _told(client, "/api/v1/nodes", _Nodes),
             _told(client, "/apis/resource.k8s.io/v1/resourceslices", _Slices),
             _told(client, f"/apis/{OME_VERSION.partition('/')[0]}", _Group),
+            _told(client, f"/apis/{KUEUE_VERSION.partition('/')[0]}", _Group),
         )
         has_ome = isinstance(group, _Group) and bool(group.versions)
         rights, engine_rights = [*WATCHER_RIGHTS, *EXECUTOR_RIGHTS], [*ENGINE_RIGHTS]
@@ -118,9 +124,17 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
         if slices != NOT_FOUND:
             rights += WATCHER_DRA_RIGHTS
             engine_rights += ENGINE_DRA_RIGHTS
+        if kubeconfig_files(kubeconfig) is not None:
+            rights += WATCHER_PROXY_RIGHTS
         if has_ome:
-            rights += OME_CLUSTER_RIGHTS
+            rights += (*OME_CLUSTER_RIGHTS, *OME_DEFINITION_RIGHTS)
             engine_rights += OME_RIGHTS
+        if isinstance(kueue, _Group):
+            engine_rights += KUEUE_RIGHTS
+        missing, untold = await _missing(
+            client,
+            [(each, None) for each in rights] + [(each, namespace) for each in engine_rights],
+        )
         return ClusterReport(
             node_count=len(nodes.items) if isinstance(nodes, _Nodes) else 0,
             counted=_counted(nodes.items) if isinstance(nodes, _Nodes) else None,
@@ -128,10 +142,8 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             ome_versions=_versions(group),
             unknown_fields=await _unknown_fields(client) if has_ome else None,
             namespace=namespace,
-            missing_rights=await _missing(
-                client,
-                [(each, None) for each in rights] + [(each, namespace) for each in engine_rights],
-            ),
+            missing_rights=missing,
+            untold=untold,
         )
 
 
@@ -189,17 +201,30 @@ async def _unknown_fields(client: KubernetesClient) -> dict[str, tuple[str, ...]
 
 async def _missing(
     client: KubernetesClient, rights: Iterable[tuple[Right, str | None]]
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Rights, and what others would tell."""
     asked = [(right, verb, namespace) for right, namespace in rights for verb in right.verbs]
     answers = await asyncio.gather(
         *(
-            client.may(verb, right.resource, namespace=namespace, subresource=right.subresource)
+            client.may(
+                verb,
+                right.resource,
+                namespace=namespace,
+                subresource=right.subresource,
+                name=right.name,
+            )
             for right, verb, namespace in asked
         )
     )
-    missing: dict[str, list[str]] = {}
+    missing: dict[tuple[str, str], list[str]] = {}
     for (right, verb, namespace), answer in zip(asked, answers, strict=True):
         if not answer.is_allowed:
             where = f" in {namespace}" if namespace is not None else ""
-            missing.setdefault(f"{right.place}{where}", []).append(verb)
-    return tuple(f"{'/'.join(verbs)} {place}" for place, verbs in missing.items())
+            verbs = missing.setdefault((right.tells, f"{right.place}{where}"), [])
+            if verb not in verbs:
+                verbs.append(verb)
+    lacking = {key: f"{'/'.join(verbs)} {key[1]}" for key, verbs in missing.items()}
+    return (
+        tuple(right for (tells, _), right in lacking.items() if not tells),
+        tuple(f"{tells} ({right})" for (tells, _), right in lacking.items() if tells),
+    )

@@ -203,7 +203,10 @@ def permissions(facts: HostFacts) -> Seen:
             f"this login lacks rights on {len(told.missing_rights)} kinds of objects",
             f"{_ROLES}; it may not {', '.join(told.missing_rights)}",
         )
-    return ok(f"this login may watch the cluster and run engines in {told.namespace}")
+    may = f"this login may watch the cluster and run engines in {told.namespace}"
+    if told.untold:
+        return warn(f"{may}, but not learn {', '.join(told.untold)}", _ROLES)
+    return ok(may)
 
 
 def _report(facts: HostFacts) -> "ClusterReport | None":

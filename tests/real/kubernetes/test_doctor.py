@@ -6,8 +6,22 @@ from pathlib import Path
 from services.cli.doctor.check import State
 from services.cli.doctor.host_facts import HostFacts
 from services.cli.doctor.kubernetes import cluster, gpus, ome, permissions
+from shared.kubernetes.requirements import (
+    ENGINE_DRA_RIGHTS,
+    ENGINE_RIGHTS,
+    EXECUTOR_RIGHTS,
+    KUEUE_RIGHTS,
+    OME_CLUSTER_RIGHTS,
+    OME_DEFINITION_RIGHTS,
+    OME_RIGHTS,
+    WATCHER_DRA_RIGHTS,
+    WATCHER_EXEC_RIGHTS,
+    WATCHER_PROXY_RIGHTS,
+    WATCHER_RIGHTS,
+)
 from tests.support.kubernetes.api import ApiError
-from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.control_plane import ControlPlane, rule_of
+from tests.support.kubernetes.kueue import kueue_kind
 from tests.support.kubernetes.nodes import make_device_plugin_nodes, make_dra_nodes
 
 PATIENCE_SECONDS = 60.0
@@ -52,6 +66,27 @@ async def test_a_login_hears_what_it_may_not(empty_cluster: ControlPlane) -> Non
     assert "delete pods in engines, get pods/log in engines" in partly.fix
     assert "permissions.yaml" in partly.fix
     assert (await to_thread(gpus, some)).state is State.WARN
+
+
+async def test_a_login_hears_what_it_could_learn_with_more_rights(
+    ome_cluster: ControlPlane,
+) -> None:
+    needed = [
+        *(*WATCHER_RIGHTS, *WATCHER_DRA_RIGHTS, *WATCHER_EXEC_RIGHTS, *EXECUTOR_RIGHTS),
+        *(*ENGINE_RIGHTS, *ENGINE_DRA_RIGHTS, *OME_RIGHTS, *OME_CLUSTER_RIGHTS),
+    ]
+    await ome_cluster.allow("watcher", [rule_of(each) for each in needed])
+    async with ome_cluster.api() as api, kueue_kind(api):
+        bare = await to_thread(permissions, facts_of(ome_cluster, "watcher"))
+        for each in (*WATCHER_PROXY_RIGHTS, *OME_DEFINITION_RIGHTS, *KUEUE_RIGHTS):
+            await ome_cluster.allow("watcher", [rule_of(each)])
+        whole = await to_thread(permissions, facts_of(ome_cluster, "watcher"))
+
+    assert bare.state is State.WARN
+    assert "how busy GPUs are, by dcgm-exporter (get pods/proxy)" in bare.found
+    assert bare.found.count("which fields of ours OME knows") == 1
+    assert "why Kueue holds an engine back (list/watch workloads.kueue.x-k8s.io" in bare.found
+    assert whole.state is State.OK
 
 
 async def test_ome_is_looked_for_and_an_old_kubernetes_refused(empty_cluster: ControlPlane) -> None:

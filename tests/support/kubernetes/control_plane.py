@@ -29,6 +29,7 @@ from typing import Final
 from aiohttp import ClientError
 
 from shared.child_process import ChildProcess, NotReady
+from shared.kubernetes.requirements import Right
 from tests.support.kubernetes.api import Api, ApiError, Object, path_of, path_to
 from tests.support.kubernetes.binaries import program
 from tests.support.ports import free_ports
@@ -342,6 +343,12 @@ _WIPED: Final = (
 )
 
 _REMADE: Final = (("apps/v1", "ReplicaSet"), ("v1", "Pod"), ("resource.k8s.io/v1", "ResourceClaim"))
+
+
+def rule_of(right: Right) -> Object:
+    """Of RBAC, for `allow`."""
+    resource, _, group = right.place.partition(".")
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(right.verbs)}
 
 
 async def _wipe(api: Api) -> None:
