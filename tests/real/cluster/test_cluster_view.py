@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,12 +14,17 @@ from aiohttp import web
 
 from schemas.cluster import ClusterView, GetCluster, GpuSupply, ReadingsSource
 from shared.kubernetes import watching
+from shared.kubernetes.requirements import (
+    WATCHER_DRA_RIGHTS,
+    WATCHER_PROXY_RIGHTS,
+    WATCHER_RIGHTS,
+)
 from shared.labels import INSTALLATION_LABEL, RESERVATION_LABEL
 from shared.testing import eventually
 from tests.support.bus import connected_bus
 from tests.support.kubernetes.api import Api, Object
 from tests.support.kubernetes.cluster_view import CLUSTER, ReceivedView, watched_cluster, whole_view
-from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.control_plane import ControlPlane, rule_of
 from tests.support.kubernetes.counts import (
     counted_by_claims,
     counted_by_plugin,
@@ -230,6 +236,50 @@ async def test_readings_come_from_the_exporter_and_else_from_our_own_pods(
             await eventually(lambda: not view.nodes["node-000"].readings, within_seconds=20)
 
 
+async def test_an_exporter_is_read_through_the_apiserver_by_who_has_the_right_to(
+    empty_cluster: ControlPlane, nats_url: str
+) -> None:
+    """The exporter is a stand-in outside of the cluster: the apiserver connects to no loopback
+    address, and pods of kwok have others only in name.
+    """
+    address = own_address()
+    rights = (*WATCHER_RIGHTS, *WATCHER_DRA_RIGHTS)
+    page = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 42\n'
+    async with empty_cluster.api() as api, page_at(address, 0, page) as port:
+        await empty_cluster.allow("watcher", [rule_of(each) for each in rights])
+        await make_device_plugin_nodes(api, names(1))
+        exporter = pod_object(
+            "exporter", node_name="node-000", labels={"app": "nvidia-dcgm-exporter"}
+        )
+        ports = [{"name": "metrics", "containerPort": port}]
+        exporter["spec"]["containers"][0]["ports"] = ports
+        await api.create(exporter)
+        await ip_of(api, "exporter")
+        there = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+        await api.merge("api/v1/namespaces/default/pods/exporter/status", there)
+        async with watched_cluster(
+            nats_url, empty_cluster.kubeconfig("watcher"), readings_seconds=0.2
+        ) as view:
+            await equal(view, api, counted_by_plugin)
+            assert not view.nodes["node-000"].readings
+
+            await empty_cluster.allow("watcher", [rule_of(each) for each in WATCHER_PROXY_RIGHTS])
+            await eventually(lambda: bool(view.nodes["node-000"].readings), within_seconds=20)
+
+        assert view.nodes["node-000"].readings_source is ReadingsSource.DCGM
+        assert view.nodes["node-000"].readings[0].utilization_percent == 42
+
+
+def own_address() -> str:
+    """One of this machine that is no loopback address; skips without."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has no address but loopback ones")
+        return str(probe.getsockname()[0])
+
+
 async def test_a_cluster_without_dynamic_resource_allocation_is_complete_without_it(
     nats_url: str, tmp_path: Path
 ) -> None:
@@ -284,12 +334,12 @@ async def ip_of(api: Api, pod: str) -> str:
 
 
 @asynccontextmanager
-async def page_at(host: str, port: int, text: str) -> AsyncIterator[None]:
+async def page_at(host: str, port: int, text: str) -> AsyncIterator[int]:
     async def page(_: web.Request) -> web.StreamResponse:
         return web.Response(text=text)
 
-    async with served_by(page, host, port):
-        yield
+    async with served_by(page, host, port) as chosen:
+        yield chosen
 
 
 @asynccontextmanager
