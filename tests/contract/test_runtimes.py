@@ -41,13 +41,7 @@ if TYPE_CHECKING:
     from tests.support.kubernetes.engines import PodEngines
 
 READY_SECONDS = 20.0
-IN_CLUSTER = [
-    pytest.mark.long,
-    pytest.mark.kubernetes,
-    # Python 3.11 leaves a connection open that is cancelled in its TLS handshake, as those of the
-    # test's own watches are where a test is over at once.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+IN_CLUSTER = [pytest.mark.long, pytest.mark.kubernetes]
 NEVER: dict[str, Any] = {"start-delay-seconds": 600}
 
 
