@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import statistics
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -17,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from schemas.telemetry import GpuPod
-from services.executor.engines.servers import simulated
 from services.telemetry.app import create_service
 from services.telemetry.domain.pods import PodDevices
 from services.telemetry.settings import TelemetrySettings
@@ -26,110 +24,14 @@ from shared.waiting import cancelled
 from tests.support.fakes.kubelet import FakeKubelet, encoded
 from tests.support.kubernetes.api import Api, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
-from tests.support.kubernetes.nodes import GPU_RESOURCE, node_object
-from tests.support.kubernetes.ome_stand_in import install_crds, missing_crds, ome_stand_in
-from tests.support.paths import ROOT
-from tests.support.ports import free_port
+from tests.support.kubernetes.nodes import GPU_RESOURCE
+from tests.support.kubernetes.ome_stand_in import missing_crds, ome_stand_in
+from tests.support.kubernetes.ome_world import CLUSTER, NAMESPACE, OME, engine_named, furnish
 from tests.support.processes.platform import PlatformProcess
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 
-CLUSTER = "prod"
-NAMESPACE = "autotuner"
 FILES = ("ome_with_presets_task.json", "pvc_task.json", "simple_task.json")
-MODEL = "llama-3-2-1b-instruct"
-OME = "ome.io/v1beta1"
-
-
-@asynccontextmanager
-async def engine_named(*names: str) -> AsyncIterator[dict[str, str]]:
-    """A simulated engine for each name that a benchmark asks for; their URLs."""
-    urls: dict[str, str] = {}
-    processes: list[asyncio.subprocess.Process] = []
-    try:
-        for name in names:
-            port = free_port()
-            processes.append(
-                await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", simulated.__name__, "--model", "m", "--alias", name),
-                    *("--host", "127.0.0.1", "--port", str(port)),
-                    *("--ttft-seconds", "0.002", "--tpot-seconds", "0.0005"),
-                    env={"PATH": os.defpath, "PYTHONPATH": str(ROOT)},
-                    stdout=asyncio.subprocess.DEVNULL,
-                    stderr=asyncio.subprocess.DEVNULL,
-                )
-            )
-            urls[name] = f"http://127.0.0.1:{port}"
-        yield urls
-    finally:
-        for process in processes:
-            process.kill()
-            await process.wait()
-
-
-async def furnish(api: Api) -> None:
-    """What OME's operators have installed: a model on every node, and a serving runtime."""
-    await install_crds(api)
-    await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    has_model = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
-    await api.create_all(
-        node_object(f"gpu-{n}", gpus=2, labels=has_model, unschedulable=n > 0) for n in range(3)
-    )
-    await api.create(
-        {
-            "apiVersion": OME,
-            "kind": "ClusterBaseModel",
-            "metadata": {"name": MODEL},
-            "spec": {
-                "modelFormat": {"name": "safetensors", "version": "1.0.0"},
-                "modelFramework": {"name": "transformers", "version": "4.45.0"},
-                "storage": {"storageUri": f"hf://meta/{MODEL}", "path": f"/raid/models/{MODEL}"},
-            },
-        }
-    )
-    await api.create(
-        {
-            "apiVersion": OME,
-            "kind": "ClusterServingRuntime",
-            "metadata": {"name": "sglang-llama-small"},
-            "spec": {
-                "engineConfig": {
-                    "runner": {"name": "ome-container", "image": "lmsysorg/sglang:v0.5.3"}
-                }
-            },
-        }
-    )
-    await api.create(
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {
-                "name": "model-storage-pvc",
-                "namespace": NAMESPACE,
-                # As the controller of volumes says it, which does not run here.
-                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
-            },
-            "spec": {
-                "accessModes": ["ReadOnlyMany"],
-                "resources": {"requests": {"storage": "1Gi"}},
-                "storageClassName": "",
-                "volumeName": "models",
-            },
-        }
-    )
-    await api.create(
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": "models"},
-            "spec": {
-                "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadOnlyMany"],
-                "hostPath": {"path": "/raid/models"},
-                "claimRef": {"name": "model-storage-pvc", "namespace": NAMESPACE},
-            },
-        }
-    )
 
 
 @asynccontextmanager
