@@ -108,7 +108,7 @@ def scraped(made: ComposePlatform) -> str:
     targets = [
         target
         for job in content["scrape_configs"]
-        for group in job["static_configs"]
+        for group in job.get("static_configs", ())
         for target in group["targets"]
     ]
     asked = " && ".join(f"wget -q -O - {token} http://{each}/metrics" for each in targets)

@@ -1,6 +1,7 @@
 """Directories with which docker-compose runs the platform, or a further node of it."""
 
 import shlex
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,13 @@ next:
   gpusteward nodes""")
 
 
+def _address(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    try:
+        return None if given is None else str(ip_address(given))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @compose.command(name="add-node")
 @click.argument("node", callback=node_name)
 @click.option(
@@ -67,13 +75,21 @@ next:
     help="Where that node reaches the bus of this platform, nats://HOST:PORT.",
 )
 @click.option(
+    "--metrics",
+    "metrics_address",
+    metavar="ADDRESS",
+    callback=_address,
+    help="An IP address of that node at which this platform's Prometheus reads its metrics,"
+    " and whoever else reaches it [default: they stay on its loopback address].",
+)
+@click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("gpusteward"),
     show_default=True,
     help="What `compose init` has made.",
 )
-def add_node(node: str, nats_url: str, directory: Path) -> None:
+def add_node(node: str, nats_url: str, metrics_address: str | None, directory: Path) -> None:
     """Make a directory in DIRECTORY/nodes with which the machine NODE joins, to be copied there."""
     from services.cli.local_platform.compose import ComposeDirectory
 
@@ -81,7 +97,7 @@ def add_node(node: str, nats_url: str, directory: Path) -> None:
     if not platform.environment_path.exists():
         message = f"{platform.root} has no .env; `gpusteward compose init` makes one"
         raise CommandFailed(ErrorCode.NOT_FOUND, message)
-    made = platform.make_node(node, nats_url)
+    made = platform.make_node(node, nats_url, metrics_address)
     _tell(made)
     click.echo(f"""\
 next:

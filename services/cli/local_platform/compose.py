@@ -3,6 +3,7 @@
 A file that exists is kept, whatever it holds, so that nothing is rotated by making it again.
 """
 
+import json
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ COMPOSE_FILE: Final = "compose.yaml"
 IMAGE_USER: Final = 10001  # of compose/Containerfile
 DOCKER_SOCKET: Final = Path("/var/run/docker.sock")
 NODE_VARIABLE: Final = "STEWARD_NODE_ID"
+CLUSTER_VARIABLE: Final = "STEWARD_CLUSTER_ID"
 # What only the server of `compose/compose.yaml` is told.
 _NATS_ALSO: Final = """\
 # For the health check; nobody else reaches it.
@@ -54,7 +56,17 @@ STEWARD_API_ADDRESS=127.0.0.1
 STEWARD_API_PORT=8470
 STEWARD_NATS_ADDRESS=127.0.0.1
 STEWARD_NATS_PORT=4222
+# Of profile cluster: its name here, and what leads to it, with a token or a certificate in it.
+STEWARD_CLUSTER_ID={cluster_id}
+STEWARD_KUBECONFIG=/etc/gpusteward/kubeconfig
 """
+_NODE_ENV: Final = """\
+STEWARD_NATS_URL={nats_url}
+# Where its agent's metrics are, on port 9400, for whoever reaches that address.
+STEWARD_METRICS_ADDRESS={metrics_address}
+"""
+CLUSTER: Final = "cluster"
+METRICS_PORT: Final = 9400
 
 
 class NotOurs(StewardError):
@@ -94,30 +106,43 @@ class ComposeDirectory:
     def make_platform(self, node_id: str) -> None:
         """All that compose.yaml names. Raises NotOurs or OSError."""
         self._make_root()
-        self._add(".env", lambda: self._environment(node_id, "gpusteward") + _PLATFORM_ENV)
+        more = _PLATFORM_ENV.format(cluster_id=CLUSTER)
+        self._add(".env", lambda: self._environment(node_id, "gpusteward") + more)
         node_id = self.environment.get(NODE_VARIABLE, node_id)
+        cluster_id = self.environment.get(CLUSTER_VARIABLE, CLUSTER)
         for name in (COMPOSE_FILE, "prometheus.yml"):
             self._add_template(name, name)
+        self._directory("prometheus")
         self._directory("nats")
         configuration = nats_configuration(Path("/var/lib/nats")) + _NATS_ALSO
         self._add("nats/nats.conf", lambda: configuration)
-        self._add_users(node_id)
+        self._add_users(node_id, cluster_id)
         self._add_logins()
         self._add_token("admin_token", Role.ADMIN)
         self._add_token("prometheus_token", Role.VIEWER)
 
-    def make_node(self, node_id: str, nats_url: str) -> "ComposeDirectory":
-        """A directory to be copied to that node, which joins with it."""
+    def make_node(
+        self, node_id: str, nats_url: str, metrics_address: str | None = None
+    ) -> "ComposeDirectory":
+        """A directory to be copied to that node, which joins with it. Prometheus reads its metrics
+        where they have an address.
+        """
         self._add_users(node_id)
         self._directory("nodes")
         node = ComposeDirectory(self.root / "nodes" / node_id)
         node._make_root()
         # No two nodes may find each other's containers, even where both use one engine.
         text = node._environment(node_id, f"gpusteward-{node_id.lower()}")
-        node._add(".env", lambda: f"{text}STEWARD_NATS_URL={nats_url}\n")
+        more = _NODE_ENV.format(nats_url=nats_url, metrics_address=metrics_address or "127.0.0.1")
+        node._add(".env", lambda: text + more)
         node._add_template("node.yaml", COMPOSE_FILE)
         credentials = self.users.path_of(node_speaker(node_id))
         node._add(f"{node_speaker(node_id)}.json", credentials.read_text)
+        if metrics_address is not None:
+            self._directory("prometheus")
+            host = f"[{metrics_address}]" if ":" in metrics_address else metrics_address
+            group = {"targets": [f"{host}:{METRICS_PORT}"], "labels": {"node": node_id}}
+            self._add(f"prometheus/{node_id}.json", lambda: json.dumps([group]))
         return node
 
     def _make_root(self) -> None:
@@ -149,10 +174,10 @@ class ComposeDirectory:
         if (self.root / name).read_text() != content:
             self.differs.append(self.root / name)
 
-    def _add_users(self, node_id: str) -> None:
+    def _add_users(self, *node_ids: str) -> None:
         self._directory("nats/users")
         before = set(self.users.directory.glob("*.json"))
-        self.users.create([node_speaker(node_id)])
+        self.users.create([node_speaker(each) for each in node_ids])
         self.kept += sorted(before)
         self.made += sorted(set(self.users.directory.glob("*.json")) - before)
 

@@ -1,7 +1,9 @@
 """What `compose init` makes, and what the files of compose/ promise."""
 
+import json
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,15 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from schemas.base import node_speaker
 from services.cli.commands.compose import compose
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.compose import COMPOSE_FILE, TEMPLATES, ComposeDirectory
+from services.cluster.settings import ClusterSettings
+from services.executor.settings import ExecutorSettings
 from shared.local_platform.bus_users import Credentials
 from shared.messaging.permissions import SERVICES
+from shared.settings import load_settings
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 STACKS = ("compose.yaml", "node.yaml")
@@ -61,7 +67,7 @@ def test_a_second_call_changes_nothing_and_says_what_is_there(directory: Path) -
     again = run("init", str(directory), "--node-id", "other")
 
     assert content_of(directory) == {**before, COMPOSE_FILE: b"changed"}
-    assert "kept 18 files" in again.output
+    assert "kept 19 files" in again.output
     assert "compose.yaml is not this version's" in again.output
     assert "made" not in again.output
 
@@ -175,6 +181,43 @@ def test_a_further_node_gets_its_own_credential_and_nothing_else_of_the_platform
     assert environment["STEWARD_NATS_URL"] == "nats://10.0.0.1:4222"
     assert environment["STEWARD_INSTALLATION_ID"] != platform["STEWARD_INSTALLATION_ID"]
     assert "gpusteward node admit beta" in printed.output
+
+
+def test_prometheus_is_told_where_a_further_node_s_metrics_are(directory: Path) -> None:
+    beta = ("add-node", "beta", "--nats", "nats://10.0.0.1:4222", "--directory", str(directory))
+
+    run(*beta, "--metrics", "fd00::7")
+    refused = run(*beta, "--metrics", "not an address")
+
+    [group] = json.loads((directory / "prometheus" / "beta.json").read_text())
+    node = directory / "nodes" / "beta"
+    assert group == {"targets": ["[fd00::7]:9400"], "labels": {"node": "beta"}}
+    assert ComposeDirectory(node).environment["STEWARD_METRICS_ADDRESS"] == "fd00::7"
+    telemetry = services_of("node.yaml")["telemetry"]["environment"]
+    assert telemetry["GPUSTEWARD_TELEMETRY_METRICS_HOST"] == "${STEWARD_METRICS_ADDRESS}"
+    assert refused.exit_code == 2
+
+
+def test_a_cluster_s_services_speak_for_it_with_a_credential_of_its_own(directory: Path) -> None:
+    made = ComposeDirectory(directory)
+    services = {name: services_of(STACKS[0])[name] for name in ("cluster", "cluster-executor")}
+
+    assert made.users.path_of(node_speaker(made.environment["STEWARD_CLUSTER_ID"])).is_file()
+    for each in services.values():
+        assert each["profiles"] == ["cluster"]
+        assert each["secrets"] == ["cluster_nats"]
+        assert each["environment"]["GPUSTEWARD_NODE_ID"] == "${STEWARD_CLUSTER_ID}"
+    executor = environment_of(services["cluster-executor"], made.environment)
+    cluster = environment_of(services["cluster"], made.environment)
+    assert load_settings(ExecutorSettings, "executor", executor).cluster
+    assert load_settings(ClusterSettings, "cluster", cluster).node_id == "cluster"
+
+
+def environment_of(service: dict[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: VARIABLE.sub(lambda found: variables[found[1]], value)
+        for name, value in service["environment"].items()
+    }
 
 
 def test_what_cannot_be_made_is_refused_with_the_reason(tmp_path: Path) -> None:
