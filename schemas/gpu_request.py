@@ -139,6 +139,17 @@ class Placement(StrEnum):
     SPREAD = "spread"
 
 
+class ShareStrategy(StrEnum):
+    """How shares that do not fit on one device are divided among those of a node.
+
+    `evenly` takes the fewest devices and of each about the same; one device if that can hold all.
+    `fill` takes all that the emptiest has, then of the next.
+    """
+
+    EVENLY = "evenly"
+    FILL = "fill"
+
+
 class SelectorKey(StrEnum):
     """What a selector looks at. `label` is a node's label, named by the selector's `label`."""
 

@@ -1,0 +1,112 @@
+"""How a request for shares is divided among the devices of one node.
+
+Amounts are integers, hundredths of a device. A device's parts are whole multiples of the quantum,
+and together exactly what was asked for: never less, as by rounding each part down.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from schemas.gpu_request import ShareStrategy
+
+WHOLE: Final = 100  # a device in hundredths
+
+
+class SharesRefused(StrEnum):
+    """Why an amount cannot be had of these devices."""
+
+    INSUFFICIENT = "insufficient"
+    FRAGMENTED = "fragmented"
+
+
+Parts = tuple[int, ...]  # one for each device, 0 of one that is left out
+
+
+def hundredths(shares: float) -> int | None:
+    """The amount if it has at most two decimals, else None: 1.2 is 120, exactly."""
+    found = round(shares * WHOLE)
+    return found if found / WHOLE == shares else None
+
+
+def divide(
+    free: Sequence[int],
+    asked: int,
+    *,
+    quantum: int = 1,
+    strategy: ShareStrategy = ShareStrategy.EVENLY,
+    least_free: int = 0,
+    unfragmented: bool = False,
+) -> Parts | SharesRefused:
+    """Parts of devices that have so much `free`, in the order in which the node declares them.
+
+    Devices with less than `least_free` are left out. `unfragmented`: what fits on one device is
+    not spread over several because others hold parts of each, and the parts of more are nearly
+    equal. Raises ValueError for an amount that is negative or no multiple of the quantum.
+    """
+    if asked < 0 or asked % quantum:
+        raise ValueError(f"expected a multiple of {quantum}, got {asked}")
+    usable = {
+        place: amount - amount % quantum
+        for place, amount in enumerate(free)
+        if amount >= max(least_free, quantum)
+    }
+    if sum(usable.values()) < asked:
+        return SharesRefused.INSUFFICIENT
+    order = sorted(usable, key=lambda place: -usable[place])  # ties as declared
+    if strategy is ShareStrategy.FILL:
+        parts = _fill(usable, order, asked)
+    else:
+        parts = _evenly(usable, order, asked, quantum)
+    if unfragmented and _is_fragmented([part for part in parts.values() if part], asked, quantum):
+        return SharesRefused.FRAGMENTED
+    return tuple(parts.get(place, 0) for place in range(len(free)))
+
+
+def _is_fragmented(parts: Sequence[int], asked: int, quantum: int) -> bool:
+    if asked <= WHOLE:
+        return len(parts) > 1
+    return max(parts) - min(parts) > quantum
+
+
+def _fill(usable: dict[int, int], order: Sequence[int], asked: int) -> dict[int, int]:
+    parts = {}
+    for place in order:
+        parts[place] = min(asked, usable[place])
+        asked -= parts[place]
+    return parts
+
+
+def _evenly(
+    usable: dict[int, int], order: Sequence[int], asked: int, quantum: int
+) -> dict[int, int]:
+    """Over the fewest devices, as evenly as can be, and then where the least is left over."""
+    if not asked:
+        return {}
+    # The most free are as many as any that can hold it, and none are more even.
+    held, count = 0, 0
+    while held < asked:
+        held += usable[order[count]]
+        count += 1
+    parts = _level(usable, order[:count], asked, quantum)
+    sizes = sorted(parts.values(), reverse=True)
+    if sizes[0] - sizes[-1] > quantum:
+        return parts
+    # As even elsewhere: the least free that can hold a part, larger parts first, which fewer can
+    # hold. Of equally free ones a single part takes the last, several take the first.
+    least_first = order[::-1] if count == 1 else sorted(order, key=usable.__getitem__)
+    fitting: list[int] = []
+    for size in sizes:
+        fitting.append(next(p for p in least_first if usable[p] >= size and p not in fitting))
+    return _level(usable, [place for place in order if place in fitting], asked, quantum)
+
+
+def _level(
+    usable: dict[int, int], chosen: Sequence[int], asked: int, quantum: int
+) -> dict[int, int]:
+    """Equal parts; a device that has less gives all of it. What is odd goes to the first ones."""
+    parts = {}
+    for left, place in zip(range(len(chosen), 0, -1), reversed(chosen), strict=True):
+        parts[place] = min(usable[place], asked // quantum // left * quantum)
+        asked -= parts[place]
+    return parts

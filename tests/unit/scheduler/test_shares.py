@@ -1,0 +1,139 @@
+"""How shares are divided among devices: the documented examples, and what holds for any amounts."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.gpu_request import ShareStrategy
+from services.scheduler.domain.placement.shares import (
+    SharesRefused,
+    divide,
+    hundredths,
+)
+
+EVENLY, FILL = ShareStrategy.EVENLY, ShareStrategy.FILL
+FREE = st.lists(st.integers(0, 20).map(lambda tenth: tenth * 5), min_size=1, max_size=5)
+
+
+def parts_of(free: list[int], asked: int, **how: object) -> tuple[int, ...]:
+    parts = divide(free, asked, **how)  # type: ignore[arg-type]
+    assert not isinstance(parts, SharesRefused), parts
+    return parts
+
+
+def test_two_equal_devices_with_0_2_then_1_2_hold_0_60_and_0_80() -> None:
+    free = [100, 100]
+
+    first = parts_of(free, 20)
+    second = parts_of([f - p for f, p in zip(free, first, strict=True)], 120)
+
+    assert first == (0, 20)  # equal devices: the last one
+    assert second == (60, 60)
+    assert [a + b for a, b in zip(first, second, strict=True)] == [60, 80]
+
+
+@pytest.mark.parametrize(
+    ("free", "asked", "parts"),
+    [
+        ([70, 30, 50], 30, (0, 30, 0)),  # the least free that can hold it
+        ([50, 50], 100, (50, 50)),
+        ([100, 30, 80], 190, (80, 30, 80)),  # a smaller one gives all that it has
+        ([100, 100, 100], 201, (67, 67, 67)),
+        ([100, 100, 100], 150, (75, 75, 0)),  # of equal ones the first
+        ([60, 60], 101, (51, 50)),  # what is odd goes to the first
+        ([90, 70, 60], 120, (0, 60, 60)),  # as even, and less left over
+        ([100], 0, (0,)),
+    ],
+)
+def test_evenly_takes_the_fewest_devices_and_of_each_about_the_same(
+    free: list[int], asked: int, parts: tuple[int, ...]
+) -> None:
+    assert parts_of(free, asked) == parts
+
+
+@pytest.mark.parametrize(
+    ("free", "asked", "parts"),
+    [
+        ([40, 100, 70], 30, (0, 30, 0)),
+        ([40, 100, 70], 150, (0, 100, 50)),
+        ([50, 50], 60, (50, 10)),
+    ],
+)
+def test_fill_takes_all_of_the_most_free_first(
+    free: list[int], asked: int, parts: tuple[int, ...]
+) -> None:
+    assert parts_of(free, asked, strategy=FILL) == parts
+
+
+def test_parts_are_multiples_of_the_quantum_and_still_all_of_what_was_asked() -> None:
+    assert sorted(parts_of([100, 100, 100], 230, quantum=10)) == [70, 80, 80]
+    assert parts_of([55, 99], 100, quantum=10) == (50, 50)
+    assert divide([59, 49], 100, quantum=10) is SharesRefused.INSUFFICIENT
+
+
+def test_devices_with_less_free_than_the_minimum_are_left_out() -> None:
+    assert parts_of([20, 60, 50], 20, least_free=55) == (0, 20, 0)
+    assert divide([20, 60, 50], 70, least_free=55) is SharesRefused.INSUFFICIENT
+
+
+def test_what_fits_on_one_device_may_be_refused_on_several() -> None:
+    assert parts_of([50, 40], 80) == (40, 40)
+    assert divide([50, 40], 80, unfragmented=True) is SharesRefused.FRAGMENTED
+    assert divide([100, 30], 130, unfragmented=True) is SharesRefused.FRAGMENTED
+    assert parts_of([100, 70], 130, unfragmented=True) == (65, 65)
+
+
+def test_no_amount_is_rounded() -> None:
+    assert [hundredths(shares) for shares in (0.01, 0.29, 1.2, 57.3, 1.0)] == [
+        1,
+        29,
+        120,
+        5730,
+        100,
+    ]
+    assert hundredths(0.125) is None
+    for asked in (-10, 5):
+        with pytest.raises(ValueError, match="multiple of 10"):
+            divide([100], asked, quantum=10)
+    assert divide([100], 10**30) is SharesRefused.INSUFFICIENT
+
+
+@given(FREE, st.integers(0, 100).map(lambda n: n * 5), st.sampled_from([1, 5, 10, 50]), st.data())
+def test_parts_sum_to_what_was_asked_and_fit(
+    free: list[int], asked: int, quantum: int, data: st.DataObject
+) -> None:
+    asked -= asked % quantum
+    strategy = data.draw(st.sampled_from(ShareStrategy))
+    room = sum(f - f % quantum for f in free)
+
+    parts = divide(free, asked, quantum=quantum, strategy=strategy)
+
+    if asked > room:
+        assert parts is SharesRefused.INSUFFICIENT
+        return
+    assert not isinstance(parts, SharesRefused)
+    assert sum(parts) == asked
+    assert all(0 <= p <= f and p % quantum == 0 for p, f in zip(parts, free, strict=True))
+
+
+@given(FREE, st.integers(1, 100).map(lambda n: n * 5))
+def test_evenly_is_no_more_even_on_any_other_devices(free: list[int], asked: int) -> None:
+    if asked > sum(free):
+        return
+
+    parts = parts_of(free, asked, quantum=5)
+
+    used = [p for p in parts if p]
+    feasible = [
+        chosen
+        for size in range(1, len(used) + 1)
+        for chosen in combinations(free, size)
+        if sum(chosen) >= asked
+    ]
+    assert min(map(len, feasible)) == len(used)
+    # Water level: no other set of as many has a larger smallest part.
+    for chosen in feasible:
+        smallest = min(min(chosen), asked // 5 // len(chosen) * 5)
+        assert smallest <= min(used)
