@@ -24,6 +24,7 @@ GpuCount = Annotated[int, Meta(ge=1, le=4096)]
 ComputeCapability = Annotated[
     str, Meta(pattern=rf"^\d{{1,2}}\.\d{{1,2}}{END}", description="a compute capability, as 9.0")
 ]
+Shares = Annotated[float, Meta(gt=0, le=4096)]
 LeaseTtlSeconds = Annotated[float, Meta(ge=3, le=3600)]
 
 
@@ -66,6 +67,10 @@ class ReasonCode(StrEnum):
     NO_GPUS = "no_gpus"  # no node of this installation reports a GPU
     EXCEEDS_LARGEST_NODE = "exceeds_largest_node"
     GIVEN_OUT_BY_CLUSTER = "given_out_by_cluster"
+    NOT_DIVISIBLE = "not_divisible"  # a MIG instance
+    SHARES_NOT_ENFORCED = "shares_not_enforced"
+    INSUFFICIENT_SHARES = "insufficient_shares"
+    SHARES_FRAGMENTED = "shares_fragmented"
     AWAITING_CLUSTER = "awaiting_cluster"  # no fresh and complete view of it
     ENDED = "ended"  # the reservation is over and waits for nothing any more
 
@@ -126,6 +131,13 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     " has, so it can never be served by this fleet.",
     ReasonCode.GIVEN_OUT_BY_CLUSTER: "The node belongs to a Kubernetes cluster, which gives out its"
     " GPUs itself; ask for them with `cluster`.",
+    ReasonCode.NOT_DIVISIBLE: "A MIG instance is granted as a whole; shares are of whole GPUs.",
+    ReasonCode.SHARES_NOT_ENFORCED: "Nothing on the node keeps a holder to its shares, and the"
+    " request insists on it; label a node on which an MPS daemon runs `gpusteward.io/mps=true`.",
+    ReasonCode.INSUFFICIENT_SHARES: "The node's devices that may be taken now have fewer shares"
+    " free than the request asks for.",
+    ReasonCode.SHARES_FRAGMENTED: "The node has enough shares free, but on more devices than the"
+    " request allows.",
     ReasonCode.AWAITING_CLUSTER: "The scheduler has no view of the Kubernetes cluster that is"
     " complete and at most 15 s old, and chooses no node by any other.",
     ReasonCode.ENDED: "The reservation is over and waits for nothing any more.",
@@ -215,7 +227,8 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none.
+    """Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none. Or `shares`
+    of the GPUs of one node: 0.25 is a quarter of one, 1.2 more than one; exactly as asked.
 
     Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's
     memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; None
@@ -225,6 +238,11 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `wait_timeout_seconds` how long the request may queue. With `expected_duration_seconds` it may
     start early in a gap that it will have left in time. `preemptible` lets a request of higher
     priority end it, after notice. With `cluster` the GPUs are a Kubernetes cluster's.
+
+    Shares are multiples of the scheduler's quantum, and have as large a part of the memory. GPUs
+    with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
+    spread over several, and parts of several are nearly equal. `enforced_shares`: only where
+    something keeps holders to their shares.
     """
 
     gpus: GpuCount = 1
@@ -247,23 +265,34 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prefer: Annotated[tuple[Preference, ...], Meta(max_length=32)] = ()
     min_compute_capability: ComputeCapability | None = None
     cluster: ClusterRequest | None = None
+    shares: Shares | None = None
+    share_strategy: ShareStrategy = ShareStrategy.EVENLY
+    min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    unfragmented: bool = False
+    enforced_shares: bool = False
 
 
 class ShareKind(StrEnum):
-    """How a device is divided between holders."""
+    """How a device is divided between holders: `cooperative` ones keep to their parts themselves,
+    nothing enforces it.
+    """
 
     MPS = "mps"
+    COOPERATIVE = "cooperative"
 
 
 class DeviceShare(Struct, frozen=True, kw_only=True):
     """A part of a device: of its multiprocessors, and of its memory.
 
-    None means that this is not bounded.
+    `compute_percent` and `memory_mb` are the bounds that are enforced; None means that this is not
+    bounded. `shares` of the device are held, and with them `reserved_memory_mb`, enforced or not.
     """
 
     kind: ShareKind
     compute_percent: Annotated[float, Meta(gt=0, le=100)] | None = None
     memory_mb: Mebibytes | None = None
+    shares: Shares | None = None
+    reserved_memory_mb: Mebibytes | None = None
 
 
 class DeviceGrant(Struct, frozen=True, kw_only=True):
@@ -317,6 +346,7 @@ class ChangeKind(StrEnum):
 
     FEWER_GPUS = "fewer_gpus"
     FEWER_NODES = "fewer_nodes"
+    FEWER_SHARES = "fewer_shares"
     LESS_MEMORY = "less_memory"
     HIGHER_UTILIZATION_LIMIT = "higher_utilization_limit"
     UNBALANCED_MEMORY = "unbalanced_memory"

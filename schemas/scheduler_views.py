@@ -26,6 +26,7 @@ from schemas.gpu_request import (
     GpuRequest,
     Reason,
     ReasonCode,
+    Shares,
     Suggestion,
 )
 from schemas.scheduler import CordonState, DeviceState, DriftAction, DriftKind, ReservationState
@@ -204,11 +205,22 @@ class EstimateView(View, frozen=True, kw_only=True, tag="scheduler.estimate_view
     world_size: PositiveInt
 
 
+class DeviceHolder(Struct, frozen=True, kw_only=True):
+    """A reservation that holds a device, or as much of it as `shares` says."""
+
+    reservation_id: UUID
+    shares: Shares
+    namespace: Namespace | None = None
+    holder: str | None = None
+
+
 class DeviceAllocation(Struct, frozen=True, kw_only=True):
     """One device in the allocation map.
 
-    `allocated` is the held share, 0 to 1; None readings are unknown. `reasons` say why it would not
-    be granted now, other than that it is held; their sentences leave out the device.
+    `allocated` is what is held of its `capacity`, in shares, by its `holders`; `reservation_id`,
+    `namespace` and `holder` are those of the first. `kind` is "gpu" or "mig"; None readings are
+    unknown. `reasons` say why it would not be granted now, other than that it is held; their
+    sentences leave out the device.
     """
 
     node_id: NodeId
@@ -225,6 +237,9 @@ class DeviceAllocation(Struct, frozen=True, kw_only=True):
     holder: str | None = None
     reasons: tuple[Reason, ...] = ()
     cordon: CordonState | None = None
+    kind: str = "gpu"
+    capacity: float = 1.0
+    holders: tuple[DeviceHolder, ...] = ()
 
 
 class NodeAllocation(Struct, frozen=True, kw_only=True):

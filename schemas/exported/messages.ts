@@ -390,6 +390,7 @@ export type ChangeKind =
   | "drop_selector"
   | "fewer_gpus"
   | "fewer_nodes"
+  | "fewer_shares"
   | "higher_priority"
   | "higher_utilization_limit"
   | "less_cpu"
@@ -674,8 +675,10 @@ export type DeploymentMode = "docker" | "kubernetes" | "ome" | "process";
 /**
  * One device in the allocation map.
  *
- * `allocated` is the held share, 0 to 1; null readings are unknown. `reasons` say why it would not
- * be granted now, other than that it is held; their sentences leave out the device.
+ * `allocated` is what is held of its `capacity`, in shares, by its `holders`; `reservation_id`,
+ * `namespace` and `holder` are those of the first. `kind` is "gpu" or "mig"; null readings are
+ * unknown. `reasons` say why it would not be granted now, other than that it is held; their
+ * sentences leave out the device.
  */
 export interface DeviceAllocation {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -693,6 +696,9 @@ export interface DeviceAllocation {
   holder: string | null;
   reasons: Reason[];
   cordon: CordonState | null;
+  kind: string;
+  capacity: number;
+  holders: DeviceHolder[];
 }
 
 /** Taken out of service. */
@@ -777,6 +783,14 @@ export interface DeviceGrant {
   utilization_percent?: number | null;
 }
 
+/** A reservation that holds a device, or as much of it as `shares` says. */
+export interface DeviceHolder {
+  reservation_id: string;
+  shares: number;
+  namespace: string | null;
+  holder: string | null;
+}
+
 /** Its last holder's stop is not confirmed; not granted until then. */
 export interface DeviceQuarantined {
   type: "scheduler.device_quarantined";
@@ -802,12 +816,15 @@ export interface DeviceSeries {
 /**
  * A part of a device: of its multiprocessors, and of its memory.
  *
- * null means that this is not bounded.
+ * `compute_percent` and `memory_mb` are the bounds that are enforced; null means that this is not
+ * bounded. `shares` of the device are held, and with them `reserved_memory_mb`, enforced or not.
  */
 export interface DeviceShare {
   kind: ShareKind;
   compute_percent?: number | null;
   memory_mb?: number | null;
+  shares?: number | null;
+  reserved_memory_mb?: number | null;
 }
 
 /** Whether a device can be had. Only `free` is granted to a request that has no wishes. */
@@ -1734,7 +1751,8 @@ export type GpuReading = [
 ];
 
 /**
- * Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none.
+ * Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none. Or `shares` of the
+ * GPUs of one node: 0.25 is a quarter of one, 1.2 more than one; exactly as asked.
  *
  * Empty selectors match everything. `min_memory_mb` null asks for at least half of the device's
  * memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; null
@@ -1744,6 +1762,11 @@ export type GpuReading = [
  * long the request may queue. With `expected_duration_seconds` it may start early in a gap that it
  * will have left in time. `preemptible` lets a request of higher priority end it, after notice.
  * With `cluster` the GPUs are a Kubernetes cluster's.
+ *
+ * Shares are multiples of the scheduler's quantum, and have as large a part of the memory. GPUs
+ * with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
+ * spread over several, and parts of several are nearly equal. `enforced_shares`: only where
+ * something keeps holders to their shares.
  */
 export interface GpuRequest {
   gpus?: number;
@@ -1766,6 +1789,11 @@ export interface GpuRequest {
   prefer?: Preference[];
   min_compute_capability?: string | null;
   cluster?: ClusterRequest | null;
+  shares?: number | null;
+  share_strategy?: ShareStrategy;
+  min_free_shares?: number;
+  unfragmented?: boolean;
+  enforced_shares?: boolean;
 }
 
 /**
@@ -2493,6 +2521,7 @@ export type ReasonCode =
   | "insufficient_cpu"
   | "insufficient_free_memory"
   | "insufficient_host_memory"
+  | "insufficient_shares"
   | "insufficient_total_memory"
   | "kept_for_earlier"
   | "label_mismatch"
@@ -2505,9 +2534,12 @@ export type ReasonCode =
   | "node_lost"
   | "node_mismatch"
   | "not_admitted"
+  | "not_divisible"
   | "numa_mismatch"
   | "quarantined"
   | "selector_unknown"
+  | "shares_fragmented"
+  | "shares_not_enforced"
   | "stale_reading"
   | "too_few_devices"
   | "too_few_nodes"
@@ -3043,8 +3075,19 @@ export interface SetPowerLimit {
   reservation_id?: string | null;
 }
 
-/** How a device is divided between holders. */
-export type ShareKind = "mps";
+/**
+ * How a device is divided between holders: `cooperative` ones keep to their parts themselves,
+ * nothing enforces it.
+ */
+export type ShareKind = "cooperative" | "mps";
+
+/**
+ * How shares that do not fit on one device are divided among those of a node.
+ *
+ * `evenly` takes the fewest devices and of each about the same; one device if that can hold all.
+ * `fill` takes all that the emptiest has, then of the next.
+ */
+export type ShareStrategy = "evenly" | "fill";
 
 /**
  * A bound in seconds.

@@ -45,7 +45,7 @@ def cli() -> None:
 for command in (
     *(up, agent, run, demo, submit, validate, cancel, delete),
     *(listing.tasks, listing.experiments, listing.show, logs),
-    *(listing.gpus, listing.nodes, listing.reservations),
+    *(listing.gpus, listing.nodes, listing.map_command, listing.reservations),
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift, node),

@@ -19,6 +19,7 @@ from schemas.gpu_request import (
     Selector,
     SelectorKey,
     SelectorOperator,
+    ShareStrategy,
 )
 from services.cli.options import node_name
 from shared.accelerator_rules.compute_capability import capability
@@ -120,6 +121,10 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
         def run(*args: Any, **given: Any) -> Any:
             names = [name for name in GpuRequest.__struct_fields__ if name in given]
             fields = {name: given.pop(name) for name in names}
+            if (fields["gpus"] is None) == (fields["shares"] is None):
+                raise click.UsageError("expected one of --gpus and --shares")
+            fields["gpus"] = fields["gpus"] or 1
+            fields["share_strategy"] = ShareStrategy(fields["share_strategy"])
             if whole_fleet:
                 fields["placement"] = Placement(fields["placement"])
                 fields |= _place(fields.pop("node_ids"), given)
@@ -202,7 +207,37 @@ _OF_CLUSTERS: Final = (
     *THRESHOLDS,
 )
 _OF_DEVICES: Final = (
-    click.option("--gpus", type=click.IntRange(1, 4096), required=True, metavar="N"),
+    click.option("--gpus", type=click.IntRange(1, 4096), metavar="N", help="Whole GPUs."),
+    click.option(
+        "--shares",
+        type=NumberRange(0.01, 4096),
+        metavar="X",
+        help="Instead of whole GPUs so much of a node's: 0.25 is a quarter of one.",
+    ),
+    click.option(
+        "--share-strategy",
+        type=click.Choice([each.value for each in ShareStrategy]),
+        default=ShareStrategy.EVENLY.value,
+        show_default=True,
+        help="How shares of more than one GPU are divided among them.",
+    ),
+    click.option(
+        "--min-free-shares",
+        type=NumberRange(0, 1),
+        default=0.0,
+        metavar="X",
+        help="Take shares only of GPUs with so much free.",
+    ),
+    click.option(
+        "--unfragmented",
+        is_flag=True,
+        help="Shares that fit on one GPU on no more, others in nearly equal parts.",
+    ),
+    click.option(
+        "--enforced-shares",
+        is_flag=True,
+        help="Only where something keeps holders to their shares.",
+    ),
     click.option(
         "--min-memory",
         "min_memory_mb",

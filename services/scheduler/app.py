@@ -112,9 +112,19 @@ def create_service(
         bus=bus,
         database=database,
         routes=_routes(
-            CommandBatcher(database, decision_loop.request_snapshots, Path(settings.data_dir)),
+            CommandBatcher(
+                database,
+                decision_loop.request_snapshots,
+                Path(settings.data_dir),
+                settings.share_rules,
+            ),
             commands,
-            ReservationQueries(database, QueryEngine(database, reader, settings.policy), views),
+            ReservationQueries(
+                database,
+                QueryEngine(database, reader, settings.policy),
+                views,
+                settings.share_rules,
+            ),
             FleetQueries(database, reader, views),
             HistoryQueries(database, settings.policy),
             reports,

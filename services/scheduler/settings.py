@@ -1,13 +1,17 @@
 """What the scheduler reads from the environment, as `GPUSTEWARD_SCHEDULER_<FIELD>`."""
 
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import urlsplit
+
+from msgspec import Meta
 
 from schemas.base import NodeId, Percent, PositiveInt, PositiveSeconds, Seconds
 from services.scheduler.domain.drift.detection import system_names
 from services.scheduler.domain.drift.lifecycle import Limits
+from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.placement import Weights
 from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.placement.shares import ShareRules, hundredths
 from shared.local_platform.tokens import is_loopback
 from shared.settings import CommonSettings
 
@@ -38,6 +42,10 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     `aging_seconds` of waiting count as one point of priority, 0 turns that off; a preempted holder
     has `preemption_grace_seconds` to stop. Ended reservations stay for `retention_days`; of the
     decision log `decisions_kept` records, none longer than `decision_retention_days`.
+
+    Shares of a GPU are asked for in multiples of `share_quantum`, of which 1 is one. Namespaces
+    named in `enforced_share_namespaces`, separated by commas (`*` is all), are granted only shares
+    that something enforces.
     """
 
     admit_nodes: str | None = None
@@ -62,6 +70,24 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     retention_days: PositiveSeconds = 30.0
     decision_retention_days: PositiveSeconds = 7.0
     decisions_kept: PositiveInt = 20_000
+    share_quantum: Annotated[float, Meta(ge=0.01, le=1)] = 0.01
+    enforced_share_namespaces: str = ""
+
+    def __post_init__(self) -> None:
+        quantum = hundredths(self.share_quantum)
+        if quantum is None or WHOLE % quantum:
+            raise ValueError(
+                f"expected a share_quantum of which 1 is one, got {self.share_quantum}"
+            )
+
+    @property
+    def share_rules(self) -> ShareRules:
+        """What requests for shares have to keep to."""
+        named = self.enforced_share_namespaces.split(",")
+        return ShareRules(
+            quantum=hundredths(self.share_quantum) or 1,
+            enforced_namespaces=frozenset(name.strip() for name in named if name.strip()),
+        )
 
     @property
     def drift_limits(self) -> Limits:
@@ -91,4 +117,5 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
             aging_seconds=self.aging_seconds,
             preemption=self.preemption,
             preemption_grace_seconds=self.preemption_grace_seconds,
+            share_quantum=self.share_rules.quantum,
         )

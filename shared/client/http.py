@@ -12,7 +12,7 @@ from schemas.base import ListView
 from schemas.checks import Check, CheckView
 from schemas.errors import Accepted
 from schemas.executor import LogChunk
-from schemas.gateway import GpuList, NodeList
+from schemas.gateway import GpuAllocMap, GpuList, NodeList
 from schemas.gpu_request import GpuRequest
 from schemas.node_selection import ClusterStatus, NodeSelection, NodeSummaries
 from schemas.orchestrator import (
@@ -26,7 +26,6 @@ from schemas.orchestrator import (
 )
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
-    AllocationMap,
     AvailabilityView,
     DecisionList,
     DriftList,
@@ -165,9 +164,9 @@ class StewardClient(NodeClient, StreamClient):
         """Every node."""
         return await self.get("/nodes", NodeList)
 
-    async def allocation_map(self, node_id: str) -> AllocationMap:
+    async def allocation_map(self, node_id: str) -> GpuAllocMap:
         """What is held on a node's devices."""
-        return await self.get(f"/nodes/{node_id}/gpu-alloc-map", AllocationMap)
+        return await self.get(f"/nodes/{node_id}/gpu-alloc-map", GpuAllocMap)
 
     async def estimate(self, task_config: Mapping[str, Any]) -> EstimateView:
         """GPUs and memory that a task configuration needs."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from schemas.gateway import GpuView
+from schemas.gateway import GpuAllocMap, GpuView
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
 from schemas.scheduler import DeviceState, ReservationState
 from services.cli.display.output import (
@@ -18,6 +18,7 @@ from services.cli.display.output import (
 from services.cli.display.tables import (
     experiment_table,
     gpu_table,
+    map_table,
     node_table,
     reason_table,
     reservation_table,
@@ -25,7 +26,14 @@ from services.cli.display.tables import (
     task_table,
 )
 from services.cli.lookup import Found, find, find_task
-from services.cli.options import Target, namespace_option, node_option, reading, state_option
+from services.cli.options import (
+    Target,
+    namespace_option,
+    node_name,
+    node_option,
+    reading,
+    state_option,
+)
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -153,6 +161,22 @@ def nodes(target: Target) -> None:
     """List nodes with what runs on them."""
     view = target.ask(lambda client: client.nodes())
     print_answer(view, node_table(view.nodes), as_json=target.as_json)
+
+
+@click.command("map")
+@click.argument("node_id", metavar="[NODE]", required=False, callback=node_name)
+@reading
+@table_options
+def map_command(target: Target, node_id: str | None) -> None:
+    """Show how much of each GPU is held, and by whom; --json is by node."""
+
+    async def ask(client: "StewardClient") -> dict[str, GpuAllocMap]:
+        known = (node_id,) if node_id else [each.node_id for each in (await client.nodes()).nodes]
+        return {each: await client.allocation_map(each) for each in known}
+
+    maps = target.ask(ask)
+    nodes = [node for each in maps.values() for node in each.nodes]
+    print_answer({"nodes": maps}, map_table(nodes), as_json=target.as_json)
 
 
 @click.command()

@@ -10,10 +10,10 @@ import click
 
 from schemas.cluster import GpuSupply
 from schemas.gateway import GpuView, NodeView
-from schemas.gpu_request import ClusterPlacement, DeviceGrant, Reason, ReasonCode
+from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
 from schemas.scheduler import CordonCause, CordonState, holder_name
-from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
+from schemas.scheduler_views import AvailabilityView, Explanation, NodeAllocation, ReservationView
 from schemas.telemetry import HealthState, Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
@@ -276,6 +276,8 @@ def holder_text(holder: str | None) -> str:
 def _gpus_text(reservation: ReservationView) -> str:
     """`2`, or `2x4` for four nodes with two each."""
     asked = reservation.request
+    if asked.shares is not None:
+        return f"{asked.shares:.2f}"
     return f"{asked.gpus}" if asked.nodes == 1 else f"{asked.gpus}x{asked.nodes}"
 
 
@@ -382,4 +384,46 @@ def print_devices(devices: Sequence[DeviceGrant]) -> None:
     """One line per device, those simulated marked."""
     for device in devices:
         mark = "  simulated" if device.simulated else ""
-        click.echo(f"{device.node_id}/{device.index}  {device.name}  {device.uuid}{mark}")
+        part = f"  {share_text(device.share)}" if device.share is not None else ""
+        click.echo(f"{device.node_id}/{device.index}  {device.name}  {device.uuid}{part}{mark}")
+
+
+def share_text(share: DeviceShare) -> str:
+    """How much of a device, and what of it is enforced."""
+    held = f"{share.shares:.2f} of it" if share.shares is not None else "a part of it"
+    if share.reserved_memory_mb is not None:
+        held += f", {share.reserved_memory_mb} MB"
+    bounded = {"compute": share.compute_percent, "memory": share.memory_mb}
+    enforced = [name for name, bound in bounded.items() if bound is not None]
+    by = f" by {share.kind.value.upper()}" if enforced else ""
+    return f"{held} ({' and '.join(enforced) or 'nothing'} enforced{by})"
+
+
+def map_table(nodes: Sequence[NodeAllocation]) -> Table:
+    """What is held of each device, and by whom."""
+    rows = [
+        [
+            node.node_id,
+            str(device.index),
+            device.name,
+            device.kind,
+            f"{device.allocated:.2f}",
+            f"{device.capacity:.2f}",
+            ", ".join(
+                f"{each.holder or short(each.reservation_id)} {each.shares:.2f}"
+                for each in device.holders
+            )
+            or UNKNOWN,
+            device.uuid,
+        ]
+        for node in nodes
+        for device in node.devices
+    ]
+    headings = ["node", "GPU", "name", "kind", "held", "of", "holders", "uuid"]
+    return Table(
+        headings,
+        rows,
+        numeric=frozenset({"held", "of"}),
+        important=("node", "GPU", "held", "of", "holders"),
+        wrapped=frozenset({"holders"}),
+    )

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.scheduler_views import ReservationView
+from shared.gpu.shares import share_environment
 from shared.labels import RESERVATION_VARIABLE, environment_of
 from shared.lifecycle import die_with_parent
 from shared.process_environment import processes_with
@@ -27,6 +28,7 @@ def device_environment(
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in reservation.devices),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **share_environment(reservation.devices),
         **environment_of(
             reservation.reservation_id,
             node_id=reservation.node_id,

@@ -13,7 +13,6 @@ from typing import Final
 import aiohttp
 
 from schemas.executor import Failure, FailureKind
-from services.executor.domain.shares import share_environment
 from services.executor.domain.verdict import AttemptFailed, engine_exit, is_port_taken
 from services.executor.engines.engine import EngineCommand
 from services.executor.host.addresses import listens_on
@@ -29,6 +28,7 @@ from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readi
 from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTaken
 from shared.cgroups import Cgroup
 from shared.child_process import ChildProcess
+from shared.gpu.shares import share_environment
 from shared.labels import environment_of
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE
 from shared.waiting import within

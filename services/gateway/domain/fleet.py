@@ -203,5 +203,7 @@ def _node_view(
 
 
 def allocation_shares(devices: Sequence[DeviceAllocation]) -> dict[str, str]:
-    """The held share of each device, "0.00" to "1.00"."""
-    return {device.uuid: f"{device.allocated:.2f}" for device in devices}
+    """The held share of each device, "0.00" to "1.00", by its uuid as drivers have it, without
+    the kind before it.
+    """
+    return {device.uuid.removeprefix("GPU-"): f"{device.allocated:.2f}" for device in devices}

@@ -17,10 +17,10 @@ from schemas.node_selection import (
     NodeSummaries,
     SelectNode,
 )
-from schemas.scheduler import DeviceState
 from schemas.scheduler_views import (
     AllocationMap,
     DeviceAllocation,
+    DeviceHolder,
     GetAllocationMap,
     NodeAllocation,
 )
@@ -28,7 +28,7 @@ from schemas.telemetry import Source
 from services.scheduler.domain.clusters.choice import ClusterFleet
 from services.scheduler.domain.clusters.gpu_status import gpu_status
 from services.scheduler.domain.clusters.room import Thresholds
-from services.scheduler.domain.model.fleet import Device, Fleet, Host, Node
+from services.scheduler.domain.model.fleet import WHOLE, Device, Fleet, Host, Node, Part
 from services.scheduler.domain.model.inputs import NO_RESERVATION
 from services.scheduler.domain.node_selection import (
     cluster_gpu_status,
@@ -64,7 +64,9 @@ class FleetQueries:
                 await node_rows.check_known(connection, query.node_id)
             nodes = await node_rows.statuses(connection)
             fleet = await self._fleet(connection)
-            holders = {d.holder for ds in fleet.nodes.values() for d in ds if d.holder is not None}
+            devices = [device for there in fleet.nodes.values() for device in there]
+            holders = {device.holder for device in devices if device.holder is not None}
+            holders |= {part.holder for device in devices for part in device.parts}
             owners = await reservation_rows.owners(connection, holders)
         after = query.after_node_id
         wanted = [
@@ -148,15 +150,14 @@ def _summaries(
 
 def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:
     namespace, holder = owners.get(device.holder or NO_RESERVATION, (None, None))
-    state = state_of(device, node)
-    is_taken = state in (DeviceState.HELD, DeviceState.QUARANTINED)
+    parts = device.parts or ((Part(device.holder, WHOLE),) if device.holder is not None else ())
     return DeviceAllocation(
         node_id=device.node_id,
         uuid=device.uuid,
         index=device.index,
         name=device.name,
-        state=state,
-        allocated=1.0 if is_taken else 0.0,
+        state=state_of(device, node),
+        allocated=sum(part.hundredths for part in parts) / WHOLE,
         health=device.health,
         simulated=device.simulated,
         memory_total_mb=device.total_mb,
@@ -165,4 +166,16 @@ def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:
         holder=holder,
         reasons=state_reasons(device, node),
         cordon=device.cordon,
+        kind="mig" if device.parent_uuid is not None else "gpu",
+        holders=tuple(_holder(part, owners) for part in parts),
+    )
+
+
+def _holder(part: Part, owners: Owners) -> DeviceHolder:
+    namespace, holder = owners.get(part.holder, (None, None))
+    return DeviceHolder(
+        reservation_id=part.holder,
+        shares=part.hundredths / WHOLE,
+        namespace=namespace,
+        holder=holder,
     )

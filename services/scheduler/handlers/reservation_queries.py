@@ -36,7 +36,8 @@ from services.scheduler.domain.placement.reasons import (
     availability_sentence,
     summary_sentence,
 )
-from services.scheduler.intake.validation import check_wanted, known
+from services.scheduler.domain.placement.shares import ShareRules
+from services.scheduler.intake.validation import ANY_SHARES, check_wanted, known
 from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.query_engine import Moment, QueryEngine
 from services.scheduler.ledger import cluster_rows, node_rows, reservation_rows
@@ -72,6 +73,7 @@ class ReservationQueries:
     database: Database
     query_engine: QueryEngine
     clusters: ClusterViews
+    share_rules: ShareRules = ANY_SHARES
 
     async def get_reservation(self, query: GetReservation) -> ReservationView:
         """One reservation as the ledger has it; `explain` has every reason why it waits."""
@@ -119,7 +121,7 @@ class ReservationQueries:
 
     async def availability(self, query: GetAvailability) -> AvailabilityView:
         """Whether a request would be granted if it came now, behind all of its priority."""
-        check_wanted(query.request)
+        check_wanted(query.request, self.share_rules)
         if query.request.cluster is not None:
             return await self._availability_of_cluster(query.request)
         async with self.query_engine.moment() as moment:
@@ -150,7 +152,7 @@ class ReservationQueries:
 
     async def what_if(self, query: WhatIf) -> AvailabilityView:
         """Whether a waiting reservation would be granted now if it had asked for something else."""
-        check_wanted(query.request)
+        check_wanted(query.request, self.share_rules)
         stored = await self._known(query.reservation_id)
         if (stored.request.cluster is None) is not (query.request.cluster is None):
             raise RefusedError(

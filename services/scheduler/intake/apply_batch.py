@@ -5,6 +5,7 @@ Rows are locked in one order: reservations by id, devices by number.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -19,7 +20,9 @@ from schemas.scheduler import (
     RequestReservation,
     ReservationState,
 )
+from services.scheduler.domain.placement.shares import ShareRules
 from services.scheduler.intake import validation
+from services.scheduler.intake.validation import ANY_SHARES
 from services.scheduler.ledger import (
     cluster_rows,
     events,
@@ -46,14 +49,16 @@ class Applied(Struct, frozen=True, kw_only=True):
     released: Sequence[ReleasedDevice] = ()
 
 
-async def apply(connection: Connection, commands: Sequence[Command]) -> Applied:
+async def apply(
+    connection: Connection, commands: Sequence[Command], rules: ShareRules = ANY_SHARES
+) -> Applied:
     """Apply commands, each on a reservation of its own; a refused one changes nothing."""
     replies: dict[UUID, Reply] = {}
     released: Sequence[ReleasedDevice] = ()
     requests = [command for command in commands if isinstance(command, RequestReservation)]
     others = [command for command in commands if not isinstance(command, RequestReservation)]
     if requests:
-        replies |= await _request(connection, requests)
+        replies |= await _request(connection, requests, rules)
     if others:
         stored = await reservation_rows.lock(
             connection, [command.reservation_id for command in others]
@@ -70,10 +75,11 @@ async def apply(connection: Connection, commands: Sequence[Command]) -> Applied:
 
 
 async def _request(
-    connection: Connection, commands: Sequence[RequestReservation]
+    connection: Connection, commands: Sequence[RequestReservation], rules: ShareRules
 ) -> dict[UUID, Reply]:
     replies: dict[UUID, Reply] = {}
-    sound = [command for command, _ in _checked(commands, validation.check_request, replies)]
+    check = partial(validation.check_request, rules=rules)
+    sound = [command for command, _ in _checked(commands, check, replies)]
     if not sound:
         return replies
     queued = await reservation_rows.queued_by_priority(connection)

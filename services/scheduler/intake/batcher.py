@@ -12,8 +12,10 @@ from uuid import UUID
 
 from schemas.errors import Reply
 from schemas.scheduler import RequestReservation
+from services.scheduler.domain.placement.shares import ShareRules
 from services.scheduler.intake import apply_batch
 from services.scheduler.intake.apply_batch import Command
+from services.scheduler.intake.validation import ANY_SHARES
 from services.scheduler.ledger import command_replies
 from services.scheduler.ledger.command_replies import AppliedElsewhereError
 from services.scheduler.ledger.holding_rows import ReleasedDevice
@@ -47,6 +49,7 @@ class CommandBatcher:
     database: Database
     on_released: Callable[[Sequence[ReleasedDevice]], None]
     data_dir: Path
+    share_rules: ShareRules = ANY_SHARES
     _pending: list[_Pending] = field(default_factory=list)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_BATCHES))
 
@@ -122,7 +125,7 @@ class CommandBatcher:
             hashes = {command.command_id: body_hash(command) for command in commands}
             replies = await command_replies.find(connection, hashes)
             new = [command for command in commands if command.command_id not in replies]
-            applied = await apply_batch.apply(connection, new)
+            applied = await apply_batch.apply(connection, new, self.share_rules)
             await command_replies.insert(connection, applied.replies, hashes)
         self.on_released(applied.released)
         replies |= applied.replies

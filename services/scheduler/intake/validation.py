@@ -7,7 +7,14 @@ from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import ClusterRequest, GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.gpu_request import (
+    ClusterRequest,
+    GpuRequest,
+    Selector,
+    SelectorKey,
+    SelectorOperator,
+    ShareStrategy,
+)
 from schemas.scheduler import (
     CancelReservation,
     ReleaseReservation,
@@ -15,7 +22,9 @@ from schemas.scheduler import (
     RequestReservation,
     ReservationState,
 )
+from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.selectors import version
+from services.scheduler.domain.placement.shares import ShareRules, hundredths
 from services.scheduler.ledger.reservation_rows import Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
 from shared.errors import RefusedError
@@ -33,6 +42,20 @@ _NUMBERS: Final = (
 )
 _TEXTS: Final = ("device_uuids", "gpu_models")
 _NOT_OF_CLUSTERS: Final = ("device_uuids", "require", "prefer")
+_NOT_OF_SHARES: Final = {
+    "gpus": 1,
+    "nodes": 1,
+    "min_memory_mb": None,  # as large a part of it comes with the shares
+    "balanced_memory": False,
+    "cluster": None,
+}
+_ONLY_OF_SHARES: Final = {
+    "share_strategy": ShareStrategy.EVENLY,
+    "min_free_shares": 0.0,
+    "unfragmented": False,
+    "enforced_shares": False,
+}
+ANY_SHARES: Final = ShareRules()
 _NAMES: Final = frozenset({SelectorKey.NODE, SelectorKey.GPU_MODEL, SelectorKey.GPU_UUID})
 _NUMBERED: Final = frozenset(
     {SelectorKey.COMPUTE_CAPABILITY, SelectorKey.CUDA_DRIVER_VERSION, SelectorKey.NUMA_NODE}
@@ -50,13 +73,20 @@ _VALUES: Final = {
 Stored = Mapping[UUID, Reservation]
 
 
-def check_request(command: RequestReservation) -> None:
+def check_request(command: RequestReservation, rules: ShareRules = ANY_SHARES) -> None:
     """That a request can be stored and queued."""
     check_text(command.holder, "$.holder")
-    check_wanted(command.request)
+    check_wanted(command.request, rules)
+    request, namespace = command.request, command.namespace
+    if request.shares is not None and not request.enforced_shares and rules.insists(namespace):
+        raise _bad(
+            f"expected `enforced_shares`: namespace {namespace} takes only shares that something"
+            " enforces",
+            "$.request.enforced_shares",
+        )
 
 
-def check_wanted(request: GpuRequest) -> None:
+def check_wanted(request: GpuRequest, rules: ShareRules = ANY_SHARES) -> None:
     """That a request means something, whether it is to be reserved or only asked about."""
     for name in _NUMBERS:
         value = getattr(request, name)
@@ -72,10 +102,36 @@ def check_wanted(request: GpuRequest) -> None:
         _check_texts(getattr(request, name), f"$.request.{name}")
     if request.cluster is not None:
         _check_cluster(request, request.cluster)
+    _check_shares(request, rules)
     for place, selector in enumerate(request.require):
         _check_selector(selector, f"$.request.require[{place}]")
     for place, preference in enumerate(request.prefer):
         _check_selector(preference.selector, f"$.request.prefer[{place}].selector")
+
+
+def _check_shares(request: GpuRequest, rules: ShareRules) -> None:
+    """That an amount is one which can be granted exactly, and nothing beside it excludes it."""
+    for name, unset in _ONLY_OF_SHARES.items():
+        if request.shares is None and getattr(request, name) != unset:
+            raise _bad("expected none without `shares`", f"$.request.{name}")
+    if request.shares is None:
+        return
+    for name, unset in _NOT_OF_SHARES.items():
+        if getattr(request, name) != unset:
+            raise _bad(
+                f"expected none with `shares`, got {name} and shares in one request",
+                f"$.request.{name}",
+            )
+    for name, shares in (("shares", request.shares), ("min_free_shares", request.min_free_shares)):
+        amount = hundredths(shares) if math.isfinite(shares) else None
+        if amount is None or amount % rules.quantum:
+            quantum = rules.quantum / WHOLE
+            raise _bad(f"expected a multiple of {quantum:g}, got {shares:g}", f"$.request.{name}")
+    if request.unfragmented and request.share_strategy is ShareStrategy.FILL:
+        raise _bad(
+            "expected strategy 'evenly' with `unfragmented`: 'fill' leaves fragments",
+            "$.request.share_strategy",
+        )
 
 
 def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:

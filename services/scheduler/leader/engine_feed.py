@@ -48,7 +48,8 @@ from services.scheduler.observations.latest_readings import DeviceKey
 class EngineFeed:
     """What the engine was given of the ledger and of the readings.
 
-    A held device's reading is its holder's use; the engine gets none before the device is free.
+    A held device's reading is its holder's use; the engine gets none before the device is free,
+    and of a shared one only how old it is.
     Queued requests for GPUs of clusters are told apart, and never given to it.
     """
 
@@ -97,7 +98,8 @@ class EngineFeed:
                 self._is_fresh[node_id] = is_fresh
                 numbers |= devices
         for number in sorted(numbers):
-            if self._devices[number].reservation_id is None:
+            device = self._devices[number]
+            if device.reservation_id is None or device.parts:
                 yield from self._device(number)
         is_complete = self.reader.is_complete(
             self._complete_at.values(), has_devices=bool(self._devices)
@@ -113,9 +115,10 @@ class EngineFeed:
                 self._queued.discard(decision.reservation_id)
             if isinstance(decision, Grant):
                 self._leased.add(decision.reservation_id)
+                parts = decision.placed.parts
                 for number in decision.placed.numbers:
-                    self._devices[number] = replace(
-                        self._devices[number], reservation_id=decision.reservation_id
+                    self._devices[number] = self._devices[number].held_by(
+                        decision.reservation_id, parts.get(number)
                     )
                     self._given.pop(number, None)
 
@@ -127,7 +130,10 @@ class EngineFeed:
     def has_free(self, keys: Iterable[DeviceKey]) -> bool:
         """Whether one of these devices is held by no reservation."""
         numbers = (self._numbers[key] for key in keys if key in self._numbers)
-        return any(self._devices[number].reservation_id is None for number in numbers)
+        return any(
+            self._devices[number].reservation_id is None or self._devices[number].parts
+            for number in numbers
+        )
 
     def _device(self, number: int) -> Iterator[Input]:
         device = self.reader.device(self._devices[number])
@@ -203,6 +209,7 @@ def lease_from(row: ReservationRow) -> Lease:
         reservation_id=row.reservation_id,
         request=row.request if is_live else replace(row.request, preemptible=False),
         numbers=row.numbers,
+        parts=row.parts,
         granted_at=granted_at,
         expected_end_at=granted_at + timedelta(seconds=seconds) if seconds else None,
         preempting_until=row.preempting_until if is_live else None,

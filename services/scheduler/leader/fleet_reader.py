@@ -76,7 +76,10 @@ class FleetReader:
         state, reading = self.readings.find(row.node_id, row.uuid, row.releases)
         is_fresh = state is ReadingState.FRESH  # or it may show what the last holder has ended
         processes = self.readings.processes(row.node_id, row.uuid) if is_fresh else None
-        foreign = foreign_processes(processes, row.reservation_id, self.system_processes)
+        holders = {part.holder for part in row.parts}
+        if row.reservation_id is not None:
+            holders.add(row.reservation_id)
+        foreign = foreign_processes(processes, holders, self.system_processes)
         return Device(
             number=row.device_no,
             node_id=row.node_id,
@@ -92,7 +95,8 @@ class FleetReader:
             holder=row.reservation_id,
             quarantined=row.quarantined,
             reading_state=state,
-            reading=reading,
+            reading=None if row.parts else reading,  # the use of those that share it
+            parts=row.parts,
             compute_capability=row.compute_capability,
             numa_node=row.numa_node,
             mig_enabled=row.mig_enabled,

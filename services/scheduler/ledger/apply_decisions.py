@@ -21,12 +21,12 @@ from services.scheduler.domain.placement.decisions import (
 )
 from services.scheduler.domain.placement.reasons import NEVER_FITS
 from services.scheduler.ledger import events, reservation_rows
+from services.scheduler.ledger.device_cells import CELLS_PER_DEVICE, FreeCells
 from services.scheduler.ledger.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
 from shared.postgres.database import Connection, to_json
 from shared.postgres.outbox import stage
 
-CELLS_PER_DEVICE: Final = 10_000
 CPU_PARTS: Final = 1_000
 
 Stored = Mapping[UUID, Reservation]
@@ -40,13 +40,17 @@ WITH locked AS MATERIALIZED (
 UPDATE epoch SET value = value + $2
 WHERE (SELECT count(*) FROM locked WHERE NOT blocked) = cardinality($1::bigint[]) RETURNING value
 """
+_HELD_CELLS: Final = """
+SELECT device_no, cells FROM holding WHERE device_no = ANY($1) AND released_at IS NULL
+"""
 # Opens the holdings, each on the cells that the exclusion constraint guards, and starts the leases.
 _GRANT: Final = """
 WITH held AS (
     INSERT INTO holding (reservation_id, device_no, epoch, cells)
-    SELECT reservation_id, device_no, epoch, int8multirange(int8range(
-        device_no * $4::bigint, (device_no + 1) * $4::bigint))
-    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS new (reservation_id, device_no, epoch))
+    SELECT reservation_id, device_no, epoch, coalesce(cells::int8multirange, int8multirange(
+        int8range(device_no * $4::bigint, (device_no + 1) * $4::bigint)))
+    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $10::text[])
+        AS new (reservation_id, device_no, epoch, cells))
 UPDATE reservation r SET state = 'granted', revision = r.revision + 1, granted_at = $9,
     epoch = new.epoch, node_id = new.node_id, devices = new.devices::jsonb, reasons = '[]',
     lease_expires_at = clock_timestamp() + r.lease_ttl_seconds * interval '1 second'
@@ -111,7 +115,7 @@ async def _grant(
         _check(stored[grant.reservation_id], ReservationState.QUEUED)
     held = [(g.reservation_id, number) for g in grants for number in sorted(g.placed.numbers)]
     last = await connection.fetchval(
-        _LOCK_DEVICES, sorted(number for _, number in held), len(grants)
+        _LOCK_DEVICES, sorted({number for _, number in held}), len(grants)
     )
     if last is None:
         raise LedgerChanged("a device is not in service any more")
@@ -129,6 +133,7 @@ async def _grant(
         [grant.placed.node_id for grant in grants],
         [to_json(devices[grant.reservation_id]) for grant in grants],
         now,
+        await _cells(connection, grants, held),
     )
     await _hold_hosts(connection, grants, stored)
     await stage(
@@ -140,6 +145,30 @@ async def _grant(
             for g in grants
         ),
     )
+
+
+async def _cells(
+    connection: Connection, grants: Sequence[Grant], held: Sequence[tuple[UUID, int]]
+) -> list[str | None]:
+    """The first free cells of each device of which a part is granted; None for a whole one.
+
+    The devices are locked. Raises LedgerChanged if others hold too much of one.
+    """
+    parts = {grant.reservation_id: grant.placed.parts for grant in grants}
+    shared = {number for each in parts.values() for number in each}
+    if not shared:
+        return [None] * len(held)
+    free = {number: FreeCells.of_device(number) for number in shared}
+    for number, ranges in await connection.fetch(_HELD_CELLS, list(shared)):
+        free[number].remove((each.lower, each.upper) for each in ranges)
+    cells: list[str | None] = []
+    for reservation_id, number in held:
+        part = parts[reservation_id].get(number)
+        taken = free[number].take(part) if part is not None else None
+        if taken is None and part is not None:
+            raise LedgerChanged(f"less than {part} hundredths of device {number} are free")
+        cells.append(taken)
+    return cells
 
 
 async def _hold_hosts(connection: Connection, grants: Sequence[Grant], stored: Stored) -> None:

@@ -4,18 +4,20 @@ Every poll returns the database's snapshot that it was made in. Whatever a later
 not visible in that snapshot is new, in whatever order transactions have committed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final, Self
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler import CordonCause, ReservationState
 from schemas.telemetry import HealthState, HostFacts
 from services.scheduler.domain.labels import OperatorLabels, effective
+from services.scheduler.domain.model.fleet import WHOLE, Part
 from shared.postgres.database import Connection, Row, from_json
 
 # Triggers write a row into `change` for whatever decisions depend on. `new` are those rows that
@@ -48,7 +50,9 @@ _RESERVATIONS: Final = """
 SELECT r.reservation_id, r.state, r.request::text AS request, r.arrival, r.requested_at,
     r.wait_deadline_at, r.granted_at, r.preempting_until, r.preempted_for,
     ARRAY(SELECT h.device_no FROM holding h WHERE h.reservation_id = r.reservation_id
-        AND h.released_at IS NULL ORDER BY h.device_no) AS numbers
+        AND h.released_at IS NULL ORDER BY h.device_no) AS numbers,
+    ARRAY(SELECT h.hundredths FROM holding h WHERE h.reservation_id = r.reservation_id
+        AND h.released_at IS NULL ORDER BY h.device_no) AS parts
 FROM reservation r
 """
 _CHANGED_RESERVATIONS: Final = f"{_RESERVATIONS} WHERE r.reservation_id = ANY($1)"
@@ -57,7 +61,7 @@ _OPEN_RESERVATIONS: Final = f"""
     OR r.reservation_id IN (SELECT h.reservation_id FROM holding h WHERE h.released_at IS NULL)
 """
 _DEVICES: Final = """
-SELECT d.*, h.reservation_id, h.quarantined_at IS NOT NULL AS quarantined
+SELECT d.*, h.reservation_id, h.hundredths, h.quarantined_at IS NOT NULL AS quarantined
 FROM device d LEFT JOIN holding h ON h.device_no = d.device_no AND h.released_at IS NULL
 """
 _ALL_DEVICES: Final = f"{_DEVICES} WHERE NOT d.removed"
@@ -100,7 +104,9 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 
 class ReservationRow(Struct, frozen=True, kw_only=True):
-    """A reservation as decisions need it. `numbers` are the devices that it holds."""
+    """A reservation as decisions need it. `numbers` are the devices that it holds, and `parts` the
+    hundredths of each, unless it holds them as a whole.
+    """
 
     reservation_id: UUID
     state: ReservationState
@@ -112,22 +118,25 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
     preempting_until: datetime | None
     preempted_for: UUID | None
     numbers: tuple[int, ...]
+    parts: tuple[int, ...] = ()
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
         """From `_RESERVATIONS`."""
+        is_shared = any(part < WHOLE for part in row["parts"])
         return cls(
             **dict(row)
             | {
                 "state": ReservationState(row["state"]),
                 "request": from_json(row["request"], GpuRequest),
                 "numbers": tuple(row["numbers"]),
+                "parts": tuple(row["parts"]) if is_shared else (),
             }
         )
 
 
 class DeviceRow(Struct, frozen=True, kw_only=True):
-    """A device with its open holding, if there is one.
+    """A device with its open holding, if there is one; with `parts` if several share it.
 
     `releases` counts its confirmed releases, of which `released_by` was the last. `quiet_since`:
     well since the loss that it is cordoned for.
@@ -157,13 +166,42 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     released_by: UUID | None
     reservation_id: UUID | None
     quarantined: bool
+    parts: tuple[Part, ...] = ()
+
+    def held_by(self, reservation_id: UUID, hundredths: int | None) -> "DeviceRow":
+        """The device with one more holding: a part of it, or None for all."""
+        if hundredths is None:
+            return replace(self, reservation_id=reservation_id)
+        added = (*self.parts, Part(reservation_id, hundredths))
+        parts = sorted(added, key=lambda part: part.holder.int)
+        return replace(self, reservation_id=parts[0].holder, parts=tuple(parts))
 
     @classmethod
-    def from_row(cls, row: Row) -> Self:
-        """From `_DEVICES`."""
+    def from_rows(cls, rows: Iterable[Row]) -> list[Self]:
+        """From `_DEVICES`, which has a row for each holding."""
+        found: dict[int, Self] = {}
+        for row in rows:
+            device, before = cls._from_row(row), found.get(row["device_no"])
+            if before is not None:
+                parts = sorted((*before.parts, *device.parts), key=lambda part: part.holder.int)
+                device = replace(
+                    device,
+                    reservation_id=parts[0].holder,
+                    parts=tuple(parts),
+                    quarantined=before.quarantined or device.quarantined,
+                )
+            found[device.device_no] = device
+        return list(found.values())
+
+    @classmethod
+    def _from_row(cls, row: Row) -> Self:
+        fields = dict(row)
+        hundredths = fields.pop("hundredths")
+        is_shared = hundredths is not None and hundredths < WHOLE
         return cls(
-            **dict(row)
+            **fields
             | {
+                "parts": (Part(row["reservation_id"], hundredths),) if is_shared else (),
                 "health": HealthState(row["health"]),
                 "cordon_cause": CordonCause(row["cordon_cause"]),
             }
@@ -224,7 +262,7 @@ async def read(connection: Connection, changes: Changes) -> Rows:
     nodes = await fetch(_CHANGED_NODES, changes.node_ids)
     return Rows(
         reservations=[ReservationRow.from_row(row) for row in reservations],
-        devices=[DeviceRow.from_row(row) for row in devices],
+        devices=DeviceRow.from_rows(devices),
         nodes=[NodeRow.from_row(row) for row in nodes],
     )
 
@@ -246,7 +284,7 @@ async def read_all(connection: Connection) -> tuple[str, datetime, Rows]:
 
 
 async def read_devices(connection: Connection) -> list[DeviceRow]:
-    return [DeviceRow.from_row(row) for row in await connection.fetch(_ALL_DEVICES)]
+    return DeviceRow.from_rows(await connection.fetch(_ALL_DEVICES))
 
 
 async def read_nodes(connection: Connection) -> list[NodeRow]:

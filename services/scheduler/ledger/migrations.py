@@ -285,4 +285,12 @@ CREATE INDEX cluster_holding_open ON cluster_holding (cluster_id) WHERE released
 CREATE INDEX reservation_cluster_queued ON reservation (arrival)
     WHERE state = 'queued' AND request->>'cluster' IS NOT NULL;
 """,
+    """
+-- What a holding is of its device: the cells say it, 10,000 are a whole one.
+CREATE FUNCTION hundredths_of(int8multirange) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS
+    'SELECT (sum(upper(r) - lower(r)) / 100)::int FROM unnest($1) AS r';
+ALTER TABLE holding ADD COLUMN hundredths int NOT NULL GENERATED ALWAYS AS (
+    CASE WHEN cells = int8multirange(int8range(device_no * 10000, (device_no + 1) * 10000))
+    THEN 100 ELSE hundredths_of(cells) END) STORED;
+""",
 )

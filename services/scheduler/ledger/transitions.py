@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from schemas.base import Event, NodeId
 from schemas.executor import FenceReservation
-from schemas.gpu_request import DeviceGrant, Reason
+from schemas.gpu_request import DeviceGrant, DeviceShare, Reason, ShareKind
 from schemas.scheduler import (
     LIVE_STATES,
     DeviceEvent,
@@ -19,7 +19,8 @@ from schemas.scheduler import (
     DeviceQuarantined,
     ReservationState,
 )
-from services.scheduler.domain.placement.placement import Placed
+from services.scheduler.domain.model.fleet import WHOLE, Device
+from services.scheduler.domain.placement.placement import Placed, PlacedNode
 from services.scheduler.ledger import (
     cluster_rows,
     events,
@@ -222,7 +223,24 @@ def device_grants(placed: Placed) -> tuple[DeviceGrant, ...]:
             score=round(scored.score, 6),
             memory_free_mb=device.reading.memory_free_mb if device.reading else None,
             utilization_percent=device.reading.utilization_percent if device.reading else None,
+            share=_share(node, device, placed.parts.get(device.number)),
         )
-        for scored in placed.devices
+        for node in placed.nodes
+        for scored in node.devices
         for device in (scored.device,)
+    )
+
+
+def _share(node: PlacedNode, device: Device, hundredths: int | None) -> DeviceShare | None:
+    """What is granted of a device; None of a whole one."""
+    if hundredths is None:
+        return None
+    total, is_enforced = device.total_mb, node.share_kind is ShareKind.MPS
+    memory_mb = total * hundredths // WHOLE if total is not None else None
+    return DeviceShare(
+        kind=node.share_kind,
+        compute_percent=float(hundredths) if is_enforced else None,
+        memory_mb=memory_mb if is_enforced else None,
+        shares=hundredths / WHOLE,
+        reserved_memory_mb=memory_mb,
     )

@@ -379,7 +379,7 @@ async def test_gpus_join_readings_and_ledger_and_say_what_is_unknown(api: Api) -
     assert (nodes["nodes"][0]["gpus_total"], nodes["nodes"][0]["gpus_free"]) == (2, 1)
     assert node == nodes["nodes"][0]
     assert unknown == 404
-    assert shares["gpu_alloc_map"] == {"GPU-0": "1.00", "GPU-1": "0.00"}
+    assert shares["gpu_alloc_map"] == {"0": "1.00", "1": "0.00"}
 
 
 async def test_readings_are_shown_while_the_scheduler_is_away(api: Api) -> None:

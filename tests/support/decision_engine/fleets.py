@@ -11,9 +11,11 @@ from schemas.gpu_request import (
     Selector,
     SelectorKey,
     SelectorOperator,
+    ShareStrategy,
 )
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import Device, Node, Reading, ReadingState
+from services.scheduler.domain.placement.eligibility import MPS_LABEL
 
 TOTAL_MB = 80_000
 NODES = 4
@@ -46,17 +48,42 @@ EXTRAS: tuple[dict[str, Any], ...] = (
     {"prefer": (Preference(selector=Selector(key=SelectorKey.GPU_MODEL, values=("H100",))),)},
     {"device_uuids": tuple(f"GPU-{number}" for number in range(8))},
 )
+# Of devices of one node; the sizes leave fragments.
+SHARES: tuple[dict[str, Any], ...] = (
+    {"shares": 0.25},
+    {"shares": 0.5},
+    {"shares": 0.33},
+    {"shares": 1.0},
+    {"shares": 1.2},
+    {"shares": 1.5, "share_strategy": ShareStrategy.FILL},
+    {"shares": 0.6, "unfragmented": True},
+    {"shares": 1.4, "unfragmented": True},
+    {"shares": 0.2, "min_free_shares": 0.5},
+    {"shares": 2.3, "share_strategy": ShareStrategy.FILL},
+    {"shares": 0.1, "enforced_shares": True},
+)
 DURATIONS = (None, 30.0, 90.0, 600.0)
 
 
 def make_request(
-    gpus: int, nodes: int, extra: int, other: int, priority: int, duration: int
+    gpus: int,
+    nodes: int,
+    extra: int,
+    other: int,
+    priority: int,
+    duration: int,
+    shares: int | None = None,
 ) -> GpuRequest:
     """A request of every shape; `extra` and `other` say what is asked for beside GPUs, if any."""
     chosen: dict[str, Any] = {}
     for number in (extra, other):
         if number < len(EXTRAS):
             chosen |= EXTRAS[number]
+    if shares is not None:
+        gpus = nodes = 1
+        chosen = {**chosen, **SHARES[shares]}
+        chosen.pop("balanced_memory", None)
+        chosen.pop("min_memory_mb", None)
     return GpuRequest(
         gpus=gpus,
         nodes=nodes,
@@ -73,19 +100,36 @@ class Shape(NamedTuple):
     nodes: int
     extra: int
     other: int
+    shares: int | None = None
+
+
+def _draw_shares(random: Random) -> int | None:
+    return random.choice((None, random.randrange(len(SHARES))))
 
 
 def draw_shapes(random: Random, *, plain: bool) -> list[Shape]:
-    """None for histories in which every request is another one; `plain` ones ask for GPUs alone."""
+    """None for histories in which every request is another one; `plain` ones ask for GPUs alone.
+
+    In half of all histories some ask for shares.
+    """
+    shared = random.random() < 0.5
     if plain:
         sizes = random.sample(range(1, PER_NODE + 1), k=3)
-        return [Shape(gpus, random.choice((1, 1, 1, 2)), NO_EXTRA, NO_EXTRA) for gpus in sizes]
+        plain_shapes = [
+            Shape(gpus, random.choice((1, 1, 1, 2)), NO_EXTRA, NO_EXTRA) for gpus in sizes
+        ]
+        if shared:
+            plain_shapes += [
+                Shape(1, 1, NO_EXTRA, NO_EXTRA, random.randrange(len(SHARES))) for _ in range(3)
+            ]
+        return plain_shapes
     return [
         Shape(
             gpus=random.choice((1, 1, 1, 2, 2, 3, 4)),
             nodes=random.choice((1, 1, 1, 2, 3)),
             extra=random.choice((NO_EXTRA, random.randint(0, NO_EXTRA))),
             other=random.choice((NO_EXTRA, NO_EXTRA, random.randint(0, NO_EXTRA))),
+            shares=_draw_shares(random) if shared else None,
         )
         for _ in range(random.choice((0, 0, 1, 2, 3, 4, 6)))
     ]
@@ -98,6 +142,7 @@ def draw_request(random: Random, shapes: Sequence[Shape]) -> GpuRequest:
         nodes=random.choice((1, 1, 1, 2, 3)),
         extra=random.randint(0, NO_EXTRA),
         other=random.randint(0, NO_EXTRA),
+        shares=_draw_shares(random) if any(s.shares is not None for s in shapes) else None,
     )
     if shapes and random.random() < 0.8:
         shape = random.choice(shapes)
@@ -151,7 +196,7 @@ def make_device(place: int, reading: int, trouble: int) -> Device:
 def make_node(number: int, kind: int) -> Node:
     return Node(
         node_id=f"node-{number}",
-        labels={"zone": "a"} if number % 2 == 0 else {},
+        labels={"zone": "a", MPS_LABEL: "true"} if number % 2 == 0 else {},
         cpu_count=None if kind == 6 else 16.0,
         memory_total_mb=None if kind == 7 else 64_000,
         lost=kind == 5,

@@ -40,7 +40,7 @@ from services.scheduler.domain.placement.placement import Placed
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.support.decision_engine.fleets import NODES, PER_NODE, make_device, make_node
-from tests.support.decision_engine.oracle import NEVER, KnownState, shape_of
+from tests.support.decision_engine.oracle import NEVER, KnownState, parts_of, shape_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 QUEUE_CAP = 12
@@ -143,6 +143,8 @@ class EngineMachine:
         if not confirmed:
             for number in lease.numbers:
                 device = self.model.devices[number]
+                if lease.parts:
+                    continue  # the ledger goes on naming the lease of a part
                 self._tell(
                     DeviceSeen(
                         device=replace(device, quarantined=True, holder=lease.reservation_id)
@@ -220,7 +222,7 @@ class EngineMachine:
         assert placed == self._granted(entry)
         if decided and (waiting is None or self._rank(entry) <= self._rank(waiting)):
             if placed is not None:
-                self._check_place(request, placed.numbers)
+                self._check_place(request, placed)
             self._check_reasons(request, reasons, self._ahead(entry))
 
     def explain(self, which: int) -> None:
@@ -352,14 +354,14 @@ class EngineMachine:
             case Grant(reservation_id=reservation_id, placed=placed):
                 entry = model.queue.pop(reservation_id)
                 self._end(reservation_id, "granted")
-                self._check_place(entry.request, placed.numbers)
+                self._check_place(entry.request, placed)
                 for waiting in model.queue.values():
                     ahead = self._rank(waiting) < self._rank(entry)
                     if ahead and waiting.reservation_id not in later:
-                        assert not model.delays(waiting, entry.request, placed.numbers, self.now), (
+                        assert not model.delays(waiting, self._lease(entry, placed), self.now), (
                             f"{entry} on {sorted(placed.numbers)} delays {waiting}"
                         )
-                model.leases[reservation_id] = self._lease(entry, placed.numbers)
+                model.leases[reservation_id] = self._lease(entry, placed)
                 with self.engine.what_if(self.now) as what_if:
                     assert what_if.queued(reservation_id) is None
             case Rejection(reservation_id=reservation_id, reasons=reasons):
@@ -375,12 +377,14 @@ class EngineMachine:
             case Preempt():
                 self._check_preemption(decision)
 
-    def _lease(self, entry: QueuedRequest, numbers: frozenset[int]) -> Lease:
+    def _lease(self, entry: QueuedRequest, placed: Placed) -> Lease:
+        numbers, parts = sorted(placed.numbers), placed.parts
         seconds = entry.request.expected_duration_seconds
         return Lease(
             reservation_id=entry.reservation_id,
             request=entry.request,
-            numbers=tuple(sorted(numbers)),
+            numbers=tuple(numbers),
+            parts=tuple(parts.get(n, 100) for n in numbers) if parts else (),
             granted_at=self.now,
             expected_end_at=self.now + timedelta(seconds=seconds) if seconds else None,
         )
@@ -404,22 +408,34 @@ class EngineMachine:
             preempting_for=decision.for_reservation_id,
         )
 
-    def _check_place(self, request: GpuRequest, numbers: frozenset[int]) -> None:
-        model = self.model
+    def _check_place(self, request: GpuRequest, placed: Placed) -> None:
+        model, numbers = self.model, placed.numbers
         for number in numbers:
             assert not model.codes(model.devices[number], request), (
                 number,
                 model.codes(model.devices[number], request),
             )
-        assert shape_of(request, numbers, model.devices), (request, numbers)
+        if request.shares is not None:
+            parts = {n: placed.parts.get(n, 100) for n in numbers}
+            held = model.held_parts()
+            assert all(0 < part <= 100 - held[n] for n, part in parts.items()), (parts, held)
+            assert parts_of(request, parts), (request, parts)
+            assert len({model.devices[n].node_id for n in numbers}) == 1
+        else:
+            assert not placed.parts
+            assert shape_of(request, numbers, model.devices), (request, numbers)
         assert model.fits(request, set(numbers), set(model.leases)), (request, numbers)
 
     def _check_rest(self) -> None:
         """What holds between any two decisions."""
         model = self.model
         assert self.engine.queue_length == len(model.queue)
-        numbers = [n for lease in model.leases.values() for n in lease.numbers]
-        assert len(numbers) == len(set(numbers))
+        held = model.held_parts()
+        assert all(amount <= 100 for amount in held.values()), held
+        seen = {d.device.number: d.device for d in self.engine.state() if isinstance(d, DeviceSeen)}
+        for number, amount in held.items():
+            if number in seen:
+                assert 100 - seen[number].free_hundredths == amount, seen[number]
         for node_id in model.nodes:
             cpu, memory_mb = model.room_left(node_id)
             known = model.nodes[node_id]

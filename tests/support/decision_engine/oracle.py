@@ -37,6 +37,7 @@ NEVER = {
     ReasonCode.SELECTOR_UNKNOWN,
     ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
     ReasonCode.MIG_ENABLED,
+    ReasonCode.SHARES_NOT_ENFORCED,
 }
 NAMED_CAPABILITIES = {"NVIDIA A100": "8.0", "NVIDIA H100": "9.0"}
 SUBSETS_OF = 6  # leases whose end nobody knows are tried in all combinations up to so many
@@ -77,8 +78,26 @@ class KnownState:
                 self.complete = complete
 
     def holders(self) -> dict[int, UUID]:
-        """Which lease holds which device."""
+        """Which lease holds which device; of shared ones any."""
         return {n: lease.reservation_id for lease in self.leases.values() for n in lease.numbers}
+
+    def held_parts(self, living: set[UUID] | None = None) -> Counter[int]:
+        """Hundredths of each device that leases hold."""
+        held: Counter[int] = Counter()
+        for lease in self.leases.values():
+            if living is None or lease.reservation_id in living:
+                for place, number in enumerate(lease.numbers):
+                    held[number] += lease.parts[place] if lease.parts else 100
+        return held
+
+    def is_shared(self, number: int) -> bool:
+        """Whether leases hold parts of a device."""
+        return any(
+            part < 100
+            for lease in self.leases.values()
+            for held, part in zip(lease.numbers, lease.parts, strict=False)
+            if held == number
+        )
 
     def groups(self) -> dict[str, list[Device]]:
         """Devices by node."""
@@ -96,7 +115,9 @@ class KnownState:
             if device.number not in held and device.holder is None and not device.quarantined
         }
 
-    def codes(self, device: Device, request: GpuRequest) -> set[ReasonCode]:
+    def codes(  # noqa: C901  # one case per reason
+        self, device: Device, request: GpuRequest
+    ) -> set[ReasonCode]:
         """Every reason of this device by which it does not serve the request now."""
         node = self.nodes.get(device.node_id) or Node(node_id=device.node_id)
         found = static_codes(device, node, request)
@@ -114,6 +135,10 @@ class KnownState:
             found.add(ReasonCode.CORDONED)
         if device.quarantined:
             found.add(ReasonCode.QUARANTINED)
+        elif request.shares is not None and self.is_shared(device.number):
+            found |= {each for each in reading_codes(device, request) if each in OF_AGE}
+            if 100 - self.held_parts()[device.number] < max(1, 100 * request.min_free_shares):
+                found.add(ReasonCode.INSUFFICIENT_SHARES)
         elif device.number in self.holders() or device.holder is not None:
             found.add(ReasonCode.HELD)
         else:
@@ -128,7 +153,7 @@ class KnownState:
         for node_id, devices in self.groups().items():
             node = self.nodes.get(node_id) or Node(node_id=node_id)
             fitting = sum(not static_codes(device, node, request) for device in devices)
-            able += fitting >= request.gpus and _has(node, request, 0.0, 0)
+            able += fitting >= _least_devices(request) and _has(node, request, 0.0, 0)
         return able < request.nodes
 
     def fits(self, request: GpuRequest, available: set[int], living: set[UUID]) -> bool:
@@ -137,6 +162,9 @@ class KnownState:
         Devices that are free now count by their readings; others as if they were idle.
         """
         free = self.free_numbers()
+        if request.shares is not None:
+            return self._fits_shares(request, available, living)
+        held = self.held_parts(living)
         usable: dict[str, list[int]] = {}
         for node_id, devices in self.groups().items():
             node = self.nodes.get(node_id) or Node(node_id=node_id)
@@ -146,6 +174,7 @@ class KnownState:
                 device.number
                 for device in devices
                 if device.number in available
+                and not held[device.number]
                 and not (
                     self.codes(device, request)
                     - (set() if device.number in free else {ReasonCode.HELD})
@@ -164,16 +193,35 @@ class KnownState:
             for top in {self._free_mb(n) for numbers in usable.values() for n in numbers}
         )
 
-    def delays(
-        self, waiting: QueuedRequest, granted: GpuRequest, numbers: frozenset[int], now: datetime
-    ) -> bool:
+    def _fits_shares(self, request: GpuRequest, available: set[int], living: set[UUID]) -> bool:
+        """As above. What living leases hold of a device is taken, also of an available one."""
+        held_now, held_then = self.held_parts(), self.held_parts(living)
+        for node_id, devices in self.groups().items():
+            node = self.nodes.get(node_id) or Node(node_id=node_id)
+            if not self._has_room(node, request, living):
+                continue
+            free = []
+            for device in devices:
+                freed = held_then[device.number] < held_now[device.number]
+                passing = {ReasonCode.HELD, ReasonCode.INSUFFICIENT_SHARES} if freed else set()
+                left = 100 - held_then[device.number]
+                if device.number not in available and not held_then[device.number]:
+                    continue
+                if not self.codes(device, request) - passing and left >= max(
+                    1, round(100 * request.min_free_shares)
+                ):
+                    free.append(left)
+            if _has_shares(request, free):
+                return True
+        return False
+
+    def delays(self, waiting: QueuedRequest, mine: Lease, now: datetime) -> bool:
         """Whether a grant on these devices keeps one that waits from starting, at some moment
         before the grant would be over and for some of those leases ending whose end nobody knows.
         """
-        seconds = granted.expected_duration_seconds
+        seconds = mine.request.expected_duration_seconds
         until = now + timedelta(seconds=seconds) if seconds is not None else None
         free = self.free_numbers()
-        mine = Lease(reservation_id=UUID(int=0), request=granted, numbers=(), granted_at=now)
         known = [le for le in self.leases.values() if _ends_at(le, now) is not None]
         unknown = [le for le in self.leases.values() if _ends_at(le, now) is None]
         ends = {_ends_at(lease, now) for lease in known}
@@ -195,17 +243,14 @@ class KnownState:
                     devices=self.devices,
                     leases={
                         **self.leases,
-                        mine.reservation_id: Lease(
-                            reservation_id=mine.reservation_id,
-                            request=granted,
-                            numbers=tuple(numbers),
-                            granted_at=now,
-                        ),
+                        mine.reservation_id: mine,
                     },
                     complete=self.complete,
                 )
                 if not with_grant.fits(
-                    waiting.request, available - numbers, set(living) | {mine.reservation_id}
+                    waiting.request,
+                    available - set(mine.numbers),
+                    set(living) | {mine.reservation_id},
                 ):
                     return True
         return False
@@ -235,7 +280,9 @@ class KnownState:
         return (reading.memory_free_mb or 0) if reading is not None else 0
 
 
-def static_codes(device: Device, node: Node, request: GpuRequest) -> set[ReasonCode]:
+def static_codes(  # noqa: C901  # one case per reason
+    device: Device, node: Node, request: GpuRequest
+) -> set[ReasonCode]:
     """Reasons that do not pass by themselves."""
     found: set[ReasonCode] = set()
     if device.mig_enabled and device.parent_uuid is None:
@@ -255,6 +302,8 @@ def static_codes(device: Device, node: Node, request: GpuRequest) -> set[ReasonC
             found.add(ReasonCode.SELECTOR_UNKNOWN)
         elif float(known) < float(request.min_compute_capability):
             found.add(ReasonCode.COMPUTE_CAPABILITY_MISMATCH)
+    if request.enforced_shares and node.labels.get("gpusteward.io/mps") != "true":
+        found.add(ReasonCode.SHARES_NOT_ENFORCED)
     for selector in request.require:
         found |= set(_selector_codes(selector, device, node))
     return found
@@ -281,6 +330,35 @@ def reading_codes(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
         yield ReasonCode.MEMORY_UNKNOWN
     elif free < (request.min_memory_mb if request.min_memory_mb is not None else total / 2):
         yield ReasonCode.INSUFFICIENT_FREE_MEMORY
+
+
+OF_AGE = {ReasonCode.NO_READING, ReasonCode.STALE_READING, ReasonCode.AWAITING_SNAPSHOT}
+
+
+def _least_devices(request: GpuRequest) -> int:
+    if request.shares is None:
+        return request.gpus
+    return -(-round(request.shares * 100) // 100)
+
+
+def _has_shares(request: GpuRequest, free: list[int]) -> bool:
+    """Whether devices with so much free can hold the shares as they are asked for."""
+    asked = round((request.shares or 0) * 100)
+    if sum(free) < asked:
+        return False
+    if not request.unfragmented:
+        return True
+    if asked <= 100:
+        return max(free) >= asked
+    least = min(size for size in range(1, len(free) + 1) if sum(sorted(free)[-size:]) >= asked)
+    small, odd = divmod(asked, least)
+    there = sorted(free)[-least:]
+    return there[0] >= small and sum(amount > small for amount in there) >= odd
+
+
+def parts_of(request: GpuRequest, parts: dict[int, int]) -> bool:
+    """Whether these hundredths of devices are exactly what was asked for."""
+    return sum(parts.values()) == round((request.shares or 0) * 100)
 
 
 def shape_of(request: GpuRequest, numbers: frozenset[int], devices: dict[int, Device]) -> bool:

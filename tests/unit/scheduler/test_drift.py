@@ -205,12 +205,17 @@ def test_only_the_holder_explains_a_process() -> None:
     processes = (Process(pid=1), Process(pid=2, reservation_id=MINE), Process(pid=3, name="Xorg"))
 
     def pids(holder: UUID | None) -> list[int]:
-        return [p.pid for p in foreign_processes(processes, holder, LIMITS.system_processes)]
+        return [
+            p.pid
+            for p in foreign_processes(
+                processes, {holder} if holder else set(), LIMITS.system_processes
+            )
+        ]
 
     assert pids(MINE) == []
     assert pids(OTHER) == [2]
     assert pids(None) == [1, 2]
-    assert foreign_processes(None, None, frozenset()) == ()
+    assert foreign_processes(None, set(), frozenset()) == ()
 
 
 SQUATTER = Finding(

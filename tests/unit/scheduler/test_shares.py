@@ -12,6 +12,7 @@ from services.scheduler.domain.placement.shares import (
     divide,
     hundredths,
 )
+from services.scheduler.ledger.device_cells import FreeCells
 
 EVENLY, FILL = ShareStrategy.EVENLY, ShareStrategy.FILL
 FREE = st.lists(st.integers(0, 20).map(lambda tenth: tenth * 5), min_size=1, max_size=5)
@@ -137,3 +138,33 @@ def test_evenly_is_no_more_even_on_any_other_devices(free: list[int], asked: int
     for chosen in feasible:
         smallest = min(min(chosen), asked // 5 // len(chosen) * 5)
         assert smallest <= min(used)
+
+
+@given(st.lists(st.integers(1, 60), max_size=12), st.data())
+def test_cells_are_given_to_one_holding_each_and_no_more_than_there_are(
+    amounts: list[int], data: st.DataObject
+) -> None:
+    """Parts come and go in any order; what is free is always the rest."""
+    open_: list[list[tuple[int, int]]] = []
+    for amount in amounts:
+        free = FreeCells.of_device(7)
+        for ranges in open_:
+            free.remove(ranges)
+        left = sum(end - begin for begin, end in free.ranges)
+
+        taken = free.take(amount)
+
+        if taken is None:
+            assert left < amount * 100
+            continue
+        ranges = [
+            (int(begin), int(end))
+            for begin, end in (piece.split(",") for piece in taken[2:-2].split("),["))
+        ]
+        assert sum(end - begin for begin, end in ranges) == amount * 100
+        cells = [cell for each in (*open_, ranges) for b, e in each for cell in range(b, e)]
+        assert len(cells) == len(set(cells))
+        assert all(70_000 <= cell < 80_000 for cell in cells)
+        open_.append(ranges)
+        if data.draw(st.booleans()):
+            open_.pop(data.draw(st.integers(0, len(open_) - 1)))

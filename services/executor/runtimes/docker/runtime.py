@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer, StartExperiment
-from schemas.gpu_request import DeviceGrant
+from schemas.gpu_request import DeviceGrant, ShareKind
 from services.executor.engines.engine_table import SWITCHED_OFF
 from services.executor.engines.engines_file import load_images
 from services.executor.engines.image import ANY_ADDRESS, EngineImage, container_command
@@ -177,7 +177,7 @@ class DockerRuntime:
 
     def _no_share(self, device: DeviceGrant) -> str | None:
         """Why this host cannot hand out a part of it; None if it can, or the grant is no part."""
-        if device.share is None:
+        if device.share is None or device.share.kind is not ShareKind.MPS:
             return None
         if device.mig_profile is not None:
             return f"expected a whole MIG instance, got a part of {device.uuid}: MPS has none"

@@ -10,13 +10,13 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.executor import StartExperiment
-from schemas.gpu_request import DeviceGrant
-from services.executor.domain.shares import share_environment
+from schemas.gpu_request import DeviceGrant, ShareKind
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage, HostMount
 from services.executor.runtimes.engine_process import label_environment
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
+from shared.gpu.shares import share_environment
 from shared.labels import (
     ATTEMPT_LABEL,
     EPOCH_LABEL,
@@ -227,4 +227,7 @@ def _mount(mount: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_shared(devices: Sequence[DeviceGrant]) -> bool:
-    return any(device.share is not None and not device.simulated for device in devices)
+    return any(
+        device.share is not None and device.share.kind is ShareKind.MPS and not device.simulated
+        for device in devices
+    )

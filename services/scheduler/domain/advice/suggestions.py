@@ -15,8 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.gpu_request import ChangeKind, GpuRequest, Selector, Suggestion
+from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.reasons import many
 from services.scheduler.domain.placement.selectors import describe
+from services.scheduler.domain.placement.shares import asked_hundredths
 from shared.accelerator_rules.compute_capability import capability
 from shared.accelerator_rules.precision import ANY, hint_for
 
@@ -202,6 +204,8 @@ def _utilization(request: GpuRequest) -> Iterator[Concession]:
 
 
 def _memory(request: GpuRequest) -> Iterator[Concession]:
+    if request.shares is not None:  # memory comes with them
+        return
     asked_mb = request.min_memory_mb
     top = asked_mb if asked_mb is not None else MORE_THAN_ANY_GPU_MB
     if top == 0:
@@ -239,6 +243,22 @@ def _host(request: GpuRequest) -> Iterator[Concession]:
 
 def _count(request: GpuRequest) -> Iterator[Concession]:
     gpus, nodes = request.gpus, request.nodes
+    if request.shares is not None:
+        asked_for = asked_hundredths(request)
+        step = math.gcd(asked_for, WHOLE)  # of any quantum a multiple
+        most = asked_for // step - 1
+        if most:
+            yield Concession(
+                ChangeKind.FEWER_SHARES,
+                most,
+                lambda asked, k: replace(asked, shares=(most + 1 - k) * step / WHOLE),
+                lambda k: k / most,
+                lambda k: (
+                    f"ask for {(most + 1 - k) * step / WHOLE:.2f} of the GPUs instead of"
+                    f" {request.shares:.2f}"
+                ),
+            )
+        return
     if nodes > 1:
         yield Concession(
             ChangeKind.FEWER_NODES,

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final
 from uuid import UUID
@@ -85,17 +86,17 @@ class NodeUse(Struct, frozen=True, kw_only=True):
 
 
 def foreign_processes(
-    processes: Iterable[Process] | None, holder: UUID | None, system: frozenset[str]
+    processes: Iterable[Process] | None, holders: AbstractSet[UUID], system: frozenset[str]
 ) -> tuple[Process, ...]:
-    """The processes on a device that its holder does not explain.
+    """The processes on a device that its holders do not explain.
 
-    One without a label is its holder's, if there is one: not every environment can be read. A
+    One without a label is a holder's, if there is one: not every environment can be read. A
     source that cannot list processes shows none.
     """
     return tuple(
         process
         for process in processes or ()
-        if (holder is None or process.reservation_id not in {None, holder})
+        if (not holders or process.reservation_id not in {None, *holders})
         and (process.name or "")[:NAME_LENGTH] not in system
     )
 
@@ -116,9 +117,10 @@ def compare_ledgers(
     `known` are those reservations, of all that something is labelled with, that the ledger has or
     had.
     """
-    by_device = {(h.node_id, h.device_uuid): h for h in holdings}
+    by_device: dict[tuple[NodeId, DeviceUuid | None], list[Holding]] = defaultdict(list)
     by_node: HeldByNode = defaultdict(dict)
     for holding in holdings:
+        by_device[holding.node_id, holding.device_uuid].append(holding)
         by_node[holding.node_id][holding.reservation_id] = holding
     found: list[Finding] = []
     blind: set[DriftKey] = set()
@@ -143,8 +145,8 @@ def compare_ledgers(
             if not device.is_read:
                 blind |= {(k, node.node_id, device.uuid, None) for k in _BY_READING}
                 continue
-            held = by_device.get((node.node_id, device.uuid))
-            if held is not None and device.utilization_percent is None:
+            held = by_device.get((node.node_id, device.uuid), [])
+            if held and device.utilization_percent is None:
                 blind.add((DriftKind.UNDERUSE, node.node_id, device.uuid, None))
             found += _squatters(node, device, held, left_behind, limits)
             found += _underuse(node, device, held, limits)
@@ -202,14 +204,14 @@ def _labelled(
 def _squatters(
     node: NodeUse,
     device: DeviceUse,
-    held: Holding | None,
+    held: Sequence[Holding],
     left_behind: frozenset[UUID],
     limits: Limits,
 ) -> Iterator[Finding]:
-    holder = held.reservation_id if held is not None else None
+    holders = {each.reservation_id for each in held}
     foreign = [
         process
-        for process in foreign_processes(device.processes, holder, limits.system_processes)
+        for process in foreign_processes(device.processes, holders, limits.system_processes)
         if process.reservation_id not in left_behind  # reported as orphans
     ]
     if not foreign:
@@ -227,19 +229,23 @@ def _squatters(
 
 
 def _underuse(
-    node: NodeUse, device: DeviceUse, held: Holding | None, limits: Limits
+    node: NodeUse, device: DeviceUse, held: Sequence[Holding], limits: Limits
 ) -> Iterator[Finding]:
+    """Of those that share a device the same is said of each: what each uses is not known."""
     used = device.utilization_percent
-    if held is None or held.quarantined or used is None or used >= limits.idle_percent:
+    if used is None or used >= limits.idle_percent:
         return
-    yield Finding(
-        kind=DriftKind.UNDERUSE,
-        node_id=node.node_id,
-        device_uuid=device.uuid,
-        reservation_id=held.reservation_id,
-        action=DriftAction.NONE,
-        detail=f"{device.name} is held and stays below {limits.idle_percent:g} % utilization",
-    )
+    for each in held:
+        if not each.quarantined:
+            yield Finding(
+                kind=DriftKind.UNDERUSE,
+                node_id=node.node_id,
+                device_uuid=device.uuid,
+                reservation_id=each.reservation_id,
+                action=DriftAction.NONE,
+                detail=f"{device.name} is held and stays below {limits.idle_percent:g} %"
+                " utilization",
+            )
 
 
 def _ghosts(

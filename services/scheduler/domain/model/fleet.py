@@ -83,8 +83,19 @@ class Host(Struct, frozen=True, kw_only=True):
     held: HostResources = NO_HOST_RESOURCES
 
 
+WHOLE: Final = 100  # a device in hundredths
+
+
+class Part(Struct, frozen=True):
+    """What a reservation holds of a device that is shared, in hundredths."""
+
+    holder: UUID
+    hundredths: int
+
+
 class Device(Struct, frozen=True, kw_only=True):
-    """One whole GPU. `holder` is the reservation whose holding is open, quarantined or not.
+    """One whole GPU. `holder` is the reservation whose holding is open, quarantined or not; of a
+    shared one the first of `parts`, which are in order of their holders.
 
     `foreign_pids` are processes on it that no live reservation explains. `parent_uuid` is set for
     a MIG instance; a GPU whose `mig_enabled` is True is granted only by its instances.
@@ -111,6 +122,14 @@ class Device(Struct, frozen=True, kw_only=True):
     parent_uuid: str | None = None
     foreign_pids: tuple[int, ...] = ()
     cordon: CordonState | None = None
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def free_hundredths(self) -> int:
+        """What nobody holds of it."""
+        if self.parts:
+            return WHOLE - sum(part.hundredths for part in self.parts)
+        return 0 if self.holder is not None else WHOLE
 
     @property
     def total_mb(self) -> int | None:
@@ -125,6 +144,7 @@ class Device(Struct, frozen=True, kw_only=True):
         return replace(
             self,
             holder=None,
+            parts=(),
             reading_state=ReadingState.FRESH,
             reading=Reading(utilization_percent=0.0, memory_total_mb=total, memory_free_mb=total),
         )

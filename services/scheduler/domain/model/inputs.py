@@ -44,7 +44,7 @@ def arriving_request(request: GpuRequest, now: datetime) -> QueuedRequest:
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """A reservation that holds devices, by their numbers.
+    """A reservation that holds devices, by their numbers; of shared ones `parts`, in hundredths.
 
     `expected_end_at` None is unknown. With `preempting_until` it has to stop by then, for
     `preempting_for`.
@@ -57,6 +57,7 @@ class Lease(Struct, frozen=True, kw_only=True):
     expected_end_at: datetime | None = None
     preempting_until: datetime | None = None
     preempting_for: UUID | None = None
+    parts: tuple[int, ...] = ()
 
 
 class NodeSeen(Struct, frozen=True, kw_only=True, tag="node_seen"):

@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import repeat
 from typing import Final, assert_never
 from uuid import UUID
 
@@ -10,11 +11,13 @@ from msgspec.structs import replace
 
 from schemas.base import NodeId
 from services.scheduler.domain.model.fleet import (
+    WHOLE,
     Device,
     Fleet,
     Host,
     HostResources,
     Node,
+    Part,
     by_index,
 )
 from services.scheduler.domain.model.inputs import (
@@ -58,6 +61,7 @@ class State:
         self._overdue: set[UUID] = set()
         self._numbers: dict[NodeId, set[int]] = {}
         self._held: dict[int, UUID] = {}
+        self._shared: dict[int, dict[UUID, int]] = {}  # hundredths by lease
         self._devices_on: dict[NodeId, tuple[Device, ...]] = {}
         self._hosts: dict[NodeId, Host] = {}
         self._leases_on: dict[NodeId, list[Lease]] = {}
@@ -150,16 +154,23 @@ class State:
             hosts={node_id: self.host(node_id) for node_id in self._numbers.keys() | self.nodes},
         )
 
-    def lease_of(self, number: int) -> Lease | None:
+    def free_at(self, number: int) -> datetime | None:
+        """When all leases on a held device are expected to have ended; None if unknown."""
         holder = self._held.get(number)
-        return self.leases[holder] if holder is not None else None
+        if holder is not None:
+            return self.end_of(self.leases[holder])
+        ends = [self.end_of(self.leases[each]) for each in self._shared.get(number, ())]
+        known = [end for end in ends if end is not None]
+        return max(known) if known and len(known) == len(ends) else None
 
     def leases_on(self, node_id: NodeId) -> list[Lease]:
         """Leases that hold devices of a node, in order of their ids."""
         found = self._leases_on.get(node_id)
         if found is None:
-            held = self._held
-            ids = {held[number] for number in self._numbers.get(node_id, ()) if number in held}
+            held, shared, numbers = self._held, self._shared, self._numbers.get(node_id, ())
+            ids = {held[number] for number in numbers if number in held}
+            if shared:
+                ids.update(*(shared[number] for number in numbers if number in shared))
             found = self._leases_on[node_id] = [
                 self.leases[each] for each in sorted(ids, key=lambda each: each.int)
             ]
@@ -221,9 +232,11 @@ class State:
         before = self.devices.get(device.number)
         if before is not None and before.node_id != device.node_id:
             self._remove(device.number)
-        holder = self._held.get(device.number)
-        if holder is not None and device.holder != holder:
-            device = replace(device, holder=holder)
+        holder, parts = self._held.get(device.number), self._parts(device.number)
+        if parts:
+            holder = parts[0].holder
+        if holder is not None and (device.holder, device.parts) != (holder, parts):
+            device = replace(device, holder=holder, parts=parts)
         self.devices[device.number] = device
         self._numbers.setdefault(device.node_id, set()).add(device.number)
         self._touch(device.node_id)
@@ -246,7 +259,7 @@ class State:
 
     def _hold(self, lease: Lease) -> None:
         before = self.leases.get(lease.reservation_id)
-        if before is not None and before.numbers != lease.numbers:
+        if before is not None and (before.numbers, before.parts) != (lease.numbers, lease.parts):
             self._end(lease.reservation_id)
         self.leases[lease.reservation_id] = lease
         self._overdue.discard(lease.reservation_id)
@@ -262,8 +275,12 @@ class State:
         else:
             self.preempting.discard(lease.reservation_id)
         self.queue.pop(lease.reservation_id, None)
-        for number in lease.numbers:
-            self._held[number] = lease.reservation_id
+        parts = lease.parts or repeat(WHOLE, len(lease.numbers))
+        for number, part in zip(lease.numbers, parts, strict=True):
+            if part < WHOLE:
+                self._shared.setdefault(number, {})[lease.reservation_id] = part
+            else:
+                self._held[number] = lease.reservation_id
             self._set_holder(number, lease.reservation_id)
 
     def _end(self, reservation_id: UUID) -> None:
@@ -274,9 +291,14 @@ class State:
         self._drop_preemptible(lease)
         self.preempting.discard(reservation_id)
         for number in lease.numbers:
-            if self._held.get(number) != reservation_id:
+            shared = self._shared.get(number, {})
+            if shared.pop(reservation_id, None) is not None:
+                if not shared:
+                    del self._shared[number]
+            elif self._held.get(number) == reservation_id:
+                del self._held[number]
+            else:
                 continue
-            del self._held[number]
             device = self.devices.get(number)
             if device is not None:
                 self._set_holder(number, device.holder if device.quarantined else None)
@@ -287,10 +309,19 @@ class State:
         if not alike:
             self.preemptible.pop(lease.request.priority, None)
 
+    def _parts(self, number: int) -> tuple[Part, ...]:
+        shared = self._shared.get(number)
+        if not shared:
+            return ()
+        return tuple(Part(each, shared[each]) for each in sorted(shared, key=lambda each: each.int))
+
     def _set_holder(self, number: int, holder: UUID | None) -> None:
+        """The holder of the whole device; of a shared one what its leases say."""
         device = self.devices.get(number)
         if device is None:
             return
-        if device.holder != holder:
-            self.devices[number] = replace(device, holder=holder)
+        parts = self._parts(number)
+        holder = parts[0].holder if parts else holder
+        if (device.holder, device.parts) != (holder, parts):
+            self.devices[number] = replace(device, holder=holder, parts=parts)
         self._touch(device.node_id)

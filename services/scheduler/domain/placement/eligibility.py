@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from datetime import UTC
 from typing import Final
 
-from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.gpu_request import GpuRequest, Reason, ReasonCode, ShareKind
 from schemas.scheduler import CordonCause, DeviceState
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
+    WHOLE,
     Device,
     Host,
     HostResources,
@@ -16,6 +17,7 @@ from services.scheduler.domain.model.fleet import (
     ReadingState,
 )
 from services.scheduler.domain.placement.selectors import describe, matches_model, mismatch
+from services.scheduler.domain.placement.shares import least_free
 from shared.accelerator_rules.compute_capability import (
     capability,
     capability_by_name,
@@ -37,9 +39,12 @@ NEVER: Final = frozenset(
         ReasonCode.LABEL_MISMATCH,
         ReasonCode.SELECTOR_UNKNOWN,
         ReasonCode.MIG_ENABLED,
+        ReasonCode.NOT_DIVISIBLE,
+        ReasonCode.SHARES_NOT_ENFORCED,
     }
 )
 
+MPS_LABEL: Final = "gpusteward.io/mps"
 WITHOUT_WISHES: Final = GpuRequest()
 
 _READING_REASONS: Final = {
@@ -61,7 +66,16 @@ _PLAIN: Final = {
     ReasonCode.UTILIZATION_UNKNOWN: "reports no utilization",
     ReasonCode.MIG_ENABLED: "is divided into MIG instances, which are granted instead of it",
     ReasonCode.NODE_LOST: "is on a node that is lost",
+    ReasonCode.NOT_DIVISIBLE: "is a MIG instance, which is granted as a whole",
+    ReasonCode.SHARES_NOT_ENFORCED: f"is on a node without label {MPS_LABEL}=true: nothing there"
+    " keeps holders to their shares",
 }
+
+
+def share_kind(device: Device, node: Node) -> ShareKind:
+    """What keeps holders of the device to their shares."""
+    is_mps = node.labels.get(MPS_LABEL) == "true" and not device.simulated
+    return ShareKind.MPS if is_mps else ShareKind.COOPERATIVE
 
 
 def can_ever_serve(device: Device, request: GpuRequest, node: Node) -> bool:
@@ -94,10 +108,20 @@ def blocks(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCo
         yield ReasonCode.CORDONED
     if device.quarantined:
         yield ReasonCode.QUARANTINED
+    elif device.parts and request.shares is not None:
+        yield from _share_blocks(device, request)
     elif device.holder is not None:
         yield ReasonCode.HELD
     else:
         yield from _foreign_use(device, request)
+
+
+def _share_blocks(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
+    """Of a device that others share: its reading shows their use, so only its age counts."""
+    if device.reading_state is not ReadingState.FRESH:
+        yield _READING_REASONS[device.reading_state]
+    if device.free_hundredths < least_free(request):
+        yield ReasonCode.INSUFFICIENT_SHARES
 
 
 def state_of(device: Device, node: Node) -> DeviceState:
@@ -182,6 +206,8 @@ def host_reason(
 def _mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
     if device.mig_enabled and device.parent_uuid is None:
         yield ReasonCode.MIG_ENABLED
+    if request.shares is not None:
+        yield from _share_mismatches(device, request, node)
     if request.node_ids and device.node_id not in request.node_ids:
         yield ReasonCode.NODE_MISMATCH
     if request.device_uuids and device.uuid not in request.device_uuids:
@@ -196,6 +222,13 @@ def _mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[Rea
     for selector in request.require:
         if (code := mismatch(selector, device, node)) is not None:
             yield code
+
+
+def _share_mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
+    if device.parent_uuid is not None:
+        yield ReasonCode.NOT_DIVISIBLE
+    if request.enforced_shares and share_kind(device, node) is ShareKind.COOPERATIVE:
+        yield ReasonCode.SHARES_NOT_ENFORCED
 
 
 def _capability_mismatch(device: Device, request: GpuRequest) -> ReasonCode | None:
@@ -247,12 +280,21 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
     if code is ReasonCode.INSUFFICIENT_FREE_MEMORY and reading is not None:
         needed = needed_free_mb(request.min_memory_mb, device.total_mb) or 0
         return f"has {reading.memory_free_mb} MB free, {needed:.0f} MB are needed"
-    if code is ReasonCode.HELD:
-        return f"is held by reservation {device.holder}"
+    if code in (ReasonCode.HELD, ReasonCode.INSUFFICIENT_SHARES):
+        return _held_predicate(code, device, request)
     if code is ReasonCode.QUARANTINED:
         return f"is quarantined until reservation {device.holder} is confirmed stopped"
     detail = f" ({device.health_detail})" if device.health_detail else ""
     return f"is {device.health.value}{detail}"
+
+
+def _held_predicate(code: ReasonCode, device: Device, request: GpuRequest) -> str:
+    if code is ReasonCode.INSUFFICIENT_SHARES:
+        free, needed = device.free_hundredths / WHOLE, least_free(request) / WHOLE
+        return f"is shared and has {free:.2f} free, {needed:.2f} is the least to take"
+    others = len(device.parts) - 1
+    beside = f" and {others} more" if others > 0 else ""
+    return f"is held by reservation {device.holder}{beside}"
 
 
 def _cordon_text(device: Device) -> str:

@@ -2,10 +2,12 @@
 
 from typing import Final
 
+from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest, SelectorKey
-from services.scheduler.domain.placement.eligibility import can_ever_serve
+from services.scheduler.domain.placement.eligibility import can_ever_serve, is_eligible
 from services.scheduler.domain.placement.node_index import Chosen, IndexEntry, NodeIndex
 from services.scheduler.domain.placement.node_views import NodeView, NodeViews
+from services.scheduler.domain.placement.placement import Scored, Weights, score
 from services.scheduler.domain.placement.request_shape import Filter
 
 SPECIFIC: Final = frozenset({SelectorKey.NODE, SelectorKey.GPU_UUID, SelectorKey.LABEL})
@@ -23,13 +25,23 @@ class FilterIndex:
     and is built anew when the change log does not reach back that far.
     """
 
-    __slots__ = ("_index", "_request", "_serial", "_synced", "_usable", "filter", "is_specific")
+    __slots__ = (
+        "_index",
+        "_request",
+        "_serial",
+        "_shareable",
+        "_synced",
+        "_usable",
+        "filter",
+        "is_specific",
+    )
 
     def __init__(self, filter_: Filter, request: GpuRequest) -> None:
         self.filter = filter_
         self.is_specific = bool(
             filter_.node_ids
             or filter_.device_uuids
+            or filter_.enforced_shares  # by a label
             or any(selector.key in SPECIFIC for selector in filter_.require)
         )
         self._request = request
@@ -37,6 +49,7 @@ class FilterIndex:
         self._index: NodeIndex | None = None
         self._synced = 0
         self._serial = 0
+        self._shareable: dict[NodeId, tuple[NodeView, Chosen, int]] = {}
 
     def usable(self, view: NodeView) -> Positions:
         """Positions of the node's devices that could serve some day."""
@@ -78,6 +91,19 @@ class FilterIndex:
             index.put(view.node_id, IndexEntry(view, ready, len(self.usable(view)), self._serial))
         elif view.node_id in index.entries:
             index.put(view.node_id, None)
+
+    def shareable(self, view: NodeView, weights: Weights) -> tuple[Chosen, int]:
+        """The node's devices of which shares may be taken now, and how much they have free."""
+        known = self._shareable.get(view.node_id)
+        if known is None or known[0] is not view:
+            found = tuple(
+                Scored(device, score(device, weights))
+                for device in map(view.devices.__getitem__, self.usable(view))
+                if is_eligible(device, self._request, view.node)
+            )
+            free = sum(scored.device.free_hundredths for scored in found)
+            known = self._shareable[view.node_id] = view, found, free
+        return known[1], known[2]
 
     def ready(self, view: NodeView) -> Chosen:
         """The node's devices that it lets through now, best first."""

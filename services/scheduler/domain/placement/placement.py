@@ -4,7 +4,7 @@ This is the whole rule as a scan over everything, which explanations use. Grants
 indexes (queue/placement_search.py); tests/unit/scheduler/test_search.py holds the two equal.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, Self
 from uuid import UUID
@@ -12,16 +12,22 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest, Placement
+from schemas.gpu_request import GpuRequest, Placement, ShareKind
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
+    WHOLE,
     Device,
     Fleet,
     HostResources,
     Node,
 )
-from services.scheduler.domain.placement.eligibility import host_blocks, is_eligible
+from services.scheduler.domain.placement.eligibility import host_blocks, is_eligible, share_kind
 from services.scheduler.domain.placement.selectors import mismatch
+from services.scheduler.domain.placement.shares import (
+    SharesRefused,
+    asked_hundredths,
+    divide_for,
+)
 from shared.gpu.scoring import MEMORY_WEIGHT, UTILIZATION_WEIGHT, availability_score
 
 BALANCED_SHARE: Final = 0.8
@@ -47,6 +53,7 @@ class PlacementContext(Struct, frozen=True, kw_only=True):
     promised: Mapping[int, UUID] = {}
     host_reserved: Mapping[NodeId, HostResources] = {}
     weights: Weights = Weights()
+    share_quantum: int = 1
 
 
 class Scored(Struct, frozen=True):
@@ -63,10 +70,14 @@ Candidates = Mapping[NodeId, tuple[Scored, ...]]
 
 
 class PlacedNode(Struct, frozen=True, kw_only=True):
-    """A node's part of a grant, best device first."""
+    """A node's part of a grant, best device first. Of shares `parts` of the devices, in hundredths,
+    and what keeps holders to them.
+    """
 
     node_id: NodeId
     devices: tuple[Scored, ...]
+    parts: tuple[int, ...] = ()
+    share_kind: ShareKind = ShareKind.COOPERATIVE
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -101,6 +112,17 @@ class Placed(Struct, frozen=True, kw_only=True):
         """The devices' numbers in the ledger."""
         return frozenset(scored.device.number for scored in self.devices)
 
+    @property
+    def parts(self) -> dict[int, int]:
+        """Hundredths of each device that is not granted as a whole, by its number."""
+        return {
+            scored.device.number: part
+            for node in self.nodes
+            if node.parts
+            for scored, part in zip(node.devices, node.parts, strict=True)
+            if part < WHOLE
+        }
+
 
 def score(device: Device, weights: Weights) -> float:
     """The availability score; what is not known well enough to have one scores 0."""
@@ -128,6 +150,13 @@ def preference_weight(device: Device, request: GpuRequest, node: Node) -> int:
 
 def place(context: PlacementContext, request: GpuRequest) -> Placed | None:
     """The devices to grant now, or None if there is no place for all of them."""
+    if request.shares is not None:
+        there = {
+            node_id: eligible(context, devices, request)
+            for node_id, devices in context.fleet.nodes.items()
+            if has_host_resources(context, node_id, request)
+        }
+        return place_shares(there, request, context.share_quantum, context.fleet.node)
     candidates = {
         node_id: found
         for node_id, devices in context.fleet.nodes.items()
@@ -135,6 +164,48 @@ def place(context: PlacementContext, request: GpuRequest) -> Placed | None:
         and has_host_resources(context, node_id, request)
     }
     return place_among(context.fleet.nodes, candidates, request)
+
+
+def place_shares(
+    candidates: Candidates,
+    request: GpuRequest,
+    quantum: int,
+    node_of: Callable[[NodeId], Node],
+) -> Placed | None:
+    """The best node for shares, if these are the devices that may be taken.
+
+    Preferred devices come first; then `pack` opens the fewest free devices, on the node with the
+    least free, and `spread` takes the node with the most.
+    """
+    best: tuple[tuple[int, int, int, float, NodeId], PlacedNode] | None = None
+    asked = asked_hundredths(request)
+    packs = request.placement is Placement.PACK
+    for node_id, found in candidates.items():
+        declared = sorted(found, key=_declared)
+        free = [scored.device.free_hundredths for scored in declared]
+        if (room := sum(free)) < asked:
+            continue
+        divided = divide_for(request, free, quantum)
+        if isinstance(divided, SharesRefused):
+            continue
+        taken = [(s, part) for s, part in zip(declared, divided, strict=True) if part]
+        taken.sort(key=lambda each: quality(each[0]))
+        devices, parts = (tuple(column) for column in zip(*taken, strict=True))
+        preferred, total = worth(devices)
+        opened = sum(scored.device.holder is None for scored in devices)
+        fullness = (opened, room) if packs else (0, -room)
+        order = (-preferred, *fullness, -total, node_id)
+        if best is None or order < best[0]:
+            kind = share_kind(devices[0].device, node_of(node_id))
+            best = (
+                order,
+                PlacedNode(node_id=node_id, devices=devices, parts=parts, share_kind=kind),
+            )
+    return Placed(nodes=(best[1],)) if best is not None else None
+
+
+def _declared(scored: Scored) -> tuple[int, int]:
+    return scored.device.index, scored.device.number
 
 
 def place_among(nodes: Nodes, candidates: Candidates, request: GpuRequest) -> Placed | None:

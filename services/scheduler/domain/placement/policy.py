@@ -13,6 +13,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     higher priority after it: with priorities from -1000 to 1000, none that comes later than 2000
     times that is ever served before it. 0 turns aging off, and the bound with it.
 
+    Shares are whole multiples of `share_quantum` hundredths of a device.
+
     A preempted reservation has `preemption_grace_seconds` to stop by itself.
     """
 
@@ -20,3 +22,4 @@ class Policy(Struct, frozen=True, kw_only=True):
     aging_seconds: float = 60.0
     preemption: bool = True
     preemption_grace_seconds: float = 30.0
+    share_quantum: int = 1

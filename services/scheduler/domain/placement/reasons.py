@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.scheduler import ReservationState
-from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, Fleet, Host
+from services.scheduler.domain.model.fleet import (
+    NO_HOST_RESOURCES,
+    WHOLE,
+    Device,
+    Fleet,
+    Host,
+)
 from services.scheduler.domain.placement.eligibility import (
     NEVER,
     blocks,
@@ -23,9 +29,15 @@ from services.scheduler.domain.placement.eligibility import (
 from services.scheduler.domain.placement.placement import (
     BALANCED_SHARE,
     PlacementContext,
+    Scored,
     choose,
     eligible,
     place,
+)
+from services.scheduler.domain.placement.shares import (
+    SharesRefused,
+    devices_needed,
+    divide_for,
 )
 
 MAX_REASONS: Final = 500
@@ -56,7 +68,7 @@ def impossible_reasons(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
     if fleet.is_empty:
         return (NO_GPUS,)
     usable = {node_id: _usable(fleet, node_id, request) for node_id in fleet.nodes}
-    able = [node_id for node_id, count in usable.items() if count >= request.gpus]
+    able = [node_id for node_id, count in usable.items() if count >= devices_needed(request)]
     large = sum(is_large_enough(fleet.node(node_id), request) for node_id in able)
     if large >= request.nodes:
         return ()
@@ -140,6 +152,8 @@ def summary_sentence(
 
 def asked(request: GpuRequest) -> str:
     """What is wanted, in words."""
+    if request.shares is not None:
+        return f"{request.shares:.2f} of the GPUs of a node"
     gpus = many(request.gpus, "GPU")
     return gpus if request.nodes == 1 else f"{gpus} on each of {request.nodes} nodes"
 
@@ -157,11 +171,11 @@ def _impossible(
     fleet: Fleet, request: GpuRequest, usable: Mapping[NodeId, int], large: int
 ) -> Iterator[Reason]:
     largest = max(usable, key=lambda node_id: usable[node_id])
-    if usable[largest] < request.gpus:
+    if usable[largest] < devices_needed(request):
         yield Reason(
             code=ReasonCode.EXCEEDS_LARGEST_NODE,
             message=(
-                f"{many(request.gpus, 'GPU')} of one node asked for, no node has"
+                f"{_of_one_node(request)} asked for, no node has"
                 f" {f'more than {usable[largest]}' if usable[largest] else 'any'} that match"
             ),
             node_id=largest if usable[largest] else None,
@@ -180,6 +194,12 @@ def _impossible(
         if devices:
             for code in host_blocks(host, request, NO_HOST_RESOURCES):
                 yield host_reason(code, host, request)
+
+
+def _of_one_node(request: GpuRequest) -> str:
+    if request.shares is not None:
+        return asked(request)
+    return f"{many(request.gpus, 'GPU')} of one node"
 
 
 def _device_reasons(
@@ -217,7 +237,9 @@ def _node_reasons(
     context: PlacementContext, node_id: NodeId, devices: Sequence[Device], request: GpuRequest
 ) -> Iterator[Reason]:
     free = eligible(context, devices, request)
-    if len(free) < request.gpus:
+    if request.shares is not None:
+        yield from _share_reasons(context, node_id, free, request)
+    elif len(free) < request.gpus:
         yield Reason(
             code=ReasonCode.TOO_FEW_DEVICES,
             message=f"{node_id} has {len(free)} of {many(request.gpus, 'GPU')} asked for",
@@ -233,6 +255,22 @@ def _node_reasons(
     host_reserved = context.host_reserved.get(node_id, NO_HOST_RESOURCES)
     for code in host_blocks(host, request, host_reserved):
         yield host_reason(code, host, request, host_reserved)
+
+
+def _share_reasons(
+    context: PlacementContext, node_id: NodeId, free: Sequence[Scored], request: GpuRequest
+) -> Iterator[Reason]:
+    amounts = [scored.device.free_hundredths for scored in free]
+    refused = divide_for(request, amounts, context.share_quantum)
+    if not isinstance(refused, SharesRefused):
+        return
+    has = f"{node_id} has {sum(amounts) / WHOLE:.2f} free"
+    if refused is SharesRefused.INSUFFICIENT:
+        code, says = ReasonCode.INSUFFICIENT_SHARES, f"{has} of {request.shares:.2f} asked for"
+    else:
+        code = ReasonCode.SHARES_FRAGMENTED
+        says = f"{has}, on too many devices for {request.shares:.2f} without fragmentation"
+    yield Reason(code=code, message=says, node_id=node_id)
 
 
 def _gang_reason(request: GpuRequest, able: int) -> Reason:

@@ -4,8 +4,13 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from schemas.gpu_request import GpuRequest, Selector
+from schemas.gpu_request import GpuRequest, Selector, ShareStrategy
 from services.scheduler.domain.model.fleet import HostResources
+from services.scheduler.domain.placement.shares import (
+    asked_hundredths,
+    devices_needed,
+    least_free,
+)
 
 Rank = tuple[int, int, int]  # order of the queue: aged priority, arrival, id; smallest first
 
@@ -20,16 +25,31 @@ class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):
     gpu_models: tuple[str, ...]
     require: tuple[Selector, ...]
     min_compute_capability: str | None
+    of_shares: bool = False
+    enforced_shares: bool = False
+    least_free: int = 0
+
+
+class ShareShape(Struct, frozen=True, kw_only=True):
+    """What of a request for shares decides whether they fit on devices that may be taken."""
+
+    hundredths: int
+    strategy: ShareStrategy
+    unfragmented: bool
 
 
 class Shape(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """All that decides where a request fits, but its rank and its duration."""
+    """All that decides where a request fits, but its rank and its duration.
+
+    With `shares`, `gpus` is how many free devices of a node they need.
+    """
 
     filter: Filter
     gpus: int
     nodes: int
     balanced: bool
     host_resources: HostResources
+    shares: ShareShape | None = None
 
 
 class RankedRequest(Struct, frozen=True, kw_only=True):
@@ -52,9 +72,21 @@ def shape_of(request: GpuRequest) -> Shape:
             gpu_models=request.gpu_models,
             require=request.require,
             min_compute_capability=request.min_compute_capability,
+            of_shares=request.shares is not None,
+            enforced_shares=request.enforced_shares,
+            least_free=least_free(request) if request.shares is not None else 0,
         ),
-        gpus=request.gpus,
+        gpus=devices_needed(request),
         nodes=request.nodes,
         balanced=request.balanced_memory,
         host_resources=HostResources.of(request),
+        shares=_share_shape(request) if request.shares is not None else None,
+    )
+
+
+def _share_shape(request: GpuRequest) -> ShareShape:
+    return ShareShape(
+        hundredths=asked_hundredths(request),
+        strategy=request.share_strategy,
+        unfragmented=request.unfragmented,
     )

@@ -4,13 +4,26 @@ Amounts are integers, hundredths of a device. A device's parts are whole multipl
 and together exactly what was asked for: never less, as by rounding each part down.
 """
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
 
-from schemas.gpu_request import ShareStrategy
+from msgspec import Struct
 
-WHOLE: Final = 100  # a device in hundredths
+from schemas.gpu_request import GpuRequest, ShareStrategy
+from services.scheduler.domain.model.fleet import WHOLE
+
+
+class ShareRules(Struct, frozen=True, kw_only=True):
+    """Shares are multiples of `quantum` hundredths; requests of these namespaces, or of all with
+    `*`, have to insist on enforced ones.
+    """
+
+    quantum: int = 1
+    enforced_namespaces: frozenset[str] = frozenset()
+
+    def insists(self, namespace: str) -> bool:
+        return not self.enforced_namespaces.isdisjoint({namespace, "*"})
 
 
 class SharesRefused(StrEnum):
@@ -27,6 +40,33 @@ def hundredths(shares: float) -> int | None:
     """The amount if it has at most two decimals, else None: 1.2 is 120, exactly."""
     found = round(shares * WHOLE)
     return found if found / WHOLE == shares else None
+
+
+def asked_hundredths(request: GpuRequest) -> int:
+    """What is asked for, 0 without shares."""
+    return math.ceil(round((request.shares or 0) * WHOLE, 6))
+
+
+def devices_needed(request: GpuRequest) -> int:
+    """On how many devices of each node the request fits if they are free."""
+    return -(-asked_hundredths(request) // WHOLE) if request.shares is not None else request.gpus
+
+
+def least_free(request: GpuRequest) -> int:
+    """What a device has to have free, at least, to be taken at all."""
+    return max(1, math.ceil(round(request.min_free_shares * WHOLE, 6)))
+
+
+def divide_for(request: GpuRequest, free: Sequence[int], quantum: int) -> Parts | SharesRefused:
+    """The request's parts of a node's devices; by single hundredths if the quantum has changed."""
+    asked = asked_hundredths(request)
+    return divide(
+        free,
+        asked,
+        quantum=1 if asked % quantum else quantum,
+        strategy=request.share_strategy,
+        unfragmented=request.unfragmented,
+    )
 
 
 def divide(

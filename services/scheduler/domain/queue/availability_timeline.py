@@ -119,8 +119,7 @@ class AvailabilityTimeline:
         promised = [Availability(FREE_ALREADY, s) for s in self._filter_index.ready(view)]
         optimistic = promised.copy()
         for device in held_usable(view, self._filter_index):
-            lease = self._state.lease_of(device.number)
-            end = self._state.end_of(lease) if lease is not None else None
+            end = self._state.free_at(device.number)
             scored = Scored(device, 0.0)
             if end is not None:
                 promised.append(Availability(end, scored))

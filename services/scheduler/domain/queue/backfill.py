@@ -51,11 +51,11 @@ class BackfillForecast:
 
         The devices on which it starts by promised ends, until then; and on nodes where it could
         start earlier if leases without a known end ended, everything that it could use. All that it
-        could ever use if too little is promised, and for gangs with balanced memory, as free memory
-        cannot be foreseen.
+        could ever use if too little is promised, for gangs with balanced memory, as free memory
+        cannot be foreseen, and for shares.
         """
         shape, filter_index = group.shape, group.filter_index
-        if shape.balanced and shape.nodes > 1:
+        if shape.shares is not None or (shape.balanced and shape.nodes > 1):
             return BackfillReservation()
         timeline = self._timeline_of(filter_index)
         promises = self._promises(timeline, group)

@@ -18,8 +18,11 @@ from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.placement import (
     Placed,
     PlacementContext,
+    Scored,
     choose,
     place_among,
+    place_shares,
+    preference_weight,
 )
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.placement.request_shape import Filter, RankedRequest, Shape
@@ -60,6 +63,8 @@ class PlacementSearch:
         """The devices to grant now, or None if there is no place for all of them."""
         request, shape = ranked.request, ranked.shape
         filter_index = self.filter_index(shape.filter, request)
+        if shape.shares is not None:
+            return self._place_shares(ranked, filter_index)
         reserved_size = self._waiting.reserved_size(ranked, filter_index)
         if reserved_size <= shape.gpus:
             return None
@@ -102,6 +107,33 @@ class PlacementSearch:
             promised=reserved,
             host_reserved=host_reserved,
             weights=self._policy.weights,
+            share_quantum=self._policy.share_quantum,
+        )
+
+    def _place_shares(self, ranked: RankedRequest, filter_index: FilterIndex) -> Placed | None:
+        """Looks at every node with enough free; its devices are known until it changes."""
+        request, shape = ranked.request, ranked.shape
+        asked = shape.shares.hundredths if shape.shares is not None else 0
+        candidates: dict[NodeId, Chosen] = {}
+        for view in self._views.candidates(shape.filter):
+            found, free = filter_index.shareable(view, self._policy.weights)
+            if free < asked or not view.has_host_resources(
+                shape.host_resources, self._host_reserved(view, ranked)
+            ):
+                continue
+            if self._waiting.has_reserved_on(view):
+                found = self._unreserved(found, view, ranked)
+            if request.prefer:
+                found = tuple(
+                    Scored(s.device, s.score, preference_weight(s.device, request, view.node))
+                    for s in found
+                )
+            candidates[view.node_id] = found
+        return place_shares(
+            candidates,
+            request,
+            self._policy.share_quantum,
+            lambda node_id: self._views.nodes[node_id].node,
         )
 
     def _chooser(self, ranked: RankedRequest, reserved_size: int) -> Choose:

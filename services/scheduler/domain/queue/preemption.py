@@ -52,9 +52,10 @@ class Preemption:
         """The leases that have to end so that the request can start; empty if that would not help.
 
         None for gangs with balanced memory: what will be free on each node is not known beforehand.
+        None for shares.
         """
         request = ranked.request
-        if request.balanced_memory and request.nodes > 1:
+        if request.shares is not None or (request.balanced_memory and request.nodes > 1):
             return ()
         preemptible = self._preemptible(request.priority)
         if not preemptible:
@@ -106,7 +107,8 @@ class Preemption:
         taken = self._waiting.reserved_numbers(view, ranked.rank, None)
         free = [s for s in filter_index.ready(view) if s.device.number not in taken]
         for device in held_usable(view, filter_index):
-            if device.holder in preemptible and device.number not in taken:
+            is_shared = len(device.parts) > 1  # by several leases, of which one end frees a part
+            if device.holder in preemptible and device.number not in taken and not is_shared:
                 idle = self._forecast.as_idle(device)
                 freed.setdefault(device.holder, []).append(idle)
         leases = sorted(

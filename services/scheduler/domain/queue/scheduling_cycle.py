@@ -31,7 +31,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest, Reason
-from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE
 from services.scheduler.domain.model.inputs import (
     LONG_AGO,
     FleetComplete,
@@ -237,6 +237,7 @@ class SchedulingCycle:
         shape = group.shape
         return (
             shape.nodes > 1
+            or shape.shares is not None
             or self._forecast.may_change(group, view)
             or (
                 len(group.filter_index.ready(view)) >= shape.gpus
@@ -274,12 +275,14 @@ class SchedulingCycle:
     def _grant(
         self, entry: QueuedRequest, ranked: RankedRequest, placed: Placed, now: datetime
     ) -> Grant:
+        numbers, parts = tuple(sorted(placed.numbers)), placed.parts
         lease = Lease(
             reservation_id=entry.reservation_id,
             request=entry.request,
-            numbers=tuple(sorted(placed.numbers)),
+            numbers=numbers,
             granted_at=now,
             expected_end_at=ranked.ends_at,
+            parts=tuple(parts.get(number, WHOLE) for number in numbers) if parts else (),
         )
         self.apply(LeaseHeld(lease=lease))
         self._refresh()
