@@ -13,7 +13,7 @@ from schemas.gateway import GpuView, NodeView
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
 from schemas.scheduler import CordonCause, CordonState, holder_name
-from schemas.scheduler_views import AvailabilityView, Explanation, NodeAllocation, ReservationView
+from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
 from schemas.telemetry import HealthState, Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
@@ -397,33 +397,3 @@ def share_text(share: DeviceShare) -> str:
     enforced = [name for name, bound in bounded.items() if bound is not None]
     by = f" by {share.kind.value.upper()}" if enforced else ""
     return f"{held} ({' and '.join(enforced) or 'nothing'} enforced{by})"
-
-
-def map_table(nodes: Sequence[NodeAllocation]) -> Table:
-    """What is held of each device, and by whom."""
-    rows = [
-        [
-            node.node_id,
-            str(device.index),
-            device.name,
-            device.kind,
-            f"{device.allocated:.2f}",
-            f"{device.capacity:.2f}",
-            ", ".join(
-                f"{each.holder or short(each.reservation_id)} {each.shares:.2f}"
-                for each in device.holders
-            )
-            or UNKNOWN,
-            device.uuid,
-        ]
-        for node in nodes
-        for device in node.devices
-    ]
-    headings = ["node", "GPU", "name", "kind", "held", "of", "holders", "uuid"]
-    return Table(
-        headings,
-        rows,
-        numeric=frozenset({"held", "of"}),
-        important=("node", "GPU", "held", "of", "holders"),
-        wrapped=frozenset({"holders"}),
-    )

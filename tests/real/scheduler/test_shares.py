@@ -186,17 +186,19 @@ async def test_a_quantum_and_enforcement_may_be_demanded(nats_url: str, postgres
     async with scheduler(nats_url, postgres_dsn, **rules), world(nats_url) as around:
         await around.add_node("alpha", 1)
 
-        async def ask(amount: float, namespace: str, **more: bool) -> RequestReservation:
+        async def ask(
+            amount: float, namespace: str, *, enforced: bool = False
+        ) -> RequestReservation:
             return RequestReservation(
                 command_id=new_id(),
                 reservation_id=new_id(),
                 namespace=namespace,
-                request=GpuRequest(shares=amount, **more),
+                request=GpuRequest(shares=amount, enforced_shares=enforced),
             )
 
         odd = refused(await around.bus.request(await ask(0.25, "default")))
         loose = refused(await around.bus.request(await ask(0.3, "strict")))
-        enforced = await ask(0.3, "strict", enforced_shares=True)
+        enforced = await ask(0.3, "strict", enforced=True)
         accepted(await around.bus.request(enforced))
 
         assert "a multiple of 0.1" in odd.message
