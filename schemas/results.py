@@ -169,7 +169,11 @@ class SeriesMetric(StrEnum):
 
 
 class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):
-    """History of a metric in at most `points` buckets per device. Answered by `SeriesView`."""
+    """History of a metric in at most `points` buckets per device. Answered by `SeriesView`.
+
+    By `pod` or `pod_namespace`, of Kubernetes: of devices in the whole minutes in which containers
+    of these pods had them, known once a minute is over.
+    """
 
     metric: SeriesMetric
     start_at: UtcDatetime
@@ -177,6 +181,8 @@ class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):
     node_id: NodeId | None = None
     device_uuid: DeviceUuid | None = None
     experiment_id: UUID | None = None
+    pod_namespace: str | None = None
+    pod: str | None = None
     points: Annotated[int, Meta(ge=1, le=5000)] = 300
 
 

@@ -1466,7 +1466,12 @@ export interface GetReservation {
   reservation_id: string;
 }
 
-/** History of a metric in at most `points` buckets per device. Answered by `SeriesView`. */
+/**
+ * History of a metric in at most `points` buckets per device. Answered by `SeriesView`.
+ *
+ * By `pod` or `pod_namespace`, of Kubernetes: of devices in the whole minutes in which containers
+ * of these pods had them, known once a minute is over.
+ */
 export interface GetSeries {
   type: "results.series";
   metric: SeriesMetric;
@@ -1475,6 +1480,8 @@ export interface GetSeries {
   node_id?: string | null;
   device_uuid?: string | null;
   experiment_id?: string | null;
+  pod_namespace?: string | null;
+  pod?: string | null;
   points?: number;
 }
 

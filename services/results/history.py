@@ -54,6 +54,16 @@ WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = 
 ORDER BY node_id, device_index, device_uuid
 """
 
+SELECT_POD_DEVICES: Final = """
+SELECT device_no, node_id, device_uuid, device_index FROM device
+WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
+  AND device_no IN (
+    SELECT device_no FROM pod_device
+    WHERE ($5::text IS NULL OR namespace = $5) AND ($6::text IS NULL OR pod = $6)
+      AND minutes && tstzrange($3, $4))
+ORDER BY node_id, device_index, device_uuid
+"""
+
 SELECT_DUE: Final = """
 SELECT DISTINCT minute FROM agent_boot, unnest(due) AS minute
 WHERE node_id = ANY ($1) AND minute > $2::timestamptz - interval '1 hour'
@@ -82,6 +92,14 @@ SELECT device_no, at, {metric}_min AS lowest, {metric}_max AS highest, {metric}_
        {metric}_count::float8 AS count
 FROM {table}
 WHERE device_no = ANY ($4) AND at >= {start} AND at < {end} AND {metric}_count > 0
+"""
+
+OF_PODS: Final = """
+SELECT * FROM ({sources}) AS source WHERE EXISTS (
+    SELECT FROM pod_device
+    WHERE pod_device.device_no = source.device_no AND minutes @> at
+      AND ({namespace}::text IS NULL OR namespace = {namespace})
+      AND ({pod}::text IS NULL OR pod = {pod}))
 """
 
 TABLES: Final = {Level.MINUTE: "sample_minute", Level.HOUR: "sample_hour"}
@@ -115,8 +133,9 @@ async def series(
 ) -> SeriesView:
     """A metric's history per device, in at most `points` buckets each.
 
-    Of an experiment: its devices within its own samples. The buckets widen where a fleet's answer
-    would not fit into one message, and to whole minutes or hours where these are read.
+    Of an experiment: its devices within its own samples; of pods: theirs within their minutes. The
+    buckets widen where a fleet's answer would not fit into one message, and to whole minutes or
+    hours where these are read.
     """
     start_at, end_at = query.start_at, query.end_at
     if query.experiment_id is not None:
@@ -124,11 +143,14 @@ async def series(
         if row["first_at"] is not None:
             start_at, end_at = row["first_at"], row["last_at"] + SMALLEST_BUCKET
     asked = (query.node_id, query.device_uuid, start_at, end_at)
-    devices = (
-        await connection.fetch(SELECT_DEVICES, *asked)
-        if query.experiment_id is None
-        else await connection.fetch(SELECT_EXPERIMENT_DEVICES, *asked, query.experiment_id)
-    )
+    if query.experiment_id is not None:
+        devices = await connection.fetch(SELECT_EXPERIMENT_DEVICES, *asked, query.experiment_id)
+    elif _is_of_pods(query):
+        # An hour may be partly another's.
+        kept_from = {**kept_from, Level.HOUR: end_at}
+        devices = await connection.fetch(SELECT_POD_DEVICES, *asked, query.pod_namespace, query.pod)
+    else:
+        devices = await connection.fetch(SELECT_DEVICES, *asked)
     chosen = await _plan(connection, query, start_at, end_at, devices, kept_from)
     found: dict[int, list[SeriesPoint]] = {device["device_no"]: [] for device in devices}
     for bucket in await _buckets(connection, query, chosen, start_at, list(found)):
@@ -193,9 +215,16 @@ async def _buckets(
     for piece in chosen.pieces:
         arguments += [piece.start, piece.end]
         sources.append(_source(query, piece, len(arguments)))
-    return await connection.fetch(
-        SELECT_BUCKETS.format(sources=" UNION ALL ".join(sources)), *arguments
-    )
+    source = " UNION ALL ".join(sources)
+    if _is_of_pods(query):
+        arguments += [query.pod_namespace, query.pod]
+        last = len(arguments)
+        source = OF_PODS.format(sources=source, namespace=f"${last - 1}", pod=f"${last}")
+    return await connection.fetch(SELECT_BUCKETS.format(sources=source), *arguments)
+
+
+def _is_of_pods(query: GetSeries) -> bool:
+    return query.pod_namespace is not None or query.pod is not None
 
 
 def _source(query: GetSeries, piece: Piece, last_argument: int) -> str:

@@ -163,4 +163,16 @@ CREATE TABLE running_attempt (
 
 ALTER TABLE summary ADD COLUMN whole_run jsonb;
 """,
+    # The minutes in which pods had devices. What a condition with pods ends with is not all that
+    # ends so.
+    """
+CREATE TABLE pod_device (
+    namespace text NOT NULL,
+    pod text NOT NULL,
+    device_no int NOT NULL,
+    minutes tstzmultirange NOT NULL,
+    PRIMARY KEY (namespace, pod, device_no)) WITH (fillfactor = 70);
+CREATE INDEX pod_device_end ON pod_device (upper(minutes));
+CREATE INDEX condition_pods ON condition (condition_no) WHERE facts LIKE '%"]]]';
+""",
 )

@@ -7,9 +7,10 @@ from typing import Final
 
 import asyncpg
 
+from services.results.conditions import conditions_of
 from services.results.domain.rollup import HOUR, MINUTE
 from services.results.history import METRICS
-from services.results.partitions import Partitions
+from services.results.partitions import Partitions, midnight
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.postgres.database import Connection, Database
@@ -73,6 +74,28 @@ GROUP BY 1, 2 {_REPLACE}
 """
 
 # Of the locked ones only: another boot's first samples may have come since the rollup.
+# Most installations have no pods, and are spared a second look at every sample.
+HAS_PODS: Final = "SELECT EXISTS (SELECT FROM condition WHERE facts LIKE '%\"]]]')"
+SELECT_IN_PODS: Final = """
+SELECT DISTINCT device_no, minute, condition_no
+FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, minute)
+JOIN device USING (node_id) JOIN sample USING (device_no)
+WHERE observed_at >= minute AND observed_at < minute + interval '1 minute'
+  AND observed_at >= $3 AND observed_at < $4
+  AND condition_no IN (SELECT condition_no FROM condition WHERE facts LIKE '%"]]]')
+"""
+ADD_POD_MINUTES: Final = """
+INSERT INTO pod_device AS known
+SELECT namespace, pod, device_no, range_agg(tstzrange(minute, minute + interval '1 minute'))
+FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[])
+    AS had (namespace, pod, device_no, minute)
+GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+ON CONFLICT (namespace, pod, device_no)
+    DO UPDATE SET minutes = known.minutes + excluded.minutes
+    WHERE NOT known.minutes @> excluded.minutes
+"""
+FORGET_PODS: Final = "DELETE FROM pod_device WHERE upper(minutes) < $1"
+
 UPDATE_BOOTS: Final = """
 UPDATE agent_boot SET due = ARRAY(
     SELECT unnest(due) EXCEPT
@@ -133,6 +156,7 @@ class Rollups:
         async with self.database.transaction() as connection:
             for statement in FORGET:
                 await connection.execute(statement, before)
+            await connection.execute(FORGET_PODS, midnight(self.minutes.oldest_kept()))
 
 
 async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:
@@ -141,4 +165,21 @@ async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datet
     first, last = min(minutes), max(minutes)
     await connection.execute(ROLL_UP_MINUTES, nodes, minutes, first, last + MINUTE)
     await connection.execute(ROLL_UP_HOURS, nodes, minutes, first - HOUR, last + HOUR)
+    await _note_pods(connection, nodes, minutes)
     await connection.execute(UPDATE_BOOTS, nodes, minutes, *boots)
+
+
+async def _note_pods(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:
+    if not await connection.fetchval(HAS_PODS):
+        return
+    first, last = min(minutes), max(minutes)
+    rows = await connection.fetch(SELECT_IN_PODS, nodes, minutes, first, last + MINUTE)
+    conditions = await conditions_of(connection, (row["condition_no"] for row in rows))
+    had = {
+        (pod.namespace, pod.pod, row["device_no"], row["minute"])
+        for row in rows
+        for pod in conditions[row["condition_no"]].pods or ()
+        if "\0" not in pod.namespace + pod.pod
+    }
+    if had:
+        await connection.execute(ADD_POD_MINUTES, *map(list, zip(*sorted(had), strict=True)))

@@ -60,12 +60,14 @@ async def get_series(
     node_id: OnNode = None,
     device_uuid: FromQuery[str | None] = None,
     experiment_id: FromQuery[UUID | None] = None,
+    pod_namespace: FromQuery[str | None] = None,
+    pod: FromQuery[str | None] = None,
     points: Annotated[int, QueryParameter(ge=1, le=5000)] = 300,
 ) -> SeriesView:
     """A metric's history per device in at most `points` buckets.
 
     The last hour unless `range`, or `start_at` and `end_at`, say otherwise; of an experiment, all
-    of its own samples.
+    of its own samples; of pods of Kubernetes, the minutes in which they had the device.
     """
     end = end_at or utcnow()
     length = (last or (Range.WEEK if experiment_id else Range.HOUR)).length
@@ -76,6 +78,8 @@ async def get_series(
         node_id=node_id,
         device_uuid=device_uuid,
         experiment_id=experiment_id,
+        pod_namespace=pod_namespace,
+        pod=pod,
         points=points,
     )
     return await gateway.bus.query(query, SeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)

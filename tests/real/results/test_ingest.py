@@ -246,7 +246,7 @@ async def test_a_boot_whose_first_samples_come_during_a_rollup_is_rolled_up_late
         execute = connection.execute
 
         class Interrupted:
-            fetch = connection.fetch
+            fetch, fetchval = connection.fetch, connection.fetchval
 
             async def execute(self, statement: str, *args: object) -> str:
                 if statement == rollups.UPDATE_BOOTS:
