@@ -13,6 +13,7 @@ from services.cli.display.task_results import (
     failed_level_lines,
     failure_lines,
     gpu_result_table,
+    print_results,
     ranked,
     result_table,
     untrusted_lines,
@@ -173,6 +174,20 @@ def test_whose_numbers_are_not_to_be_trusted_is_told_with_the_reason() -> None:
         "experiment 3: do not trust its GPU numbers: no sample in 2 s",
         "experiment 5: no GPU numbers: no agent reported",
     ]
+
+
+def test_why_there_are_no_gpu_numbers_is_told_where_no_gpu_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    unknown = replace(
+        make_monitoring(), gpu_stats={}, trusted=False, untrusted_because="no agent reported"
+    )
+
+    print_results([make_experiment(gpu_monitoring=unknown)], None)
+
+    printed = capsys.readouterr().out
+    assert "GPUs while measured" not in printed
+    assert "experiment 1: no GPU numbers: no agent reported" in printed
 
 
 def test_interrupted_attempts_are_counted_in_words() -> None:
