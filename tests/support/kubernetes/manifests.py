@@ -35,14 +35,17 @@ def pod_templates() -> Iterator[tuple[str, str, Object]]:
             yield each["metadata"]["name"], each["metadata"]["namespace"], each["spec"]["template"]
 
 
-async def install(api: Api, *kinds: str) -> None:
-    """Make all of it, or what is of these kinds, once namespaces of an earlier test are gone."""
-
+async def until_no_namespace_ends(api: Api) -> None:
     async def none_is_ending() -> bool:
         found = await api.items("api/v1/namespaces")
         return all(each["status"]["phase"] == "Active" for each in found)
 
     await eventually(none_is_ending, within_seconds=30, what="the end of namespaces")
+
+
+async def install(api: Api, *kinds: str) -> None:
+    """Make all of it, or what is of these kinds, once namespaces of an earlier test are gone."""
+    await until_no_namespace_ends(api)
     for each in rendered():
         if not kinds or each["kind"] in kinds:
             await api.apply(each, manager="test-manifests")

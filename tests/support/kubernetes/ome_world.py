@@ -9,6 +9,7 @@ from typing import Final
 
 from services.executor.engines.servers import simulated
 from tests.support.kubernetes.api import Api
+from tests.support.kubernetes.manifests import until_no_namespace_ends
 from tests.support.kubernetes.nodes import node_object
 from tests.support.kubernetes.ome_stand_in import install_crds
 from tests.support.paths import ROOT
@@ -49,6 +50,7 @@ async def engine_named(*names: str) -> AsyncIterator[dict[str, str]]:
 async def furnish(api: Api) -> None:
     """What OME's operators have installed: a model on every node, and a serving runtime."""
     await install_crds(api)
+    await until_no_namespace_ends(api)
     await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     has_model = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
     await api.create_all(
