@@ -4,7 +4,7 @@ shared/testing.py.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -14,8 +14,13 @@ from shared.testing import NatsServer, PostgresServer, database_of, run_apart, s
 from tests.support.interruption import let_children_be_interrupted
 
 if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
+
     from tests.support.docker.private_engine import PrivateEngine
     from tests.support.kubernetes.control_plane import ControlPlane
+
+ON_CONTROL_PLANE: Final = ("tests/real/cluster/", "tests/real/kubernetes/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,6 +28,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "control_plane" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kubernetes)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadFileScheduling":
+    """Tests on a control plane go to one worker: each would start one of its own, and keep it."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneControlPlane(LoadFileScheduling):  # type: ignore[misc]  # it is untyped
+        def _split_scope(self, nodeid: str) -> str:
+            return (
+                "kubernetes"
+                if nodeid.startswith(ON_CONTROL_PLANE)
+                else super()._split_scope(nodeid)
+            )
+
+    return OneControlPlane(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
