@@ -134,10 +134,11 @@ async def interrupted(
         finally:
             if process.returncode is None:
                 process.kill()
-            _, written = await complaint
             if reading is not None:
                 reading.cancel()
+            # Before its last words are read: what `exec` runs shares them, and may fill the pipe.
             os.close(ours)
+            _, written = await complaint
     return Interrupted(name, is_read, seconds, process.returncode or 0, written.decode())
 
 
