@@ -179,6 +179,7 @@ def test_a_node_that_is_avoided_is_chosen_only_where_no_other_one_is_idle() -> N
     )
 
     assert (other.node_name, only_idle.node_name) == ("b", "gpu.a")
+    assert other.message.startswith("keeps off gpu.a; b: 1 of 1 allocatable GPUs idle")
     assert (left.node_name, among_named.node_name) == (None, "gpu.a")
 
 

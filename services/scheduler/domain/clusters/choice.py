@@ -155,7 +155,8 @@ class ClusterFleet:
             if best is None or each.rank < best.rank:
                 best = each
         if best is not None:
-            return _place(best, request.gpus)
+            avoided = ", ".join(wanted.avoided_node_names)
+            return _place(best, request.gpus, f"keeps off {avoided}; " if avoided else "")
         if wanted.avoided_node_names:  # better there than left to chance
             anywhere = replace(wanted, avoided_node_names=())
             return self.choose(replace(request, cluster=anywhere))
