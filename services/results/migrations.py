@@ -175,4 +175,9 @@ CREATE TABLE pod_device (
 CREATE INDEX pod_device_end ON pod_device (upper(minutes));
 CREATE INDEX condition_pods ON condition (condition_no) WHERE facts LIKE '%"]]]';
 """,
+    # What no sample has any more can go; one that experiments' samples have stays with them.
+    """
+ALTER TABLE condition ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
+CREATE INDEX experiment_sample_condition ON experiment_sample (condition_no);
+""",
 )

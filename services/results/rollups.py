@@ -73,7 +73,6 @@ WHERE at >= hour AND at < hour + interval '1 hour' AND at >= $3 AND at < $4
 GROUP BY 1, 2 {_REPLACE}
 """
 
-# Of the locked ones only: another boot's first samples may have come since the rollup.
 # Most installations have no pods, and are spared a second look at every sample.
 HAS_PODS: Final = "SELECT EXISTS (SELECT FROM condition WHERE facts LIKE '%\"]]]')"
 SELECT_IN_PODS: Final = """
@@ -96,6 +95,7 @@ ON CONFLICT (namespace, pod, device_no)
 """
 FORGET_PODS: Final = "DELETE FROM pod_device WHERE upper(minutes) < $1"
 
+# Of the locked ones only: another boot's first samples may have come since the rollup.
 UPDATE_BOOTS: Final = """
 UPDATE agent_boot SET due = ARRAY(
     SELECT unnest(due) EXCEPT
@@ -111,7 +111,12 @@ FORGET: Final = (
     "DELETE FROM agent_boot WHERE due = '{}' AND stored_at < $1",
     "DELETE FROM device_fault WHERE occurred_at < $1",
     "DELETE FROM running_attempt WHERE started_at < $1",
+    """
+DELETE FROM condition WHERE used_at < $1::timestamptz - interval '1 day' AND NOT EXISTS (
+    SELECT FROM experiment_sample WHERE experiment_sample.condition_no = condition.condition_no)
+""",
 )
+FORGET_SECONDS: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +130,12 @@ class Rollups:
 
     async def run(self) -> None:
         """Roll up until cancelled. Raises UnavailableError when Postgres is down."""
+        clock, forget_at = asyncio.get_running_loop().time, 0.0
         while True:
             await self.roll_up_ready(utcnow() - MINUTE - SETTLE)
-            await self._forget(utcnow() - self.remember)
+            if clock() >= forget_at:
+                await self.forget(utcnow() - self.remember)
+                forget_at = clock() + FORGET_SECONDS
             await asyncio.sleep(POLL_SECONDS)
 
     async def roll_up_ready(self, settled: datetime) -> None:
@@ -152,7 +160,8 @@ class Rollups:
                 self.hours.known.clear()
                 raise UnavailableError(f"a partition is missing: {error}") from error
 
-    async def _forget(self, before: datetime) -> None:
+    async def forget(self, before: datetime) -> None:
+        """Delete what only raw samples from before then needed."""
         async with self.database.transaction() as connection:
             for statement in FORGET:
                 await connection.execute(statement, before)

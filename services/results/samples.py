@@ -1,5 +1,6 @@
 """Samples from the stream into their partitions, each reading once."""
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,10 +29,12 @@ RETURNING device_no
 """
 
 UPSERT_CONDITION: Final = """
-INSERT INTO condition AS known (facts) VALUES ($1)
-ON CONFLICT (md5(facts)) DO UPDATE SET facts = known.facts RETURNING condition_no
+INSERT INTO condition (facts) VALUES ($1)
+ON CONFLICT (md5(facts)) DO UPDATE SET used_at = now() RETURNING condition_no
 """
-MOST_CONDITIONS: Final = 10_000  # remembered; the others are looked up again
+# Remembered that many and that long; then they are looked up again, and so noted as in use.
+MOST_CONDITIONS: Final = 10_000
+CONDITIONS_SECONDS: Final = 3600.0
 
 CREATE_ARRIVED: Final = """
 CREATE TEMPORARY TABLE IF NOT EXISTS arrived (LIKE sample) ON COMMIT DELETE ROWS
@@ -68,6 +71,7 @@ class SampleStore:
     readings_stored: int = 0
     _devices: dict[DeviceKey, tuple[int, DeviceRow]] = field(default_factory=dict)
     _conditions: dict[Found, int | None] = field(default_factory=dict)
+    _conditions_until: float = 0.0
 
     async def store(self, batch: list[GpuSampled]) -> None:
         """Store a batch; readings that are there already stay. Raises UnavailableError."""
@@ -78,8 +82,10 @@ class SampleStore:
             return
         await self.partitions.make({_day(sample) for sample in samples})
         await self._register_devices(samples)
-        if len(self._conditions) > MOST_CONDITIONS:
+        now = asyncio.get_running_loop().time()
+        if len(self._conditions) > MOST_CONDITIONS or now >= self._conditions_until:
             self._conditions.clear()
+            self._conditions_until = now + CONDITIONS_SECONDS
         while unknown := self._unknown_conditions(samples):  # another batch may have cleared them
             await self._register_conditions(unknown)
         rows = {id(sample): self._rows(sample) for sample in samples}

@@ -80,9 +80,9 @@ class _Inbox:
 class SampleConsumer:
     """Hands samples to `handler`, each batch at least once.
 
-    A batch is acknowledged when the handler has returned, and comes again after an error. Two are
-    handled at a time, so that one is decoded while the other waits for a server; a third one comes
-    meanwhile.
+    A batch is acknowledged when the handler has returned, and handed over again while the outside
+    is down. Two are handled at a time, so that one is decoded while the other waits for a server; a
+    third one comes meanwhile, and no more.
     """
 
     bus: Bus
@@ -156,15 +156,25 @@ class SampleConsumer:
             except msgspec.MsgspecError as error:
                 log.warning("undecodable", subject=message.subject, error=str(error))
         try:
-            await self.handler(samples)
-        except UnavailableError as error:
-            log.warning("samples_postponed", error=str(error))
-            for message in messages:
-                await message.nak(delay=RETRY_SECONDS)
-            return
+            await self._handle(samples, messages)
         except asyncio.CancelledError:
             for message in messages:
                 await message.nak()
             raise
         for message in messages:
             await message.ack()
+
+    async def _handle(self, samples: list[GpuSampled], messages: list[Msg]) -> None:
+        """Until it is done: while the outside is down, what comes waits in the stream."""
+        clock = asyncio.get_running_loop().time
+        told_at = clock()
+        while True:
+            try:
+                return await self.handler(samples)
+            except UnavailableError as error:
+                log.warning("samples_postponed", error=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
+            if clock() - told_at > ACK_WAIT_SECONDS / 3:
+                for message in messages:
+                    await message.in_progress()
+                told_at = clock()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from schemas.results import GetSeries, SeriesMetric, SeriesPoint
 from schemas.telemetry import GpuReading, GpuSampled
-from services.results import history, rollups
+from services.results import history, rollups, summary_rows
 from services.results.app import create_service
 from services.results.domain.rollup import HOUR, MINUTE, Level, start_of
 from services.results.migrations import MIGRATIONS
@@ -28,7 +28,14 @@ from shared.clock import utcnow
 from shared.postgres.database import Connection, Database
 from shared.settings import SettingsError
 from shared.testing import eventually
-from tests.support.worlds.results import BOOT, NODE, World, every_second, make_sample
+from tests.support.worlds.results import (
+    BOOT,
+    NODE,
+    World,
+    every_second,
+    make_finished,
+    make_sample,
+)
 
 METRIC: Final = SeriesMetric.POWER_DRAW_W
 RELEASE_BEFORE_ROLLUPS: Final = 4  # migrations
@@ -259,6 +266,28 @@ async def test_a_boot_whose_first_samples_come_during_a_rollup_is_rolled_up_late
     await store.rollups.roll_up_ready(utcnow())
 
     await check(store, start, start + HOUR, points=1)
+
+
+async def test_what_no_sample_has_any_more_is_forgotten(store: Store) -> None:
+    now = utcnow()
+    for sequence, reason in enumerate(("of_an_experiment", "forgotten", "in_use")):
+        await store.store([make_sample(now, sequence, gpus=1, throttle_reasons=(reason,))])
+    async with store.database.transaction() as connection:
+        await summary_rows.insert_attempt(connection, make_finished([(now, now)]), now)
+        await connection.execute(
+            "INSERT INTO experiment_sample SELECT attempt_id, sample.* FROM sample, attempt"
+            " WHERE sequence = 0"
+        )
+        await connection.execute("UPDATE condition SET used_at = now() - interval '9 days'")
+    again = SampleStore(store.database, store.raw, store.stored)
+    await again.store([make_sample(now, 3, gpus=1, throttle_reasons=("in_use",))])
+
+    await store.rollups.forget(now - SEVEN_DAYS)
+
+    facts = await ask(store, "SELECT string_agg(facts, ' ' ORDER BY condition_no) FROM condition")
+    assert [reason in facts for reason in ("of_an_experiment", "forgotten", "in_use")] == [
+        *(True, False, True)
+    ]
 
 
 async def test_raw_samples_outlive_their_days_until_they_are_rolled_up_and_rollups_outlive_them(
