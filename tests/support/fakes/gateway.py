@@ -17,7 +17,7 @@ from aiohttp import WSMsgType, web
 from schemas.available_gpus import AvailableGpus, ScoredGpu
 from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
 from schemas.executor import AttemptLogged, LogChunk
-from schemas.gateway import GpuList, GpuView, Problem, StoredEvent
+from schemas.gateway import GpuAllocMap, GpuList, GpuView, Problem, StoredEvent
 from schemas.gpu_request import GpuRequest
 from schemas.node_selection import (
     ClusterGpu,
@@ -29,7 +29,6 @@ from schemas.node_selection import (
 from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
 from schemas.scheduler import DeviceState, ReservationState
 from schemas.scheduler_views import (
-    AllocationMap,
     AvailabilityView,
     DeviceAllocation,
     Drift,
@@ -192,7 +191,8 @@ class StubGateway:
             devices=devices,
             labels={"zone": "a"},
         )
-        return _json(AllocationMap(nodes=(node,)))
+        shares = {gpu.uuid: "0.00" for gpu in self.gpus}
+        return _json(GpuAllocMap(nodes=(node,), gpu_alloc_map=shares))
 
     async def _operate(self, _: web.Request) -> web.Response:
         return _json(Accepted(command_id=new_id()))
