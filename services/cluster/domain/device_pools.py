@@ -200,10 +200,12 @@ class DevicePools:
         }
 
     def _taken(self, key: PoolKey) -> dict[str, UUID | None]:
-        """Allocated devices of a pool, and for whom."""
+        """Allocated devices of a pool, and for whom: by claims in the order of their names, so that
+        one which several claims share has the same holder however they were told.
+        """
         return {
             device: given.reservation_id or self._by_pods(given.consumers)
-            for given in self._takers.get(key, {}).values()
+            for _, given in sorted(self._takers.get(key, {}).items())
             for driver, pool, device in given.devices
             if (driver, pool) == key
         }
