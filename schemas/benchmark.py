@@ -92,11 +92,25 @@ class LevelStats(Struct, frozen=True, kw_only=True):
     output_throughput: Distribution | None = None
 
 
+class RequestColumns(Struct, frozen=True, kw_only=True):
+    """A level's requests, completed and failed, one of every `one_in` of them.
+
+    `packed` is zlib over five columns of little-endian unsigned 32-bit values: `ttft` and
+    `e2e_latency` in microseconds, input tokens, output tokens, place in `error_codes`; all ones is
+    unknown or none. Of each column come the lowest bytes of all values, then the next ones.
+    """
+
+    count: Count
+    packed: bytes
+    error_codes: tuple[str, ...] = ()
+    one_in: PositiveInt = 1
+
+
 class LevelResult(Struct, frozen=True, kw_only=True):
     """One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
 
     A level without a completed request is kept, with empty stats. The window is the measured run,
-    warm-up excluded.
+    warm-up excluded. `requests` are those that ended in it; None: unknown, or left out here.
     """
 
     scenario: str
@@ -115,6 +129,7 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     mean_total_tokens_throughput_tokens_per_s: float = 0.0
     tokens_estimated: bool = False
     stats: LevelStats = LevelStats()
+    requests: RequestColumns | None = None
 
 
 class FailedLevel(Struct, frozen=True, kw_only=True):
@@ -131,7 +146,8 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
 
     Latencies are of the levels that did not fail: means of their means, smallest and largest of
     their means, `p50` and `p90` means of theirs, `p99` that of the worst one. A failed level counts
-    as a throughput of 0. None where every level failed.
+    as a throughput of 0. None where every level failed. Levels of the same load are one: that of
+    all their requests.
 
     `failed_levels` are those in which more than `max_error_rate` of the requests failed; None: a
     release that knew no such limit measured it. `*_per_gpu` is None where the GPUs are unknown.

@@ -69,6 +69,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     executor.ReadLog: executor.LogChunk,
     executor_ranks.GetRank: executor_ranks.RankView,
     results.GetSummary: results.SummaryView,
+    results.GetRequests: results.RequestsView,
     results.ListSummaries: results.SummaryList,
     results.GetSeries: results.SeriesView,
     results.GetReport: results.ReportView,

@@ -139,6 +139,36 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     whole_run: GpuMonitoring | None = None
 
 
+class GetRequests(Query, frozen=True, kw_only=True, tag="results.get_requests"):
+    """The requests of an experiment's level, as its newest summary's benchmark counts them from 0.
+
+    Answered by `RequestsView`, refused with `not_found` where none are stored.
+    """
+
+    experiment_id: UUID
+    level: Count = 0
+
+
+class RequestsView(View, frozen=True, kw_only=True, tag="results.requests"):
+    """Measured requests, completed ones first, as columns of equal length; None is unknown.
+
+    Times in seconds. With an `error`, `e2e_latency` is how long the request took to fail. Of very
+    many only one in `one_in` is kept.
+    """
+
+    experiment_id: UUID
+    attempt_id: UUID
+    level: Count
+    scenario: str
+    num_concurrency: PositiveInt
+    one_in: PositiveInt
+    ttft: tuple[float | None, ...]
+    e2e_latency: tuple[float | None, ...]
+    num_input_tokens: tuple[int | None, ...]
+    num_output_tokens: tuple[int | None, ...]
+    error: tuple[str | None, ...]
+
+
 class ListSummaries(Query, frozen=True, kw_only=True, tag="results.list_summaries"):
     """The measurements of a task's experiments, or only of those after `after_experiment_id`.
 

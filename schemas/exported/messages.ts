@@ -246,7 +246,8 @@ export interface BenchmarkConfig {
  *
  * Latencies are of the levels that did not fail: means of their means, smallest and largest of
  * their means, `p50` and `p90` means of theirs, `p99` that of the worst one. A failed level counts
- * as a throughput of 0. null where every level failed.
+ * as a throughput of 0. null where every level failed. Levels of the same load are one: that of all
+ * their requests.
  *
  * `failed_levels` are those in which more than `max_error_rate` of the requests failed; null: a
  * release that knew no such limit measured it. `*_per_gpu` is null where the GPUs are unknown.
@@ -1460,6 +1461,17 @@ export interface GetReport {
   end_at: string;
 }
 
+/**
+ * The requests of an experiment's level, as its newest summary's benchmark counts them from 0.
+ *
+ * Answered by `RequestsView`, refused with `not_found` where none are stored.
+ */
+export interface GetRequests {
+  type: "results.get_requests";
+  experiment_id: string;
+  level?: number;
+}
+
 /** Answered by `ReservationView`. */
 export interface GetReservation {
   type: "scheduler.get_reservation";
@@ -2030,7 +2042,7 @@ export interface LatencySlo {
  * One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
  *
  * A level without a completed request is kept, with empty stats. The window is the measured run,
- * warm-up excluded.
+ * warm-up excluded. `requests` are those that ended in it; null: unknown, or left out here.
  */
 export interface LevelResult {
   scenario: string;
@@ -2049,6 +2061,7 @@ export interface LevelResult {
   mean_total_tokens_throughput_tokens_per_s: number;
   tokens_estimated: boolean;
   stats: LevelStats;
+  requests: RequestColumns | null;
 }
 
 /**
@@ -2661,6 +2674,20 @@ export interface ReportView {
 }
 
 /**
+ * A level's requests, completed and failed, one of every `one_in` of them.
+ *
+ * `packed` is zlib over five columns of little-endian unsigned 32-bit values: `ttft` and
+ * `e2e_latency` in microseconds, input tokens, output tokens, place in `error_codes`; all ones is
+ * unknown or none. Of each column come the lowest bytes of all values, then the next ones.
+ */
+export interface RequestColumns {
+  count: number;
+  packed: string;
+  error_codes: string[];
+  one_in: number;
+}
+
+/**
  * Ask for GPUs. Accepted means stored; the grant, rejection or time-out follows as an event.
  *
  * The requester chooses `reservation_id`. `holder` says for what, for people (`exec/<user>`, or
@@ -2675,6 +2702,27 @@ export interface RequestReservation {
   /** one line without control characters or marks of text direction */
   holder?: string;
   request?: GpuRequest;
+}
+
+/**
+ * Measured requests, completed ones first, as columns of equal length; null is unknown.
+ *
+ * Times in seconds. With an `error`, `e2e_latency` is how long the request took to fail. Of very
+ * many only one in `one_in` is kept.
+ */
+export interface RequestsView {
+  type: "results.requests";
+  experiment_id: string;
+  attempt_id: string;
+  level: number;
+  scenario: string;
+  num_concurrency: number;
+  one_in: number;
+  ttft: (number | null)[];
+  e2e_latency: (number | null)[];
+  num_input_tokens: (number | null)[];
+  num_output_tokens: (number | null)[];
+  error: (string | null)[];
 }
 
 /** The holder confirmed that it starts. */
@@ -3717,6 +3765,7 @@ export type MessageType =
   | "executor.start_rank"
   | "results.experiment_summarized"
   | "results.report"
+  | "results.get_requests"
   | "results.series"
   | "results.get_summary"
   | "results.list_summaries"

@@ -13,19 +13,22 @@ from schemas.errors import ErrorCode
 from schemas.executor import AttemptFinished
 from schemas.results import (
     GetReport,
+    GetRequests,
     GetSeries,
     GetSummary,
     ListSummaries,
     ReportView,
+    RequestsView,
     SeriesView,
     SummaryList,
     SummaryView,
 )
 from schemas.telemetry import HealthChanged, HealthKind
-from services.results import history, summary_rows
+from services.results import erasure, history, summary_rows
 from services.results.domain.rollup import Level
 from services.results.partitions import midnight
 from services.results.summary_rows import Summary
+from shared.benchmarks.request_columns import RequestRow, unpack_requests
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.messaging.bus import Route, event_route, query_route
@@ -49,12 +52,12 @@ class Handlers:
         """Store an attempt once, however often its event comes."""
         now = utcnow()
         async with self.database.transaction() as connection:
-            await summary_rows.lock_task(connection, event.task_id)
+            await erasure.lock_task(connection, event.task_id)
             if not await summary_rows.insert_attempt(connection, event, now):
                 return
             await summary_rows.expect_summary(connection, event, now + self.summary_grace)
-            if await summary_rows.is_deleted(connection, event):
-                await summary_rows.erase(connection, event.task_id, event.experiment_id, now)
+            if await erasure.is_deleted(connection, event):
+                await erasure.erase(connection, event.task_id, event.experiment_id, now)
         self.summaries_wake.set()
 
     async def record_health(self, event: HealthChanged) -> None:
@@ -71,8 +74,8 @@ class Handlers:
         """Forget measurements with what they are of; GPU hours and energy stay for reports."""
         experiment_id = event.experiment_id if isinstance(event, ExperimentDeleted) else None
         async with self.database.transaction() as connection:
-            await summary_rows.lock_task(connection, event.task_id)
-            await summary_rows.erase(connection, event.task_id, experiment_id, utcnow())
+            await erasure.lock_task(connection, event.task_id)
+            await erasure.erase(connection, event.task_id, experiment_id, utcnow())
 
     async def on_samples_stored(
         self, connection: Connection, spans: dict[str, tuple[datetime, datetime]]
@@ -92,6 +95,36 @@ class Handlers:
                 path="$.experiment_id",
             )
         return _view(summary, with_benchmark=True)
+
+    async def get_requests(self, query: GetRequests) -> RequestsView:
+        """The measured requests of a level."""
+        async with self.database.transaction() as connection:
+            summary = await summary_rows.summary_of(connection, query.experiment_id)
+            columns = (
+                await summary_rows.requests_of(connection, summary.event.attempt_id, query.level)
+                if summary is not None
+                else None
+            )
+        if summary is None or summary.event.benchmark is None or columns is None:
+            raise RefusedError(
+                ErrorCode.NOT_FOUND,
+                f"experiment {query.experiment_id} has no requests of level {query.level}",
+                path="$.level",
+            )
+        level = summary.event.benchmark.levels[query.level]
+        rows = unpack_requests(columns)
+        return RequestsView(
+            experiment_id=query.experiment_id,
+            attempt_id=summary.event.attempt_id,
+            level=query.level,
+            scenario=level.scenario,
+            num_concurrency=level.num_concurrency,
+            one_in=columns.one_in,
+            **{
+                name: tuple(getattr(row, name) for row in rows)
+                for name in RequestRow.__struct_fields__
+            },
+        )
 
     async def list_summaries(self, query: ListSummaries) -> SummaryList:
         """A task's summaries, as many as one answer carries."""
@@ -163,6 +196,7 @@ def build_routes(handlers: Handlers) -> list[Route]:
         ),
         event_route(handlers.record_health, HealthChanged, durable="results_record_health"),
         query_route(handlers.get_summary, GetSummary),
+        query_route(handlers.get_requests, GetRequests),
         query_route(handlers.list_summaries, ListSummaries),
         query_route(handlers.get_series, GetSeries),
         query_route(handlers.get_report, GetReport),

@@ -180,4 +180,12 @@ CREATE INDEX condition_pods ON condition (condition_no) WHERE facts LIKE '%"]]]'
 ALTER TABLE condition ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
 CREATE INDEX experiment_sample_condition ON experiment_sample (condition_no);
 """,
+    # A level's requests as they came, `RequestColumns` in msgpack.
+    """
+CREATE TABLE level_requests (
+    attempt_id uuid NOT NULL REFERENCES attempt ON DELETE CASCADE,
+    level int NOT NULL,
+    columns bytea NOT NULL,
+    PRIMARY KEY (attempt_id, level));
+""",
 )

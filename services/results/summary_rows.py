@@ -8,12 +8,14 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from schemas.benchmark import RequestColumns
 from schemas.executor import AttemptFinished, AttemptOutcome, Window
 from schemas.gpu_request import DeviceGrant
 from schemas.results import GpuMonitoring
 from schemas.telemetry import HealthChanged
 from services.results.domain.details import Fault
 from services.results.domain.reading import Reading
+from shared.benchmarks.request_columns import without_requests
 from shared.messaging.codec import encode
 from shared.postgres.database import Connection, from_json, to_json
 
@@ -27,6 +29,9 @@ INSERT INTO attempt (attempt_id, experiment_id, task_id, namespace, attempt_numb
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (attempt_id) DO NOTHING RETURNING true
 """
+
+INSERT_REQUESTS: Final = "INSERT INTO level_requests VALUES ($1, $2, $3)"
+SELECT_REQUESTS: Final = "SELECT columns FROM level_requests WHERE attempt_id = $1 AND level = $2"
 
 INSERT_SUMMARY: Final = """
 INSERT INTO summary (attempt_id, experiment_id, node_ids, window_started_at, window_finished_at,
@@ -114,32 +119,8 @@ WHERE task_id = $1 AND version > 0 AND ($2::uuid IS NULL OR attempt.experiment_i
 ORDER BY attempt.experiment_id, version DESC LIMIT $3
 """
 
-# Deletion and late events of one task take turns.
-LOCK_TASK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1::uuid::text, 0))"
-
-INSERT_DELETED: Final = "INSERT INTO deleted VALUES ($1, $2) ON CONFLICT DO NOTHING"
-IS_DELETED: Final = "SELECT EXISTS (SELECT FROM deleted WHERE subject_id = ANY ($1))"
-
-# What usage reports need stays: GPUs, times and energy. No sample opens an emptied summary again.
-# It comes first and waits for whoever computes one: the samples copied for it are seen then.
-EMPTY_SUMMARIES: Final = """
-UPDATE summary SET pending = false, version = 0, gpu_monitoring = NULL, whole_run = NULL,
-    samples_until = '-infinity'
-FROM attempt
-WHERE summary.attempt_id = attempt.attempt_id
-  AND task_id = $1 AND ($2::uuid IS NULL OR attempt.experiment_id = $2)
-"""
-
-DELETE_SAMPLES: Final = """
-DELETE FROM experiment_sample USING attempt
-WHERE experiment_sample.attempt_id = attempt.attempt_id
-  AND task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
-"""
-
-EMPTY_ATTEMPTS: Final = """
-UPDATE attempt SET event = '' WHERE task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
-"""
-
+_pack: Final = msgspec.msgpack.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder(RequestColumns).decode
 _decode_event = msgspec.msgpack.Decoder(AttemptFinished).decode
 
 
@@ -189,28 +170,27 @@ async def insert_attempt(connection: Connection, event: AttemptFinished, now: da
         event.started_at,
         event.finished_at,
         now,
-        encode(event),
+        encode(_without_requests(event)),
     )
+    if stored is True and event.benchmark is not None:
+        columns = [level.requests for level in event.benchmark.levels]
+        rows = [(event.attempt_id, n, _pack(found)) for n, found in enumerate(columns) if found]
+        await connection.executemany(INSERT_REQUESTS, rows)
     return stored is True
 
 
-async def lock_task(connection: Connection, task_id: UUID) -> None:
-    await connection.execute(LOCK_TASK, task_id)
+def _without_requests(event: AttemptFinished) -> AttemptFinished:
+    if event.benchmark is None:
+        return event
+    return msgspec.structs.replace(event, benchmark=without_requests(event.benchmark))
 
 
-async def erase(
-    connection: Connection, task_id: UUID, experiment_id: UUID | None, now: datetime
-) -> None:
-    """Forget what was measured of a task, or of one experiment of it, also what comes late."""
-    await connection.execute(INSERT_DELETED, experiment_id or task_id, now)
-    for statement in (EMPTY_SUMMARIES, DELETE_SAMPLES, EMPTY_ATTEMPTS):
-        await connection.execute(statement, task_id, experiment_id)
-
-
-async def is_deleted(connection: Connection, event: AttemptFinished) -> bool:
-    """Whether the attempt's task or experiment was."""
-    deleted: bool = await connection.fetchval(IS_DELETED, [event.task_id, event.experiment_id])
-    return deleted
+async def requests_of(
+    connection: Connection, attempt_id: UUID, level: int
+) -> RequestColumns | None:
+    """Of one of its levels, counted from 0."""
+    packed: bytes | None = await connection.fetchval(SELECT_REQUESTS, attempt_id, level)
+    return _unpack(packed) if packed is not None else None
 
 
 async def expect_summary(connection: Connection, event: AttemptFinished, due_at: datetime) -> None:

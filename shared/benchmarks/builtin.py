@@ -16,7 +16,7 @@ from typing import Final
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
 from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback, Target
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
-from shared.benchmarks.metrics import RequestSample, aggregate, level_result
+from shared.benchmarks.metrics import FailedRequest, RequestSample, aggregate, level_result
 from shared.benchmarks.traffic import (
     Scenario,
     UnsupportedTraffic,
@@ -40,6 +40,7 @@ class Level:
     phase: LoadPhase = LoadPhase.WARMING_UP
     sent: int = 0
     samples: list[RequestSample] = field(default_factory=list)
+    failed: list[FailedRequest] = field(default_factory=list)
     error_codes: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.perf_counter)
     finished: float = 0.0
@@ -160,6 +161,7 @@ class LoadGenerator:
             run_duration=max(0.0, level.finished - level.started),
             samples=level.samples,
             error_codes=level.error_codes,
+            failed=level.failed,
         )
 
     async def _warm_up(self, level: Level, spec: BenchmarkSpec) -> None:
@@ -184,6 +186,8 @@ class LoadGenerator:
                 level.samples.append(outcome)
             else:
                 level.error_codes[outcome.code] += 1
+                seconds = level.finished - now
+                level.failed.append(FailedRequest(code=outcome.code, seconds=seconds))
                 # A dead server refuses in microseconds; without a pause the loop would eat a core.
                 await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
             self._report(level)

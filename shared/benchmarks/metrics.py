@@ -1,6 +1,7 @@
 """Benchmark measures under genai-bench's names: one request, one level, one experiment."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,9 +15,12 @@ from schemas.benchmark import (
     FailedLevel,
     LevelResult,
     LevelStats,
+    RequestColumns,
 )
+from shared.benchmarks.request_columns import RequestRow, pack_requests, unpack_requests
 
 MOST_CODES: Final = 20
+OTHER: Final = "other"
 SHOWN_LEVELS: Final = 4
 
 
@@ -57,6 +61,13 @@ class RequestSample(msgspec.Struct, frozen=True, kw_only=True):
         if self.tpot is None:
             return None
         return (self.num_output_tokens - 1) / self.output_latency
+
+
+class FailedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`seconds` is how long it took to fail; None: the tool does not say."""
+
+    code: str
+    seconds: float | None = None
 
 
 MEASURES: Final[Mapping[str, Callable[[RequestSample], float | None]]] = {
@@ -114,9 +125,11 @@ def level_result(
     run_duration: float,
     samples: Sequence[RequestSample],
     error_codes: Mapping[str, int],
+    failed: Sequence[FailedRequest] = (),
 ) -> LevelResult:
     """One level out of its requests; `run_duration` is the measured window, in seconds.
 
+    `failed` are those of the `error_codes` of which more is known.
     The window's end is counted from its start: a clock that is set meanwhile does not bend it.
     """
     errors = sum(error_codes.values())
@@ -140,6 +153,68 @@ def level_result(
         mean_total_tokens_throughput_tokens_per_s=_rate(input_tokens + output_tokens, run_duration),
         tokens_estimated=any(sample.tokens_estimated for sample in samples),
         stats=_level_stats(samples),
+        requests=columns_of(samples, failed),
+    )
+
+
+def columns_of(
+    samples: Sequence[RequestSample], failed: Sequence[FailedRequest]
+) -> RequestColumns | None:
+    """None without requests."""
+    codes = few_codes(Counter(each.code for each in failed))
+    rows = [
+        *(
+            RequestRow(
+                ttft=sample.ttft,
+                e2e_latency=sample.e2e_latency,
+                num_input_tokens=sample.num_input_tokens,
+                num_output_tokens=sample.num_output_tokens,
+            )
+            for sample in samples
+        ),
+        *(
+            RequestRow(e2e_latency=each.seconds, error=each.code if each.code in codes else OTHER)
+            for each in failed
+        ),
+    ]
+    return pack_requests(rows) if rows else None
+
+
+def pooled(levels: Sequence[LevelResult]) -> list[LevelResult]:
+    """Levels of the same load as one of all their requests, in order of the first of each.
+
+    One whose requests are not all known stays alone.
+    """
+    loads: dict[object, list[LevelResult]] = {}
+    for number, level in enumerate(levels):
+        known = level.requests is not None and level.requests.one_in == 1
+        key = (level.scenario, level.num_concurrency) if known else number
+        loads.setdefault(key, []).append(level)
+    return [repeats[0] if len(repeats) == 1 else _pool(repeats) for repeats in loads.values()]
+
+
+def _pool(repeats: Sequence[LevelResult]) -> LevelResult:
+    rows = [row for level in repeats if level.requests for row in unpack_requests(level.requests)]
+    errors: Counter[str] = Counter()
+    for level in repeats:
+        errors.update(level.error_codes_frequency)
+    return level_result(
+        scenario=repeats[0].scenario,
+        num_concurrency=repeats[0].num_concurrency,
+        started_at=repeats[0].started_at,
+        run_duration=math.fsum(level.run_duration for level in repeats),
+        samples=[
+            RequestSample(
+                ttft=row.ttft,
+                e2e_latency=row.e2e_latency,
+                num_input_tokens=row.num_input_tokens or 0,
+                num_output_tokens=row.num_output_tokens or 0,
+                tokens_estimated=any(level.tokens_estimated for level in repeats),
+            )
+            for row in rows
+            if row.error is None and row.ttft is not None and row.e2e_latency is not None
+        ],
+        error_codes=errors,
     )
 
 
@@ -152,7 +227,7 @@ def few_codes(counts: Mapping[str, int]) -> dict[str, int]:
     kept = dict(sorted(by_count[:MOST_CODES]))
     others = sum(count for _, count in by_count[MOST_CODES:])
     if others:
-        kept["other"] = kept.get("other", 0) + others
+        kept[OTHER] = kept.get(OTHER, 0) + others
     return kept
 
 
@@ -228,7 +303,7 @@ def aggregate(
         ),
         max_error_rate=max_error_rate,
     )
-    served = [level for level in levels if not has_failed(level, max_error_rate)]
+    served = pooled([level for level in levels if not has_failed(level, max_error_rate)])
     latencies = _present(level.stats.e2e_latency for level in served)
     if not latencies:
         return counts

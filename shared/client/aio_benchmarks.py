@@ -14,6 +14,7 @@ from shared.benchmarks.adapter import ProgressCallback, Target
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.document import read_spec
 from shared.benchmarks.metrics import with_gpus
+from shared.benchmarks.request_columns import without_requests
 from shared.benchmarks.tools import run_benchmark
 from shared.client.watch import Watch
 from shared.errors import StewardError
@@ -69,7 +70,8 @@ async def run_benchmark_job(
         raise
     seen, missing = await _seen(watch, gpu_indices)
     metrics = with_gpus(result.metrics, len(set(gpu_indices or ())))
-    document: dict[str, Any] = msgspec.to_builtins(replace(result, metrics=metrics))
+    shown = without_requests(replace(result, metrics=metrics))
+    document: dict[str, Any] = msgspec.to_builtins(shown)
     return document | {"gpu_monitoring": seen, "gpu_monitoring_missing": missing}
 
 

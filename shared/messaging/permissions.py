@@ -49,6 +49,7 @@ from schemas.orchestrator import (
 from schemas.results import (
     ExperimentSummarized,
     GetReport,
+    GetRequests,
     GetSeries,
     GetSummary,
     ListSummaries,
@@ -175,6 +176,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             ValidateTask,
             ReadLog,
             ListSummaries,
+            GetRequests,
             GetSeries,
             GetReport,
             GetAgent,

@@ -91,6 +91,7 @@ class Maker:
         return {
             inspect.AnyType: lambda _, name: {"of": name, "number": 1, "list": [True, None, 0.5]},
             inspect.BoolType: lambda *_: True,
+            inspect.BytesType: lambda *_: bytes([self._next()]),
             inspect.DateTimeType: lambda *_: NOON + timedelta(seconds=self._next()),
             inspect.DictType: lambda kind, name: {
                 self._value(kind.key_type, "key"): self._value(kind.value_type, name)

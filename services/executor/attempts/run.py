@@ -51,6 +51,7 @@ from services.executor.runtimes.runtime import (
 from services.executor.settings import ExecutorSettings
 from shared.benchmarks.adapter import BenchmarkFailed, Target
 from shared.benchmarks.metrics import with_gpus
+from shared.benchmarks.request_columns import thinned
 from shared.benchmarks.tools import run_benchmark
 from shared.clock import utcnow
 from shared.disk import reports_no_room, room_at
@@ -362,7 +363,11 @@ class AttemptRun:
         finally:
             await cancelled(load, exited)
         await self._progress.finish_load()
-        return replace(result, metrics=with_gpus(result.metrics, gpus_of(self.command)))
+        return replace(
+            result,
+            levels=thinned(result.levels),
+            metrics=with_gpus(result.metrics, gpus_of(self.command)),
+        )
 
     async def _publish(self, message: Live) -> None:
         # Of several ranks one is published, or lines would mingle; each is stored where it runs.

@@ -6,11 +6,19 @@ from enum import StrEnum
 from typing import Annotated, Final
 from uuid import UUID
 
-from litestar.params import FromQuery, JSONBody, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.errors import ErrorCode
 from schemas.gateway import CustomEvent, CustomEventRequest, EventList, Published
-from schemas.results import GetReport, GetSeries, ReportView, SeriesMetric, SeriesView
+from schemas.results import (
+    GetReport,
+    GetRequests,
+    GetSeries,
+    ReportView,
+    RequestsView,
+    SeriesMetric,
+    SeriesView,
+)
 from services.gateway.domain.event_filter import EventFilter
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
@@ -83,6 +91,17 @@ async def get_series(
         points=points,
     )
     return await gateway.bus.query(query, SeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
+
+
+@get("/experiments/{experiment_id:str}/requests")
+async def get_requests(
+    experiment_id: FromPath[UUID],
+    gateway: TheGateway,
+    level: Annotated[int, whole_number(0)] = 0,
+) -> RequestsView:
+    """The measured requests of one level, as columns; `level` counts from 0."""
+    query = GetRequests(experiment_id=experiment_id, level=level)
+    return await gateway.bus.query(query, RequestsView)
 
 
 @get("/reports/usage")

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from schemas.benchmark import Distribution, LevelResult, LevelStats
-from shared.benchmarks.metrics import RequestSample, level_result
+from shared.benchmarks.metrics import OTHER, FailedRequest, RequestSample, columns_of, level_result
 from shared.errors import StewardError
 
 LATENCIES: Final = frozenset({"ttft", "tpot", "e2e_latency", "output_latency"})
@@ -96,9 +96,13 @@ def read_run(content: bytes, observed: Observed) -> LevelResult:
     except msgspec.DecodeError as error:
         raise DamagedResult(f"expected a run of genai-bench: {error}") from error
     aggregate = run.aggregated_metrics
+    samples, failed = _requests(run, observed)
     if aggregate.run_duration > 0:
-        return level_of(aggregate, observed, time_unit=run.time_unit)
-    return _of_requests(run, observed)
+        level = level_of(aggregate, observed, time_unit=run.time_unit)
+    else:
+        # Not aggregated by the tool: by us, from its requests, over the time that we saw.
+        level = _counted(aggregate, observed, observed.seconds, samples)
+    return msgspec.structs.replace(level, requests=columns_of(samples, failed))
 
 
 def level_of(
@@ -161,8 +165,7 @@ def with_unanswered(level: LevelResult) -> LevelResult:
     )
 
 
-def _of_requests(run: RunFile, observed: Observed) -> LevelResult:
-    """Not aggregated by the tool: by us, from its requests, over the time that we saw."""
+def _requests(run: RunFile, observed: Observed) -> tuple[list[RequestSample], list[FailedRequest]]:
     scale = SECONDS_IN.get(run.time_unit, 1.0)
     samples = [
         RequestSample(
@@ -177,7 +180,12 @@ def _of_requests(run: RunFile, observed: Observed) -> LevelResult:
         and request.ttft is not None
         and request.e2e_latency is not None
     ]
-    return _counted(run.aggregated_metrics, observed, observed.seconds, samples)
+    failed = [
+        FailedRequest(code=str(request.error_code))
+        for request in run.individual_request_metrics
+        if request.error_code is not None
+    ]
+    return samples, failed
 
 
 def _counted(
@@ -188,7 +196,7 @@ def _counted(
 ) -> LevelResult:
     codes = dict(aggregate.error_codes_frequency)
     if (without_code := aggregate.num_error_requests - sum(codes.values())) > 0:
-        codes["other"] = without_code
+        codes[OTHER] = without_code
     level = level_result(
         scenario=aggregate.scenario or "",
         num_concurrency=aggregate.num_concurrency,

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import statistics
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,8 @@ from services.executor.engines.servers.simulated import Behaviour, SimulatedEngi
 from shared.benchmarks.adapter import LoadPhase, ModelNotServed, Progress, ServerUnreachable
 from shared.benchmarks.builtin import run_benchmark
 from shared.benchmarks.chat_server import LoadLimits
+from shared.benchmarks.metrics import distribution
+from shared.benchmarks.request_columns import unpack_requests
 from shared.benchmarks.traffic import UnsupportedTraffic
 from tests.support.http_server import serving
 from tests.support.processes.inference_engine import running_engine
@@ -258,6 +261,13 @@ async def test_the_error_rate_is_true() -> None:
     assert 20 <= codes["500"] <= 40
     assert level.num_completed_requests + sum(codes.values()) == level.num_requests == 60
     assert level.error_rate == sum(codes.values()) / 60
+    assert level.requests is not None
+    rows = unpack_requests(level.requests)
+    assert Counter(row.error for row in rows if row.error) == codes
+    assert all(row.e2e_latency is not None for row in rows)
+    spread = distribution([row.ttft for row in rows if row.ttft is not None])
+    assert spread is not None and level.stats.ttft is not None  # noqa: PT018  # both for mypy
+    assert spread.p99 == pytest.approx(level.stats.ttft.p99, abs=1e-6)
 
 
 async def test_a_server_that_dies_is_seen_in_the_error_rate() -> None:

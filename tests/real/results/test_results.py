@@ -14,9 +14,11 @@ from schemas.executor import AttemptFinished, AttemptOutcome
 from schemas.gpu_request import DeviceGrant
 from schemas.results import (
     GetReport,
+    GetRequests,
     GetSeries,
     ListSummaries,
     ReportView,
+    RequestsView,
     SeriesMetric,
     SeriesView,
     SummaryList,
@@ -24,6 +26,7 @@ from schemas.results import (
 from services.results import handlers
 from services.results.migrations import MIGRATIONS
 from services.results.partitions import Partitions, Table
+from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.streams import EVENTS, SAMPLES
@@ -400,6 +403,56 @@ async def test_what_was_measured_goes_with_what_was_deleted_and_its_gpu_hours_st
     assert samples == 9
     assert [summary.experiment_id for summary in in_list.summaries] == [view.experiment_id]
     assert is_late_gone
+
+
+async def test_measured_requests_are_kept_beside_the_summary_once(world: World) -> None:
+    start = utcnow() - timedelta(seconds=40)
+    window = (start + timedelta(seconds=2.5), start + timedelta(seconds=7.5))
+    levels = tuple(
+        level_result(
+            scenario="D(100,20)",
+            num_concurrency=concurrency,
+            started_at=window[0],
+            run_duration=5.0,
+            samples=[
+                RequestSample(
+                    ttft=0.25, e2e_latency=1.5 + n, num_input_tokens=100, num_output_tokens=20
+                )
+                for n in range(concurrency)
+            ],
+            error_codes={"503": 1},
+            failed=[FailedRequest(code="503", seconds=0.125)],
+        )
+        for concurrency in (1, 3)
+    )
+    event = make_finished([window])
+    assert event.benchmark is not None
+    event = replace(event, benchmark=replace(event.benchmark, levels=levels))
+    asked = GetRequests(experiment_id=event.experiment_id, level=1)
+
+    async def is_gone() -> bool:
+        return await world.count("level_requests") == 0
+
+    async with world.results():
+        await world.publish(*every_second(start, 9), event, event)
+        view = await world.summarized(event)
+        found = await world.ask(asked, RequestsView)
+        none = await world.ask(replace(asked, level=2), Refused)
+        stored = await world.count("level_requests")
+        await world.publish(make_deleted(event))
+        await eventually(is_gone, what="the end of the requests")
+
+    assert [level["requests"] for level in view.benchmark["levels"]] == [None, None]
+    assert (found.attempt_id, found.scenario, found.num_concurrency) == (
+        event.attempt_id,
+        "D(100,20)",
+        3,
+    )
+    assert found.e2e_latency == (1.5, 2.5, 3.5, 0.125)
+    assert found.ttft == (0.25, 0.25, 0.25, None)
+    assert found.num_output_tokens == (20, 20, 20, None)
+    assert found.error == (None, None, None, "503")
+    assert (none.code, stored) == (ErrorCode.NOT_FOUND, 2)
 
 
 async def test_all_of_a_deleted_tasks_measurements_go(world: World) -> None:

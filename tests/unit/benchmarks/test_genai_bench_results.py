@@ -21,7 +21,8 @@ from shared.benchmarks.genai_bench.results import (
     unanswered,
     with_unanswered,
 )
-from shared.benchmarks.metrics import RequestSample, aggregate, level_result
+from shared.benchmarks.metrics import FailedRequest, RequestSample, aggregate, level_result
+from shared.benchmarks.request_columns import RequestRow, unpack_requests
 
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OBSERVED = Observed(started_at=STARTED, seconds=7.0)
@@ -113,6 +114,12 @@ def test_the_error_rate_is_counted_and_not_the_tools() -> None:
     assert (level.num_completed_requests, level.num_error_requests) == (1, 5)
     assert level.error_rate == pytest.approx(5 / 6)
     assert level.error_codes_frequency == {"500": 2, "503": 3}
+    assert level.requests is not None
+    assert unpack_requests(level.requests) == [
+        RequestRow(ttft=0.5, e2e_latency=2.5, num_input_tokens=100, num_output_tokens=21),
+        *[RequestRow(error="503")] * 3,
+        *[RequestRow(error="500")] * 2,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +186,7 @@ def test_a_debug_file_with_successes_is_measured_from_its_requests() -> None:
         ]
         * 2,
         error_codes={"500": 1},
+        failed=[FailedRequest(code="500")],
     )
     assert level == expected
     assert level.stats.tpot is None

@@ -16,6 +16,7 @@ from shared.benchmarks.metrics import (
     distribution,
     few_codes,
     level_result,
+    pooled,
     with_gpus,
 )
 
@@ -34,10 +35,12 @@ def make_sample(
     )
 
 
-def make_level(*samples: RequestSample, seconds: float = 4.0, **errors: int) -> LevelResult:
+def make_level(
+    *samples: RequestSample, seconds: float = 4.0, num_concurrency: int = 2, **errors: int
+) -> LevelResult:
     return level_result(
         scenario="D(100,21)",
-        num_concurrency=2,
+        num_concurrency=num_concurrency,
         started_at=NOW,
         run_duration=seconds,
         samples=samples,
@@ -164,7 +167,8 @@ def test_how_many_requests_of_a_level_may_fail_is_said(max_error_rate: float, fa
 
 
 def test_an_experiments_p99_is_that_of_its_worst_level() -> None:
-    light, heavy = make_level(make_sample(e2e_latency=1.0)), make_level(make_sample())
+    light = make_level(make_sample(e2e_latency=1.0), num_concurrency=1)
+    heavy = make_level(make_sample())
 
     metrics = aggregate([heavy, light])
 
@@ -186,7 +190,7 @@ def test_throughput_stands_beside_its_share_of_each_gpu() -> None:
 
 def test_the_extremes_are_those_of_the_levels_means() -> None:
     fast = make_level(make_sample(e2e_latency=1.0), make_sample(e2e_latency=2.0))
-    slow = make_level(make_sample(e2e_latency=4.0), seconds=1.0)
+    slow = make_level(make_sample(e2e_latency=4.0), seconds=1.0, num_concurrency=1)
 
     metrics = aggregate([slow, fast])
 
@@ -243,3 +247,26 @@ def test_of_very_many_error_codes_the_most_frequent_are_kept_and_none_is_lost() 
     assert len(kept) <= MOST_CODES + 1
     assert sum(kept.values()) == sum(counts.values())
     assert few_codes({"b": 1, "a": 2}) == {"a": 2, "b": 1}
+
+
+def test_percentiles_over_repeats_are_those_of_all_their_requests() -> None:
+    quick = make_level(*[make_sample(e2e_latency=1.0 + n / 100) for n in range(90)], seconds=9.0)
+    slow = make_level(*[make_sample(e2e_latency=5.0 + n) for n in range(10)], seconds=21.0)
+    other = make_level(make_sample(e2e_latency=3.0), num_concurrency=4)
+    together = distribution([1.0 + n / 100 for n in range(90)] + [5.0 + n for n in range(10)])
+
+    metrics = aggregate([quick, other, slow])
+
+    assert together is not None
+    assert metrics.p99_e2e_latency == pytest.approx(together.p99)
+    assert metrics.p50_e2e_latency == pytest.approx((together.p50 + 3.0) / 2)
+    assert metrics.max_e2e_latency == 3.0  # the mean of the 100 requests is smaller
+    assert metrics.max_output_throughput == pytest.approx(100 * 21 / 30.0)
+    assert (metrics.total_levels, metrics.total_requests) == (3, 101)
+
+
+def test_repeats_of_which_the_requests_are_not_all_known_stay_levels_of_their_own() -> None:
+    level = make_level(make_sample(e2e_latency=1.0))
+    unknown = msgspec.structs.replace(make_level(make_sample(e2e_latency=5.0)), requests=None)
+
+    assert pooled([level, unknown]) == [level, unknown]
