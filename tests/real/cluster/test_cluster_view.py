@@ -79,7 +79,8 @@ async def test_200_nodes_are_seen_as_they_are_counted(
             assert view.nodes["node-001"].is_cordoned
             assert view.nodes["node-007"].gpus[0].by_reservation == {reservation: 3}
             assert view.nodes["node-007"].gpu_memory_mb == 81_559
-            assert all(each.is_ready for each in view.nodes.values())
+            # kwok makes nodes ready when it comes to them.
+            await eventually(lambda: all(each.is_ready for each in view.nodes.values()))
             assert view.is_gapless
             async with connected_bus(nats_url, "asker") as bus:
                 assert await whole_view(bus) == view.nodes
