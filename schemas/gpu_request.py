@@ -281,11 +281,26 @@ class ShareKind(StrEnum):
     COOPERATIVE = "cooperative"
 
 
+CELLS_PER_DEVICE: Final = 10_000
+
+
+class CellRange(Struct, frozen=True, kw_only=True):
+    """Cells of a device, from `first` to before `end`."""
+
+    first: Annotated[int, Meta(ge=0, lt=CELLS_PER_DEVICE)]
+    end: Annotated[int, Meta(gt=0, le=CELLS_PER_DEVICE)]
+
+
+WHOLE_DEVICE: Final = (CellRange(first=0, end=CELLS_PER_DEVICE),)
+
+
 class DeviceShare(Struct, frozen=True, kw_only=True):
     """A part of a device: of its multiprocessors, and of its memory.
 
     `compute_percent` and `memory_mb` are the bounds that are enforced; None means that this is not
     bounded. `shares` of the device are held, and with them `reserved_memory_mb`, enforced or not.
+    `cells` are which of its 10,000, so that a node fences what had the same ones; empty: an older
+    release, which does not say.
     """
 
     kind: ShareKind
@@ -293,6 +308,7 @@ class DeviceShare(Struct, frozen=True, kw_only=True):
     memory_mb: Mebibytes | None = None
     shares: Shares | None = None
     reserved_memory_mb: Mebibytes | None = None
+    cells: tuple[CellRange, ...] = ()
 
 
 class DeviceGrant(Struct, frozen=True, kw_only=True):
@@ -314,6 +330,11 @@ class DeviceGrant(Struct, frozen=True, kw_only=True):
     share: DeviceShare | None = None
     memory_free_mb: Mebibytes | None = None
     utilization_percent: float | None = None
+
+    @property
+    def cells(self) -> tuple[CellRange, ...]:
+        """What of the device is granted; all of it where the grant does not say."""
+        return self.share.cells if self.share and self.share.cells else WHOLE_DEVICE
 
 
 class ClusterPlacement(Struct, frozen=True, kw_only=True):

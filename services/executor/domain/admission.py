@@ -1,13 +1,15 @@
 """Whether an attempt may start on this node, from what the node remembers."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import Runtime, StartExperiment
+from schemas.gpu_request import DeviceGrant
 from services.executor.domain.gang import is_coordinated_by, nodes_of
 
 CLUSTER_RUNTIMES: Final = frozenset({Runtime.OME, Runtime.KUBERNETES})
@@ -17,9 +19,9 @@ CLUSTER_RUNTIMES: Final = frozenset({Runtime.OME, Runtime.KUBERNETES})
 class Remembered:
     """What the journal knows that bears on one `StartExperiment`.
 
-    `device_epochs` are the largest epochs seen; `attempt_of_reservation` is another attempt that
-    was given this reservation; `blocking_attempts` are unfinished ones of the same experiment or on
-    one of the same devices.
+    `device_epochs` are the largest epochs seen on the granted cells of each device;
+    `attempt_of_reservation` is another attempt that was given this reservation;
+    `blocking_attempts` are unfinished ones of the same experiment or on one of the same cells.
     """
 
     is_fenced: bool = False
@@ -114,6 +116,16 @@ def _refuse_elsewhere(command: StartExperiment) -> Refused | None:
 def gpus_of(command: StartExperiment) -> int:
     """How many GPUs were granted."""
     return command.cluster.gpus if command.cluster is not None else len(command.devices)
+
+
+def share_cells(devices: Iterable[DeviceGrant], others: Iterable[DeviceGrant]) -> bool:
+    """Whether two grants have a cell of a device in common."""
+    return any(
+        mine.first < theirs.end and theirs.first < mine.end
+        for device, other in product(devices, tuple(others))
+        if device.uuid == other.uuid
+        for mine, theirs in product(device.cells, other.cells)
+    )
 
 
 def refuse_start(

@@ -87,6 +87,18 @@ MIGRATIONS: Final[Sequence[str]] = (
     # Why one rank of several ended, which no event of its own node reports.
     "ALTER TABLE attempt ADD COLUMN failure BLOB;",
     "ALTER TABLE attempt ADD COLUMN pod BLOB;",
+    # Epochs of parts of devices, which several attempts may have beside each other.
+    """
+    CREATE TABLE cell_epoch (
+        device_uuid TEXT NOT NULL,
+        first_cell INTEGER NOT NULL,
+        end_cell INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        PRIMARY KEY (device_uuid, first_cell, end_cell)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO cell_epoch SELECT device_uuid, 0, 10000, epoch FROM device_epoch;
+    DROP TABLE device_epoch;
+    """,
 )
 
 

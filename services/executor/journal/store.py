@@ -28,7 +28,7 @@ from schemas.executor_ranks import StartRank
 from schemas.gpu_request import DeviceGrant
 from schemas.kubernetes import EnginePod
 from schemas.scheduler import ReleaseReservation
-from services.executor.domain.admission import Remembered
+from services.executor.domain.admission import Remembered, share_cells
 from services.executor.host.processes import ProcessMark
 from shared.messaging.codec import decode_reply
 
@@ -90,33 +90,38 @@ def store_reply(connection: sqlite3.Connection, command: NodeCommand, reply: Rep
 
 def remembered(connection: sqlite3.Connection, command: StartExperiment) -> Remembered:
     """What the journal has that decides about this start."""
-    uuids = [device.uuid for device in _own_devices(command)]
+    devices = _own_devices(command)
     unfinished = unfinished_attempts(connection)
     others = [
         record.command.attempt_id
         for record in unfinished
         if record.command.experiment_id == command.experiment_id
-        or not {device.uuid for device in _own_devices(record.command)}.isdisjoint(uuids)
+        or share_cells(devices, _own_devices(record.command))
     ]
     earlier = connection.execute(
         "SELECT attempt_id FROM attempt WHERE reservation_id = ?", (command.reservation_id.bytes,)
     ).fetchone()
-    epochs = (
-        connection.execute(
-            "SELECT device_uuid, epoch FROM device_epoch WHERE device_uuid = ?", (uuid,)
-        ).fetchone()
-        for uuid in uuids
-    )
+    epochs = {device.uuid: _largest_on(connection, device) for device in devices}
     return Remembered(
         is_fenced=_holds(
             connection, "fenced_reservation", "reservation_id", command.reservation_id
         ),
         is_cancelled=_holds(connection, "cancelled_attempt", "attempt_id", command.attempt_id),
-        device_epochs={row["device_uuid"]: row["epoch"] for row in epochs if row is not None},
+        device_epochs={uuid: epoch for uuid, epoch in epochs.items() if epoch},
         attempt_of_reservation=UUID(bytes=earlier["attempt_id"]) if earlier is not None else None,
         blocking_attempts=tuple(others),
         unfinished=len(unfinished),
     )
+
+
+def _largest_on(connection: sqlite3.Connection, device: DeviceGrant) -> int:
+    """The largest epoch of those that had a cell of what is granted; 0 if none had."""
+    query = (
+        "SELECT coalesce(max(epoch), 0) FROM cell_epoch"
+        " WHERE device_uuid = ? AND first_cell < ? AND end_cell > ?"
+    )
+    found = (connection.execute(query, (device.uuid, c.end, c.first)) for c in device.cells)
+    return max(int(rows.fetchone()[0]) for rows in found)
 
 
 def _own_devices(command: StartExperiment) -> tuple[DeviceGrant, ...]:
@@ -130,7 +135,7 @@ def _holds(connection: sqlite3.Connection, table: str, column: str, value: UUID)
 
 
 def insert_attempt(connection: sqlite3.Connection, command: StartExperiment, now: datetime) -> None:
-    """Record the attempt, and its epoch on its devices."""
+    """Record the attempt, and its epoch on its cells of devices."""
     connection.execute(
         "INSERT INTO attempt (attempt_id, experiment_id, reservation_id, command, accepted_at,"
         " phase, phase_started_at, timings) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -145,10 +150,21 @@ def insert_attempt(connection: sqlite3.Connection, command: StartExperiment, now
             _encoder.encode(()),
         ),
     )
+    rows = [
+        (device.uuid, cells.first, cells.end, command.epoch)
+        for device in _own_devices(command)
+        for cells in device.cells
+    ]
+    # What lies within is told by the new row, so that there are never many.
     connection.executemany(
-        "INSERT INTO device_epoch (device_uuid, epoch) VALUES (?, ?)"
-        " ON CONFLICT (device_uuid) DO UPDATE SET epoch = max(epoch, excluded.epoch)",
-        [(device.uuid, command.epoch) for device in _own_devices(command)],
+        "DELETE FROM cell_epoch"
+        " WHERE device_uuid = ? AND first_cell >= ? AND end_cell <= ? AND epoch <= ?",
+        rows,
+    )
+    connection.executemany(
+        "INSERT INTO cell_epoch (device_uuid, first_cell, end_cell, epoch) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET epoch = max(epoch, excluded.epoch)",
+        rows,
     )
     see_epoch(connection, command.epoch)
 

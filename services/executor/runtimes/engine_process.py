@@ -24,8 +24,10 @@ from services.executor.host.processes import (
     running_workload,
     session_marks,
 )
+from services.executor.runtimes.device_shares import is_by_mps
 from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
 from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTaken
+from services.executor.settings import ExecutorSettings
 from shared.cgroups import Cgroup
 from shared.child_process import ChildProcess
 from shared.gpu.shares import share_environment
@@ -50,9 +52,9 @@ _LISTENING: Final = re.compile(rb"^listening on (http://\S+:(\d+))$", re.MULTILI
 
 
 def engine_environment(
-    launch: Launch, engine_env: Mapping[str, str], *, passed: Collection[str], home: Path
+    launch: Launch, engine_env: Mapping[str, str], settings: ExecutorSettings, *, home: Path
 ) -> dict[str, str]:
-    """What an engine finds: a few of our variables and those `passed`, its devices, its labels.
+    """What an engine finds: a few of our variables and those passed on, its devices, its labels.
 
     Our settings hold the way into the bus and the database, and the operator's own variables are no
     engine's business either.
@@ -60,7 +62,7 @@ def engine_environment(
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if name in {*_INHERITED, *passed}
+        if name in {*_INHERITED, *settings.passed_variables}
         or (name.startswith(_INHERITED_PREFIXES) and not name.endswith(_SECRET_SUFFIXES))
     }
     command = launch.command
@@ -73,6 +75,7 @@ def engine_environment(
         **engine_env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in devices),
+        **({"CUDA_MPS_PIPE_DIRECTORY": settings.mps_pipe_dir} if is_by_mps(devices) else {}),
         **share_environment(devices),
         **label_environment(launch.labels),
     }

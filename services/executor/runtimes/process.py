@@ -28,6 +28,7 @@ from services.executor.host.engine_user import (
 from services.executor.host.processes import end_workload, labelled_workloads
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
+from services.executor.runtimes.device_shares import check_shares
 from services.executor.runtimes.engine_process import EngineProcess, engine_environment
 from services.executor.runtimes.runtime import Labels, Launch, Workload
 from services.executor.settings import ExecutorSettings
@@ -74,6 +75,7 @@ class ProcessRuntime:
 
     def check(self, command: StartExperiment) -> None:
         """Raises RefusedError naming the field."""
+        check_shares(command, self.settings)
         engine = self._command(command, ANY_PORT, {})
         missing = self._missing(engine_named(engine.engine, self.engines))
         if missing is not None:
@@ -98,7 +100,7 @@ class ProcessRuntime:
         environment = engine_environment(
             launch,
             engine.env,
-            passed=self.settings.passed_variables,
+            self.settings,
             home=Path.home() if user is None else user.home,
         )
         process = EngineProcess.spawn(

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import Event, NodeId
+from schemas.gpu_request import CELLS_PER_DEVICE
 from schemas.scheduler import ReservationState
 from services.scheduler.domain.placement.decisions import (
     Decision,
@@ -21,7 +22,7 @@ from services.scheduler.domain.placement.decisions import (
 )
 from services.scheduler.domain.placement.reasons import NEVER_FITS
 from services.scheduler.ledger import events, reservation_rows
-from services.scheduler.ledger.device_cells import CELLS_PER_DEVICE, FreeCells
+from services.scheduler.ledger.device_cells import FreeCells, Range, multirange
 from services.scheduler.ledger.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
 from shared.postgres.database import Connection, to_json
@@ -121,7 +122,8 @@ async def _grant(
         raise LedgerChanged("a device is not in service any more")
     numbers = count(last - len(grants) + 1)
     epochs = {grant.reservation_id: next(numbers) for grant in grants}
-    devices = {grant.reservation_id: device_grants(grant.placed) for grant in grants}
+    cells = await _cells(connection, grants, held)
+    devices = {g.reservation_id: device_grants(g.placed, cells[g.reservation_id]) for g in grants}
     await connection.execute(
         _GRANT,
         [reservation_id for reservation_id, _ in held],
@@ -133,7 +135,7 @@ async def _grant(
         [grant.placed.node_id for grant in grants],
         [to_json(devices[grant.reservation_id]) for grant in grants],
         now,
-        await _cells(connection, grants, held),
+        [multirange(at[n]) if n in (at := cells[each]) else None for each, n in held],
     )
     await _hold_hosts(connection, grants, stored)
     await stage(
@@ -149,25 +151,27 @@ async def _grant(
 
 async def _cells(
     connection: Connection, grants: Sequence[Grant], held: Sequence[tuple[UUID, int]]
-) -> list[str | None]:
-    """The first free cells of each device of which a part is granted; None for a whole one.
+) -> dict[UUID, dict[int, list[Range]]]:
+    """The first free cells of each device of which a part is granted, by grant and number.
 
     The devices are locked. Raises LedgerChanged if others hold too much of one.
     """
     parts = {grant.reservation_id: grant.placed.parts for grant in grants}
     shared = {number for each in parts.values() for number in each}
+    cells: dict[UUID, dict[int, list[Range]]] = {each: {} for each in parts}
     if not shared:
-        return [None] * len(held)
+        return cells
     free = {number: FreeCells.of_device(number) for number in shared}
     for number, ranges in await connection.fetch(_HELD_CELLS, list(shared)):
         free[number].remove((each.lower, each.upper) for each in ranges)
-    cells: list[str | None] = []
     for reservation_id, number in held:
         part = parts[reservation_id].get(number)
-        taken = free[number].take(part) if part is not None else None
-        if taken is None and part is not None:
+        if part is None:
+            continue
+        taken = free[number].take(part)
+        if taken is None:
             raise LedgerChanged(f"less than {part} hundredths of device {number} are free")
-        cells.append(taken)
+        cells[reservation_id][number] = taken
     return cells
 
 

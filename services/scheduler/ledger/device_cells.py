@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, Self
 
-CELLS_PER_DEVICE: Final = 10_000
+from schemas.gpu_request import CELLS_PER_DEVICE
+
 CELLS_PER_HUNDREDTH: Final = 100
 
 Range = tuple[int, int]  # from, to but not with
@@ -30,8 +31,8 @@ class FreeCells:
                 if piece[0] < piece[1]
             ]
 
-    def take(self, hundredths: int) -> str | None:
-        """So many of the first ones, as a multirange; None if there are not as many."""
+    def take(self, hundredths: int) -> list[Range] | None:
+        """So many of the first ones; None if there are not as many."""
         missing = hundredths * CELLS_PER_HUNDREDTH
         taken: list[Range] = []
         for begin, end in self.ranges:
@@ -42,4 +43,9 @@ class FreeCells:
         if missing:
             return None
         self.remove(taken)
-        return "{" + ",".join(f"[{begin},{end})" for begin, end in taken) + "}"
+        return taken
+
+
+def multirange(ranges: Iterable[Range]) -> str:
+    """As Postgres writes it."""
+    return "{" + ",".join(f"[{begin},{end})" for begin, end in ranges) + "}"

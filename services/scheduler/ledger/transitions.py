@@ -3,7 +3,7 @@
 Rows are locked in one order: leader, reservations by id, node, devices by number.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from schemas.base import Event, NodeId
 from schemas.executor import FenceReservation
-from schemas.gpu_request import DeviceGrant, DeviceShare, Reason, ShareKind
+from schemas.gpu_request import (
+    CELLS_PER_DEVICE,
+    CellRange,
+    DeviceGrant,
+    DeviceShare,
+    Reason,
+    ShareKind,
+)
 from schemas.scheduler import (
     LIVE_STATES,
     DeviceEvent,
@@ -28,6 +35,7 @@ from services.scheduler.ledger import (
     node_rows,
     reservation_rows,
 )
+from services.scheduler.ledger.device_cells import Range
 from services.scheduler.ledger.holding_rows import OpenHolding
 from services.scheduler.ledger.reservation_rows import Ending, Reservation
 from shared.errors import StewardError
@@ -36,6 +44,7 @@ from shared.postgres.commands import send_later
 from shared.postgres.database import Connection
 from shared.postgres.outbox import stage
 
+NO_CELLS: Final[Mapping[int, Sequence[Range]]] = {}
 LARGEST_REASONS: Final = 1_000  # of the largest fleets, so that an event stays below 1 MiB
 HELD_ON_LEASE: Final = frozenset({ReservationState.GRANTED, ReservationState.ACTIVE})
 
@@ -210,8 +219,12 @@ async def stage_device_events(
     return revision
 
 
-def device_grants(placed: Placed) -> tuple[DeviceGrant, ...]:
-    """Placed devices as their holder sees them, best first."""
+def device_grants(
+    placed: Placed, cells: Mapping[int, Sequence[Range]] = NO_CELLS
+) -> tuple[DeviceGrant, ...]:
+    """Placed devices as their holder sees them, best first. `cells` of those that are shared, by
+    number.
+    """
     return tuple(
         DeviceGrant(
             node_id=device.node_id,
@@ -223,7 +236,9 @@ def device_grants(placed: Placed) -> tuple[DeviceGrant, ...]:
             score=round(scored.score, 6),
             memory_free_mb=device.reading.memory_free_mb if device.reading else None,
             utilization_percent=device.reading.utilization_percent if device.reading else None,
-            share=_share(node, device, placed.parts.get(device.number)),
+            share=_share(
+                node, device, placed.parts.get(device.number), cells.get(device.number, ())
+            ),
         )
         for node in placed.nodes
         for scored in node.devices
@@ -231,16 +246,20 @@ def device_grants(placed: Placed) -> tuple[DeviceGrant, ...]:
     )
 
 
-def _share(node: PlacedNode, device: Device, hundredths: int | None) -> DeviceShare | None:
+def _share(
+    node: PlacedNode, device: Device, hundredths: int | None, cells: Sequence[Range]
+) -> DeviceShare | None:
     """What is granted of a device; None of a whole one."""
     if hundredths is None:
         return None
     total, is_enforced = device.total_mb, node.share_kind is ShareKind.MPS
     memory_mb = total * hundredths // WHOLE if total is not None else None
+    base = device.number * CELLS_PER_DEVICE
     return DeviceShare(
         kind=node.share_kind,
         compute_percent=float(hundredths) if is_enforced else None,
         memory_mb=memory_mb if is_enforced else None,
         shares=hundredths / WHOLE,
         reserved_memory_mb=memory_mb,
+        cells=tuple(CellRange(first=b - base, end=e - base) for b, e in cells),
     )

@@ -37,6 +37,7 @@ from tests.support.worlds.executor import (
     make_device,
     make_endless_start,
     make_fence,
+    make_part,
     make_settings,
     make_start,
     scheduling,
@@ -184,6 +185,33 @@ async def test_two_attempts_never_share_a_device_or_an_experiment(
     assert refusal(same_device) == (ErrorCode.STILL_RUNNING, None)
     assert refusal(same_experiment) == (ErrorCode.STILL_RUNNING, None)
     assert isinstance(free_again, Accepted)
+
+
+async def test_two_attempts_run_beside_each_other_on_parts_of_one_device(
+    nats_url: str, tmp_path: Path
+) -> None:
+    newer = make_endless_start(epoch=9, devices=(make_part((5_000, 10_000)),))
+    older = make_endless_start(epoch=8, devices=(make_part((0, 5_000)),))
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(newer)
+        beside = await scheduler.ask(older)
+        over = await scheduler.ask(make_start(epoch=10, devices=(make_part((4_000, 6_000)),)))
+        for start in (newer, older):
+            await scheduler.until_measuring(start)
+        fenced = await scheduler.ask(make_fence(newer.reservation_id))
+        ended = await scheduler.finished(newer)
+        running = await scheduler.running()
+        again = await scheduler.ask(make_start(epoch=8, devices=(make_part((5_000, 6_000)),)))
+        await scheduler.ask(make_cancel(older))
+        await scheduler.finished(older)
+
+    assert isinstance(beside, Accepted)
+    assert refusal(over) == (ErrorCode.STILL_RUNNING, None)
+    assert isinstance(fenced, Accepted) or refusal(fenced) == (ErrorCode.STILL_RUNNING, None)
+    assert ended.failure is not None
+    assert ended.failure.kind is FailureKind.LEASE_LOST
+    assert [one.attempt_id for one in running.attempts] == [older.attempt_id]
+    assert refusal(again) == (ErrorCode.STALE_EPOCH, "$.devices[0]")
 
 
 async def test_cancelling_ends_an_engine_that_ignores_sigterm_within_5_s(

@@ -32,7 +32,14 @@ from schemas.executor import (
     Runtime,
     StartExperiment,
 )
-from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.gpu_request import (
+    CELLS_PER_DEVICE,
+    CellRange,
+    DeviceGrant,
+    DeviceShare,
+    GpuRequest,
+    ShareKind,
+)
 from schemas.scheduler import ReleaseReservation, RenewReservation, ReservationState
 from schemas.scheduler_views import GetReservation, ReservationView
 from services.executor.host.processes import WorkloadLabel, running_workload
@@ -66,6 +73,19 @@ def make_settings(nats_url: str, data_dir: Path, **overrides: Any) -> ExecutorSe
 
 def make_device(uuid: str = "GPU-0", index: int = 0) -> DeviceGrant:
     return DeviceGrant(node_id=NODE, uuid=uuid, index=index, name="Simulated", simulated=True)
+
+
+def make_part(cells: tuple[int, int] | None, uuid: str = "GPU-0") -> DeviceGrant:
+    """A device of which some cells are granted, or all."""
+    if cells is None:
+        return make_device(uuid)
+    first, end = cells
+    share = DeviceShare(
+        kind=ShareKind.COOPERATIVE,
+        shares=(end - first) / CELLS_PER_DEVICE,
+        cells=(CellRange(first=first, end=end),),
+    )
+    return msgspec.structs.replace(make_device(uuid), share=share)
 
 
 def make_start(

@@ -25,9 +25,9 @@ from services.executor.attempts import transitions
 from services.executor.domain.verdict import Verdict, executor_restarted
 from services.executor.host.processes import ProcessMark
 from services.executor.journal import store
-from services.executor.journal.journal import Journal, JournalTooNew
+from services.executor.journal.journal import MIGRATIONS, Journal, JournalTooNew
 from shared.errors import UnavailableError
-from tests.support.worlds.executor import make_device, make_start
+from tests.support.worlds.executor import make_device, make_part, make_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RESTARTED = executor_restarted("restarted")
@@ -152,6 +152,48 @@ async def test_the_largest_epoch_of_each_device_is_remembered(journal: Journal) 
     assert seen.device_epochs == {"GPU-0": 9, "GPU-1": 5}
     assert set(seen.blocking_attempts) == {first.attempt_id, second.attempt_id}
     assert await journal.transact(store.largest_epoch) == 9
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "seen_epoch"),
+    [
+        pytest.param((0, 5_000), (5_000, 10_000), None, id="beside each other"),
+        pytest.param((0, 5_001), (5_000, 10_000), 9, id="over the same cell"),
+        pytest.param((0, 5_000), None, 9, id="under a holder of the whole device"),
+        pytest.param(None, (2_000, 3_000), 9, id="the whole device over a part"),
+    ],
+)
+async def test_a_part_of_a_device_is_fenced_by_who_had_the_same_cells(
+    journal: Journal,
+    mine: tuple[int, int] | None,
+    others: tuple[int, int] | None,
+    seen_epoch: int | None,
+) -> None:
+    holder = make_start(epoch=9, devices=(make_part(others),))
+    await insert(journal, holder)
+    probe = make_start(epoch=8, devices=(make_part(mine),))
+
+    seen = await journal.transact(lambda c: store.remembered(c, probe))
+
+    assert (seen.device_epochs or {}).get("GPU-0") == seen_epoch
+    assert seen.blocking_attempts == ((holder.attempt_id,) if seen_epoch else ())
+
+
+async def test_epochs_of_an_older_release_hold_for_whole_devices(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with sqlite3.connect(path) as connection:
+        for migration in MIGRATIONS[:3]:
+            connection.executescript(migration)
+        connection.execute("INSERT INTO device_epoch VALUES ('GPU-0', 9)")
+        connection.execute("PRAGMA user_version = 3")
+    connection.close()
+
+    journal = await Journal(path).open()
+    probe = make_start(devices=(make_part((0, 100)),))
+    seen = await journal.transact(lambda c: store.remembered(c, probe))
+    journal.close_nowait()
+
+    assert seen.device_epochs == {"GPU-0": 9}
 
 
 async def test_fences_and_cancellations_are_remembered_for_starts_to_come(

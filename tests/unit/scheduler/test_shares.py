@@ -157,14 +157,10 @@ def test_cells_are_given_to_one_holding_each_and_no_more_than_there_are(
         if taken is None:
             assert left < amount * 100
             continue
-        ranges = [
-            (int(begin), int(end))
-            for begin, end in (piece.split(",") for piece in taken[2:-2].split("),["))
-        ]
-        assert sum(end - begin for begin, end in ranges) == amount * 100
-        cells = [cell for each in (*open_, ranges) for b, e in each for cell in range(b, e)]
+        assert sum(end - begin for begin, end in taken) == amount * 100
+        cells = [cell for each in (*open_, taken) for b, e in each for cell in range(b, e)]
         assert len(cells) == len(set(cells))
         assert all(70_000 <= cell < 80_000 for cell in cells)
-        open_.append(ranges)
+        open_.append(taken)
         if data.draw(st.booleans()):
             open_.pop(data.draw(st.integers(0, len(open_) - 1)))

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer, StartExperiment
-from schemas.gpu_request import DeviceGrant, ShareKind
 from services.executor.engines.engine_table import SWITCHED_OFF
 from services.executor.engines.engines_file import load_images
 from services.executor.engines.image import ANY_ADDRESS, EngineImage, container_command
 from services.executor.engines.mounted_model import locate
 from services.executor.host.addresses import free_port
+from services.executor.runtimes.device_shares import check_shares
 from services.executor.runtimes.docker.client import ContainerEngine, text_of
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.ending import end_labelled
@@ -101,10 +101,7 @@ class DockerRuntime:
         """As the contract says. Reads the model's directory."""
         self._made(command, command.benchmark.model_name or command.engine.model)
         _check_room(command)
-        for number, device in enumerate(command.devices):
-            reason = None if device.simulated else self._no_share(device)
-            if reason is not None:
-                raise RefusedError(ErrorCode.UNSUPPORTED, reason, path=f"$.devices[{number}].share")
+        check_shares(command, self._settings)
 
     async def fetch(
         self, command: StartExperiment, on_progress: Callable[[float, str], None]
@@ -174,19 +171,6 @@ class DockerRuntime:
         if image.engine.simulated and not self._settings.allow_simulated_engine:
             return SWITCHED_OFF
         return image.missing()
-
-    def _no_share(self, device: DeviceGrant) -> str | None:
-        """Why this host cannot hand out a part of it; None if it can, or the grant is no part."""
-        if device.share is None or device.share.kind is not ShareKind.MPS:
-            return None
-        if device.mig_profile is not None:
-            return f"expected a whole MIG instance, got a part of {device.uuid}: MPS has none"
-        if not Path(self._settings.mps_pipe_dir).is_dir():
-            return (
-                f"no MPS daemon listens at {self._settings.mps_pipe_dir}, so {device.uuid} cannot "
-                "be divided; start one with `nvidia-cuda-mps-control -d`"
-            )
-        return None
 
     def _image(self, command: StartExperiment) -> EngineImage:
         name = command.engine.engine.lower()

@@ -10,9 +10,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.executor import StartExperiment
-from schemas.gpu_request import DeviceGrant, ShareKind
+from schemas.gpu_request import DeviceGrant
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage, HostMount
+from services.executor.runtimes.device_shares import is_by_mps
 from services.executor.runtimes.engine_process import label_environment
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
@@ -84,7 +85,7 @@ def container_settings(
             "DeviceRequests": device_requests(devices, settings.docker_device_ids),
             "Mounts": [_mount(each) for each in _mounts(made, devices, settings)],
             # Clients of MPS and its server share memory.
-            "IpcMode": "host" if _is_shared(devices) else "private",
+            "IpcMode": "host" if is_by_mps(devices) else "private",
             "CapDrop": ["ALL"],
             # Models and their cache belong to whoever put them there; what is mounted, and whether
             # it may be written, is ours to say.
@@ -179,7 +180,7 @@ def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict
     }
     if settings.model_cache_dir:
         variables |= {"HF_HOME": CACHE_TARGET, "LLAMA_CACHE": f"{CACHE_TARGET}/llama.cpp"}
-    if _is_shared(devices):
+    if is_by_mps(devices):
         variables["CUDA_MPS_PIPE_DIRECTORY"] = settings.mps_pipe_dir
     if any(not device.simulated for device in devices):
         variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
@@ -217,17 +218,10 @@ def _mounts(
         yield {"Source": str(mount.source), "Target": mount.target, "ReadOnly": mount.read_only}
     if settings.model_cache_dir:
         yield {"Source": settings.model_cache_dir, "Target": CACHE_TARGET, "ReadOnly": False}
-    if _is_shared(devices):
+    if is_by_mps(devices):
         directory = settings.mps_pipe_dir
         yield {"Source": directory, "Target": directory, "ReadOnly": False}
 
 
 def _mount(mount: dict[str, Any]) -> dict[str, Any]:
     return {"Type": "bind", **mount, "BindOptions": {"Propagation": "rprivate"}}
-
-
-def _is_shared(devices: Sequence[DeviceGrant]) -> bool:
-    return any(
-        device.share is not None and device.share.kind is ShareKind.MPS and not device.simulated
-        for device in devices
-    )
