@@ -33,7 +33,7 @@ from schemas.orchestrator import ExperimentView
 from schemas.results import GpuMonitoring
 from schemas.scheduler import CordonState, DeviceState, Holder, SetBy
 from schemas.scheduler_nodes import LabelChanges
-from schemas.scheduler_views import Explanation, NodeAllocation
+from schemas.scheduler_views import DeviceHolder, Explanation, NodeAllocation
 from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
 
 DaySeconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -123,8 +123,9 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     None is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are None while the
     scheduler does not know the device. `reasons` say why it would not be granted now, as
     `DeviceAllocation` has them. `availability_score` is 0.6 x free memory share + 0.4 x idle
-    share, None if one of them is unknown. From `health_detail` to `recent_faults`, and `pods`, it
-    is as telemetry's `GpuReading` and `DeviceFacts` have it.
+    share, None if one of them is unknown. `holders` are all that hold it, with their shares; the
+    first is `holder`. From `health_detail` to `recent_faults`, and `pods`, it is as telemetry's
+    `GpuReading` and `DeviceFacts` have it.
     """
 
     node_id: NodeId
@@ -178,6 +179,7 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     reasons: tuple[Reason, ...] = ()
     cordon: CordonState | None = None
     pods: tuple[GpuPodView, ...] | None = None
+    holders: tuple[DeviceHolder, ...] = ()
 
 
 class GpuList(ListView, frozen=True, kw_only=True, tag="gateway.gpus"):

@@ -19,7 +19,7 @@ from schemas.base import (
     line,
 )
 from schemas.benchmark import MAX_ERROR_RATE, BenchmarkTool, ErrorRate, TrafficScenario
-from schemas.gpu_request import GpuCount
+from schemas.gpu_request import GpuCount, Shares, ShareStrategy
 
 Scalar = str | Integer | float | bool | None
 Text = Annotated[str, line(min_length=1, max_length=512)]
@@ -251,6 +251,10 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     `balanced_memory` is false. `cpu_count` and `host_memory_mb` are of each node: held beside the
     GPUs, and the engine's bounds.
 
+    With `shares` each experiment has a part of a GPU instead: 0.25 is a quarter of one, and of its
+    memory. They are on one GPU if one has so much, unless `share_strategy` is `fill`; the rest as
+    in `GpuRequest`.
+
     In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the
     most idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node
     has enough, the cluster's scheduler chooses.
@@ -269,6 +273,10 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     select_node: bool = True
     utilization_threshold_percent: Percent = 30.0
     memory_threshold_percent: Percent = 50.0
+    shares: Shares | None = None
+    share_strategy: ShareStrategy = ShareStrategy.EVENLY
+    min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    enforced_shares: bool = False
 
 
 class TaskFile(TaskPart, frozen=True, kw_only=True):

@@ -386,6 +386,12 @@ export interface Categorical {
   values: (string | number | boolean | null)[];
 }
 
+/** Cells of a device, from `first` to before `end`. */
+export interface CellRange {
+  first: number;
+  end: number;
+}
+
 /** A part of a request that can give way; the closed set of what an explanation suggests. */
 export type ChangeKind =
   | "drop_selector"
@@ -819,6 +825,8 @@ export interface DeviceSeries {
  *
  * `compute_percent` and `memory_mb` are the bounds that are enforced; null means that this is not
  * bounded. `shares` of the device are held, and with them `reserved_memory_mb`, enforced or not.
+ * `cells` are which of its 10,000, so that a node fences what had the same ones; empty: an older
+ * release, which does not say.
  */
 export interface DeviceShare {
   kind: ShareKind;
@@ -826,6 +834,7 @@ export interface DeviceShare {
   memory_mb?: number | null;
   shares?: number | null;
   reserved_memory_mb?: number | null;
+  cells?: CellRange[];
 }
 
 /** Whether a device can be had. Only `free` is granted to a request that has no wishes. */
@@ -1680,6 +1689,10 @@ export interface GpuPodView {
  * `balanced_memory` is false. `cpu_count` and `host_memory_mb` are of each node: held beside the
  * GPUs, and the engine's bounds.
  *
+ * With `shares` each experiment has a part of a GPU instead: 0.25 is a quarter of one, and of its
+ * memory. They are on one GPU if one has so much, unless `share_strategy` is `fill`; the rest as in
+ * `GpuRequest`.
+ *
  * In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the most
  * idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node has
  * enough, the cluster's scheduler chooses.
@@ -1698,6 +1711,10 @@ export interface GpuPreferences {
   select_node?: boolean;
   utilization_threshold_percent?: number;
   memory_threshold_percent?: number;
+  shares?: number | null;
+  share_strategy?: ShareStrategy;
+  min_free_shares?: number;
+  enforced_shares?: boolean;
 }
 
 /**
@@ -1853,8 +1870,9 @@ export type GpuSupply = "device_plugin" | "dra";
  * null is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are null while the
  * scheduler does not know the device. `reasons` say why it would not be granted now, as
  * `DeviceAllocation` has them. `availability_score` is 0.6 x free memory share + 0.4 x idle share,
- * null if one of them is unknown. From `health_detail` to `recent_faults`, and `pods`, it is as
- * telemetry's `GpuReading` and `DeviceFacts` have it.
+ * null if one of them is unknown. `holders` are all that hold it, with their shares; the first is
+ * `holder`. From `health_detail` to `recent_faults`, and `pods`, it is as telemetry's `GpuReading`
+ * and `DeviceFacts` have it.
  */
 export interface GpuView {
   type: "gateway.gpu";
@@ -1910,6 +1928,7 @@ export interface GpuView {
   reasons: Reason[];
   cordon: CordonState | null;
   pods: GpuPodView[] | null;
+  holders: DeviceHolder[];
 }
 
 /** What an operator does about a fault; `drain` and `reset` take the device out of service. */

@@ -67,6 +67,31 @@ async def test_a_task_runs_from_submission_to_measured_results(platform: Platfor
     await assert_sound(platform, task_id)
 
 
+async def test_two_experiments_run_beside_each_other_on_shares_of_one_gpu(
+    platform: PlatformProcess,
+) -> None:
+    task = quick_task("beside", gpus={"shares": 0.5})
+    task["parameters"] = {"ttft-seconds": [0.005, 0.01]}
+    task["benchmark"] |= {"max_requests_per_iteration": 4_000, "max_time_per_iteration": 0.05}
+    task_id = await platform.submit(task)
+
+    async def has_two() -> bool:
+        _, found = await platform.request("GET", "/api/v1/gpus")
+        shared = [gpu for gpu in found["gpus"] if len(gpu.get("holders", ())) == 2]
+        view = await platform.task(task_id)
+        return bool(shared) and view["experiments_by_state"].get("running") == 2
+
+    await eventually(has_two, within_seconds=30, what="two experiments measured on one GPU")
+    view = await platform.until_finished(task_id)
+
+    assert view["state"] == "completed"
+    experiments = await platform.experiments(task_id)
+    assert {e["state"] for e in experiments} == {"succeeded"}, experiments
+    [device] = {tuple(e["gpu_info"]["indices"]) for e in experiments}
+    assert all(set(e["gpu_monitoring"]["gpu_stats"]) == set(map(str, device)) for e in experiments)
+    await assert_sound(platform, task_id)
+
+
 @pytest.mark.parametrize(
     "victim",
     [

@@ -9,6 +9,7 @@ from schemas.gateway import GpuAllocMap, GpuView
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
 from schemas.scheduler import DeviceState, ReservationState
 from services.cli.display.allocation_map import map_table
+from services.cli.display.gpu_tables import gpu_table
 from services.cli.display.output import (
     print_answer,
     print_json,
@@ -18,7 +19,6 @@ from services.cli.display.output import (
 )
 from services.cli.display.tables import (
     experiment_table,
-    gpu_table,
     node_table,
     reason_table,
     reservation_table,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from schemas.scheduler_views import NodeAllocation
 from services.cli.display.columns import UNKNOWN, Table
-from services.cli.display.tables import short
+from services.cli.display.gpu_tables import holders_text
 
 
 def map_table(nodes: Sequence[NodeAllocation]) -> Table:
@@ -17,11 +17,7 @@ def map_table(nodes: Sequence[NodeAllocation]) -> Table:
             device.kind,
             f"{device.allocated:.2f}",
             f"{device.capacity:.2f}",
-            ", ".join(
-                f"{each.holder or short(each.reservation_id)} {each.shares:.2f}"
-                for each in device.holders
-            )
-            or UNKNOWN,
+            holders_text(device.holders) or UNKNOWN,
             device.uuid,
         ]
         for node in nodes

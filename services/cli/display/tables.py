@@ -9,12 +9,12 @@ from uuid import UUID
 import click
 
 from schemas.cluster import GpuSupply
-from schemas.gateway import GpuView, NodeView
+from schemas.gateway import NodeView
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
 from schemas.scheduler import CordonCause, CordonState, holder_name
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
-from schemas.telemetry import HealthState, Source
+from schemas.telemetry import Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
 from shared.benchmarks.metrics import failed_levels_text
@@ -77,56 +77,6 @@ def experiment_table(experiments: Sequence[ExperimentView]) -> Table:
         important=("#", "task", "state", "score", "parameters", "remark"),
         shortened=frozenset({"task", "parameters", "remark"}),
     )
-
-
-def gpu_table(gpus: Sequence[GpuView]) -> Table:
-    """GPUs with their last readings; `-` is unknown."""
-    rows = [
-        [
-            gpu.node_id,
-            str(gpu.index),
-            gpu.name,
-            gpu.state.value if gpu.state is not None else UNKNOWN,
-            gpu.health.value,
-            number(gpu.utilization_percent),
-            f"{number(gpu.memory_used_mb)}/{number(gpu.memory_total_mb)}",
-            number(gpu.temperature_c),
-            f"{number(gpu.power_draw_w)}/{number(gpu.power_limit_w)}",
-            number(gpu.availability_score, 2),
-            gpu_holder(gpu),
-            source_text(gpu.simulated, gpu.fresh),
-            gpu_reason(gpu) or UNKNOWN,
-        ]
-        for gpu in gpus
-    ]
-    headings = [
-        *("node", "gpu", "name", "state", "health", "util %", "memory MB", "temp C", "power W"),
-        *("score", "holder", "source", "reason"),
-    ]
-    return Table(
-        headings,
-        rows,
-        numeric=frozenset({"gpu", "util %", "memory MB", "temp C", "power W", "score"}),
-        important=(
-            *("gpu", "state", "util %", "memory MB", "source", "holder", "reason"),
-            *("temp C", "power W", "name", "score", "health"),
-        ),
-        shortened=frozenset({"name", "holder", "reason"}),
-        noted="reason",
-        notes=[f"{gpu.node_id}/{gpu.index}: {why}" for gpu in gpus if (why := gpu_reason(gpu))],
-    )
-
-
-def gpu_reason(gpu: GpuView) -> str:
-    """Why nothing is granted on a GPU, apart from who holds it; empty if nothing keeps it."""
-    if gpu.state is None and gpu.health is not HealthState.OK:  # not known to the scheduler
-        return f"{gpu.health.value}: {gpu.health_detail}" if gpu.health_detail else gpu.health.value
-    is_told = {ReasonCode.CORDONED}
-    if gpu.cordon is not None and gpu.cordon.cause is CordonCause.NODE_LOST:
-        is_told.add(ReasonCode.NODE_LOST)
-    others = [reason.message for reason in gpu.reasons if reason.code not in is_told]
-    cordoned = [cordon_text(gpu.cordon)] if gpu.cordon is not None else []
-    return "; ".join([*cordoned, *others])
 
 
 def node_table(nodes: Sequence[NodeView]) -> Table:
@@ -259,13 +209,6 @@ def end_text(reservation: ReservationView, now: datetime | None = None) -> str:
     if reservation.wait_deadline_at is not None:
         return f"gives up in {until(reservation.wait_deadline_at, now)}"
     return UNKNOWN
-
-
-def gpu_holder(gpu: GpuView) -> str:
-    """The reservation's holder, else the pods that Kubernetes gave it to."""
-    if gpu.holder is None and gpu.pods:
-        return ", ".join(dict.fromkeys(f"pod {each.namespace}/{each.pod}" for each in gpu.pods))
-    return holder_text(gpu.holder)
 
 
 def holder_text(holder: str | None) -> str:

@@ -136,6 +136,7 @@ def _gpu_view(
         reservation_id=held.reservation_id if held else None,
         namespace=held.namespace if held else None,
         holder=held.holder if held else None,
+        holders=held.holders if held else (),
         reasons=held.reasons if held else (),
         cordon=held.cordon if held else None,
         **{name: getattr(gpu, name) for name in READING_FIELDS},

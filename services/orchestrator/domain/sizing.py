@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from schemas.errors import ErrorCode
-from schemas.gpu_request import ClusterRequest, GpuRequest
+from schemas.gpu_request import ClusterRequest, GpuRequest, ShareStrategy
 from schemas.task import DeploymentMode, GpuPreferences, TaskFile
 from services.orchestrator.domain.executor_offers import CLUSTER_MODES
 from services.orchestrator.domain.expansion import Point
@@ -14,6 +16,7 @@ from shared.errors import RefusedError
 from shared.gpu.sizing import SPELLINGS, degree, degree_named, memory_per_gpu_mb, world_size_of
 
 LARGEST_GROUP: Final = 4096
+_NOT_WITH_SHARES: Final = {"count": None, "num_nodes": 1, "min_memory_mb": None}
 
 
 def request_for(
@@ -28,14 +31,16 @@ def request_for(
 
     In a cluster's mode `node_ids` are clusters.
 
-    Raises RefusedError for a degree of parallelism that is no positive whole number, and for GPUs
-    that several nodes cannot share evenly.
+    Raises RefusedError for a degree of parallelism that is no positive whole number, for GPUs that
+    several nodes cannot share evenly, and for what excludes shares.
     """
     wanted = task.gpus
+    if wanted is not None and wanted.shares is not None:
+        _check_shares(wanted, world_size(point), mode)
     count = wanted.count if wanted and wanted.count else world_size(point)
     nodes = wanted.num_nodes if wanted else 1
     memory_mb = wanted.min_memory_mb if wanted else None
-    return GpuRequest(
+    request = GpuRequest(
         gpus=_per_node(count, nodes),
         nodes=nodes,
         min_memory_mb=memory_per_gpu_mb(task.model.id_or_path) if memory_mb is None else memory_mb,
@@ -49,6 +54,32 @@ def request_for(
         min_compute_capability=spelled(demand.capability) if demand is not None else None,
         cluster=_cluster(wanted or GpuPreferences()) if mode in CLUSTER_MODES else None,
     )
+    if wanted is None or wanted.shares is None:
+        return request
+    return replace(
+        request,
+        min_memory_mb=None,  # as large a part of it comes with the shares
+        balanced_memory=False,
+        shares=wanted.shares,
+        share_strategy=wanted.share_strategy,
+        min_free_shares=wanted.min_free_shares,
+        unfragmented=wanted.share_strategy is ShareStrategy.EVENLY,
+        enforced_shares=wanted.enforced_shares,
+    )
+
+
+def _check_shares(wanted: GpuPreferences, degree_of_all: int, mode: DeploymentMode) -> None:
+    for name, unset in _NOT_WITH_SHARES.items():
+        if getattr(wanted, name) != unset:
+            raise _refused(f"expected no {name} with shares", f"$.gpus.{name}")
+    if degree_of_all > 1:
+        raise _refused(
+            f"expected whole GPUs (`count`) for {degree_of_all} parallel parts, got shares: on how"
+            " many GPUs these are is not known before",
+            "$.gpus.shares",
+        )
+    if mode in CLUSTER_MODES:
+        raise _refused("expected whole GPUs of a cluster, got shares", "$.gpus.shares")
 
 
 def _cluster(wanted: GpuPreferences) -> ClusterRequest:

@@ -12,10 +12,10 @@ from schemas.task import Objective
 from schemas.telemetry import HealthState
 from services.cli.commands.maintenance import drift_table
 from services.cli.display.columns import Table, fit, left_out
+from services.cli.display.gpu_tables import gpu_table
 from services.cli.display.output import plain_text
 from services.cli.display.tables import (
     experiment_table,
-    gpu_table,
     node_table,
     reservation_table,
     task_table,

@@ -7,10 +7,11 @@ import pytest
 from schemas.gateway import GpuPodView
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason, ReasonCode
 from schemas.scheduler import CordonCause, CordonState, ReservationState
-from schemas.scheduler_views import ReservationView
+from schemas.scheduler_views import DeviceHolder, ReservationView
 from services.cli.display.columns import Table, fit, needs_notes
+from services.cli.display.gpu_tables import gpu_holder, gpu_reason, gpu_table
 from services.cli.display.output import age, number, plain_text, settings_text, span
-from services.cli.display.tables import gpu_holder, gpu_reason, gpu_table, reservation_table
+from services.cli.display.tables import reservation_table
 from shared.ids import new_id
 from tests.support.worlds.gateway_views import NOW, make_gpu
 
@@ -28,6 +29,17 @@ def test_unknown_readings_are_dashes_never_zero() -> None:
 
     assert (row["util %"], row["memory MB"], row["power W"]) == ("-", "-/80000", "-/700")
     assert row["source"] == "simulated"
+
+
+def test_a_shared_gpu_names_all_its_holders_with_their_shares() -> None:
+    first = DeviceHolder(reservation_id=new_id(), shares=0.5, holder="ann")
+    second = DeviceHolder(reservation_id=new_id(), shares=0.25)
+
+    shown = gpu_holder(make_gpu(holder="ann", holders=(first, second)))
+
+    assert shown == f"ann 0.50, {str(second.reservation_id)[-12:]} 0.25"
+    whole = DeviceHolder(reservation_id=new_id(), shares=1.0, holder="ann")
+    assert gpu_holder(make_gpu(holder="ann", holders=(whole,))) == "ann"
 
 
 def test_stale_readings_are_called_stale() -> None:

@@ -8,7 +8,12 @@ import pytest
 
 from schemas.gpu_request import Reason, ReasonCode
 from schemas.scheduler import DeviceState
-from schemas.scheduler_views import AllocationMap, DeviceAllocation, NodeAllocation
+from schemas.scheduler_views import (
+    AllocationMap,
+    DeviceAllocation,
+    DeviceHolder,
+    NodeAllocation,
+)
 from schemas.telemetry import (
     DeviceFacts,
     GpuReading,
@@ -148,6 +153,14 @@ def test_what_is_simulated_says_so_everywhere() -> None:
     assert gpu_views(latest, {}, None)[0].simulated
     assert node_views(latest, {}, {}, None)[0].simulated
     assert gpu_views({}, {}, make_ledger(make_allocation("g", 0, simulated=True)))[0].simulated
+
+
+def test_a_shared_gpu_tells_all_its_holders() -> None:
+    holders = tuple(DeviceHolder(reservation_id=UUID(int=n), shares=0.5 / n) for n in (1, 2))
+
+    (view,) = gpu_views({}, {}, make_ledger(make_allocation("g", 0, holders=holders)))
+
+    assert view.holders == holders
 
 
 def test_shares_are_told_with_two_digits() -> None:

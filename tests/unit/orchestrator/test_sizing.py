@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from schemas.task import DeploymentMode
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.sizing import request_for, world_size, world_size_given
 from shared.errors import RefusedError
@@ -108,3 +109,43 @@ def test_a_task_may_ask_for_gpus_of_unlike_free_memory() -> None:
     file = make_file(gpus={"count": 2, "balanced_memory": False})
 
     assert not request_for(file, point({}), ()).balanced_memory
+
+
+def test_a_task_asks_for_shares_as_it_says_them_and_for_no_memory_beside() -> None:
+    wanted = {"shares": 0.25, "enforced_shares": True, "min_free_shares": 0.5}
+
+    request = request_for(make_file(gpus=wanted), point({}), ())
+
+    assert (request.shares, request.enforced_shares, request.min_free_shares) == (0.25, True, 0.5)
+    assert (request.gpus, request.nodes, request.min_memory_mb) == (1, 1, None)
+    assert request.unfragmented, "an engine for one GPU finds all of its shares there"
+
+
+def test_filling_gpus_one_after_the_other_leaves_fragments() -> None:
+    request = request_for(make_file(gpus={"shares": 1.25, "share_strategy": "fill"}), point({}), ())
+
+    assert not request.unfragmented
+
+
+@pytest.mark.parametrize(
+    ("gpus", "parameters", "path"),
+    [
+        ({"count": 2}, {}, "$.gpus.count"),
+        ({"num_nodes": 2}, {}, "$.gpus.num_nodes"),
+        ({"min_memory_mb": 10}, {}, "$.gpus.min_memory_mb"),
+        ({}, {"tp": 2}, "$.gpus.shares"),
+    ],
+)
+def test_what_excludes_shares_is_refused_with_the_rule(
+    gpus: dict[str, Any], parameters: dict[str, Any], path: str
+) -> None:
+    with pytest.raises(RefusedError) as refused:
+        request_for(make_file(gpus={"shares": 0.5, **gpus}), point(parameters), ())
+
+    assert refused.value.path == path
+    assert "shares" in str(refused.value)
+
+
+def test_a_cluster_gives_out_whole_gpus() -> None:
+    with pytest.raises(RefusedError, match="whole GPUs"):
+        request_for(make_file(gpus={"shares": 0.5}), point({}), (), mode=DeploymentMode.KUBERNETES)

@@ -1,0 +1,81 @@
+"""GPUs as a table, and who holds them."""
+
+from collections.abc import Sequence
+
+from schemas.gateway import GpuView
+from schemas.gpu_request import ReasonCode
+from schemas.scheduler import CordonCause
+from schemas.scheduler_views import DeviceHolder
+from schemas.telemetry import HealthState
+from services.cli.display.columns import UNKNOWN, Table
+from services.cli.display.output import number
+from services.cli.display.tables import cordon_text, holder_text, source_text
+
+
+def gpu_table(gpus: Sequence[GpuView]) -> Table:
+    """GPUs with their last readings; `-` is unknown."""
+    rows = [
+        [
+            gpu.node_id,
+            str(gpu.index),
+            gpu.name,
+            gpu.state.value if gpu.state is not None else UNKNOWN,
+            gpu.health.value,
+            number(gpu.utilization_percent),
+            f"{number(gpu.memory_used_mb)}/{number(gpu.memory_total_mb)}",
+            number(gpu.temperature_c),
+            f"{number(gpu.power_draw_w)}/{number(gpu.power_limit_w)}",
+            number(gpu.availability_score, 2),
+            gpu_holder(gpu),
+            source_text(gpu.simulated, gpu.fresh),
+            gpu_reason(gpu) or UNKNOWN,
+        ]
+        for gpu in gpus
+    ]
+    headings = [
+        *("node", "gpu", "name", "state", "health", "util %", "memory MB", "temp C", "power W"),
+        *("score", "holder", "source", "reason"),
+    ]
+    return Table(
+        headings,
+        rows,
+        numeric=frozenset({"gpu", "util %", "memory MB", "temp C", "power W", "score"}),
+        important=(
+            *("gpu", "state", "util %", "memory MB", "source", "holder", "reason"),
+            *("temp C", "power W", "name", "score", "health"),
+        ),
+        shortened=frozenset({"name", "holder", "reason"}),
+        noted="reason",
+        notes=[f"{gpu.node_id}/{gpu.index}: {why}" for gpu in gpus if (why := gpu_reason(gpu))],
+    )
+
+
+def gpu_reason(gpu: GpuView) -> str:
+    """Why nothing is granted on a GPU, apart from who holds it; empty if nothing keeps it."""
+    if gpu.state is None and gpu.health is not HealthState.OK:  # not known to the scheduler
+        return f"{gpu.health.value}: {gpu.health_detail}" if gpu.health_detail else gpu.health.value
+    is_told = {ReasonCode.CORDONED}
+    if gpu.cordon is not None and gpu.cordon.cause is CordonCause.NODE_LOST:
+        is_told.add(ReasonCode.NODE_LOST)
+    others = [reason.message for reason in gpu.reasons if reason.code not in is_told]
+    cordoned = [cordon_text(gpu.cordon)] if gpu.cordon is not None else []
+    return "; ".join([*cordoned, *others])
+
+
+def gpu_holder(gpu: GpuView) -> str:
+    """The reservation's holder, with their shares those of several, else the pods that Kubernetes
+    gave it to.
+    """
+    if any(each.shares < 1 for each in gpu.holders):
+        return holders_text(gpu.holders)
+    if gpu.holder is None and gpu.pods:
+        return ", ".join(dict.fromkeys(f"pod {each.namespace}/{each.pod}" for each in gpu.pods))
+    return holder_text(gpu.holder)
+
+
+def holders_text(holders: Sequence[DeviceHolder]) -> str:
+    """Each holder with its share."""
+    return ", ".join(
+        f"{holder_text(each.holder or str(each.reservation_id))} {each.shares:.2f}"
+        for each in holders
+    )
