@@ -6,6 +6,9 @@ from datetime import timedelta
 from services.results.bursts import Bursts
 from services.results.bursts import build_routes as bursts_routes
 from services.results.handlers import Handlers, build_routes
+from services.results.ledger.facts import Facts
+from services.results.ledger.facts import build_routes as ledger_routes
+from services.results.ledger.hours import Ledger
 from services.results.migrations import MIGRATIONS
 from services.results.partitions import Partitions, Table
 from services.results.rollups import Rollups
@@ -50,6 +53,10 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
     samples = SampleStore(database, raw, handlers.on_samples_stored)
     rollups = Rollups(database, minutes, hours, timedelta(days=settings.retention_days))
 
+    samples_kept = timedelta(days=settings.retention_days)
+    facts = Facts(database, samples_kept)
+    ledger = Ledger(database, samples_kept, timedelta(days=settings.hours_retention_days))
+
     bursts = Bursts(bus, database, settings.burst_interval_seconds, settings.burst_seconds)
     consumer = SampleConsumer(
         bus, "results_store_samples", samples.store, settings.batch_linger_seconds
@@ -59,12 +66,13 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         "results",
         bus=bus,
         database=database,
-        routes=[*build_routes(handlers), *bursts_routes(bursts)],
+        routes=[*build_routes(handlers), *bursts_routes(bursts), *ledger_routes(facts)],
         start=raw.make_ahead,
         loops={
             "samples": consumer.run,
             "summaries": summarizer.run,
             "rollups": rollups.run,
+            "ledger": ledger.run,
             "partitions": raw.run,
             "minutes_partitions": minutes.run,
             "hours_partitions": hours.run,

@@ -188,4 +188,73 @@ CREATE TABLE level_requests (
     columns bytea NOT NULL,
     PRIMARY KEY (attempt_id, level));
 """,
+    # Each time of a holding is written by one kind of event; a quarantined device is held
+    # until it is freed. Amounts are GPU-microseconds; without a reservation its id is zero.
+    """
+CREATE TABLE reservation (
+    reservation_id uuid PRIMARY KEY,
+    namespace text NOT NULL,
+    holder text NOT NULL,
+    gpus int,
+    requested_at timestamptz,
+    granted_at timestamptz,
+    waited_seconds double precision,
+    ended_at timestamptz,
+    state text,
+    reason text);
+CREATE INDEX reservation_requested ON reservation (requested_at);
+CREATE INDEX reservation_ended ON reservation (ended_at);
+
+CREATE TABLE device_holding (
+    reservation_id uuid NOT NULL,
+    device_no int NOT NULL,
+    epoch bigint,
+    hundredths int,
+    memory_mb bigint,
+    granted_at timestamptz,
+    quarantined_at timestamptz,
+    freed_at timestamptz,
+    reservation_ended_at timestamptz,
+    ended_at timestamptz NOT NULL GENERATED ALWAYS AS (coalesce(freed_at,
+        CASE WHEN quarantined_at IS NULL THEN reservation_ended_at END, 'infinity')) STORED,
+    PRIMARY KEY (reservation_id, device_no));
+CREATE INDEX device_holding_device ON device_holding (device_no, ended_at);
+CREATE INDEX device_holding_ended ON device_holding (ended_at);
+
+CREATE TABLE cordon_change (
+    node_id text NOT NULL,
+    device_uuid text NOT NULL,
+    revision bigint NOT NULL,
+    at timestamptz NOT NULL,
+    cordoned boolean NOT NULL,
+    PRIMARY KEY (node_id, device_uuid, revision));
+
+CREATE TABLE ledger_due (
+    node_id text NOT NULL,
+    hour timestamptz NOT NULL,
+    marks bigint NOT NULL DEFAULT 1,
+    PRIMARY KEY (node_id, hour));
+CREATE INDEX ledger_due_hour ON ledger_due (hour);
+
+CREATE TABLE ledger_progress (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    closed_until timestamptz NOT NULL);
+INSERT INTO ledger_progress (closed_until) VALUES (date_bin('1 hour', now(), '2000-01-01Z'));
+
+CREATE TABLE ledger_hour (
+    hour timestamptz NOT NULL,
+    device_no int NOT NULL,
+    reservation_id uuid NOT NULL,
+    used_us bigint NOT NULL,
+    idle_us bigint NOT NULL,
+    free_us bigint NOT NULL,
+    cordoned_us bigint NOT NULL,
+    unknown_us bigint NOT NULL,
+    energy_mj double precision NOT NULL,
+    memory_mb double precision,
+    PRIMARY KEY (hour, device_no, reservation_id));
+
+ALTER TABLE sample_minute ADD COLUMN seen_ms bigint, ADD COLUMN idle_ms bigint,
+    ADD COLUMN busy_ms bigint, ADD COLUMN energy_mj double precision;
+""",
 )

@@ -1,6 +1,7 @@
 """Rolls samples up by minutes and hours, each from all that is stored of it."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -10,6 +11,7 @@ import asyncpg
 from services.results.conditions import conditions_of
 from services.results.domain.rollup import HOUR, MINUTE
 from services.results.history import METRICS
+from services.results.ledger.hours import IS_BUSY, STRETCHES, mark
 from services.results.partitions import Partitions, midnight
 from shared.clock import utcnow
 from shared.errors import UnavailableError
@@ -49,18 +51,29 @@ _OF_SAMPLES: Final = ", ".join(
 _OF_ROLLUPS: Final = ", ".join(
     f"sum({m}_count), min({m}_min), max({m}_max), sum({m}_sum)" for m in METRICS
 )
-_REPLACE: Final = f"""
-ON CONFLICT (device_no, at) DO UPDATE SET {", ".join(f"{c} = excluded.{c}" for c in _COLUMNS)}
-"""
 
-ROLL_UP_MINUTES: Final = f"""
-INSERT INTO sample_minute (device_no, at, {", ".join(_COLUMNS)})
-SELECT device_no, minute, count(*), sum(interval_seconds), {_OF_SAMPLES}
+
+def _replacing(columns: Iterable[str]) -> str:
+    values = ", ".join(f"{column} = excluded.{column}" for column in columns)
+    return f"ON CONFLICT (device_no, at) DO UPDATE SET {values}"
+
+
+# For how long a device was seen, idle and busy, and what it used: the ledger adds these up.
+_OF_MINUTES: Final = ("seen_ms", "idle_ms", "busy_ms", "energy_mj")
+_IN_MINUTE: Final = """
+SELECT sample.*, minute
 FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, minute)
 JOIN device USING (node_id) JOIN sample USING (device_no)
 WHERE observed_at >= minute AND observed_at < minute + interval '1 minute'
   AND observed_at >= $3 AND observed_at < $4
-GROUP BY 1, 2 {_REPLACE}
+"""
+ROLL_UP_MINUTES: Final = f"""
+INSERT INTO sample_minute (device_no, at, {", ".join((*_COLUMNS, *_OF_MINUTES))})
+SELECT device_no, minute, count(*), sum(interval_seconds), {_OF_SAMPLES}, sum(ms),
+       coalesce(sum(ms) FILTER (WHERE NOT {IS_BUSY}), 0),
+       coalesce(sum(ms) FILTER (WHERE {IS_BUSY}), 0), coalesce(sum(power_draw_w * ms), 0)
+FROM ({STRETCHES.format(source=_IN_MINUTE)}) AS told
+GROUP BY 1, 2 {_replacing((*_COLUMNS, *_OF_MINUTES))}
 """
 
 ROLL_UP_HOURS: Final = f"""
@@ -70,7 +83,7 @@ FROM (SELECT DISTINCT node_id, date_bin('1 hour', minute, '2000-01-01Z') AS hour
       FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, minute)) AS due
 JOIN device USING (node_id) JOIN sample_minute USING (device_no)
 WHERE at >= hour AND at < hour + interval '1 hour' AND at >= $3 AND at < $4
-GROUP BY 1, 2 {_REPLACE}
+GROUP BY 1, 2 {_replacing(_COLUMNS)}
 """
 
 # Most installations have no pods, and are spared a second look at every sample.
@@ -178,6 +191,10 @@ async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datet
     await connection.execute(ROLL_UP_HOURS, nodes, minutes, first - HOUR, last + HOUR)
     await _note_pods(connection, nodes, minutes)
     await connection.execute(UPDATE_BOOTS, nodes, minutes, *boots)
+    since: dict[str, datetime] = {}
+    for node_id, minute in zip(nodes, minutes, strict=True):
+        since[node_id] = min(minute, since.get(node_id, minute))
+    await mark(connection, since, utcnow())
 
 
 async def _note_pods(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:

@@ -231,6 +231,7 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
             "results_record_health",
             "results_erase_deleted",
             "results_raise_sampling",
+            "results_record_ledger",
         ),
         str(SAMPLES.name): ("results_store_samples",),
     },
