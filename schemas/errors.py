@@ -28,6 +28,7 @@ class ErrorCode(StrEnum):
     UNSUPPORTED = "unsupported"  # this installation has nothing that could do it
     STILL_RUNNING = "still_running"  # the stop is under way; ask again
     TOO_LARGE = "too_large"
+    TOO_MANY_REQUESTS = "too_many_requests"  # of one token; try again later
     TIMEOUT = "timeout"
     UNAVAILABLE = "unavailable"  # the owner or what it needs is down; try again
     INTERNAL = "internal"
@@ -47,6 +48,7 @@ HTTP_STATUS: dict[ErrorCode, int] = {
     ErrorCode.UNSUPPORTED: 422,
     ErrorCode.STILL_RUNNING: 409,
     ErrorCode.TOO_LARGE: 413,
+    ErrorCode.TOO_MANY_REQUESTS: 429,
     ErrorCode.TIMEOUT: 504,
     ErrorCode.UNAVAILABLE: 503,
     ErrorCode.INTERNAL: 500,
@@ -66,6 +68,7 @@ EXIT_CODE: dict[ErrorCode, int] = {
     ErrorCode.UNSUPPORTED: 7,
     ErrorCode.STILL_RUNNING: 6,
     ErrorCode.TOO_LARGE: 2,
+    ErrorCode.TOO_MANY_REQUESTS: 8,
     ErrorCode.TIMEOUT: 8,
     ErrorCode.UNAVAILABLE: 8,
     ErrorCode.INTERNAL: 1,
@@ -104,6 +107,12 @@ class Refused(Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"
 
 
 RETRYABLE = frozenset(
-    {ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT, ErrorCode.STILL_RUNNING, ErrorCode.INTERNAL}
+    {
+        ErrorCode.UNAVAILABLE,
+        ErrorCode.TIMEOUT,
+        ErrorCode.STILL_RUNNING,
+        ErrorCode.TOO_MANY_REQUESTS,
+        ErrorCode.INTERNAL,
+    }
 )
 Reply = Accepted | Refused

@@ -1,11 +1,17 @@
-"""The file of tokens: who may use the API, in what role."""
+"""Tokens: who may use the API, in what role; and the log of what they changed."""
 
 from enum import StrEnum
 from typing import Annotated
+from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from schemas.base import Namespace
+from schemas.base import Count, ListView, Name, Namespace, UtcDatetime, View
+
+LARGEST_BODY_BYTES = 1 << 20  # as much as the bus carries
+Lifetime = Annotated[float, Meta(gt=0, le=10 * 365 * 86_400)]
+RequestRate = Annotated[float, Meta(gt=0, le=1_000_000)]
+BodyLimit = Annotated[int, Meta(ge=2, le=LARGEST_BODY_BYTES)]
 
 
 class Role(StrEnum):
@@ -17,8 +23,80 @@ class Role(StrEnum):
 
 
 class Token(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose token has this SHA-256, in hexadecimal digits; the token itself is not kept."""
+    """An entry of the file of tokens.
+
+    Whose token has this SHA-256, in hexadecimal digits; the token itself is not kept.
+    """
 
     token_sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
     role: Role
     namespace: Namespace = "default"
+
+
+class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token to be made. Limits that are None are the gateway's own."""
+
+    name: Name
+    role: Role
+    namespaces: Annotated[tuple[Namespace, ...], Meta(min_length=1, max_length=100)] = ("default",)
+    expires_in_seconds: Lifetime | None = None
+    requests_per_second: RequestRate | None = None
+    body_limit_bytes: BodyLimit | None = None
+
+
+class TokenView(View, frozen=True, kw_only=True, tag="gateway.token"):
+    """A token without its secret. It changes things of any of its namespaces; the first is meant
+    where none is named.
+
+    `from_file`: it stands in the file of tokens of the platform's host. `last_used_at` is right to
+    a minute.
+    """
+
+    token_id: UUID
+    name: str
+    role: Role
+    namespaces: tuple[str, ...]
+    created_at: UtcDatetime
+    created_by: str
+    from_file: bool = False
+    expires_at: UtcDatetime | None = None
+    revoked_at: UtcDatetime | None = None
+    last_used_at: UtcDatetime | None = None
+    requests_per_second: float | None = None
+    body_limit_bytes: Count | None = None
+
+
+class MadeToken(Struct, frozen=True, kw_only=True):
+    """A new token with its secret, which is told this once."""
+
+    secret: str
+    token: TokenView
+
+
+class TokenList(ListView, frozen=True, kw_only=True, tag="gateway.tokens"):
+    """Tokens, newest first, also those that count no more."""
+
+    tokens: tuple[TokenView, ...]
+
+
+class AuditEntry(Struct, frozen=True, kw_only=True):
+    """One request that was to change something.
+
+    `status` is the HTTP status of its answer; None where the gateway ended before it. `token_id` is
+    None, and `caller` empty, where no token is asked for.
+    """
+
+    audit_id: Count
+    at: UtcDatetime
+    token_id: UUID | None
+    caller: str
+    address: str
+    method: str
+    path: str
+    status: Count | None = None
+
+
+class AuditList(ListView, frozen=True, kw_only=True, tag="gateway.audit"):
+    """Entries of the audit log, newest first."""
+
+    entries: tuple[AuditEntry, ...]

@@ -1026,6 +1026,7 @@ export type ErrorCode =
   | "still_running"
   | "timeout"
   | "too_large"
+  | "too_many_requests"
   | "unauthenticated"
   | "unavailable"
   | "unsatisfiable"

@@ -30,7 +30,7 @@ from services.cli.commands.nodes import monitor, node, power
 from services.cli.commands.platform import agent, up
 from services.cli.commands.reservations import release, renew, reserve
 from services.cli.commands.tasks import cancel, delete, run, submit, validate
-from services.cli.commands.token import token
+from services.cli.commands.token import audit, token
 from services.cli.doctor.command import doctor
 from services.cli.failures import report
 from shared.errors import StewardError
@@ -50,7 +50,7 @@ for command in (
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift, node),
     *(monitor, power),
-    *(doctor, check, bench, token, agent_credentials, client_credentials),
+    *(doctor, check, bench, token, audit, agent_credentials, client_credentials),
     compose,
 ):
     cli.add_command(command)

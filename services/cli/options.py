@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -141,6 +141,9 @@ def state_option(choices: type[StrEnum]) -> Callable[[Callable[..., Any]], Calla
     )
 
 
+ROLE_HELP: Final = "viewer reads, submitter also changes what is of its namespace."
+
+
 def role_options(role: Role) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add `--role`, this one by default, and the `--namespace` in which it holds."""
 
@@ -150,7 +153,7 @@ def role_options(role: Role) -> Callable[[Callable[..., Any]], Callable[..., Any
             type=click.Choice([each.value for each in Role]),
             default=role.value,
             show_default=True,
-            help="viewer reads, submitter also changes what is of its namespace.",
+            help=ROLE_HELP,
         )
         place = click.option("--namespace", metavar="NAME", default="default", show_default=True)
         return roles(place(command))

@@ -6,12 +6,14 @@ from types import ModuleType
 from typing import Any, Final
 
 from litestar import Litestar, Router
+from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Tag
 
 from schemas.tokens import Token
 from services.gateway import sockets
+from services.gateway.audit import AuditLog
 from services.gateway.context import Gateway
 from services.gateway.eventlog import EventLog
 from services.gateway.guard import Guard
@@ -31,10 +33,17 @@ from services.gateway.routes import (
     scheduler,
     system,
     tasks,
+    tokens,
 )
-from services.gateway.routes.common import provide_identity, refuse_unknown_parameters
+from services.gateway.routes.common import (
+    GATEWAY,
+    provide_identity,
+    record_change,
+    refuse_unknown_parameters,
+)
 from services.gateway.server import HttpServer
 from services.gateway.settings import GatewaySettings
+from services.gateway.tokens import TokenStore
 from shared.host_header import host_names
 from shared.local_platform.tokens import is_loopback, read_tokens
 from shared.messaging.bus import Bus
@@ -69,6 +78,7 @@ SECTIONS: Final = {
     scheduler: Tag("scheduling", "The cluster as node selection sees it, and what was decided."),
     checks: Tag("checks", "What fits on which GPU, by rule, before anything runs."),
     history: Tag("history", "Events, series and reports."),
+    tokens: Tag("tokens", "Who may use the API, and who changed what."),
 }
 API_ROUTES: Final = [
     route for module, section in SECTIONS.items() for route in _routes_of(module, section)
@@ -80,6 +90,7 @@ class GatewayService(Service):
 
     def __init__(self, gateway: Gateway, http: HttpServer) -> None:
         self.http, self.live, self._log = http, gateway.live, gateway.log
+        self._tokens = gateway.tokens
         super().__init__(
             "gateway",
             bus=gateway.bus,
@@ -90,11 +101,14 @@ class GatewayService(Service):
                 "http": http.run,
                 "follow_events": self._log.follow,
                 "trim_events": self._log.trim,
+                "trim_audit": gateway.audit.trim,
+                "end_streams": gateway.tokens.end_streams,
             },
             ready=http.started,
         )
 
     async def _open(self) -> None:
+        await self._tokens.open()
         await self._log.open()
         await self.live.restore(self._log)
         await self.live.subscribe(self.bus)
@@ -109,12 +123,15 @@ def create_app(gateway: Gateway) -> Litestar:
     }
     return Litestar(
         route_handlers=[
-            Router(API, route_handlers=API_ROUTES, guards=[refuse_unknown_parameters]),
+            Router(
+                API, route_handlers=API_ROUTES, guards=[refuse_unknown_parameters, record_change]
+            ),
             *_routes_of(system, PLATFORM),
             *_routes_of(documentation),
             *sockets.ROUTES,
         ],
         dependencies=dependencies,
+        state=State({GATEWAY: gateway}),
         exception_handlers=EXCEPTION_HANDLERS,
         after_exception=[remember_refusal],
         openapi_config=openapi_config(structs, (*SECTIONS.values(), PLATFORM)),
@@ -130,19 +147,24 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
     settings = settings or load_settings(GatewaySettings, "gateway")
     if settings.postgres_dsn is None:
         raise SettingsError("expected GPUSTEWARD_POSTGRES_DSN, found none")
-    tokens = _tokens(settings)
+    in_file = _tokens(settings)
     database = Database(settings.postgres_dsn, "gateway", MIGRATIONS)
     gateway = Gateway(
         bus=Bus.from_settings("gateway", settings, awaits_services=True),
         database=database,
         log=EventLog(database, settings.event_retention_days),
         live=LiveState(),
+        tokens=TokenStore(database, in_file),
+        audit=AuditLog(database, settings.audit_retention_days),
         data_dir=Path(settings.data_dir),
     )
     guard = Guard(
         create_app(gateway),
         host_names(settings.host, settings.allowed_hosts.split(",")),
-        tokens,
+        gateway.tokens,
+        gateway.audit,
+        asks_for_tokens=bool(in_file),
+        requests_per_second=settings.requests_per_second,
     )
     return GatewayService(gateway, HttpServer(guard, settings.host, settings.port))
 

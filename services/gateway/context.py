@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from schemas.base import Command, ListQuery, ListView, Message, Query, View
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from services.gateway.audit import AuditLog
 from services.gateway.eventlog import EventLog
 from services.gateway.live_state import LiveState
+from services.gateway.tokens import TokenStore
 from shared.errors import NodeUnavailableError, RefusedError
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
@@ -31,6 +33,8 @@ class Gateway:
     database: Database
     log: EventLog
     live: LiveState
+    tokens: TokenStore
+    audit: AuditLog
     data_dir: Path
 
     async def send(self, command: Command) -> Accepted:

@@ -1,13 +1,15 @@
 """The outermost layer: who may come in, and with how much."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Role, Token
+from schemas.tokens import LARGEST_BODY_BYTES, Role
+from services.gateway.audit import AUDIT_ID, AuditLog
 from services.gateway.domain.access import (
     EVERYTHING,
     READING_METHODS,
@@ -15,10 +17,14 @@ from services.gateway.domain.access import (
     Identity,
     check_host,
     check_origin,
-    identify,
+    no_token,
 )
+from services.gateway.domain.request_rate import RequestRates
 from services.gateway.problems import PROBLEM_JSON, REFUSAL, headers_of, problem_in
-from shared.errors import RefusedError, StewardError
+from services.gateway.tokens import TokenStore
+from shared.errors import RefusedError, StewardError, UnavailableError
+from shared.logging import log
+from shared.waiting import cancelled
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -27,7 +33,6 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 # No body means an object without fields: what a route requires is then missing by name.
 NO_BODY: Final = b"{}"
-LARGEST_BODY_BYTES: Final = 1 << 20
 # A client that is answered before it has sent everything sees a broken connection, not the answer.
 LARGEST_DRAINED_BYTES: Final = 64 << 20
 # They say nothing of this installation; a browser that opens the page cannot send a token yet.
@@ -51,11 +56,17 @@ class ClientGone(StewardError):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """ASGI middleware. Without tokens everybody who reaches the gateway may do everything."""
+    """ASGI middleware. Unless it asks for tokens, everybody who reaches the gateway may do
+    everything.
+    """
 
     application: Application
     host_names: frozenset[str] | None
-    tokens: Sequence[Token]
+    tokens: TokenStore
+    audit: AuditLog
+    asks_for_tokens: bool
+    requests_per_second: float = 0.0
+    _rates: RequestRates = field(default_factory=RequestRates)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in {"http", "websocket"}:
@@ -63,26 +74,83 @@ class Guard:
             return
         body: Receive = receive
         try:
-            scope.setdefault("state", {})["identity"] = self._admit(scope)
+            identity = await self._admit(scope)
+            scope.setdefault("state", {})["identity"] = identity
+            self._heed_rate(identity)
             if scope["type"] == "http":
-                body = await _within_limit(receive)
+                limit_bytes = identity.body_limit_bytes or LARGEST_BODY_BYTES
+                body = await _within_limit(receive, limit_bytes)
         except ClientGone:
             return
-        except RefusedError as error:
+        except (RefusedError, UnavailableError) as error:
             await _refuse(scope, receive, send, error)
             return
-        is_socket = scope["type"] == "websocket"
-        await self.application(scope, body, _explained(scope, receive, send) if is_socket else send)
+        if scope["type"] == "websocket":
+            await self._serve_stream(identity, scope, receive, _explained(scope, receive, send))
+        else:
+            await self.application(scope, body, self._recorded(scope, send))
 
-    def _admit(self, scope: Scope) -> Identity:
+    async def _serve_stream(
+        self, identity: Identity, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """A stream ends with its token."""
+        if not identity.caller:
+            await self.application(scope, receive, send)
+            return
+        with self.tokens.stream(identity) as ended:
+            served = asyncio.ensure_future(self.application(scope, receive, send))
+            waited = asyncio.ensure_future(ended.wait())
+            try:
+                await asyncio.wait((served, waited), return_when=asyncio.FIRST_COMPLETED)
+                if not served.done():
+                    await cancelled(served)
+                    reason = "the token counts no more"
+                    await send(
+                        {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason}
+                    )
+            finally:
+                await cancelled(served, waited)
+
+    def _recorded(self, scope: Scope, send: Send) -> Send:
+        """Has the audit log know the outcome before the client does."""
+
+        async def send_recorded(message: dict[str, Any]) -> None:
+            audit_id = scope["state"].get(AUDIT_ID)
+            if audit_id is not None and message["type"] == "http.response.start":
+                try:
+                    await self.audit.end(audit_id, message["status"])
+                except UnavailableError as error:
+                    log.warning("audit_outcome_lost", audit_id=audit_id, error=str(error))
+            await send(message)
+
+        return send_recorded
+
+    def _heed_rate(self, identity: Identity) -> None:
+        """Raises RefusedError for a token that asks too often."""
+        per_second = identity.requests_per_second or self.requests_per_second
+        if not identity.caller or not per_second:
+            return
+        now = asyncio.get_running_loop().time()
+        if wait_seconds := self._rates.take(identity.caller, per_second, now):
+            raise RefusedError(
+                ErrorCode.TOO_MANY_REQUESTS,
+                f"expected at most {per_second:g} requests per second of this token, found more",
+                details={"retry_after_seconds": round(wait_seconds, 3)},
+            )
+
+    async def _admit(self, scope: Scope) -> Identity:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host")
         check_host(host, self.host_names)
         if scope["type"] == "websocket" or scope["method"] not in READING_METHODS:
             check_origin(headers.get(b"origin"), host)
-        if not self.tokens or scope["path"] in OPEN_PATHS:
-            return EVERYTHING if not self.tokens else Identity(role=Role.VIEWER)
-        return identify(self.tokens, _presented(scope, headers))
+        if not self.asks_for_tokens:
+            return EVERYTHING
+        if scope["path"] in OPEN_PATHS:
+            return Identity(role=Role.VIEWER)
+        if (presented := _presented(scope, headers)) is None:
+            raise no_token()
+        return await self.tokens.identify(presented)
 
 
 def _presented(scope: Scope, headers: dict[bytes, str]) -> str | None:
@@ -98,7 +166,7 @@ def _presented(scope: Scope, headers: dict[bytes, str]) -> str | None:
     return None
 
 
-async def _within_limit(receive: Receive) -> Receive:
+async def _within_limit(receive: Receive, limit_bytes: int) -> Receive:
     """The whole body, read ahead. Raises RefusedError if it is too large, ClientGone if cut off."""
     chunks: list[bytes] = []
     size = 0
@@ -108,15 +176,15 @@ async def _within_limit(receive: Receive) -> Receive:
         if message["type"] != "http.request":
             raise ClientGone
         size += len(message.get("body", b""))
-        if size <= LARGEST_BODY_BYTES:
+        if size <= limit_bytes:
             chunks.append(message.get("body", b""))
         else:
             chunks.clear()
         more = message.get("more_body", False)
-    if size > LARGEST_BODY_BYTES:
+    if size > limit_bytes:
         raise RefusedError(
             ErrorCode.TOO_LARGE,
-            f"expected a body of at most {LARGEST_BODY_BYTES} bytes, found more",
+            f"expected a body of at most {limit_bytes} bytes, found more",
         )
     waiting = [{"type": "http.request", "body": b"".join(chunks) or NO_BODY, "more_body": False}]
 

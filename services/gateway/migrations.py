@@ -27,4 +27,32 @@ UPDATE event SET reservation_id = split_part(subject, '.', 5)
 CREATE INDEX event_reservation ON event (reservation_id, cursor)
     WHERE reservation_id IS NOT NULL;
 """,
+    """
+CREATE TABLE token (
+    token_id uuid PRIMARY KEY,
+    token_sha256 text NOT NULL UNIQUE,
+    name text NOT NULL,
+    role text NOT NULL,
+    namespaces text[] NOT NULL CHECK (cardinality(namespaces) > 0),
+    from_file boolean NOT NULL DEFAULT false,
+    requests_per_second float8,
+    body_limit_bytes bigint,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    created_by text NOT NULL,
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    last_used_at timestamptz);
+CREATE INDEX token_created ON token (created_at, token_id);
+CREATE TABLE audit (
+    audit_id bigserial PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT now(),
+    token_id uuid,
+    caller text NOT NULL,
+    address text NOT NULL,
+    method text NOT NULL,
+    path text NOT NULL,
+    status int);
+CREATE INDEX audit_at ON audit (at);
+CREATE INDEX audit_token ON audit (token_id, audit_id) WHERE token_id IS NOT NULL;
+""",
 )

@@ -4,6 +4,7 @@ Built on `Problem` alone: the guard answers before Litestar has a request, so th
 for problem details would be a second form of the same.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -37,6 +38,7 @@ _CODE_OF_STATUS: Final = {
     HTTPStatus.UNAUTHORIZED: ErrorCode.UNAUTHENTICATED,
     HTTPStatus.FORBIDDEN: ErrorCode.FORBIDDEN,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ErrorCode.TOO_LARGE,
+    HTTPStatus.TOO_MANY_REQUESTS: ErrorCode.TOO_MANY_REQUESTS,
     HTTPStatus.SERVICE_UNAVAILABLE: ErrorCode.UNAVAILABLE,
 }
 
@@ -138,6 +140,8 @@ def headers_of(problem: Problem, error: Exception) -> dict[str, str]:
     is_soon_back = not isinstance(error, NodeUnavailableError)
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE and is_soon_back:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+        headers["Retry-After"] = str(math.ceil(problem.details["retry_after_seconds"]))
     if problem.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, HTTPException) and error.headers and "Allow" in error.headers:

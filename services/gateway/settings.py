@@ -13,7 +13,9 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     create` writes it; needed where `host` is an address that other machines reach.
 
     `allowed_hosts` are further host names under which browsers may reach a gateway that is bound to
-    them; `event_retention_days` is how far back clients may resume.
+    them; `event_retention_days` is how far back clients may resume, `audit_retention_days` how long
+    it is known who changed what. `requests_per_second` holds for each token that has no rate of its
+    own, on each gateway; 0 is without limit.
     """
 
     host: str = "127.0.0.1"
@@ -21,3 +23,5 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     tokens_file: str | None = None
     allowed_hosts: str = ""
     event_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 30
+    audit_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 365
+    requests_per_second: Annotated[float, Meta(ge=0)] = 200.0

@@ -22,7 +22,9 @@ Parameters = Mapping[str, str | int | UUID | None]
 
 API: Final = "/api/v1"
 RETRY_SECONDS: Final = 0.25
-_RETRIED: Final = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE})
+_RETRIED: Final = frozenset(
+    {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE}
+)
 
 
 class GatewayConnection:
@@ -207,6 +209,7 @@ def _plain_problem(status: int, detail: str) -> Problem:
         403: ErrorCode.FORBIDDEN,
         404: ErrorCode.NOT_FOUND,
         413: ErrorCode.TOO_LARGE,
+        429: ErrorCode.TOO_MANY_REQUESTS,
         503: ErrorCode.UNAVAILABLE,
         504: ErrorCode.TIMEOUT,
     }

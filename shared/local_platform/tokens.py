@@ -26,6 +26,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def digest_of(token: str) -> str:
+    """What is kept of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
 def tokens_path(directory: DataDirectory, environ: Mapping[str, str]) -> Path:
     """Where tokens are kept: where the operator says, else in the data directory."""
     chosen = environ.get(TOKENS_FILE_VARIABLE)
@@ -50,7 +55,7 @@ def ensure_admin_token(directory: DataDirectory, tokens: Path) -> None:
     """
     known = {each.token_sha256 for each in read_tokens(tokens)} if tokens.exists() else set()
     token = directory.read_admin_token()
-    if token is None or hashlib.sha256(token.encode()).hexdigest() not in known:
+    if token is None or digest_of(token) not in known:
         made = create_token(tokens, Role.ADMIN, "default")
         write_atomically(directory.admin_token_path, f"{made}\n".encode())
 
@@ -62,9 +67,8 @@ def create_token(path: Path, role: Role, namespace: str) -> str:
     that is none.
     """
     token = secrets.token_urlsafe(32)
-    digest = hashlib.sha256(token.encode()).hexdigest()
     known = read_tokens(path) if path.exists() else ()
-    entry = {"token_sha256": digest, "role": role, "namespace": namespace}
+    entry = {"token_sha256": digest_of(token), "role": role, "namespace": namespace}
     added = (*known, msgspec.convert(entry, Token))
     write_atomically(path, msgspec.json.format(msgspec.json.encode(added)) + b"\n")
     give_to_owner_above(path)

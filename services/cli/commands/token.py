@@ -1,40 +1,142 @@
-"""Tokens of the API."""
+"""Tokens of the API, and what was changed with them."""
 
 import os
-from pathlib import Path
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Role
+from schemas.tokens import Role, TokenRequest, TokenView
+from services.cli.display.columns import UNKNOWN, Table
+from services.cli.display.output import age, print_answer, table_options, until
+from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
-from services.cli.options import data_dir_option, role_options
-from shared.paths import DataDirectory, default_data_dir
+from services.cli.options import ROLE_HELP, Target, reading, with_target
+from shared.client.errors import PlatformUnreachable
+from shared.paths import DataDirectory
 from shared.settings import SettingsError
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
+
+DAY_SECONDS: Final = 86_400
+LARGEST_PAGE: Final = 1000
+SHORTEST_END: Final = 6  # of an id
+SECONDS_OF: Final = {"m": 60, "h": 3600, "d": DAY_SECONDS}
 
 
 @click.group()
 def token() -> None:
-    """Tokens, which the API asks for where other machines reach it."""
+    """Tokens, which the API asks for where other machines reach it. For admins."""
+
+
+def _seconds(_context: click.Context, _option: click.Parameter, given: str | None) -> float | None:
+    if given is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,5})([mhd])", given)
+    if found is None:
+        raise click.BadParameter(f"expected a time such as 45m, 12h or 30d, got {given!r}")
+    return float(found[1]) * SECONDS_OF[found[2]]
 
 
 @token.command()
-@data_dir_option
-@role_options(Role.ADMIN)
-def create(data_dir: Path | None, role: str, namespace: str) -> None:
-    """Make a token, add its hash to the platform's file of tokens, and print it.
+@click.option("--name", metavar="NAME", help="What people call it [default: its role].")
+@click.option(
+    "--role",
+    type=click.Choice([each.value for each in Role]),
+    default=Role.ADMIN.value,
+    show_default=True,
+    help=ROLE_HELP,
+)
+@click.option(
+    "--namespace",
+    "namespaces",
+    metavar="NAME",
+    multiple=True,
+    help="Whose things it changes; several are several times this [default: default].",
+)
+@click.option(
+    "--expires",
+    "expires_in_seconds",
+    metavar="TIME",
+    callback=_seconds,
+    help="When it counts no more, from now: 45m, 12h, 30d [default: never].",
+)
+@click.option(
+    "--rate",
+    "requests_per_second",
+    type=float,
+    metavar="NUMBER",
+    help="Requests that it may send each second [default: as the gateway is set].",
+)
+@with_target
+def create(
+    target: Target,
+    name: str | None,
+    role: str,
+    namespaces: tuple[str, ...],
+    expires_in_seconds: float | None,
+    requests_per_second: float | None,
+) -> None:
+    """Make a token and print it, this once.
 
-    The file is the one that GPUSTEWARD_GATEWAY_TOKENS_FILE names, else tokens.json in the data
-    directory. A platform reads it at its start.
+    It counts from now on. Where no platform runs, or GPUSTEWARD_GATEWAY_TOKENS_FILE is set, its
+    hash goes into the file of tokens, tokens.json in the data directory or the one so named, which
+    a platform reads at its start.
     """
+    if not _has_platform(target):
+        if name or expires_in_seconds or requests_per_second or len(namespaces) > 1:
+            raise click.UsageError(
+                "the file of tokens knows a role and one namespace alone: start the platform for"
+                " a token with a name, an end or a rate"
+            )
+        _create_in_file(target.directory, Role(role), namespaces[0] if namespaces else "default")
+        return
+    fields = {
+        "name": name or role,
+        "role": role,
+        "namespaces": namespaces or ("default",),
+        "expires_in_seconds": expires_in_seconds,
+        "requests_per_second": requests_per_second,
+    }
+    try:
+        wanted = msgspec.convert(fields, TokenRequest)
+    except msgspec.ValidationError as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
+    made = target.ask(lambda client: client.create_token(wanted))
+    click.echo(made.secret)
+    click.echo(
+        "This token is not shown again. Give it to clients as GPUSTEWARD_TOKEN or --token;"
+        f" `gpusteward token revoke {short(made.token.token_id)}` ends it.",
+        err=True,
+    )
+
+
+def _has_platform(target: Target) -> bool:
+    """Whether one is to be asked; a file that was named goes before one that only happens to run
+    here.
+    """
+    from shared.local_platform.tokens import TOKENS_FILE_VARIABLE
+
+    if target.url is None and os.environ.get(TOKENS_FILE_VARIABLE):
+        return False
+    try:
+        target.address()
+    except PlatformUnreachable:
+        return False
+    return True
+
+
+def _create_in_file(directory: DataDirectory, role: Role, namespace: str) -> None:
     from shared.local_platform.tokens import create_token, tokens_path
 
-    directory = DataDirectory((data_dir or default_data_dir()).resolve())
     directory.prepare()
     path = tokens_path(directory, os.environ)
     try:
-        made = create_token(path, Role(role), namespace)
+        made = create_token(path, role, namespace)
     except (SettingsError, msgspec.ValidationError) as error:
         raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
     click.echo(made)
@@ -43,3 +145,108 @@ def create(data_dir: Path | None, role: str, namespace: str) -> None:
         " start. Give it to clients as GPUSTEWARD_TOKEN or --token.",
         err=True,
     )
+
+
+@token.command(name="list")
+@reading
+@table_options
+def list_tokens(target: Target) -> None:
+    """Show tokens, newest first, also those that count no more."""
+    found = target.ask(_all_tokens)
+    rows = [
+        [
+            short(each.token_id),
+            each.name,
+            each.role.value,
+            ",".join(each.namespaces),
+            _state(each),
+            until(each.expires_at) if each.expires_at else UNKNOWN,
+            age(each.last_used_at),
+            age(each.created_at),
+            each.created_by,
+        ]
+        for each in found
+    ]
+    headings = ["id", "name", "role", "namespaces", "state", "ends in", "used", "age", "made by"]
+    table = Table(
+        headings,
+        rows,
+        numeric=frozenset({"ends in", "used", "age"}),
+        important=("name", "role", "state", "namespaces", "used"),
+        shortened=frozenset({"name", "namespaces"}),
+    )
+    print_answer(found, table, as_json=target.as_json)
+
+
+@token.command()
+@click.argument("wanted", metavar="ID")
+@with_target
+def revoke(target: Target, wanted: str) -> None:
+    """Have a token count no more, from now on and for good.
+
+    ID is a token's, its end, or its name.
+    """
+
+    async def ask(client: "StewardClient") -> TokenView:
+        known = await _all_tokens(client)
+        found = [each for each in known if each.name == wanted and not each.revoked_at]
+        if len(wanted) >= SHORTEST_END:
+            found += [each for each in known if str(each.token_id).endswith(wanted.lower())]
+        if len(found) != 1:
+            how = f"{len(found)} tokens are" if found else "no token is"
+            code = ErrorCode.CONFLICT if found else ErrorCode.NOT_FOUND
+            raise CommandFailed(code, f"{how} called {wanted}; `gpusteward token list` shows them")
+        return await client.revoke_token(found[0].token_id)
+
+    view = target.ask(ask)
+    click.echo(f"token {short(view.token_id)} ({view.name}) counts no more")
+
+
+@click.command()
+@click.option(
+    "--limit",
+    type=click.IntRange(1, LARGEST_PAGE),
+    default=100,
+    show_default=True,
+    help="At most so many.",
+)
+@reading
+@table_options
+def audit(target: Target, limit: int) -> None:
+    """Show who changed what over the API, newest first. For admins."""
+    log = target.ask(lambda client: client.changes(limit=limit))
+    rows = [
+        [
+            age(each.at),
+            each.caller or UNKNOWN,
+            each.address,
+            f"{each.method} {each.path.removeprefix('/api/v1')}",
+            str(each.status or UNKNOWN),
+        ]
+        for each in log.entries
+    ]
+    table = Table(
+        ["age", "token", "from", "what", "status"],
+        rows,
+        numeric=frozenset({"age", "status"}),
+        important=("token", "what", "status"),
+        shortened=frozenset({"token", "what"}),
+    )
+    print_answer(log, table, as_json=target.as_json)
+
+
+async def _all_tokens(client: "StewardClient") -> list[TokenView]:
+    found: list[TokenView] = []
+    cursor = None
+    while True:
+        page = await client.tokens(limit=LARGEST_PAGE, cursor=cursor)
+        found += page.tokens
+        if (cursor := page.next_cursor) is None:
+            return found
+
+
+def _state(view: TokenView) -> str:
+    if view.revoked_at is not None:
+        return "revoked"
+    is_over = view.expires_at is not None and view.expires_at <= datetime.now(UTC)
+    return "expired" if is_over else "ok"

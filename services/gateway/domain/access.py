@@ -1,15 +1,14 @@
 """Who may ask: tokens, roles, and the names under which the gateway may be reached."""
 
-import hashlib
-import hmac
-from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
+from uuid import UUID
 
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Role, Token
+from schemas.tokens import Role, TokenView
 from shared.errors import RefusedError
 from shared.host_header import is_known_host
 
@@ -19,11 +18,20 @@ READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """On whose behalf a request acts. `caller` is its token's SHA-256, empty without tokens."""
+    """On whose behalf a request acts: in `namespace` where none is named.
+
+    `caller` is its token's SHA-256, `name` what people call it, both empty without tokens. Limits
+    that are None are the gateway's own.
+    """
 
     role: Role
     namespace: str = DEFAULT_NAMESPACE
+    further_namespaces: tuple[str, ...] = ()
     caller: str = ""
+    token_id: UUID | None = None
+    name: str = ""
+    requests_per_second: float | None = None
+    body_limit_bytes: int | None = None
 
     def namespace_for(self, asked: str | None) -> str:
         """The namespace that a change may be made in. Raises RefusedError."""
@@ -35,10 +43,11 @@ class Identity(Struct, frozen=True, kw_only=True):
         """Raises RefusedError unless something of this namespace may be changed."""
         if self.role is Role.VIEWER:
             raise RefusedError(ErrorCode.FORBIDDEN, "expected a submitter, found a viewer's token")
-        if self.role is not Role.ADMIN and namespace != self.namespace:
+        own = (self.namespace, *self.further_namespaces)
+        if self.role is not Role.ADMIN and namespace not in own:
             raise RefusedError(
                 ErrorCode.FORBIDDEN,
-                f"expected something of namespace {self.namespace}, found {namespace}",
+                f"expected something of namespace {' or '.join(own)}, found {namespace}",
                 path="$.namespace",
             )
 
@@ -53,19 +62,38 @@ class Identity(Struct, frozen=True, kw_only=True):
 EVERYTHING: Final = Identity(role=Role.ADMIN)
 
 
-def identify(tokens: Sequence[Token], presented: str | None) -> Identity:
-    """Whose token this is. Raises RefusedError."""
-    if presented is None:
-        raise RefusedError(
-            ErrorCode.UNAUTHENTICATED,
-            "expected a token, found none; whoever runs this platform makes one by"
-            " `gpusteward token create`",
-        )
-    digest = hashlib.sha256(presented.encode()).hexdigest()
-    for token in tokens:
-        if hmac.compare_digest(token.token_sha256, digest):
-            return Identity(role=token.role, namespace=token.namespace, caller=digest)
-    raise RefusedError(ErrorCode.UNAUTHENTICATED, "expected a known token, found an unknown one")
+def identify(token: TokenView | None, digest: str, now: datetime) -> Identity:
+    """Whose token this is. Raises RefusedError for None, which nobody knows, and for one that
+    counts no more.
+    """
+    if token is None:
+        raise _unauthenticated("expected a known token, found an unknown one")
+    if token.revoked_at is not None:
+        raise _unauthenticated("expected a token that counts, found one that was revoked")
+    if token.expires_at is not None and token.expires_at <= now:
+        raise _unauthenticated("expected a token that counts, found one that has expired")
+    return Identity(
+        role=token.role,
+        namespace=token.namespaces[0],
+        further_namespaces=token.namespaces[1:],
+        caller=digest,
+        token_id=token.token_id,
+        name=token.name,
+        requests_per_second=token.requests_per_second,
+        body_limit_bytes=token.body_limit_bytes,
+    )
+
+
+def no_token() -> RefusedError:
+    """What to raise where one is missing."""
+    return _unauthenticated(
+        "expected a token, found none; whoever runs this platform makes one by"
+        " `gpusteward token create`"
+    )
+
+
+def _unauthenticated(detail: str) -> RefusedError:
+    return RefusedError(ErrorCode.UNAUTHENTICATED, detail)
 
 
 def check_host(header: str | None, names: frozenset[str] | None) -> None:

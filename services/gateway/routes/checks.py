@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from schemas.checks import AnyCheck, Check, CheckView
 from services.gateway.request_bodies import StrictBody, decode_strictly
-from services.gateway.routes.common import TheGateway, post
+from services.gateway.routes.common import UNAUDITED, TheGateway, post
 from shared.accelerator_rules.checks import answer
 
 
@@ -30,7 +30,7 @@ class _AnyCheck(StrictBody[Check]):
         return decode_strictly(value, union)
 
 
-@post("/checks", status_code=200, dto=_AnyCheck)
+@post("/checks", opt=UNAUDITED, status_code=200, dto=_AnyCheck)
 async def check(data: JSONBody[AnyCheck], gateway: TheGateway) -> CheckView:
     """Whether it would work, by which rule, and what to do: of what is given, else of all nodes."""
     return answer(data, gateway.live.inventories.values())

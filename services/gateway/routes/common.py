@@ -27,8 +27,9 @@ from schemas.base import (
 )
 from schemas.errors import ErrorCode
 from schemas.gateway import Problem
+from services.gateway.audit import AUDIT_ID
 from services.gateway.context import Gateway
-from services.gateway.domain.access import TOKEN_PARAMETER, Identity
+from services.gateway.domain.access import READING_METHODS, TOKEN_PARAMETER, Identity
 from services.gateway.problems import PROBLEM_JSON
 from shared.errors import RefusedError
 from shared.ids import new_id
@@ -115,6 +116,7 @@ Cursor = Annotated[
 Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 OnNode = Annotated[str | None, QueryParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 
+GATEWAY: Final = "gateway"  # in the state of the application
 COMMAND_NAMESPACE: Final = UUID("5d0c53d1-6dd4-4f0a-9d8f-5a7f1f1b6a01")
 PROBLEMS: Final[Mapping[int, ResponseSpec]] = {
     status: ResponseSpec(
@@ -128,11 +130,15 @@ PROBLEMS: Final[Mapping[int, ResponseSpec]] = {
         409: "Its present state does not allow this",
         413: "Body too large",
         422: "This installation cannot do it",
+        429: "More requests than its token may send; try again",
         503: "An owner does not answer; try again",
     }.items()
 }
 
 get = partial(litestar.get, responses=PROBLEMS)
+# Of a route that only asks, or is too frequent to tell anything: not in the audit log.
+UNAUDITED: Final = {"audited": False}
+
 post = partial(litestar.post, responses=PROBLEMS, return_dto=None)
 delete = partial(litestar.delete, responses=PROBLEMS)
 
@@ -155,6 +161,23 @@ def refuse_unknown_parameters(connection: AnyConnection, handler: BaseRouteHandl
                 f"this route has no such parameter; {told}",
                 path=f"query.{name}",
             )
+
+
+async def record_change(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+    """Record who is to change what, before it is changed. Raises UnavailableError.
+
+    The guard records the outcome.
+    """
+    scope: Any = connection.scope
+    if _is_socket(connection) or scope["method"] in READING_METHODS:
+        return
+    if not handler.opt.get("audited", True):
+        return
+    gateway: Gateway = connection.app.state[GATEWAY]
+    address = connection.client.host if connection.client is not None else ""
+    scope["state"][AUDIT_ID] = await gateway.audit.begin(
+        scope["state"]["identity"], address, scope["method"], scope["path"].replace("\0", "")
+    )
 
 
 def query_names(handler: BaseRouteHandler) -> set[str]:

@@ -37,6 +37,7 @@ from services.gateway.domain.availability_news import Idle, is_news
 from services.gateway.live_state import Watcher
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
+    UNAUDITED,
     Caller,
     Cursor,
     GivenReason,
@@ -156,7 +157,12 @@ async def end_reservation(
     return await gateway.bus.query(GetReservation(reservation_id=reservation_id), ReservationView)
 
 
-@post("/reservations/{reservation_id:str}/renew", status_code=200, dto=StrictBody[LeaseRenewal])
+@post(
+    "/reservations/{reservation_id:str}/renew",
+    opt=UNAUDITED,
+    status_code=200,
+    dto=StrictBody[LeaseRenewal],
+)
 async def renew_reservation(
     reservation_id: FromPath[UUID],
     data: JSONBody[LeaseRenewal],
@@ -182,13 +188,13 @@ async def explain_reservation(reservation_id: FromPath[UUID], gateway: TheGatewa
     return await gateway.bus.query(ExplainReservation(reservation_id=reservation_id), Explanation)
 
 
-@post("/estimate", status_code=200, dto=StrictBody[dict[str, Any]])
+@post("/estimate", opt=UNAUDITED, status_code=200, dto=StrictBody[dict[str, Any]])
 async def estimate(data: JSONBody[dict[str, Any]], gateway: TheGateway) -> EstimateView:
     """GPUs and memory that a task configuration needs, in the free form of task files."""
     return await gateway.bus.query(EstimateRequirements(task_config=data), EstimateView)
 
 
-@post("/availability", status_code=200, dto=StrictBody[GpuRequest])
+@post("/availability", opt=UNAUDITED, status_code=200, dto=StrictBody[GpuRequest])
 async def check_availability(
     data: JSONBody[GpuRequest], gateway: TheGateway, wait_seconds: WaitSeconds = 0.0
 ) -> AvailabilityView:

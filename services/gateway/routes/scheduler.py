@@ -23,6 +23,7 @@ from schemas.scheduler_views import (
 )
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
+    UNAUDITED,
     AnyPageSize,
     Cursor,
     GpuPlace,
@@ -42,7 +43,12 @@ Threshold = Annotated[float, QueryParameter(ge=0, le=100)]
 DecisionId = Annotated[int, whole_number(0)]
 
 
-@post("/reservations/{reservation_id:str}/what-if", status_code=200, dto=StrictBody[GpuRequest])
+@post(
+    "/reservations/{reservation_id:str}/what-if",
+    opt=UNAUDITED,
+    status_code=200,
+    dto=StrictBody[GpuRequest],
+)
 async def what_if(
     reservation_id: FromPath[UUID], data: JSONBody[GpuRequest], gateway: TheGateway
 ) -> AvailabilityView:

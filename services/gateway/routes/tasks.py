@@ -44,6 +44,7 @@ from services.gateway.domain.access import Identity
 from services.gateway.domain.experiments import experiment_detail
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
+    UNAUDITED,
     AnyPageSize,
     Caller,
     Cursor,
@@ -91,7 +92,7 @@ async def submit_task(
     return Response(view, status_code=201, headers={"Location": f"/api/v1/tasks/{task_id}"})
 
 
-@post("/tasks/validate", status_code=200, dto=StrictBody[TaskFile])
+@post("/tasks/validate", opt=UNAUDITED, status_code=200, dto=StrictBody[TaskFile])
 async def validate_task(data: JSONBody[TaskFile], gateway: TheGateway) -> TaskPlan:
     """What a task would become here, and what is missing for it; nothing is stored."""
     plan = await gateway.bus.query(ValidateTask(task=data), TaskPlan)

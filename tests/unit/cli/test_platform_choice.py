@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Role
+from schemas.tokens import Role, Token
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.options import (
     cause_of,
@@ -15,8 +15,7 @@ from services.cli.local_platform.options import (
     host_and_port,
     tokens_file,
 )
-from services.gateway.domain.access import identify
-from shared.local_platform.tokens import create_token, read_tokens
+from shared.local_platform.tokens import create_token, digest_of, read_tokens
 
 
 def test_a_free_port_is_taken_and_a_busy_one_replaced() -> None:
@@ -70,12 +69,10 @@ def test_the_token_made_is_the_one_that_the_gateway_knows(tmp_path: Path) -> Non
     first = create_token(path, Role.ADMIN, "default")
     second = create_token(path, Role.VIEWER, "team-a")
 
-    tokens = read_tokens(path)
-    found = [identify(tokens, each) for each in (first, second)]
-    assert [(each.role, each.namespace) for each in found] == [
-        (Role.ADMIN, "default"),
-        (Role.VIEWER, "team-a"),
-    ]
+    assert read_tokens(path) == (
+        Token(token_sha256=digest_of(first), role=Role.ADMIN),
+        Token(token_sha256=digest_of(second), role=Role.VIEWER, namespace="team-a"),
+    )
     assert path.stat().st_mode & 0o777 == 0o600
     assert tokens_file(EVERY_ADDRESS, tmp_path, {}) == path
     assert tokens_file("127.0.0.1", tmp_path, {}) is None

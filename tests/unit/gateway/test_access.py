@@ -1,11 +1,12 @@
 """Who may reach the gateway, and as whom."""
 
-import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Role, Token
+from schemas.tokens import Role, TokenView
 from services.gateway.domain.access import (
     Identity,
     check_host,
@@ -14,6 +15,7 @@ from services.gateway.domain.access import (
 )
 from shared.errors import RefusedError
 from shared.host_header import host_names
+from shared.ids import new_id
 from shared.local_platform.tokens import is_loopback
 
 
@@ -58,19 +60,42 @@ def test_a_page_of_this_gateway_may_call_it_and_another_may_not() -> None:
             check_origin(origin, "localhost:8470")
 
 
-def test_a_token_is_known_by_its_digest() -> None:
-    digest = hashlib.sha256(b"secret").hexdigest()
-    tokens = [
-        Token(token_sha256="0" * 64, role=Role.ADMIN),
-        Token(token_sha256=digest, role=Role.SUBMITTER, namespace="team-a"),
-    ]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
-    known = Identity(role=Role.SUBMITTER, namespace="team-a", caller=digest)
-    assert identify(tokens, "secret") == known
-    for presented in (None, "", digest, "Secret"):
-        with pytest.raises(RefusedError) as refused:
-            identify(tokens, presented)
-        assert refused.value.code is ErrorCode.UNAUTHENTICATED
+
+def make_token(**overrides: Any) -> TokenView:
+    fields: dict[str, Any] = {
+        "token_id": new_id(),
+        "name": "ci",
+        "role": Role.SUBMITTER,
+        "namespaces": ("team-a", "team-b"),
+        "created_at": NOW,
+        "created_by": "ann",
+    }
+    return TokenView(**{**fields, **overrides})
+
+
+def test_a_token_changes_things_of_any_of_its_namespaces() -> None:
+    identity = identify(make_token(), "digest", NOW)
+
+    assert identity.namespace_for(None) == "team-a"
+    assert [may(identity, name) for name in ("team-a", "team-b", "default")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        None,
+        make_token(revoked_at=NOW + timedelta(days=1)),
+        make_token(expires_at=NOW),
+        make_token(expires_at=NOW + timedelta(days=1), revoked_at=NOW),
+    ],
+)
+def test_an_unknown_revoked_or_expired_token_is_refused(token: TokenView | None) -> None:
+    with pytest.raises(RefusedError) as refused:
+        identify(token, "digest", NOW)
+
+    assert refused.value.code is ErrorCode.UNAUTHENTICATED
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""Tokens of the API, and the log of what was changed with them. For admins."""
+
+from uuid import UUID
+
+from litestar.params import FromPath, FromQuery, JSONBody
+
+from schemas.tokens import AuditList, MadeToken, TokenList, TokenRequest, TokenView
+from services.gateway.audit import AuditPlace
+from services.gateway.request_bodies import StrictBody
+from services.gateway.routes.common import (
+    Caller,
+    Cursor,
+    PageSize,
+    TheGateway,
+    delete,
+    get,
+    post,
+)
+from services.gateway.tokens import TokenPlace
+from shared.messaging.paging import cursor_at, place_at
+
+
+@post("/tokens", dto=StrictBody[TokenRequest])
+async def create_token(
+    data: JSONBody[TokenRequest], gateway: TheGateway, identity: Caller
+) -> MadeToken:
+    """Make a token; its secret is told this once. For admins."""
+    identity.require_admin()
+    return await gateway.tokens.create(data, identity.name or "everybody")
+
+
+@get("/tokens")
+async def list_tokens(
+    gateway: TheGateway, identity: Caller, limit: PageSize = 100, cursor: Cursor = None
+) -> TokenList:
+    """Tokens, newest first, also those that count no more. For admins."""
+    identity.require_admin()
+    found = await gateway.tokens.listed(place_at(cursor, TokenPlace), limit + 1)
+    page = found[:limit]
+    last = TokenPlace(page[-1].created_at, page[-1].token_id) if len(found) > limit else None
+    return TokenList(tokens=tuple(page), next_cursor=cursor_at(last) if last else None)
+
+
+@delete("/tokens/{token_id:uuid}", status_code=200)
+async def revoke_token(
+    token_id: FromPath[UUID], gateway: TheGateway, identity: Caller
+) -> TokenView:
+    """Have a token count no more, from this answer on; its open streams end within a second. For
+    admins.
+    """
+    identity.require_admin()
+    return await gateway.tokens.revoke(token_id)
+
+
+@get("/audit")
+async def list_changes(
+    gateway: TheGateway,
+    identity: Caller,
+    token_id: FromQuery[UUID | None] = None,
+    limit: PageSize = 100,
+    cursor: Cursor = None,
+) -> AuditList:
+    """Every request that was to change something, newest first. For admins."""
+    identity.require_admin()
+    found = await gateway.audit.listed(place_at(cursor, AuditPlace), token_id, limit + 1)
+    page = found[:limit]
+    more = cursor_at(AuditPlace(page[-1].audit_id)) if len(found) > limit else None
+    return AuditList(entries=tuple(page), next_cursor=more)

@@ -1,0 +1,82 @@
+"""`gpusteward token` and `audit`, at a real gateway and without one."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from services.cli.command_line import cli
+from shared.command import CommandOutput, run_command
+from shared.local_platform.tokens import digest_of, read_tokens
+from tests.support.worlds.gateway import gateway
+
+SECRET = "an-admins"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("GPUSTEWARD_URL", "GPUSTEWARD_TOKEN", "GPUSTEWARD_GATEWAY_TOKENS_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GPUSTEWARD_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def typed(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
+
+
+async def test_a_token_is_made_shown_used_and_revoked(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps([{"token_sha256": digest_of(SECRET), "role": "admin"}]))
+    async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
+
+        async def ask(*arguments: str, token: str = SECRET) -> CommandOutput:
+            return await run_command(
+                (sys.executable, "-m", "services.cli", *arguments),
+                deadline_seconds=60,
+                environment={**os.environ, "GPUSTEWARD_URL": api.url, "GPUSTEWARD_TOKEN": token},
+            )
+
+        named = ("--name", "cli-ci", "--namespace", "a", "--namespace", "b", "--expires", "30d")
+        made = await ask("token", "create", "--role", "submitter", *named)
+        secret = made.stdout.strip()
+        refused = await ask("token", "list", token=secret)
+        listed = await ask("token", "list")
+        revoked = await ask("token", "revoke", "cli-ci")
+        unknown = await ask("audit", token=secret)
+        log = await ask("audit", "--limit", "1")
+
+    (line,) = (line.split() for line in listed.stdout.splitlines() if "cli-ci" in line)
+    assert line[1:6] == ["cli-ci", "submitter", "a,b", "ok", "30d"]
+    assert secret not in listed.stdout
+    assert (made.exit_code, refused.exit_code, unknown.exit_code) == (0, 4, 4)
+    assert "expected an admin's token" in refused.stderr
+    assert revoked.stdout == f"token {line[0]} (cli-ci) counts no more\n"
+    assert "was revoked" in unknown.stderr
+    assert "DELETE /tokens/" in log.stdout
+
+
+def test_without_a_platform_a_token_goes_into_the_file(tmp_path: Path) -> None:
+    made = typed("token", "create", "--role", "viewer", "--namespace", "a")
+    named = typed("token", "create", "--name", "ci")
+
+    (entry,) = read_tokens(tmp_path / "data" / "tokens.json")
+    assert (entry.token_sha256, entry.namespace) == (digest_of(made.stdout.strip()), "a")
+    assert (named.exit_code, "start the platform" in named.stderr) == (2, True)
+
+
+def test_a_file_that_was_named_goes_before_a_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "named.json"
+    monkeypatch.setenv("GPUSTEWARD_GATEWAY_TOKENS_FILE", str(path))
+    monkeypatch.setenv("GPUSTEWARD_URL", "http://127.0.0.1:1")
+
+    made = typed("token", "create")
+
+    assert [each.token_sha256 for each in read_tokens(path)] == [digest_of(made.stdout.strip())]
