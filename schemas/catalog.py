@@ -14,6 +14,7 @@ from schemas import (
     monitoring,
     node_selection,
     orchestrator,
+    reports,
     results,
     scheduler,
     scheduler_nodes,
@@ -36,6 +37,7 @@ MODULES: tuple[ModuleType, ...] = (
     executor,
     executor_ranks,
     results,
+    reports,
     gateway,
 )
 
@@ -73,6 +75,10 @@ REPLIES: dict[type[Query], type[Struct]] = {
     results.ListSummaries: results.SummaryList,
     results.GetSeries: results.SeriesView,
     results.GetReport: results.ReportView,
+    reports.GetUsage: reports.UsageView,
+    reports.GetWaste: reports.WasteView,
+    reports.GetWaits: reports.WaitsView,
+    reports.GetFailures: reports.FailuresView,
 }
 
 # What the gateway sends to people's clients, beside the owners' views.

@@ -1354,6 +1354,23 @@ export type FailureKind =
   | "timeout"
   | "unschedulable";
 
+/** One reason. `of` is `attempt` or `reservation`; `message` is the newest one's. */
+export interface FailureLine {
+  of: string;
+  reason: string;
+  count: number;
+  last_at: string;
+  message: string;
+}
+
+/** Most frequent first. */
+export interface FailuresView {
+  type: "results.failures_view";
+  start_at: string;
+  end_at: string;
+  lines: FailureLine[];
+}
+
 /**
  * A fault of a device that an agent told as an event, repeated for whoever missed it.
  *
@@ -1438,6 +1455,14 @@ export interface GetClusterStatus {
 export interface GetExperiment {
   type: "orchestrator.get_experiment";
   experiment_id: string;
+}
+
+/** Why attempts and reservations ended otherwise than planned. Answered by `FailuresView`. */
+export interface GetFailures {
+  type: "results.failures";
+  start_at: string;
+  end_at: string;
+  namespace?: string | null;
 }
 
 /** One GPU by its index in its node. Answered by `GpuDetail`; refused with not_found. */
@@ -1536,6 +1561,31 @@ export interface GetSummary {
 export interface GetTask {
   type: "orchestrator.get_task";
   task_id: string;
+}
+
+/** Who held GPUs, and what became of every GPU's time. Answered by `UsageView`. */
+export interface GetUsage {
+  type: "results.usage";
+  start_at: string;
+  end_at: string;
+  namespace?: string | null;
+  by?: UsageBy;
+}
+
+/** How long requests waited for GPUs. Answered by `WaitsView`. */
+export interface GetWaits {
+  type: "results.waits";
+  start_at: string;
+  end_at: string;
+  namespace?: string | null;
+}
+
+/** What was held and hardly used. Answered by `WasteView`. */
+export interface GetWaste {
+  type: "results.waste";
+  start_at: string;
+  end_at: string;
+  namespace?: string | null;
 }
 
 /** How the GPUs of an attempt were chosen. */
@@ -1864,6 +1914,20 @@ export interface GpuStats {
 
 /** How a cluster hands out GPUs: counted, or as devices of ResourceSlices that claims name. */
 export type GpuSupply = "device_plugin" | "dra";
+
+/**
+ * GPU-microseconds, which add up to the hours asked for times the GPUs, exactly.
+ *
+ * Used and idle are held; unknown is what no sample tells of, held or not. Of a shared GPU each
+ * part counts for itself; all of them are used while the GPU is busy.
+ */
+export interface GpuTime {
+  used_us: number;
+  idle_us: number;
+  free_us: number;
+  cordoned_us: number;
+  unknown_us: number;
+}
 
 /**
  * A GPU: its last reading joined to the scheduler's ledger.
@@ -3573,12 +3637,43 @@ export interface Uncordon {
   reason?: string;
 }
 
+/** What a line of a usage report stands for. */
+export type UsageBy = "model" | "namespace" | "node" | "requester";
+
+/**
+ * What one namespace, requester, GPU model or node had: the hours that were held, and of these the
+ * used, idle and unknown ones. `previous_gpu_hours` are those of as long a time before. `cost`
+ * null: a model without a price.
+ */
+export interface UsageLine {
+  name: string;
+  gpu_hours: number;
+  used_hours: number;
+  idle_hours: number;
+  unknown_hours: number;
+  energy_wh: number;
+  cost: number | null;
+  previous_gpu_hours: number;
+}
+
 /** What one namespace's experiments used. */
 export interface UsageRow {
   namespace: string;
   experiments: number;
   gpu_hours: number;
   energy_wh: number | null;
+}
+
+/** Most GPU hours first. `total` is of the whole fleet, whatever namespace was asked for. */
+export interface UsageView {
+  type: "results.usage_view";
+  start_at: string;
+  end_at: string;
+  by: UsageBy;
+  lines: UsageLine[];
+  total: GpuTime;
+  gpus: number;
+  currency: string;
 }
 
 /** What would this task become here? Answered by `TaskPlan`; stores nothing. */
@@ -3595,6 +3690,54 @@ export interface VolumeClaim {
   mount_path: string;
   /** a relative path of letters, digits, _, . and -, without parts . and .. */
   subpath?: string;
+}
+
+/**
+ * The requests of one namespace that were made in the time. Seconds are of the granted ones;
+ * `ended` were neither granted nor wait any more.
+ */
+export interface WaitsLine {
+  namespace: string;
+  requests: number;
+  granted: number;
+  waiting: number;
+  ended: number;
+  p50_seconds: number | null;
+  p95_seconds: number | null;
+  longest_seconds: number | null;
+}
+
+/** Most requests first. */
+export interface WaitsView {
+  type: "results.waits_view";
+  start_at: string;
+  end_at: string;
+  lines: WaitsLine[];
+}
+
+/**
+ * A reservation that was idle for at least half of the time that is known, or that never had 30 %
+ * of the memory that it held. `memory_percent` is the most that it had; null: not known.
+ */
+export interface WasteLine {
+  reservation_id: string;
+  namespace: string;
+  holder: string;
+  gpu_hours: number;
+  idle_hours: number;
+  idle_percent: number;
+  memory_percent: number | null;
+  cost: number | null;
+  because: string[];
+}
+
+/** Most idle hours first, at most 200. `cost` is of the idle hours. */
+export interface WasteView {
+  type: "results.waste_view";
+  start_at: string;
+  end_at: string;
+  lines: WasteLine[];
+  currency: string;
 }
 
 /**
@@ -3789,4 +3932,8 @@ export type MessageType =
   | "results.series"
   | "results.get_summary"
   | "results.list_summaries"
+  | "results.failures"
+  | "results.usage"
+  | "results.waits"
+  | "results.waste"
   | "gateway.custom";

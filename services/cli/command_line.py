@@ -28,6 +28,7 @@ from services.cli.commands.logs import logs
 from services.cli.commands.maintenance import cordon, drain, drift, uncordon
 from services.cli.commands.nodes import monitor, node, power
 from services.cli.commands.platform import agent, up
+from services.cli.commands.report import report as report_group
 from services.cli.commands.reservations import release, renew, reserve
 from services.cli.commands.tasks import cancel, delete, run, submit, validate
 from services.cli.commands.token import audit, token
@@ -50,6 +51,7 @@ for command in (
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift, node),
     *(monitor, power),
+    report_group,
     *(doctor, check, bench, token, audit, agent_credentials, client_credentials),
     compose,
 ):

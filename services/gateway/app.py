@@ -29,6 +29,7 @@ from services.gateway.routes import (
     logs,
     nodes,
     operations,
+    reports,
     reservations,
     scheduler,
     system,
@@ -78,6 +79,7 @@ SECTIONS: Final = {
     scheduler: Tag("scheduling", "The cluster as node selection sees it, and what was decided."),
     checks: Tag("checks", "What fits on which GPU, by rule, before anything runs."),
     history: Tag("history", "Events, series and reports."),
+    reports: Tag("reports", "Where GPU time went, and what was in the way."),
     tokens: Tag("tokens", "Who may use the API, and who changed what."),
 }
 API_ROUTES: Final = [

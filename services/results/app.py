@@ -5,10 +5,13 @@ from datetime import timedelta
 
 from services.results.bursts import Bursts
 from services.results.bursts import build_routes as bursts_routes
+from services.results.domain.prices import parse_prices
 from services.results.handlers import Handlers, build_routes
 from services.results.ledger.facts import Facts
 from services.results.ledger.facts import build_routes as ledger_routes
 from services.results.ledger.hours import Ledger
+from services.results.ledger.reports import Reports
+from services.results.ledger.reports import build_routes as report_routes
 from services.results.migrations import MIGRATIONS
 from services.results.partitions import Partitions, Table
 from services.results.rollups import Rollups
@@ -37,6 +40,10 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
             f" {settings.retention_days}, {settings.minutes_retention_days} and"
             f" {settings.hours_retention_days}"
         )
+    try:
+        prices = parse_prices(settings.gpu_hour_prices)
+    except ValueError as error:
+        raise SettingsError(f"GPUSTEWARD_RESULTS_GPU_HOUR_PRICES: {error}") from error
     database = Database(settings.postgres_dsn, "results", MIGRATIONS)
     bus = Bus.from_settings("results", settings)
     summarizer = Summarizer(database, asyncio.Event())
@@ -66,7 +73,12 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         "results",
         bus=bus,
         database=database,
-        routes=[*build_routes(handlers), *bursts_routes(bursts), *ledger_routes(facts)],
+        routes=[
+            *build_routes(handlers),
+            *bursts_routes(bursts),
+            *ledger_routes(facts),
+            *report_routes(Reports(database, prices, settings.currency)),
+        ],
         start=raw.make_ahead,
         loops={
             "samples": consumer.run,

@@ -17,6 +17,9 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
     While an experiment loads, warms up and measures, its nodes sample every
     `burst_interval_seconds`, for `burst_seconds` from the begin of each of these; 0: as always.
     `summary_grace_seconds`: how long after an attempt's end its node's samples are waited for.
+
+    `gpu_hour_prices` is what an hour of a GPU costs in `currency`, by parts of models' names:
+    `H200=3.5, A100=1.8`.
     """
 
     retention_days: Annotated[int, Meta(ge=1, le=3650)] = 7
@@ -26,3 +29,5 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
     burst_interval_seconds: BurstSeconds = 0.1
     burst_seconds: Annotated[float, Meta(ge=0, le=3600)] = 60.0
     batch_linger_seconds: PositiveSeconds = 0.25
+    gpu_hour_prices: str = ""
+    currency: str = "USD"

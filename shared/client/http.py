@@ -37,6 +37,7 @@ from schemas.scheduler_views import (
 )
 from shared.client.connection import Parameters
 from shared.client.nodes import NodeClient
+from shared.client.reports import ReportClient
 from shared.client.streams import StreamClient
 from shared.client.tokens import TokenClient
 from shared.ids import new_id
@@ -56,7 +57,7 @@ class _Stored(msgspec.Struct):
     reservation_id: UUID | None = None
 
 
-class StewardClient(NodeClient, StreamClient, TokenClient):
+class StewardClient(NodeClient, ReportClient, StreamClient, TokenClient):
     """Talks to one gateway; what `GatewayConnection` says of time-outs and errors holds here."""
 
     async def submit_task(

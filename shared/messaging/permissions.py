@@ -46,6 +46,7 @@ from schemas.orchestrator import (
     TaskEvent,
     ValidateTask,
 )
+from schemas.reports import ReportQuery
 from schemas.results import (
     ExperimentSummarized,
     GetReport,
@@ -179,6 +180,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             GetRequests,
             GetSeries,
             GetReport,
+            ReportQuery,
             GetAgent,
             GetGpu,
         ),

@@ -22,6 +22,7 @@ from schemas import (
     monitoring,
     node_selection,
     orchestrator,
+    reports,
     results,
     scheduler,
     scheduler_nodes,
@@ -51,6 +52,7 @@ OWNERS = {
     deletion: "orchestrator",
     executor: "executor",
     executor_ranks: "executor",
+    reports: "results",
     results: "results",
     gateway: "gateway",
 }

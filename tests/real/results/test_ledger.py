@@ -10,9 +10,22 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
+import pytest
 from msgspec.structs import replace
 
-from schemas.gpu_request import DeviceGrant, DeviceShare, ShareKind
+from schemas.executor import AttemptOutcome, Failure, FailureKind
+from schemas.gpu_request import DeviceGrant, DeviceShare, GpuRequest, ShareKind
+from schemas.reports import (
+    FailuresView,
+    GetFailures,
+    GetUsage,
+    GetWaits,
+    GetWaste,
+    UsageBy,
+    UsageView,
+    WaitsView,
+    WasteView,
+)
 from schemas.scheduler import (
     DeviceCordoned,
     DeviceFreed,
@@ -20,6 +33,7 @@ from schemas.scheduler import (
     DeviceUncordoned,
     ReservationExpired,
     ReservationGranted,
+    ReservationQueued,
     ReservationReleased,
 )
 from schemas.telemetry import GpuSampled
@@ -33,7 +47,8 @@ from services.results.samples import SampleStore
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.postgres.database import Connection, Database
-from tests.support.worlds.results import NODE, make_sample
+from shared.testing import eventually
+from tests.support.worlds.results import NODE, World, make_finished, make_sample
 
 KEPT = timedelta(days=7)
 HOURS = 2
@@ -328,3 +343,87 @@ async def test_every_millisecond_of_every_gpu_is_something_whatever_comes_twice_
             "SELECT count(*) FROM ledger_due WHERE hour < $1", truth.end
         )
     await database.close()
+
+
+async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(world: World) -> None:
+    start = utcnow() - timedelta(seconds=150)
+    held = granted(start + timedelta(seconds=5), new_id(), grant_of(0))
+    half = granted(start + timedelta(seconds=5), new_id(), grant_of(1, 50))
+    half = replace(half, namespace="team-b", holder=f"experiment/{new_id()}/tune#2", epoch=1)
+    queued = ReservationQueued(
+        **common(start),
+        reservation_id=held.reservation_id,
+        namespace=held.namespace,
+        holder=held.holder,
+        request=GpuRequest(),
+        position=1,
+        wait_deadline_at=start + HOUR,
+    )
+    until = start + timedelta(seconds=65)
+    samples = [
+        replace(sample, gpus=(sample.gpus[0], replace(sample.gpus[1], utilization_percent=0.0)))
+        for sample in (make_sample(start + timedelta(seconds=s), s) for s in range(120))
+    ]
+    failed = make_finished(
+        [(start, until)],
+        outcome=AttemptOutcome.FAILED,
+        benchmark=None,
+        failure=Failure(kind=FailureKind.GPU_OUT_OF_MEMORY, message="out of memory"),
+    )
+    asked: dict[str, Any] = {"start_at": start, "end_at": utcnow() + HOUR}
+    wall_from = (utcnow() - start_of(start, HOUR)).total_seconds()
+
+    async with world.results(gpu_hour_prices="a100=6, H200=9"):
+        await world.publish(*samples, queued, held, half, failed)
+        await world.publish(
+            ended(ReservationReleased, until, held), ended(ReservationExpired, until, half)
+        )
+        await world.stored(240)
+        usage: list[UsageView] = []
+
+        async def is_told() -> bool:
+            usage[:] = [await world.ask(GetUsage(**asked), UsageView)]
+            lines = {line.name: line for line in usage[0].lines}
+            return set(lines) == {"team-a", "team-b"} and all(
+                line.gpu_hours < 61 / 3600 for line in lines.values()
+            )
+
+        await eventually(is_told, what="the hours of both")
+        waste = await world.ask(GetWaste(**asked), WasteView)
+        by_requester = await world.ask(GetUsage(by=UsageBy.REQUESTER, **asked), UsageView)
+        mine = await world.ask(GetUsage(namespace="team-b", **asked), UsageView)
+        waits = await world.ask(GetWaits(**asked), WaitsView)
+
+        failures: list[FailuresView] = []
+
+        async def has_failures() -> bool:
+            failures[:] = [await world.ask(GetFailures(**asked), FailuresView)]
+            return len(failures[0].lines) == 2
+
+        await eventually(has_failures, what="both failures")
+        wall_until = (utcnow() - start_of(start, HOUR)).total_seconds()
+
+    first, second = usage[0].lines
+    assert (first.name, first.used_hours, first.idle_hours) == ("team-a", 60 / 3600, 0)
+    assert (second.name, second.used_hours, second.idle_hours) == ("team-b", 0, 30 / 3600)
+    assert first.cost == pytest.approx(0.1)
+    assert second.cost == pytest.approx(0.05)
+    assert first.energy_wh == pytest.approx(360 / 60)
+    total = usage[0].total
+    whole = (
+        total.used_us + total.idle_us + total.free_us + total.cordoned_us + total.unknown_us
+    ) / 1e6
+    assert 2 * wall_from <= whole <= 2 * wall_until
+    assert (total.used_us, total.idle_us) == (60_000_000, 30_000_000)
+    assert [line.name for line in by_requester.lines] == ["exec/ada", "tune"]
+    assert [line.name for line in mine.lines] == ["team-b"]
+    assert {line.reservation_id: line.because for line in waste.lines} == {
+        half.reservation_id: ("idle",),
+        held.reservation_id: ("memory",),
+    }
+    [wait] = waits.lines
+    assert (wait.namespace, wait.requests, wait.granted, wait.p95_seconds) == ("team-a", 1, 1, 1.5)
+    assert {(line.of, line.reason, line.count) for line in failures[0].lines} == {
+        ("attempt", "gpu_out_of_memory", 1),
+        ("reservation", "expired", 1),
+    }

@@ -1,0 +1,153 @@
+"""Reports on the ledger: where GPU time, energy and money went, and what was in the way."""
+
+from enum import StrEnum
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import Count, Namespace, Percent, Query, Seconds, UtcDatetime, View
+
+
+class UsageBy(StrEnum):
+    """What a line of a usage report stands for."""
+
+    NAMESPACE = "namespace"
+    REQUESTER = "requester"
+    MODEL = "model"
+    NODE = "node"
+
+
+class ReportQuery(Query, frozen=True, kw_only=True):
+    """Of whole hours, as far as these have passed: a start is taken back to its hour, an end
+    forward. None: of all namespaces.
+    """
+
+    start_at: UtcDatetime
+    end_at: UtcDatetime
+    namespace: Namespace | None = None
+
+
+class GetUsage(ReportQuery, frozen=True, kw_only=True, tag="results.usage"):
+    """Who held GPUs, and what became of every GPU's time. Answered by `UsageView`."""
+
+    by: UsageBy = UsageBy.NAMESPACE
+
+
+class GpuTime(Struct, frozen=True, kw_only=True):
+    """GPU-microseconds, which add up to the hours asked for times the GPUs, exactly.
+
+    Used and idle are held; unknown is what no sample tells of, held or not. Of a shared GPU each
+    part counts for itself; all of them are used while the GPU is busy.
+    """
+
+    used_us: Count
+    idle_us: Count
+    free_us: Count
+    cordoned_us: Count
+    unknown_us: Count
+
+
+class UsageLine(Struct, frozen=True, kw_only=True):
+    """What one namespace, requester, GPU model or node had: the hours that were held, and of these
+    the used, idle and unknown ones. `previous_gpu_hours` are those of as long a time before.
+    `cost` None: a model without a price.
+    """
+
+    name: str
+    gpu_hours: float
+    used_hours: float
+    idle_hours: float
+    unknown_hours: float
+    energy_wh: float
+    cost: float | None
+    previous_gpu_hours: float
+
+
+class UsageView(View, frozen=True, kw_only=True, tag="results.usage_view"):
+    """Most GPU hours first. `total` is of the whole fleet, whatever namespace was asked for."""
+
+    start_at: UtcDatetime
+    end_at: UtcDatetime
+    by: UsageBy
+    lines: tuple[UsageLine, ...]
+    total: GpuTime
+    gpus: Count
+    currency: str
+
+
+class GetWaste(ReportQuery, frozen=True, kw_only=True, tag="results.waste"):
+    """What was held and hardly used. Answered by `WasteView`."""
+
+
+class WasteLine(Struct, frozen=True, kw_only=True):
+    """A reservation that was idle for at least half of the time that is known, or that never had
+    30 % of the memory that it held. `memory_percent` is the most that it had; None: not known.
+    """
+
+    reservation_id: UUID
+    namespace: str
+    holder: str
+    gpu_hours: float
+    idle_hours: float
+    idle_percent: Percent
+    memory_percent: float | None
+    cost: float | None
+    because: tuple[str, ...]
+
+
+class WasteView(View, frozen=True, kw_only=True, tag="results.waste_view"):
+    """Most idle hours first, at most 200. `cost` is of the idle hours."""
+
+    start_at: UtcDatetime
+    end_at: UtcDatetime
+    lines: tuple[WasteLine, ...]
+    currency: str
+
+
+class GetWaits(ReportQuery, frozen=True, kw_only=True, tag="results.waits"):
+    """How long requests waited for GPUs. Answered by `WaitsView`."""
+
+
+class WaitsLine(Struct, frozen=True, kw_only=True):
+    """The requests of one namespace that were made in the time. Seconds are of the granted ones;
+    `ended` were neither granted nor wait any more.
+    """
+
+    namespace: str
+    requests: Count
+    granted: Count
+    waiting: Count
+    ended: Count
+    p50_seconds: Seconds | None
+    p95_seconds: Seconds | None
+    longest_seconds: Seconds | None
+
+
+class WaitsView(View, frozen=True, kw_only=True, tag="results.waits_view"):
+    """Most requests first."""
+
+    start_at: UtcDatetime
+    end_at: UtcDatetime
+    lines: tuple[WaitsLine, ...]
+
+
+class GetFailures(ReportQuery, frozen=True, kw_only=True, tag="results.failures"):
+    """Why attempts and reservations ended otherwise than planned. Answered by `FailuresView`."""
+
+
+class FailureLine(Struct, frozen=True, kw_only=True):
+    """One reason. `of` is `attempt` or `reservation`; `message` is the newest one's."""
+
+    of: str
+    reason: str
+    count: Count
+    last_at: UtcDatetime
+    message: str
+
+
+class FailuresView(View, frozen=True, kw_only=True, tag="results.failures_view"):
+    """Most frequent first."""
+
+    start_at: UtcDatetime
+    end_at: UtcDatetime
+    lines: tuple[FailureLine, ...]

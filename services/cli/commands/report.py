@@ -1,0 +1,249 @@
+"""Where GPU time went, and what was in the way."""
+
+import csv
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import wraps
+from typing import Any, Final
+
+import click
+import msgspec
+
+from schemas.reports import FailuresView, GpuTime, UsageBy, UsageView, WaitsView, WasteView
+from schemas.scheduler import holder_name
+from services.cli.display.columns import UNKNOWN, Table
+from services.cli.display.output import age, number, print_answer, table_options
+from services.cli.display.tables import short
+from services.cli.options import Target, namespace_option, reading
+from shared.clock import utcnow
+
+HOUR_US: Final = 3_600_000_000
+UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+class Length(click.ParamType[timedelta]):
+    """So many hours, days or weeks."""
+
+    name = "length"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        count, unit = value[:-1], value[-1:]
+        if unit not in UNITS or not count.isdecimal() or not 0 < int(count) <= 10_000:
+            self.fail(f"expected 24h, 7d or 4w for example; found {value!r}", param, ctx)
+        return timedelta(**{UNITS[unit]: int(count)})
+
+
+def _ranged(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--last`, `--namespace`, `--csv`, `--json` and the target."""
+
+    @click.option("--last", type=Length(), default="7d", show_default=True, help="How far back.")
+    @click.option("--csv", "as_csv", is_flag=True, help="Print lines of comma-separated values.")
+    @namespace_option
+    @reading
+    @table_options
+    @wraps(command)
+    def run(*, last: timedelta, namespace: str | None, as_csv: bool, **options: Any) -> Any:
+        end = utcnow()
+        asked = {"start_at": end - last, "end_at": end, "namespace": namespace}
+        return command(asked=asked, as_csv=as_csv, **options)
+
+    return run
+
+
+@click.group()
+def report() -> None:
+    """Where GPU time went: who held it, what was wasted, who waited, what failed."""
+
+
+@report.command()
+@click.option(
+    "--by",
+    type=click.Choice([by.value for by in UsageBy]),
+    default=UsageBy.NAMESPACE.value,
+    show_default=True,
+    help="What a line stands for.",
+)
+@_ranged
+def usage(target: Target, asked: dict[str, Any], as_csv: bool, by: str) -> None:
+    """GPU hours, energy and cost, against as long a time before."""
+    view = target.ask(lambda client: client.usage_report(UsageBy(by), **asked))
+    _print(target, view, usage_table(view), as_csv=as_csv)
+    if not (as_csv or target.as_json):
+        click.echo(time_text(view.total, view.gpus))
+
+
+@report.command()
+@_ranged
+def waste(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
+    """Reservations that were held and hardly used."""
+    view = target.ask(lambda client: client.waste_report(**asked))
+    _print(target, view, waste_table(view), as_csv=as_csv)
+
+
+@report.command()
+@_ranged
+def waits(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
+    """How long requests waited for GPUs."""
+    view = target.ask(lambda client: client.waits_report(**asked))
+    _print(target, view, waits_table(view), as_csv=as_csv)
+
+
+@report.command()
+@_ranged
+def failures(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
+    """Why attempts and reservations ended otherwise than planned."""
+    view = target.ask(lambda client: client.failures_report(**asked))
+    _print(target, view, failures_table(view), as_csv=as_csv)
+
+
+def usage_table(view: UsageView) -> Table:
+    return Table(
+        headings=[
+            *(view.by.value, "GPU h", "before", "used h", "idle h", "unknown h"),
+            *("energy kWh", f"cost {view.currency}"),
+        ],
+        rows=[
+            [
+                line.name or UNKNOWN,
+                number(line.gpu_hours, 3),
+                number(line.previous_gpu_hours, 3),
+                number(line.used_hours, 3),
+                number(line.idle_hours, 3),
+                number(line.unknown_hours, 3),
+                number(line.energy_wh / 1000, 3),
+                number(line.cost, 2),
+            ]
+            for line in view.lines
+        ],
+        numeric=frozenset(
+            {"GPU h", "before", "used h", "idle h", "unknown h", "energy kWh"}
+            | {f"cost {view.currency}"}
+        ),
+        shortened=frozenset({view.by.value}),
+    )
+
+
+def time_text(total: GpuTime, gpus: int) -> str:
+    """One line: what became of the time of all GPUs."""
+    amounts = {
+        "used": total.used_us,
+        "idle": total.idle_us,
+        "free": total.free_us,
+        "cordoned": total.cordoned_us,
+        "unknown": total.unknown_us,
+    }
+    whole = sum(amounts.values())
+    if not whole:
+        return "nothing is known of any GPU in this time"
+    shares = ", ".join(f"{100 * part / whole:.1f} % {name}" for name, part in amounts.items())
+    return f"{whole / HOUR_US:.2f} GPU hours of {gpus} GPUs: {shares}"
+
+
+def waste_table(view: WasteView) -> Table:
+    cost = f"idle {view.currency}"
+    return Table(
+        headings=[
+            *("reservation", "holder", "GPU h", "idle h", "idle %", "memory %", cost),
+            *("because", "namespace"),
+        ],
+        rows=[
+            [
+                short(line.reservation_id),
+                holder_name(line.holder) or UNKNOWN,
+                number(line.gpu_hours, 3),
+                number(line.idle_hours, 3),
+                number(line.idle_percent),
+                number(line.memory_percent),
+                number(line.cost, 2),
+                ", ".join(line.because),
+                line.namespace,
+            ]
+            for line in view.lines
+        ],
+        numeric=frozenset({"GPU h", "idle h", "idle %", "memory %", cost}),
+        shortened=frozenset({"holder"}),
+    )
+
+
+def waits_table(view: WaitsView) -> Table:
+    headings = [
+        "namespace",
+        "requests",
+        "granted",
+        "waiting",
+        "ended",
+        "p50 s",
+        "p95 s",
+        "longest s",
+    ]
+    return Table(
+        headings=headings,
+        rows=[
+            [
+                line.namespace,
+                str(line.requests),
+                str(line.granted),
+                str(line.waiting),
+                str(line.ended),
+                number(line.p50_seconds, 1),
+                number(line.p95_seconds, 1),
+                number(line.longest_seconds, 1),
+            ]
+            for line in view.lines
+        ],
+        numeric=frozenset(headings[1:]),
+    )
+
+
+def failures_table(view: FailuresView) -> Table:
+    return Table(
+        headings=["of", "reason", "count", "last", "message"],
+        rows=[
+            [line.of, line.reason, str(line.count), age(line.last_at), line.message]
+            for line in view.lines
+        ],
+        numeric=frozenset({"count"}),
+        wrapped=frozenset({"message"}),
+    )
+
+
+def _print(
+    target: Target,
+    view: UsageView | WasteView | WaitsView | FailuresView,
+    table: Table,
+    *,
+    as_csv: bool,
+) -> None:
+    if as_csv and target.as_json:
+        raise click.UsageError("--csv and --json exclude each other")
+    if as_csv:
+        _print_csv(view.lines)
+    elif view.lines or target.as_json:
+        print_answer(view, table, as_json=target.as_json)
+    else:
+        click.echo("nothing to report in this time")
+
+
+def _print_csv(lines: Sequence[msgspec.Struct]) -> None:
+    """The fields of the API's lines; what is unknown is empty."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for number_of, line in enumerate(lines):
+        fields = msgspec.to_builtins(line)
+        if number_of == 0:
+            writer.writerow(fields)
+        writer.writerow(
+            ";".join(value) if isinstance(value, list | tuple) else _plain(value)
+            for value in fields.values()
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A spreadsheet takes a text that begins so for a formula."""
+    return (
+        f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+    )

@@ -1,0 +1,92 @@
+"""Reports on GPU time, of the last week by default."""
+
+from datetime import datetime, timedelta
+from typing import Final, TypedDict
+
+from litestar.params import FromQuery
+
+from schemas.base import Namespace
+from schemas.errors import ErrorCode
+from schemas.reports import (
+    FailuresView,
+    GetFailures,
+    GetUsage,
+    GetWaits,
+    GetWaste,
+    UsageBy,
+    UsageView,
+    WaitsView,
+    WasteView,
+)
+from services.gateway.routes.common import InNamespace, TheGateway, get
+from shared.clock import utcnow
+from shared.errors import RefusedError
+
+TIMEOUT_SECONDS: Final = 30.0
+WEEK: Final = timedelta(days=7)
+
+
+class _Range(TypedDict):
+    start_at: datetime
+    end_at: datetime
+    namespace: Namespace | None
+
+
+@get("/reports/gpu-time")
+async def get_gpu_time(
+    gateway: TheGateway,
+    by: FromQuery[UsageBy] = UsageBy.NAMESPACE,
+    start_at: FromQuery[datetime | None] = None,
+    end_at: FromQuery[datetime | None] = None,
+    namespace: InNamespace = None,
+) -> UsageView:
+    """GPU hours, energy and cost, against as long a time before; what became of all GPU time."""
+    query = GetUsage(by=by, **_range(start_at, end_at, namespace))
+    return await gateway.bus.query(query, UsageView, timeout_seconds=TIMEOUT_SECONDS)
+
+
+@get("/reports/waste")
+async def get_waste(
+    gateway: TheGateway,
+    start_at: FromQuery[datetime | None] = None,
+    end_at: FromQuery[datetime | None] = None,
+    namespace: InNamespace = None,
+) -> WasteView:
+    """Reservations that were held and hardly used."""
+    query = GetWaste(**_range(start_at, end_at, namespace))
+    return await gateway.bus.query(query, WasteView, timeout_seconds=TIMEOUT_SECONDS)
+
+
+@get("/reports/waits")
+async def get_waits(
+    gateway: TheGateway,
+    start_at: FromQuery[datetime | None] = None,
+    end_at: FromQuery[datetime | None] = None,
+    namespace: InNamespace = None,
+) -> WaitsView:
+    """How long requests waited for GPUs."""
+    query = GetWaits(**_range(start_at, end_at, namespace))
+    return await gateway.bus.query(query, WaitsView, timeout_seconds=TIMEOUT_SECONDS)
+
+
+@get("/reports/failures")
+async def get_failures(
+    gateway: TheGateway,
+    start_at: FromQuery[datetime | None] = None,
+    end_at: FromQuery[datetime | None] = None,
+    namespace: InNamespace = None,
+) -> FailuresView:
+    """Why attempts and reservations ended otherwise than planned."""
+    query = GetFailures(**_range(start_at, end_at, namespace))
+    return await gateway.bus.query(query, FailuresView, timeout_seconds=TIMEOUT_SECONDS)
+
+
+def _range(start_at: datetime | None, end_at: datetime | None, namespace: str | None) -> _Range:
+    end = end_at or utcnow()
+    try:
+        start = start_at or end - WEEK
+    except OverflowError as error:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST, "expected a time that others precede", path="query.end_at"
+        ) from error
+    return {"start_at": start, "end_at": end, "namespace": namespace}

@@ -1,0 +1,324 @@
+"""Reports on the ledger's hours, the one that runs included."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from schemas.errors import ErrorCode
+from schemas.executor import AttemptFinished
+from schemas.reports import (
+    FailureLine,
+    FailuresView,
+    GetFailures,
+    GetUsage,
+    GetWaits,
+    GetWaste,
+    GpuTime,
+    ReportQuery,
+    UsageBy,
+    UsageLine,
+    UsageView,
+    WaitsLine,
+    WaitsView,
+    WasteLine,
+    WasteView,
+)
+from services.results.domain.prices import price_of
+from services.results.domain.rollup import HOUR, end_of, start_of
+from services.results.ledger.hours import COLUMNS, NOBODY, compute
+from shared.clock import utcnow
+from shared.errors import RefusedError
+from shared.messaging.bus import Route, query_route
+from shared.postgres.database import Connection, Database, Row
+
+HOUR_US: Final = 3_600_000_000
+MJ_PER_WH: Final = 3_600_000
+MOST_LINES: Final = 200
+MOST_ATTEMPTS: Final = 5_000  # decoded for one answer
+UNUSED_MEMORY_PERCENT: Final = 30.0
+IDLE_PERCENT: Final = 50.0
+
+# What runs is computed for the question, and beside what is stored looks the same.
+HOURS: Final = f"""
+SELECT {COLUMNS} FROM ledger_hour WHERE hour >= $1 AND hour < $2
+UNION ALL
+SELECT * FROM unnest($3::timestamptz[], $4::int[], $5::uuid[], $6::bigint[], $7::bigint[],
+    $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], $12::float8[])
+"""
+SELECT_IS_STORED: Final = "SELECT EXISTS (SELECT FROM ledger_hour WHERE hour = $1)"
+
+# What people call a holder: of an experiment its task.
+REQUESTER: Final = """
+CASE WHEN holder LIKE 'experiment/%/%'
+    THEN regexp_replace(regexp_replace(holder, '^experiment/[^/]*/', ''), '#[0-9]+$', '')
+    ELSE holder END
+"""
+NAME: Final = {
+    UsageBy.NAMESPACE: "coalesce(namespace, '')",
+    UsageBy.REQUESTER: f"coalesce({REQUESTER}, '')",
+    UsageBy.MODEL: "device.name",
+    UsageBy.NODE: "device.node_id",
+}
+SELECT_HELD: Final = f"""
+SELECT {{name}} AS name, device.name AS model, sum(used_us)::float8 AS used_us,
+    sum(idle_us)::float8 AS idle_us, sum(unknown_us)::float8 AS unknown_us,
+    sum(energy_mj) AS energy_mj
+FROM ({HOURS}) AS hours JOIN device USING (device_no) LEFT JOIN reservation USING (reservation_id)
+WHERE reservation_id <> '{NOBODY}' AND ($13::text IS NULL OR namespace = $13)
+GROUP BY 1, 2
+"""
+SELECT_TOTAL: Final = f"""
+SELECT count(DISTINCT device_no) AS gpus, coalesce(sum(used_us), 0)::bigint AS used_us,
+    coalesce(sum(idle_us), 0)::bigint AS idle_us, coalesce(sum(free_us), 0)::bigint AS free_us,
+    coalesce(sum(cordoned_us), 0)::bigint AS cordoned_us,
+    coalesce(sum(unknown_us), 0)::bigint AS unknown_us
+FROM ({HOURS}) AS hours
+"""
+SELECT_WASTE: Final = f"""
+SELECT reservation_id, coalesce(namespace, '') AS namespace, coalesce(holder, '') AS holder,
+    device.name AS model, sum(used_us)::float8 AS used_us, sum(idle_us)::float8 AS idle_us,
+    sum(unknown_us)::float8 AS unknown_us,
+    max(hours.memory_mb / nullif(holding.memory_mb, 0)) AS memory_share
+FROM ({HOURS}) AS hours JOIN device USING (device_no) LEFT JOIN reservation USING (reservation_id)
+LEFT JOIN device_holding AS holding USING (reservation_id, device_no)
+WHERE reservation_id <> '{NOBODY}' AND ($13::text IS NULL OR namespace = $13)
+GROUP BY 1, 2, 3, 4
+"""
+SELECT_WAITS: Final = """
+SELECT namespace, count(*) AS requests, count(granted_at) AS granted,
+    count(*) FILTER (WHERE granted_at IS NULL AND ended_at IS NULL) AS waiting,
+    count(*) FILTER (WHERE granted_at IS NULL AND ended_at IS NOT NULL) AS ended,
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY waited_seconds) AS p50_seconds,
+    percentile_cont(0.95) WITHIN GROUP (ORDER BY waited_seconds) AS p95_seconds,
+    max(waited_seconds) AS longest_seconds
+FROM reservation
+WHERE requested_at >= $1 AND requested_at < $2 AND ($3::text IS NULL OR namespace = $3)
+GROUP BY 1 ORDER BY requests DESC, namespace
+"""
+SELECT_ENDS: Final = """
+SELECT state AS reason, count(*) AS count, max(ended_at) AS last_at,
+    (array_agg(reason ORDER BY ended_at DESC))[1] AS message
+FROM reservation
+WHERE ended_at >= $1 AND ended_at < $2 AND ($3::text IS NULL OR namespace = $3)
+    AND state NOT IN ('released', 'cancelled')
+GROUP BY 1
+"""
+SELECT_FAILED: Final = """
+SELECT outcome, finished_at, event FROM attempt
+WHERE finished_at >= $1 AND finished_at < $2 AND ($3::text IS NULL OR namespace = $3)
+    AND outcome IN ('failed', 'interrupted')
+ORDER BY finished_at DESC LIMIT $4
+"""
+
+_decode_event = msgspec.msgpack.Decoder(AttemptFinished).decode
+Arguments = Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """`prices` are of an hour of a GPU, by parts of its model's name."""
+
+    database: Database
+    prices: Mapping[str, float]
+    currency: str
+
+    async def usage(self, query: GetUsage) -> UsageView:
+        """Who held GPUs, and the time of all of them."""
+        start, end = _hours_of(query)
+        name = NAME[query.by]
+        async with self.database.transaction() as connection:
+            hours = await _hours(connection, start, end)
+            held = await connection.fetch(SELECT_HELD.format(name=name), *hours, query.namespace)
+            total = await connection.fetchrow(SELECT_TOTAL, *hours)
+            earlier = await connection.fetch(
+                SELECT_HELD.format(name=name),
+                *await _hours(connection, start - (end - start), start),
+                query.namespace,
+            )
+        lines: dict[str, UsageLine] = {}
+        for row in held:
+            line = self._line(row)
+            before = lines.get(line.name)
+            lines[line.name] = line if before is None else _sum(before, line)
+        for row in earlier:
+            known = lines.get(row["name"]) or _nothing(row["name"])
+            hours_before = known.previous_gpu_hours + _held_hours(row)
+            lines[known.name] = msgspec.structs.replace(known, previous_gpu_hours=hours_before)
+        fields = dict(total) if total is not None else {}
+        gpus = fields.pop("gpus", 0)
+        return UsageView(
+            start_at=start,
+            end_at=end,
+            by=query.by,
+            lines=tuple(sorted(lines.values(), key=lambda line: (-line.gpu_hours, line.name))),
+            total=GpuTime(**fields),
+            gpus=gpus,
+            currency=self.currency,
+        )
+
+    async def waste(self, query: GetWaste) -> WasteView:
+        """What was held and hardly used."""
+        start, end = _hours_of(query)
+        async with self.database.transaction() as connection:
+            hours = await _hours(connection, start, end)
+            rows = await connection.fetch(SELECT_WASTE, *hours, query.namespace)
+        found = [line for row in rows if (line := self._waste(row)) is not None]
+        found.sort(key=lambda line: (-line.idle_hours, line.reservation_id))
+        return WasteView(
+            start_at=start, end_at=end, lines=tuple(found[:MOST_LINES]), currency=self.currency
+        )
+
+    async def waits(self, query: GetWaits) -> WaitsView:
+        """How long requests waited."""
+        start, end = _hours_of(query)
+        async with self.database.transaction() as connection:
+            rows = await connection.fetch(SELECT_WAITS, start, end, query.namespace)
+        lines = tuple(WaitsLine(**dict(row)) for row in rows)
+        return WaitsView(start_at=start, end_at=end, lines=lines)
+
+    async def failures(self, query: GetFailures) -> FailuresView:
+        """Why attempts and reservations ended otherwise than planned."""
+        start, end = _hours_of(query)
+        asked = (start, end, query.namespace)
+        async with self.database.transaction() as connection:
+            ends = await connection.fetch(SELECT_ENDS, *asked)
+            failed = await connection.fetch(SELECT_FAILED, *asked, MOST_ATTEMPTS)
+        lines = [FailureLine(of="reservation", **dict(row)) for row in ends]
+        lines += _attempt_failures(failed)
+        lines.sort(key=lambda line: (-line.count, line.of, line.reason))
+        return FailuresView(start_at=start, end_at=end, lines=tuple(lines))
+
+    def _line(self, row: Row) -> UsageLine:
+        hours = _held_hours(row)
+        return UsageLine(
+            name=row["name"],
+            gpu_hours=hours,
+            used_hours=row["used_us"] / HOUR_US,
+            idle_hours=row["idle_us"] / HOUR_US,
+            unknown_hours=row["unknown_us"] / HOUR_US,
+            energy_wh=row["energy_mj"] / MJ_PER_WH,
+            cost=self._cost(row["model"], hours),
+            previous_gpu_hours=0.0,
+        )
+
+    def _waste(self, row: Row) -> WasteLine | None:
+        """None if it is none."""
+        known = row["used_us"] + row["idle_us"]
+        idle = 100.0 * row["idle_us"] / known if known else 0.0
+        memory = None if row["memory_share"] is None else 100.0 * row["memory_share"]
+        because = []
+        if idle >= IDLE_PERCENT:
+            because.append("idle")
+        if memory is not None and memory < UNUSED_MEMORY_PERCENT:
+            because.append("memory")
+        if not because:
+            return None
+        return WasteLine(
+            reservation_id=row["reservation_id"],
+            namespace=row["namespace"],
+            holder=row["holder"],
+            gpu_hours=_held_hours(row),
+            idle_hours=row["idle_us"] / HOUR_US,
+            idle_percent=idle,
+            memory_percent=memory,
+            cost=self._cost(row["model"], row["idle_us"] / HOUR_US),
+            because=tuple(because),
+        )
+
+    def _cost(self, model: str, hours: float) -> float | None:
+        price = price_of(model, self.prices)
+        return None if price is None else price * hours
+
+
+async def _hours(connection: Connection, start: datetime, end: datetime) -> Arguments:
+    """Arguments for `HOURS`."""
+    now = utcnow()
+    running = start_of(now, HOUR)
+    rows: list[Row] = []
+    # The hour before is not computed for some seconds after its end.
+    for hour in (running - HOUR, running):
+        is_asked = start <= hour < end
+        if is_asked and not await connection.fetchval(SELECT_IS_STORED, hour):
+            rows += await compute(connection, hour, now)
+    names = [name.strip() for name in COLUMNS.split(",")]
+    return [start, end, *([row[name] for row in rows] for name in names)]
+
+
+def _hours_of(query: ReportQuery) -> tuple[datetime, datetime]:
+    if query.start_at >= query.end_at:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected an end after the start {query.start_at.isoformat()}, found"
+            f" {query.end_at.isoformat()}",
+            path="$.end_at",
+        )
+    try:
+        return start_of(query.start_at, HOUR), end_of(query.end_at, HOUR)
+    except OverflowError as error:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST, "expected times within the calendar", path="$.start_at"
+        ) from error
+
+
+def _held_hours(row: Row) -> float:
+    held: float = row["used_us"] + row["idle_us"] + row["unknown_us"]
+    return held / HOUR_US
+
+
+def _nothing(name: str) -> UsageLine:
+    return UsageLine(
+        name=name,
+        gpu_hours=0.0,
+        used_hours=0.0,
+        idle_hours=0.0,
+        unknown_hours=0.0,
+        energy_wh=0.0,
+        cost=0.0,
+        previous_gpu_hours=0.0,
+    )
+
+
+def _sum(one: UsageLine, other: UsageLine) -> UsageLine:
+    """Of different models: a cost that is not known for one is not known for both."""
+    is_priced = one.cost is not None and other.cost is not None
+    return UsageLine(
+        name=one.name,
+        gpu_hours=one.gpu_hours + other.gpu_hours,
+        used_hours=one.used_hours + other.used_hours,
+        idle_hours=one.idle_hours + other.idle_hours,
+        unknown_hours=one.unknown_hours + other.unknown_hours,
+        energy_wh=one.energy_wh + other.energy_wh,
+        cost=(one.cost or 0.0) + (other.cost or 0.0) if is_priced else None,
+        previous_gpu_hours=one.previous_gpu_hours + other.previous_gpu_hours,
+    )
+
+
+def _attempt_failures(newest_first: Iterable[Row]) -> list[FailureLine]:
+    """By kind. Of what was deleted only the outcome is left."""
+    found: dict[str, FailureLine] = {}
+    for row in newest_first:
+        failure = _decode_event(row["event"]).failure if row["event"] else None
+        reason = failure.kind.value if failure is not None else row["outcome"]
+        known = found.get(reason)
+        found[reason] = FailureLine(
+            of="attempt",
+            reason=reason,
+            count=1 if known is None else known.count + 1,
+            last_at=row["finished_at"] if known is None else known.last_at,
+            message=(failure.message if failure is not None else "")
+            if known is None
+            else known.message,
+        )
+    return list(found.values())
+
+
+def build_routes(reports: Reports) -> list[Route]:
+    return [
+        query_route(reports.usage, GetUsage),
+        query_route(reports.waste, GetWaste),
+        query_route(reports.waits, GetWaits),
+        query_route(reports.failures, GetFailures),
+    ]
