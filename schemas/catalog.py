@@ -79,6 +79,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     reports.GetWaste: reports.WasteView,
     reports.GetWaits: reports.WaitsView,
     reports.GetFailures: reports.FailuresView,
+    reports.GetWaterfall: reports.WaterfallView,
 }
 
 # What the gateway sends to people's clients, beside the owners' views.

@@ -151,3 +151,31 @@ class FailuresView(View, frozen=True, kw_only=True, tag="results.failures_view")
     start_at: UtcDatetime
     end_at: UtcDatetime
     lines: tuple[FailureLine, ...]
+
+
+class GetWaterfall(Query, frozen=True, kw_only=True, tag="results.waterfall"):
+    """Where the time of a task's or an experiment's attempts went. Answered by `WaterfallView`,
+    refused with `not_found` until one has finished.
+    """
+
+    subject_id: UUID
+
+
+class WaterfallStep(Struct, frozen=True, kw_only=True):
+    """`step` is `waiting`, a phase of attempts, or `idle_held`: held and in no phase. While it
+    waits nothing is held. `cost` None: a model without a price.
+    """
+
+    step: str
+    seconds: Seconds
+    gpu_seconds: Seconds
+    cost: float | None
+
+
+class WaterfallView(View, frozen=True, kw_only=True, tag="results.waterfall_view"):
+    """Every step in its order, summed over the attempts."""
+
+    subject_id: UUID
+    attempts: Count
+    steps: tuple[WaterfallStep, ...]
+    currency: str

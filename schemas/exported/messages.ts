@@ -1588,6 +1588,15 @@ export interface GetWaste {
   namespace?: string | null;
 }
 
+/**
+ * Where the time of a task's or an experiment's attempts went. Answered by `WaterfallView`, refused
+ * with `not_found` until one has finished.
+ */
+export interface GetWaterfall {
+  type: "results.waterfall";
+  subject_id: string;
+}
+
 /** How the GPUs of an attempt were chosen. */
 export interface GpuAllocation {
   count: number;
@@ -3741,6 +3750,26 @@ export interface WasteView {
 }
 
 /**
+ * `step` is `waiting`, a phase of attempts, or `idle_held`: held and in no phase. While it waits
+ * nothing is held. `cost` null: a model without a price.
+ */
+export interface WaterfallStep {
+  step: string;
+  seconds: number;
+  gpu_seconds: number;
+  cost: number | null;
+}
+
+/** Every step in its order, summed over the attempts. */
+export interface WaterfallView {
+  type: "results.waterfall_view";
+  subject_id: string;
+  attempts: number;
+  steps: WaterfallStep[];
+  currency: string;
+}
+
+/**
  * Would a queued reservation be granted now if it had asked for `request` instead?
  *
  * Judged at its own place in the queue. Answered by `AvailabilityView`; changes nothing.
@@ -3936,4 +3965,5 @@ export type MessageType =
   | "results.usage"
   | "results.waits"
   | "results.waste"
+  | "results.waterfall"
   | "gateway.custom";

@@ -12,6 +12,8 @@ from services.results.ledger.facts import build_routes as ledger_routes
 from services.results.ledger.hours import Ledger
 from services.results.ledger.reports import Reports
 from services.results.ledger.reports import build_routes as report_routes
+from services.results.ledger.waterfall import Waterfalls
+from services.results.ledger.waterfall import build_routes as waterfall_routes
 from services.results.migrations import MIGRATIONS
 from services.results.partitions import Partitions, Table
 from services.results.rollups import Rollups
@@ -78,6 +80,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
             *bursts_routes(bursts),
             *ledger_routes(facts),
             *report_routes(Reports(database, prices, settings.currency)),
+            *waterfall_routes(Waterfalls(database, prices, settings.currency)),
         ],
         start=raw.make_ahead,
         loops={

@@ -1,8 +1,9 @@
 """Reports on GPU time as typed methods."""
 
 from datetime import datetime
+from uuid import UUID
 
-from schemas.reports import FailuresView, UsageBy, UsageView, WaitsView, WasteView
+from schemas.reports import FailuresView, UsageBy, UsageView, WaitsView, WasteView, WaterfallView
 from shared.client.connection import GatewayConnection, Parameters
 
 REPORT_SECONDS = 35.0
@@ -59,6 +60,11 @@ class ReportClient(GatewayConnection):
         return await self.get(
             "/reports/failures", FailuresView, wanted, timeout_seconds=REPORT_SECONDS
         )
+
+    async def waterfall(self, subject_id: UUID) -> WaterfallView:
+        """Where the GPU time of a task or an experiment went."""
+        path = f"/reports/waterfall/{subject_id}"
+        return await self.get(path, WaterfallView, timeout_seconds=REPORT_SECONDS)
 
 
 def _range(start_at: datetime | None, end_at: datetime | None, namespace: str | None) -> Parameters:

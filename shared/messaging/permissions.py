@@ -46,7 +46,7 @@ from schemas.orchestrator import (
     TaskEvent,
     ValidateTask,
 )
-from schemas.reports import ReportQuery
+from schemas.reports import GetWaterfall, ReportQuery
 from schemas.results import (
     ExperimentSummarized,
     GetReport,
@@ -181,6 +181,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             GetSeries,
             GetReport,
             ReportQuery,
+            GetWaterfall,
             GetAgent,
             GetGpu,
         ),

@@ -5,18 +5,31 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import wraps
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from schemas.reports import FailuresView, GpuTime, UsageBy, UsageView, WaitsView, WasteView
+from schemas.orchestrator import ExperimentView, TaskView
+from schemas.reports import (
+    FailuresView,
+    GpuTime,
+    UsageBy,
+    UsageView,
+    WaitsView,
+    WasteView,
+    WaterfallView,
+)
 from schemas.scheduler import holder_name
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, print_answer, table_options
 from services.cli.display.tables import short
+from services.cli.lookup import Sort, find
 from services.cli.options import Target, namespace_option, reading
 from shared.clock import utcnow
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
 
 HOUR_US: Final = 3_600_000_000
 UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
@@ -99,6 +112,43 @@ def failures(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
     """Why attempts and reservations ended otherwise than planned."""
     view = target.ask(lambda client: client.failures_report(**asked))
     _print(target, view, failures_table(view), as_csv=as_csv)
+
+
+@report.command()
+@click.argument("subject", metavar="TASK|EXPERIMENT")
+@reading
+@table_options
+def waterfall(target: Target, subject: str) -> None:
+    """Where the GPU time of a task or an experiment went, step by step."""
+
+    async def ask(client: "StewardClient") -> WaterfallView:
+        found = await find(client, subject, Sort.TASK, Sort.EXPERIMENT)
+        match found:
+            case TaskView():
+                return await client.waterfall(found.task_id)
+            case ExperimentView():
+                return await client.waterfall(found.experiment_id)
+        raise TypeError(f"expected a task or an experiment, found {found}")
+
+    view = target.ask(ask)
+    print_answer(view, waterfall_table(view), as_json=target.as_json)
+
+
+def waterfall_table(view: WaterfallView) -> Table:
+    cost = f"cost {view.currency}"
+    return Table(
+        headings=["step", "seconds", "GPU s", cost],
+        rows=[
+            [
+                step.step,
+                number(step.seconds, 1),
+                number(step.gpu_seconds, 1),
+                number(step.cost, 4),
+            ]
+            for step in view.steps
+        ],
+        numeric=frozenset({"seconds", "GPU s", cost}),
+    )
 
 
 def usage_table(view: UsageView) -> Table:

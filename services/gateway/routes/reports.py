@@ -2,8 +2,9 @@
 
 from datetime import datetime, timedelta
 from typing import Final, TypedDict
+from uuid import UUID
 
-from litestar.params import FromQuery
+from litestar.params import FromPath, FromQuery
 
 from schemas.base import Namespace
 from schemas.errors import ErrorCode
@@ -13,10 +14,12 @@ from schemas.reports import (
     GetUsage,
     GetWaits,
     GetWaste,
+    GetWaterfall,
     UsageBy,
     UsageView,
     WaitsView,
     WasteView,
+    WaterfallView,
 )
 from services.gateway.routes.common import InNamespace, TheGateway, get
 from shared.clock import utcnow
@@ -79,6 +82,13 @@ async def get_failures(
     """Why attempts and reservations ended otherwise than planned."""
     query = GetFailures(**_range(start_at, end_at, namespace))
     return await gateway.bus.query(query, FailuresView, timeout_seconds=TIMEOUT_SECONDS)
+
+
+@get("/reports/waterfall/{subject_id:uuid}")
+async def get_waterfall(gateway: TheGateway, subject_id: FromPath[UUID]) -> WaterfallView:
+    """Where the GPU time of a task or an experiment went."""
+    query = GetWaterfall(subject_id=subject_id)
+    return await gateway.bus.query(query, WaterfallView, timeout_seconds=TIMEOUT_SECONDS)
 
 
 def _range(start_at: datetime | None, end_at: datetime | None, namespace: str | None) -> _Range:

@@ -1,0 +1,134 @@
+"""Where the GPU time of an experiment or a task went, step by step."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from schemas.errors import ErrorCode
+from schemas.executor import AttemptPhase, PhaseTiming
+from schemas.gpu_request import DeviceGrant
+from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView
+from services.results.domain.prices import price_of
+from services.results.ledger.facts import WHOLE, hundredths_of
+from shared.errors import RefusedError
+from shared.messaging.bus import Route, query_route
+from shared.postgres.database import Database, Row
+
+WAITING: Final = "waiting"
+IDLE_HELD: Final = "idle_held"
+STEPS: Final = (WAITING, *(phase.value for phase in AttemptPhase), IDLE_HELD)
+HOUR_SECONDS: Final = 3600
+
+SELECT_EVENTS: Final = """
+SELECT event FROM attempt WHERE (task_id = $1 OR experiment_id = $1) AND event <> ''
+"""
+SELECT_WAITED: Final = """
+SELECT reservation_id, coalesce(waited_seconds, 0) AS seconds FROM reservation
+WHERE reservation_id = ANY ($1)
+"""
+SELECT_HELD: Final = """
+SELECT reservation_id, node_id, device_uuid, granted_at, nullif(ended_at, 'infinity') AS ended_at
+FROM device_holding JOIN device USING (device_no)
+WHERE reservation_id = ANY ($1) AND granted_at IS NOT NULL
+"""
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """What of `AttemptFinished` counts here."""
+
+    reservation_id: UUID
+    devices: tuple[DeviceGrant, ...]
+    phases: tuple[PhaseTiming, ...] = ()
+    finished_at: datetime
+
+
+_decode = msgspec.msgpack.Decoder(Attempt).decode
+
+
+@dataclass(slots=True)
+class _Sum:
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    cost: float | None = 0.0
+
+
+@dataclass(slots=True)
+class Steps:
+    """Sums over attempts. `prices` are of an hour of a GPU."""
+
+    prices: Mapping[str, float]
+    sums: dict[str, _Sum] = field(default_factory=lambda: {step: _Sum() for step in STEPS})
+
+    def add(self, attempt: Attempt, waited_seconds: float, held: Sequence[Row]) -> None:
+        """`held` are its reservation's holdings; none: not known, and nothing was idle."""
+        self.sums[WAITING].seconds += waited_seconds
+        busy = 0.0
+        for phase in attempt.phases:
+            busy += phase.duration_seconds
+            self._add(phase.phase.value, attempt, [phase.duration_seconds] * len(attempt.devices))
+            self.sums[phase.phase.value].seconds += phase.duration_seconds
+        of_device = {(row["node_id"], row["device_uuid"]): row for row in held}
+        idle = []
+        for device in attempt.devices:
+            row = of_device.get((device.node_id, device.uuid))
+            ended_at = (row["ended_at"] or attempt.finished_at) if row is not None else None
+            seconds = (ended_at - row["granted_at"]).total_seconds() if row and ended_at else 0.0
+            idle.append(max(0.0, seconds - busy))
+        self._add(IDLE_HELD, attempt, idle)
+        self.sums[IDLE_HELD].seconds += max(idle, default=0.0)
+
+    def _add(self, step: str, attempt: Attempt, seconds: Iterable[float]) -> None:
+        found = self.sums[step]
+        for device, held in zip(attempt.devices, seconds, strict=True):
+            gpu_seconds = held * hundredths_of(device) / WHOLE
+            price = price_of(device.name, self.prices)
+            found.gpu_seconds += gpu_seconds
+            if price is None or found.cost is None:
+                found.cost = None
+            else:
+                found.cost += gpu_seconds * price / HOUR_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfalls:
+    database: Database
+    prices: Mapping[str, float]
+    currency: str
+
+    async def waterfall(self, query: GetWaterfall) -> WaterfallView:
+        """Of all attempts that have finished."""
+        async with self.database.transaction() as connection:
+            rows = await connection.fetch(SELECT_EVENTS, query.subject_id)
+            attempts = [_decode(row["event"]) for row in rows]
+            reservations = list({attempt.reservation_id for attempt in attempts})
+            waited = await connection.fetch(SELECT_WAITED, reservations)
+            held = await connection.fetch(SELECT_HELD, reservations)
+        if not attempts:
+            raise RefusedError(
+                ErrorCode.NOT_FOUND,
+                f"no finished attempt of a task or experiment {query.subject_id}",
+                path="$.subject_id",
+            )
+        seconds = {row["reservation_id"]: row["seconds"] for row in waited}
+        steps = Steps(self.prices)
+        for attempt in attempts:
+            own = [row for row in held if row["reservation_id"] == attempt.reservation_id]
+            steps.add(attempt, seconds.get(attempt.reservation_id, 0.0), own)
+        return WaterfallView(
+            subject_id=query.subject_id,
+            attempts=len(attempts),
+            steps=tuple(
+                WaterfallStep(step=step, seconds=s.seconds, gpu_seconds=s.gpu_seconds, cost=s.cost)
+                for step, s in steps.sums.items()
+            ),
+            currency=self.currency,
+        )
+
+
+def build_routes(waterfalls: Waterfalls) -> list[Route]:
+    return [query_route(waterfalls.waterfall, GetWaterfall)]
