@@ -218,13 +218,19 @@ class NodeList(ListView, frozen=True, kw_only=True, tag="gateway.nodes"):
 
 
 class GpuMetrics(View, frozen=True, kw_only=True, tag="gateway.gpu_metrics"):
-    """A node's reading, as `/ws/metrics` sends it: a slow client gets only the newest."""
+    """A node's reading, as `/ws/metrics` sends it: a slow client gets only the newest.
+
+    `age_seconds` is how long it has been here, `skipped` how many of the node's readings came since
+    the last one that this client was sent.
+    """
 
     node_id: NodeId
     sequence: Count
     observed_at: UtcDatetime
     simulated: bool
     gpus: tuple[GpuView, ...]
+    age_seconds: Seconds = 0.0
+    skipped: Count = 0
 
 
 class GpuAllocMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_map_view"):

@@ -1687,7 +1687,12 @@ export interface GpuList {
   gpus: GpuView[];
 }
 
-/** A node's reading, as `/ws/metrics` sends it: a slow client gets only the newest. */
+/**
+ * A node's reading, as `/ws/metrics` sends it: a slow client gets only the newest.
+ *
+ * `age_seconds` is how long it has been here, `skipped` how many of the node's readings came since
+ * the last one that this client was sent.
+ */
 export interface GpuMetrics {
   type: "gateway.gpu_metrics";
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -1696,6 +1701,8 @@ export interface GpuMetrics {
   observed_at: string;
   simulated: boolean;
   gpus: GpuView[];
+  age_seconds: number;
+  skipped: number;
 }
 
 /**

@@ -12,7 +12,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Tag
 
 from schemas.tokens import Token
-from services.gateway import sockets
+from services.gateway import server_sent, sockets
 from services.gateway.audit import AuditLog
 from services.gateway.context import Gateway
 from services.gateway.eventlog import EventLog
@@ -131,6 +131,7 @@ def create_app(gateway: Gateway) -> Litestar:
             *_routes_of(system, PLATFORM),
             *_routes_of(documentation),
             *sockets.ROUTES,
+            *server_sent.ROUTES,
         ],
         dependencies=dependencies,
         state=State({GATEWAY: gateway}),

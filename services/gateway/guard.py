@@ -17,6 +17,7 @@ from services.gateway.domain.access import (
     Identity,
     check_host,
     check_origin,
+    is_stream,
     no_token,
 )
 from services.gateway.domain.request_rate import RequestRates
@@ -86,7 +87,9 @@ class Guard:
             await _refuse(scope, receive, send, error)
             return
         if scope["type"] == "websocket":
-            await self._serve_stream(identity, scope, receive, _explained(scope, receive, send))
+            send = _explained(scope, receive, send)
+        if is_stream(scope):
+            await self._serve_stream(identity, scope, body, send)
         else:
             await self.application(scope, body, self._recorded(scope, send))
 
@@ -105,9 +108,9 @@ class Guard:
                 if not served.done():
                     await cancelled(served)
                     reason = "the token counts no more"
-                    await send(
-                        {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason}
-                    )
+                    close = {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason}
+                    end = {"type": "http.response.body", "body": b"", "more_body": False}
+                    await send(close if scope["type"] == "websocket" else end)
             finally:
                 await cancelled(served, waited)
 
@@ -154,11 +157,11 @@ class Guard:
 
 
 def _presented(scope: Scope, headers: dict[bytes, str]) -> str | None:
-    """The bearer token; browsers cannot set headers on a WebSocket and name it in the query."""
+    """The bearer token; browsers cannot set headers on a stream and name it in the query."""
     scheme, _, token = headers.get(b"authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         return token.strip()
-    if scope["type"] == "websocket":
+    if is_stream(scope):
         for part in scope["query_string"].decode("latin-1").split("&"):
             name, _, value = part.partition("=")
             if name == TOKEN_PARAMETER:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from schemas.base import tag_of
 from schemas.catalog import EVENTS
@@ -37,15 +38,28 @@ class Watcher:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     progressed: asyncio.Event = field(default_factory=asyncio.Event)
     ledger_changed: asyncio.Event = field(default_factory=asyncio.Event)
-    metrics: dict[str, GpuMetrics] = field(default_factory=dict)
+    metrics: dict[str, tuple[GpuMetrics, float]] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=lambda: Counter[str]())
     progress: deque[AttemptProgressed] = field(
         default_factory=lambda: deque[AttemptProgressed](maxlen=PROGRESS_BUFFERED)
     )
 
-    def take(self) -> tuple[list[GpuMetrics], list[AttemptProgressed]]:
+    def receive(self, metrics: GpuMetrics, at: float) -> None:
+        """Take a reading in place of the node's last one, if that is still here."""
+        if metrics.node_id in self.metrics:
+            self.skipped[metrics.node_id] += 1
+        self.metrics[metrics.node_id] = (metrics, at)
+        self.wake.set()
+
+    def take(self, now: float) -> tuple[list[GpuMetrics], list[AttemptProgressed]]:
         """Everything that came since the last time."""
-        taken = (list(self.metrics.values()), list(self.progress))
+        readings = [
+            replace(metrics, age_seconds=max(0.0, now - at), skipped=self.skipped[node_id])
+            for node_id, (metrics, at) in self.metrics.items()
+        ]
+        taken = (readings, list(self.progress))
         self.metrics.clear()
+        self.skipped.clear()
         self.progress.clear()
         self.wake.clear()
         self.progressed.clear()
@@ -104,14 +118,14 @@ class LiveState:
         before = self._samples.get(sample.node_id)
         if before is not None and not _is_newer(sample, before[0]):
             return
-        self._samples[sample.node_id] = (sample, self.monotonic())
+        at = self.monotonic()
+        self._samples[sample.node_id] = (sample, at)
         self.samples_received += 1
         if not self.watchers:
             return
         metrics = metrics_of(sample)
         for watcher in self.watchers:
-            watcher.metrics[sample.node_id] = metrics
-            watcher.wake.set()
+            watcher.receive(metrics, at)
 
     async def on_logged(self, event: StoredEvent) -> None:
         """Take a report of a node, or a change of the ledger, from the event log."""
@@ -163,8 +177,8 @@ class LiveState:
     def watching(self) -> Iterator[Watcher]:
         """A watcher that starts with the newest reading of every node."""
         watcher = Watcher()
-        for node_id, (sample, _) in self._samples.items():
-            watcher.metrics[node_id] = metrics_of(sample)
+        for sample, at in self._samples.values():
+            watcher.receive(metrics_of(sample), at)
         watcher.wake.set()
         self.watchers.add(watcher)
         try:

@@ -24,11 +24,15 @@ from schemas.orchestrator import (
     GetExperiment,
     ListExperiments,
 )
+from schemas.scheduler import LIVE_STATES, held_for_experiment
+from schemas.scheduler_views import ListReservations, ReservationList
 from services.gateway.context import Gateway
 from services.gateway.domain.event_filter import EventFilter, subjects_of
 from services.gateway.live_state import Watcher
 from services.gateway.routes.common import (
+    InNamespace,
     OnNode,
+    Rate,
     TheGateway,
     refuse_unknown_parameters,
     whole_number,
@@ -88,7 +92,7 @@ async def _close(socket: Socket, code: int, reason: str) -> None:
 @dataclass(slots=True)
 class MetricsFilter:
     """Which readings and progress a client wants. An experiment's GPUs are known once granted, a
-    task's are those of its experiments under way.
+    task's are those of its experiments under way, a namespace's those of its reservations.
     """
 
     gateway: Gateway
@@ -96,6 +100,8 @@ class MetricsFilter:
     device_uuid: str | None = None
     experiment_id: UUID | None = None
     task_id: UUID | None = None
+    namespace: str | None = None
+    experiments: frozenset[str] = frozenset()
     devices: frozenset[tuple[str, str]] = frozenset()
     _resolved_at: float = field(default=float("-inf"))
 
@@ -106,11 +112,13 @@ class MetricsFilter:
             return
         self._resolved_at = now
         try:
-            views = await self._experiments()
+            found = await self._experiments_devices()
+            if self.namespace is not None:
+                held, self.experiments = await self._namespaces_devices(self.namespace)
+                found = held if found is None else found & held
         except (RefusedError, UnavailableError):
             return
-        infos = [view.gpu_info for view in views if view.gpu_info is not None]
-        self.devices = frozenset((d.node_id, d.uuid) for info in infos for d in info.details)
+        self.devices = found or frozenset()
 
     def of_metrics(self, metrics: GpuMetrics) -> GpuMetrics | None:
         """The wanted part; None if there is none."""
@@ -125,14 +133,37 @@ class MetricsFilter:
         """Progress has no node: a filter by node or GPU leaves it out."""
         if self._wants_all_gpus:
             return self.node_id is None and self.device_uuid is None
-        return self.task_id in {None, progress.task_id} and self.experiment_id in {
-            None,
-            progress.experiment_id,
-        }
+        return (
+            self.task_id in {None, progress.task_id}
+            and self.experiment_id in {None, progress.experiment_id}
+            and (self.namespace is None or str(progress.experiment_id) in self.experiments)
+        )
 
     @property
     def _wants_all_gpus(self) -> bool:
-        return self.experiment_id is None and self.task_id is None
+        return self.experiment_id is None and self.task_id is None and self.namespace is None
+
+    async def _experiments_devices(self) -> frozenset[tuple[str, str]] | None:
+        if self.experiment_id is None and self.task_id is None:
+            return None
+        infos = [view.gpu_info for view in await self._experiments() if view.gpu_info is not None]
+        return frozenset((d.node_id, d.uuid) for info in infos for d in info.details)
+
+    async def _namespaces_devices(
+        self, namespace: str
+    ) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
+        """What it holds, and for which experiments."""
+        query = ListReservations(namespace=namespace, states=tuple(LIVE_STATES), limit=1000)
+        page = await self.gateway.bus.query(query, ReservationList)
+        found = list(page.reservations)
+        while page.next_cursor is not None:
+            query = msgspec.structs.replace(query, cursor=page.next_cursor)
+            page = await self.gateway.bus.query(query, ReservationList)
+            found += page.reservations
+        return (
+            frozenset((d.node_id, d.uuid) for view in found for d in view.devices),
+            frozenset(held_for_experiment(view.holder) for view in found),
+        )
 
     async def _experiments(self) -> list[ExperimentView]:
         if self.experiment_id is not None:
@@ -156,24 +187,33 @@ async def watch_metrics(
     device_uuid: FromQuery[str | None] = None,
     experiment_id: FromQuery[UUID | None] = None,
     task_id: FromQuery[UUID | None] = None,
+    namespace: InNamespace = None,
+    rate: Rate = None,
 ) -> None:
-    """Every new reading and progress report; a slow client gets only the newest."""
-    wanted = MetricsFilter(gateway, node_id, device_uuid, experiment_id, task_id)
+    """The newest reading of every node, then every new one and progress report; a slow client gets
+    only the newest.
+    """
+    wanted = MetricsFilter(gateway, node_id, device_uuid, experiment_id, task_id, namespace)
+    await _serve(socket, metrics_messages(gateway, wanted, rate))
+
+
+async def metrics_messages(
+    gateway: Gateway, wanted: MetricsFilter, rate: float | None
+) -> AsyncGenerator[object, None]:
+    """At most `rate` readings of a node each second."""
     with gateway.live.watching() as watcher:
-        await _serve(socket, _metrics(watcher, wanted))
-
-
-async def _metrics(watcher: Watcher, wanted: MetricsFilter) -> AsyncGenerator[object, None]:
-    while True:
-        await watcher.wake.wait()
-        await wanted.resolve()
-        readings, progress = watcher.take()
-        for metrics in readings:
-            if (part := wanted.of_metrics(metrics)) is not None:
-                yield part
-        for report in progress:
-            if wanted.of_progress(report):
-                yield report
+        while True:
+            await watcher.wake.wait()
+            await wanted.resolve()
+            readings, progress = watcher.take(gateway.live.monotonic())
+            for metrics in readings:
+                if (part := wanted.of_metrics(metrics)) is not None:
+                    yield part
+            for report in progress:
+                if wanted.of_progress(report):
+                    yield report
+            if rate is not None:
+                await asyncio.sleep(1 / rate)
 
 
 @websocket("/ws/events")
@@ -192,20 +232,21 @@ async def watch_events(
     as well, with `cursor` null: it is not in the log and not repeated.
     """
     wanted = event_filter(event_type, task_id, experiment_id, reservation_id)
-    start = gateway.log.cursor if after is None else after
     with gateway.live.watching() as watcher:
-        watcher.take()
-        await _serve(socket, _events(gateway, watcher, wanted, start))
+        await _serve(socket, event_messages(gateway, watcher, wanted, after))
 
 
-async def _events(
-    gateway: Gateway, watcher: Watcher, wanted: EventFilter, cursor: int
+async def event_messages(
+    gateway: Gateway, watcher: Watcher, wanted: EventFilter, after: int | None
 ) -> AsyncGenerator[object, None]:
+    """From a cursor on, from now on if there is none."""
+    cursor = gateway.log.cursor if after is None else after
+    watcher.take(gateway.live.monotonic())
     while True:
         events, cursor = await gateway.log.read(cursor, wanted, EVENTS_AT_ONCE)
         for event in events:
             yield event
-        for report in watcher.take()[1]:
+        for report in watcher.take(gateway.live.monotonic())[1]:
             if (passing := _passing(report, wanted)) is not None:
                 yield passing
         if cursor >= gateway.log.cursor:

@@ -1,7 +1,8 @@
 """Who may ask: tokens, roles, and the names under which the gateway may be reached."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
 
@@ -14,7 +15,13 @@ from shared.host_header import is_known_host
 
 DEFAULT_NAMESPACE: Final = "default"
 TOKEN_PARAMETER: Final = "access_token"  # noqa: S105  # its name
+STREAM_PREFIX: Final = "/sse/"
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def is_stream(scope: Mapping[str, Any]) -> bool:
+    """Whether a request of ASGI is answered without end."""
+    return scope["type"] == "websocket" or str(scope["path"]).startswith(STREAM_PREFIX)
 
 
 class Identity(Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from schemas.errors import ErrorCode
 from schemas.gateway import Problem
 from services.gateway.audit import AUDIT_ID
 from services.gateway.context import Gateway
-from services.gateway.domain.access import READING_METHODS, TOKEN_PARAMETER, Identity
+from services.gateway.domain.access import READING_METHODS, TOKEN_PARAMETER, Identity, is_stream
 from services.gateway.problems import PROBLEM_JSON
 from shared.errors import RefusedError
 from shared.ids import new_id
@@ -102,6 +102,10 @@ GivenReason = Annotated[
 InStates = Annotated[
     str | None, QueryParameter(name="state", description="A comma-separated list of states.")
 ]
+Rate = Annotated[
+    float | None,
+    QueryParameter(gt=0, le=100, description="At most so many readings of a node each second."),
+]
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000, description="At most so many.")]
 # Lists that are put together here, and were always answered whole.
 AnyPageSize = Annotated[
@@ -152,7 +156,7 @@ def provide_identity(request: Request[Any, Any, Any]) -> Identity:
 def refuse_unknown_parameters(connection: AnyConnection, handler: BaseRouteHandler) -> None:
     """A misspelt filter would show everything. Raises RefusedError naming those there are."""
     known = query_names(handler)
-    accepted = {*known, TOKEN_PARAMETER} if _is_socket(connection) else known
+    accepted = {*known, TOKEN_PARAMETER} if is_stream(connection.scope) else known
     for name in connection.query_params:
         if name not in accepted:
             told = f"known: {', '.join(sorted(known))}" if known else "it takes none"

@@ -248,7 +248,7 @@ async def _available(
 
 
 def _has_news(watcher: Watcher, request: GpuRequest, idle: Idle) -> bool:
-    frames, _ = watcher.take()
+    frames, _ = watcher.take(0.0)  # how old they are does not count
     news = [frame for frame in frames if is_news(frame, request, idle)]
     return bool(news) or watcher.ledger_changed.is_set()
 

@@ -18,11 +18,14 @@ from schemas.executor import (
 )
 from schemas.gateway import StoredEvent
 from schemas.gpu_info import GpuInfo, GpuInfoDetail
+from schemas.gpu_request import DeviceGrant
 from schemas.orchestrator import (
     ExperimentList,
     GetExperiment,
     ListExperiments,
 )
+from schemas.scheduler import LIVE_STATES, ReservationState
+from schemas.scheduler_views import ListReservations, ReservationList
 from services.gateway import eventlog
 from services.gateway.app import create_service
 from services.gateway.routes.common import query_names
@@ -43,6 +46,7 @@ from tests.support.worlds.gateway import (
     make_experiment_view,
     make_queued,
     make_released,
+    make_reservation_view,
     make_sample,
     make_task_started,
     make_waiting,
@@ -188,7 +192,7 @@ async def test_a_wrong_filter_is_refused_with_what_was_expected(api: Api) -> Non
         "/ws/metrics?experiment_id=first": ("query.experiment_id", "UUID"),
         "/ws/metrics?nod=x": (
             "query.nod",
-            "no such parameter; known: device_uuid, experiment_id, node_id, task_id",
+            "known: device_uuid, experiment_id, namespace, node_id, rate, task_id",
         ),
         "/ws/metrics?gateway=x": ("query.gateway", "no such parameter"),
         f"/ws/events?after={2**63}": ("query.after", str(2**63 - 1)),
@@ -241,6 +245,57 @@ async def test_metrics_are_filtered_by_node_gpu_experiment_and_task(api: Api) ->
     assert all(metrics["simulated"] for metrics in seen.values())
 
 
+async def test_metrics_of_a_namespace_are_those_of_its_reservations(api: Api) -> None:
+    experiment_id = new_id()
+    held = make_reservation_view(
+        new_id(),
+        namespace="team-a",
+        state=ReservationState.ACTIVE,
+        holder=f"experiment/{experiment_id}",
+        devices=(DeviceGrant(node_id=NODE, uuid="GPU-1", index=1, name="A100"),),
+    )
+    await api.owners.answer(ListReservations, ReservationList(reservations=(held,)))
+    await api.owners.publish(make_sample(1))
+    fields: dict[str, Any] = {
+        "observed_at": utcnow(),
+        "executor_id": "n1",
+        "attempt_id": new_id(),
+        "task_id": new_id(),
+        "phase": AttemptPhase.MEASURING,
+        "fraction": 0.5,
+    }
+
+    async with api.session.ws_connect(f"{api.url}/ws/metrics?namespace=team-a") as socket:
+        metrics = await receive(socket, 1)
+        for each in (new_id(), experiment_id):
+            await api.owners.publish(AttemptProgressed(experiment_id=each, **fields))
+        progress = await receive(socket, 1)
+
+    (asked,) = {
+        (query.namespace, frozenset(query.states))
+        for query in api.owners.received
+        if isinstance(query, ListReservations)
+    }
+    assert asked == ("team-a", LIVE_STATES)
+    assert [gpu["uuid"] for gpu in metrics[0]["gpus"]] == ["GPU-1"]
+    assert progress[0]["experiment_id"] == str(experiment_id)
+
+
+async def test_a_rate_leaves_out_readings_and_says_how_many_and_how_old(api: Api) -> None:
+    await api.owners.publish(make_sample(1))
+    async with api.session.ws_connect(f"{api.url}/ws/metrics?rate=2") as socket:
+        first = await receive(socket, 1)
+        for sequence in range(2, 8):
+            await api.owners.publish(make_sample(sequence))
+        second = await receive(socket, 1)
+    refused, _ = await api.get("/sse/metrics?rate=0")
+
+    assert (first[0]["sequence"], first[0]["skipped"]) == (1, 0)
+    assert (second[0]["sequence"], second[0]["skipped"]) == (7, 5)
+    assert 0 < second[0]["age_seconds"] < 5
+    assert refused == 400
+
+
 async def test_a_slow_client_gets_the_newest_reading_and_nothing_piles_up(
     nats_url: str, postgres_dsn: str
 ) -> None:
@@ -265,7 +320,8 @@ async def test_a_slow_client_gets_the_newest_reading_and_nothing_piles_up(
         await eventually(lambda: live.samples_received == 400, what="every sample")
 
         assert len(watcher.metrics) == 1
-        assert watcher.metrics[NODE].sequence == 400
+        assert watcher.metrics[NODE][0].sequence == 400
+        assert watcher.skipped[NODE] > 300
         writer.close()
         await eventually(lambda: not live.watchers, what="the watcher's end")
     await client.close()
@@ -278,6 +334,6 @@ def test_sockets_and_routes_filter_by_one_set_of_names() -> None:
         for name in query_names(handler)
     }
 
-    assert names <= query_names(list_events) | query_names(get_series) | query_names(
+    assert names - {"rate"} <= query_names(list_events) | query_names(get_series) | query_names(
         list_experiments
     )
