@@ -25,6 +25,9 @@ ComputeCapability = Annotated[
     str, Meta(pattern=rf"^\d{{1,2}}\.\d{{1,2}}{END}", description="a compute capability, as 9.0")
 ]
 Shares = Annotated[float, Meta(gt=0, le=4096)]
+MigProfile = Annotated[
+    str, Meta(pattern=rf"^\d{{1,2}}c?\.?[0-9a-z.+_]{{1,32}}{END}", description="such as 1g.10gb")
+]
 LeaseTtlSeconds = Annotated[float, Meta(ge=3, le=3600)]
 
 
@@ -68,6 +71,7 @@ class ReasonCode(StrEnum):
     EXCEEDS_LARGEST_NODE = "exceeds_largest_node"
     GIVEN_OUT_BY_CLUSTER = "given_out_by_cluster"
     NOT_DIVISIBLE = "not_divisible"  # a MIG instance
+    MIG_PROFILE_MISMATCH = "mig_profile_mismatch"
     SHARES_NOT_ENFORCED = "shares_not_enforced"
     INSUFFICIENT_SHARES = "insufficient_shares"
     SHARES_FRAGMENTED = "shares_fragmented"
@@ -132,6 +136,8 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.GIVEN_OUT_BY_CLUSTER: "The node belongs to a Kubernetes cluster, which gives out its"
     " GPUs itself; ask for them with `cluster`.",
     ReasonCode.NOT_DIVISIBLE: "A MIG instance is granted as a whole; shares are of whole GPUs.",
+    ReasonCode.MIG_PROFILE_MISMATCH: "The request is for whole GPUs and this is a MIG instance, or"
+    " it is for instances of a profile and this is none of them.",
     ReasonCode.SHARES_NOT_ENFORCED: "Nothing on the node keeps a holder to its shares, and the"
     " request insists on it; label a node on which an MPS daemon runs `gpusteward.io/mps=true`.",
     ReasonCode.INSUFFICIENT_SHARES: "The node's devices that may be taken now have fewer shares"
@@ -228,7 +234,8 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none. Or `shares`
-    of the GPUs of one node: 0.25 is a quarter of one, 1.2 more than one; exactly as asked.
+    of the GPUs of one node: 0.25 is a quarter of one, 1.2 more than one; exactly as asked. Or, with
+    `mig_profile` ("1g.10gb"), one MIG instance of those that there are.
 
     Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's
     memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; None
@@ -270,6 +277,7 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
     unfragmented: bool = False
     enforced_shares: bool = False
+    mig_profile: MigProfile | None = None
 
 
 class ShareKind(StrEnum):

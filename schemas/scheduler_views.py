@@ -240,6 +240,7 @@ class DeviceAllocation(Struct, frozen=True, kw_only=True):
     kind: str = "gpu"
     capacity: float = 1.0
     holders: tuple[DeviceHolder, ...] = ()
+    mig_profile: str | None = None
 
 
 class NodeAllocation(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from schemas.base import (
     line,
 )
 from schemas.benchmark import MAX_ERROR_RATE, BenchmarkTool, ErrorRate, TrafficScenario
-from schemas.gpu_request import GpuCount, Shares, ShareStrategy
+from schemas.gpu_request import GpuCount, MigProfile, Shares, ShareStrategy
 
 Scalar = str | Integer | float | bool | None
 Text = Annotated[str, line(min_length=1, max_length=512)]
@@ -253,7 +253,7 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
 
     With `shares` each experiment has a part of a GPU instead: 0.25 is a quarter of one, and of its
     memory. They are on one GPU if one has so much, unless `share_strategy` is `fill`; the rest as
-    in `GpuRequest`.
+    in `GpuRequest`. With `mig_profile` it has one MIG instance.
 
     In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the
     most idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node
@@ -277,6 +277,7 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     share_strategy: ShareStrategy = ShareStrategy.EVENLY
     min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
     enforced_shares: bool = False
+    mig_profile: MigProfile | None = None
 
 
 class TaskFile(TaskPart, frozen=True, kw_only=True):

@@ -706,6 +706,7 @@ export interface DeviceAllocation {
   kind: string;
   capacity: number;
   holders: DeviceHolder[];
+  mig_profile: string | null;
 }
 
 /** Taken out of service. */
@@ -1758,7 +1759,7 @@ export interface GpuPodView {
  *
  * With `shares` each experiment has a part of a GPU instead: 0.25 is a quarter of one, and of its
  * memory. They are on one GPU if one has so much, unless `share_strategy` is `fill`; the rest as in
- * `GpuRequest`.
+ * `GpuRequest`. With `mig_profile` it has one MIG instance.
  *
  * In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the most
  * idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node has
@@ -1782,6 +1783,7 @@ export interface GpuPreferences {
   share_strategy?: ShareStrategy;
   min_free_shares?: number;
   enforced_shares?: boolean;
+  mig_profile?: string | null;
 }
 
 /**
@@ -1855,7 +1857,8 @@ export type GpuReading = [
 
 /**
  * Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none. Or `shares` of the
- * GPUs of one node: 0.25 is a quarter of one, 1.2 more than one; exactly as asked.
+ * GPUs of one node: 0.25 is a quarter of one, 1.2 more than one; exactly as asked. Or, with
+ * `mig_profile` ("1g.10gb"), one MIG instance of those that there are.
  *
  * Empty selectors match everything. `min_memory_mb` null asks for at least half of the device's
  * memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; null
@@ -1897,6 +1900,7 @@ export interface GpuRequest {
   min_free_shares?: number;
   unfragmented?: boolean;
   enforced_shares?: boolean;
+  mig_profile?: string | null;
 }
 
 /**
@@ -2648,6 +2652,7 @@ export type ReasonCode =
   | "memory_unbalanced"
   | "memory_unknown"
   | "mig_enabled"
+  | "mig_profile_mismatch"
   | "model_mismatch"
   | "no_gpus"
   | "no_reading"

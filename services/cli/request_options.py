@@ -121,8 +121,9 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
         def run(*args: Any, **given: Any) -> Any:
             names = [name for name in GpuRequest.__struct_fields__ if name in given]
             fields = {name: given.pop(name) for name in names}
-            if (fields["gpus"] is None) == (fields["shares"] is None):
-                raise click.UsageError("expected one of --gpus and --shares")
+            kinds = [fields[name] for name in ("gpus", "shares", "mig_profile")]
+            if kinds.count(None) != len(kinds) - 1:
+                raise click.UsageError("expected one of --gpus, --shares and --mig-profile")
             fields["gpus"] = fields["gpus"] or 1
             fields["share_strategy"] = ShareStrategy(fields["share_strategy"])
             if whole_fleet:
@@ -213,6 +214,11 @@ _OF_DEVICES: Final = (
         type=NumberRange(0.01, 4096),
         metavar="X",
         help="Instead of whole GPUs so much of a node's: 0.25 is a quarter of one.",
+    ),
+    click.option(
+        "--mig-profile",
+        metavar="PROFILE",
+        help="Instead of whole GPUs one MIG instance such as 1g.10gb.",
     ),
     click.option(
         "--share-strategy",

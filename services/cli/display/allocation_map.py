@@ -14,7 +14,7 @@ def map_table(nodes: Sequence[NodeAllocation]) -> Table:
             node.node_id,
             str(device.index),
             device.name,
-            device.kind,
+            " ".join(filter(None, (device.kind, device.mig_profile))),
             f"{device.allocated:.2f}",
             f"{device.capacity:.2f}",
             holders_text(device.holders) or UNKNOWN,

@@ -221,6 +221,8 @@ def _gpus_text(reservation: ReservationView) -> str:
     asked = reservation.request
     if asked.shares is not None:
         return f"{asked.shares:.2f}"
+    if asked.mig_profile is not None:
+        return asked.mig_profile
     return f"{asked.gpus}" if asked.nodes == 1 else f"{asked.gpus}x{asked.nodes}"
 
 

@@ -16,7 +16,8 @@ from shared.errors import RefusedError
 from shared.gpu.sizing import SPELLINGS, degree, degree_named, memory_per_gpu_mb, world_size_of
 
 LARGEST_GROUP: Final = 4096
-_NOT_WITH_SHARES: Final = {"count": None, "num_nodes": 1, "min_memory_mb": None}
+_NOT_WITH_MIG: Final = {"count": None, "num_nodes": 1}
+_NOT_WITH_SHARES: Final = {**_NOT_WITH_MIG, "min_memory_mb": None, "mig_profile": None}
 
 
 def request_for(
@@ -35,8 +36,8 @@ def request_for(
     several nodes cannot share evenly, and for what excludes shares.
     """
     wanted = task.gpus
-    if wanted is not None and wanted.shares is not None:
-        _check_shares(wanted, world_size(point), mode)
+    if wanted is not None and (wanted.shares is not None or wanted.mig_profile is not None):
+        _check_parts(wanted, world_size(point), mode)
     count = wanted.count if wanted and wanted.count else world_size(point)
     nodes = wanted.num_nodes if wanted else 1
     memory_mb = wanted.min_memory_mb if wanted else None
@@ -53,6 +54,7 @@ def request_for(
         host_memory_mb=wanted.host_memory_mb if wanted else None,
         min_compute_capability=spelled(demand.capability) if demand is not None else None,
         cluster=_cluster(wanted or GpuPreferences()) if mode in CLUSTER_MODES else None,
+        mig_profile=wanted.mig_profile if wanted else None,
     )
     if wanted is None or wanted.shares is None:
         return request
@@ -68,18 +70,19 @@ def request_for(
     )
 
 
-def _check_shares(wanted: GpuPreferences, degree_of_all: int, mode: DeploymentMode) -> None:
-    for name, unset in _NOT_WITH_SHARES.items():
+def _check_parts(wanted: GpuPreferences, degree_of_all: int, mode: DeploymentMode) -> None:
+    asked = "shares" if wanted.shares is not None else "mig_profile"
+    unset_beside = _NOT_WITH_SHARES if asked == "shares" else _NOT_WITH_MIG
+    for name, unset in unset_beside.items():
         if getattr(wanted, name) != unset:
-            raise _refused(f"expected no {name} with shares", f"$.gpus.{name}")
+            raise _refused(f"expected no {name} with {asked}", f"$.gpus.{name}")
     if degree_of_all > 1:
         raise _refused(
-            f"expected whole GPUs (`count`) for {degree_of_all} parallel parts, got shares: on how"
-            " many GPUs these are is not known before",
-            "$.gpus.shares",
+            f"expected whole GPUs (`count`) for {degree_of_all} parallel parts, got {asked}",
+            f"$.gpus.{asked}",
         )
     if mode in CLUSTER_MODES:
-        raise _refused("expected whole GPUs of a cluster, got shares", "$.gpus.shares")
+        raise _refused(f"expected whole GPUs of a cluster, got {asked}", f"$.gpus.{asked}")
 
 
 def _cluster(wanted: GpuPreferences) -> ClusterRequest:

@@ -167,6 +167,7 @@ def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:
         reasons=state_reasons(device, node),
         cordon=device.cordon,
         kind="mig" if device.parent_uuid is not None else "gpu",
+        mig_profile=device.mig_profile,
         holders=tuple(_holder(part, owners) for part in parts),
     )
 

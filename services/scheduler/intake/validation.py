@@ -55,6 +55,7 @@ _ONLY_OF_SHARES: Final = {
     "unfragmented": False,
     "enforced_shares": False,
 }
+_NOT_OF_MIG: Final = {"gpus": 1, "nodes": 1, "shares": None, "cluster": None}
 ANY_SHARES: Final = ShareRules()
 _NAMES: Final = frozenset({SelectorKey.NODE, SelectorKey.GPU_MODEL, SelectorKey.GPU_UUID})
 _NUMBERED: Final = frozenset(
@@ -103,6 +104,7 @@ def check_wanted(request: GpuRequest, rules: ShareRules = ANY_SHARES) -> None:
     if request.cluster is not None:
         _check_cluster(request, request.cluster)
     _check_shares(request, rules)
+    _check_mig(request)
     for place, selector in enumerate(request.require):
         _check_selector(selector, f"$.request.require[{place}]")
     for place, preference in enumerate(request.prefer):
@@ -132,6 +134,18 @@ def _check_shares(request: GpuRequest, rules: ShareRules) -> None:
             "expected strategy 'evenly' with `unfragmented`: 'fill' leaves fragments",
             "$.request.share_strategy",
         )
+
+
+def _check_mig(request: GpuRequest) -> None:
+    """That nothing beside a profile excludes it: an instance is exclusive, one for each request."""
+    if request.mig_profile is None:
+        return
+    for name, unset in _NOT_OF_MIG.items():
+        if getattr(request, name) != unset:
+            raise _bad(
+                f"expected one MIG instance, got {name} and mig_profile in one request",
+                f"$.request.{name}",
+            )
 
 
 def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:

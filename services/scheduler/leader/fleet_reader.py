@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from schemas.scheduler import CordonState
 from services.scheduler.domain.drift.detection import foreign_processes
 from services.scheduler.domain.faults import cordon_state
@@ -79,6 +81,10 @@ class FleetReader:
         holders = {part.holder for part in row.parts}
         if row.reservation_id is not None:
             holders.add(row.reservation_id)
+        if reading is not None and reading.utilization_percent is None:
+            # Drivers tell none of a MIG instance; without a process there is none.
+            is_idle = row.parent_uuid is not None and processes == ()
+            reading = replace(reading, utilization_percent=0.0) if is_idle else reading
         foreign = foreign_processes(processes, holders, self.system_processes)
         return Device(
             number=row.device_no,
@@ -101,5 +107,6 @@ class FleetReader:
             numa_node=row.numa_node,
             mig_enabled=row.mig_enabled,
             parent_uuid=row.parent_uuid,
+            mig_profile=row.mig_profile,
             foreign_pids=tuple(process.pid for process in foreign),
         )

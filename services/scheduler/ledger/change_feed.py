@@ -161,6 +161,7 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     numa_node: int | None
     mig_enabled: bool | None
     parent_uuid: str | None
+    mig_profile: str | None
     removed: bool
     releases: int
     released_by: UUID | None

@@ -293,4 +293,8 @@ ALTER TABLE holding ADD COLUMN hundredths int NOT NULL GENERATED ALWAYS AS (
     CASE WHEN cells = int8multirange(int8range(device_no * 10000, (device_no + 1) * 10000))
     THEN 100 ELSE hundredths_of(cells) END) STORED;
 """,
+    """
+-- Of a MIG instance, as its agent names it.
+ALTER TABLE device ADD COLUMN mig_profile text;
+""",
 )

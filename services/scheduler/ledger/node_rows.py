@@ -50,9 +50,9 @@ RETURNING true
 _UPSERT_DEVICE: Final = """
 INSERT INTO device
     (node_id, uuid, index, name, memory_total_mb, simulated, health, health_detail,
-    compute_capability, numa_node, mig_enabled, parent_uuid,
+    compute_capability, numa_node, mig_enabled, parent_uuid, mig_profile,
     cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
     cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at
 FROM node WHERE node_id = $1
 ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = excluded.name,
@@ -61,7 +61,8 @@ ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = exclude
     health_detail = excluded.health_detail,
     compute_capability = coalesce(excluded.compute_capability, device.compute_capability),
     numa_node = coalesce(excluded.numa_node, device.numa_node),
-    mig_enabled = excluded.mig_enabled, parent_uuid = excluded.parent_uuid, removed = false
+    mig_enabled = excluded.mig_enabled, parent_uuid = excluded.parent_uuid,
+    mig_profile = excluded.mig_profile, removed = false
 """
 _LOSE_OTHERS: Final = """
 UPDATE device SET health = 'lost', health_detail = 'not in the inventory'
@@ -395,4 +396,5 @@ async def _upsert(connection: Connection, node_id: NodeId, device: DeviceFacts) 
         device.numa_node,
         device.mig_enabled,
         device.parent_uuid,
+        device.mig_profile,
     )

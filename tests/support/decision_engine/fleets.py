@@ -47,7 +47,9 @@ EXTRAS: tuple[dict[str, Any], ...] = (
     {"preemptible": True, "gpu_models": ("h100",)},
     {"prefer": (Preference(selector=Selector(key=SelectorKey.GPU_MODEL, values=("H100",))),)},
     {"device_uuids": tuple(f"GPU-{number}" for number in range(8))},
+    {"mig_profile": "1g.10gb"},
 )
+MIG: dict[int, str] = {8: "1g.10gb", 9: "2g.20gb"}  # by what else may be wrong with a device
 # Of devices of one node; the sizes leave fragments.
 SHARES: tuple[dict[str, Any], ...] = (
     {"shares": 0.25},
@@ -84,6 +86,7 @@ def make_request(
         chosen = {**chosen, **SHARES[shares]}
         chosen.pop("balanced_memory", None)
         chosen.pop("min_memory_mb", None)
+        chosen.pop("mig_profile", None)
     return GpuRequest(
         gpus=gpus,
         nodes=nodes,
@@ -185,6 +188,8 @@ def make_device(place: int, reading: int, trouble: int) -> Device:
         cordoned=trouble == 2,
         foreign_pids=(4711,) if trouble == 3 else (),
         mig_enabled=trouble == 4,
+        parent_uuid="GPU-divided" if trouble in MIG else None,
+        mig_profile=MIG.get(trouble),
         compute_capability=None if trouble == 7 else "9.0" if place % 2 else "8.0",
         reading_state=state,
         reading=None

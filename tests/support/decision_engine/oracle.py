@@ -38,6 +38,8 @@ NEVER = {
     ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
     ReasonCode.MIG_ENABLED,
     ReasonCode.SHARES_NOT_ENFORCED,
+    ReasonCode.NOT_DIVISIBLE,
+    ReasonCode.MIG_PROFILE_MISMATCH,
 }
 NAMED_CAPABILITIES = {"NVIDIA A100": "8.0", "NVIDIA H100": "9.0"}
 SUBSETS_OF = 6  # leases whose end nobody knows are tried in all combinations up to so many
@@ -287,6 +289,13 @@ def static_codes(  # noqa: C901  # one case per reason
     found: set[ReasonCode] = set()
     if device.mig_enabled and device.parent_uuid is None:
         found.add(ReasonCode.MIG_ENABLED)
+    elif request.shares is not None:
+        if device.parent_uuid is not None:
+            found.add(ReasonCode.NOT_DIVISIBLE)
+    elif device.mig_profile != request.mig_profile and not (
+        request.mig_profile is None and device.uuid in request.device_uuids
+    ):
+        found.add(ReasonCode.MIG_PROFILE_MISMATCH)
     if request.node_ids and device.node_id not in request.node_ids:
         found.add(ReasonCode.NODE_MISMATCH)
     if request.device_uuids and device.uuid not in request.device_uuids:

@@ -77,6 +77,9 @@ class FakeGpu:
     utilization_percent: float | None = 0.0
     health: HealthState = HealthState.OK
     processes: tuple[GpuProcess, ...] | None = None
+    mig_enabled: bool | None = None
+    parent_uuid: str | None = None
+    mig_profile: str | None = None
 
     def reading(self) -> GpuReading:
         used = self.memory_used_mb
@@ -138,6 +141,9 @@ class FakeNode:
                     memory_total_mb=gpu.memory_total_mb,
                     simulated=True,
                     health=gpu.health,
+                    mig_enabled=gpu.mig_enabled,
+                    parent_uuid=gpu.parent_uuid,
+                    mig_profile=gpu.mig_profile,
                     recent_faults=self.faults.get(gpu.uuid, ()),
                 )
                 for gpu in self.gpus

@@ -133,6 +133,7 @@ def test_filling_gpus_one_after_the_other_leaves_fragments() -> None:
         ({"count": 2}, {}, "$.gpus.count"),
         ({"num_nodes": 2}, {}, "$.gpus.num_nodes"),
         ({"min_memory_mb": 10}, {}, "$.gpus.min_memory_mb"),
+        ({"mig_profile": "1g.10gb"}, {}, "$.gpus.mig_profile"),
         ({}, {"tp": 2}, "$.gpus.shares"),
     ],
 )
@@ -144,6 +145,15 @@ def test_what_excludes_shares_is_refused_with_the_rule(
 
     assert refused.value.path == path
     assert "shares" in str(refused.value)
+
+
+def test_a_task_asks_for_an_instance_with_room_for_its_model() -> None:
+    request = request_for(make_file(gpus={"mig_profile": "1g.10gb"}), point({}), ())
+
+    assert (request.mig_profile, request.gpus, request.shares) == ("1g.10gb", 1, None)
+    assert request.min_memory_mb is not None
+    with pytest.raises(RefusedError, match="no count with mig_profile"):
+        request_for(make_file(gpus={"mig_profile": "1g.10gb", "count": 1}), point({}), ())
 
 
 def test_a_cluster_gives_out_whole_gpus() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey, SelectorOperator
+from schemas.scheduler import DeviceState
 from services.scheduler.domain.model.fleet import Node
-from services.scheduler.domain.placement.eligibility import blocks, reason_for
+from services.scheduler.domain.placement.eligibility import blocks, reason_for, state_of
 from services.scheduler.domain.placement.selectors import mismatch, version
 from tests.unit.scheduler.builders import make_device
 
@@ -100,10 +101,31 @@ def test_what_no_request_gets(
     assert list(blocks(device, GpuRequest(), Node(node_id="alpha", **node))) == [want]
 
 
-def test_a_mig_instance_is_granted_although_it_is_of_a_divided_gpu() -> None:
-    device = make_device(1, mig_enabled=True, parent_uuid="GPU-0")
+@pytest.mark.parametrize(
+    ("wishes", "want"),
+    [
+        ({"mig_profile": "1g.10gb"}, []),
+        ({"device_uuids": ("GPU-1",)}, []),
+        ({"mig_profile": "2g.20gb"}, [ReasonCode.MIG_PROFILE_MISMATCH]),
+        ({}, [ReasonCode.MIG_PROFILE_MISMATCH]),
+        ({"shares": 0.5}, [ReasonCode.NOT_DIVISIBLE]),
+    ],
+)
+def test_a_mig_instance_serves_who_asks_for_its_profile_or_names_it(
+    wishes: dict[str, Any], want: list[ReasonCode]
+) -> None:
+    device = make_device(1, mig_enabled=True, parent_uuid="GPU-0", mig_profile="1g.10gb")
 
-    assert list(blocks(device, GpuRequest(), Node(node_id="alpha"))) == []
+    assert list(blocks(device, GpuRequest(**wishes), NODE)) == want
+    assert state_of(device, NODE) is DeviceState.FREE, "and is free to those"
+
+
+@pytest.mark.parametrize("is_divided", [False, True])
+def test_a_whole_gpu_serves_nobody_who_asks_for_an_instance(is_divided: bool) -> None:
+    device = make_device(1, mig_enabled=is_divided)
+    code = ReasonCode.MIG_ENABLED if is_divided else ReasonCode.MIG_PROFILE_MISMATCH
+
+    assert list(blocks(device, GpuRequest(mig_profile="1g.10gb"), NODE)) == [code]
 
 
 @pytest.mark.parametrize(

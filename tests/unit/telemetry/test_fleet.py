@@ -68,7 +68,7 @@ def test_the_mock_accelerator_form_is_read() -> None:
     [
         pytest.param(
             ("is_mig_device = false", "is_mig_device = true"),
-            "MIG instances are not granted yet.*`\\$.devices\\[0\\].is_mig_device`",
+            "MIG instances are no GPUs.*`\\$.devices\\[0\\].is_mig_device`",
             id="a MIG instance",
         ),
         pytest.param(

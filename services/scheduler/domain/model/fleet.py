@@ -120,6 +120,7 @@ class Device(Struct, frozen=True, kw_only=True):
     numa_node: int | None = None
     mig_enabled: bool | None = None
     parent_uuid: str | None = None
+    mig_profile: str | None = None
     foreign_pids: tuple[int, ...] = ()
     cordon: CordonState | None = None
     parts: tuple[Part, ...] = ()

@@ -40,6 +40,7 @@ NEVER: Final = frozenset(
         ReasonCode.SELECTOR_UNKNOWN,
         ReasonCode.MIG_ENABLED,
         ReasonCode.NOT_DIVISIBLE,
+        ReasonCode.MIG_PROFILE_MISMATCH,
         ReasonCode.SHARES_NOT_ENFORCED,
     }
 )
@@ -132,7 +133,7 @@ def state_of(device: Device, node: Node) -> DeviceState:
         return DeviceState.HELD
     if device.cordoned:
         return DeviceState.CORDONED
-    is_free = is_eligible(device, WITHOUT_WISHES, node)
+    is_free = is_eligible(device, _for_itself(device), node)
     return DeviceState.FREE if is_free else DeviceState.UNAVAILABLE
 
 
@@ -141,11 +142,19 @@ def state_reasons(device: Device, node: Node) -> tuple[Reason, ...]:
 
     The sentences leave out their subject, the device.
     """
+    request = _for_itself(device)
     return tuple(
-        Reason(code=code, message=_predicate(code, device, WITHOUT_WISHES, node))
-        for code in blocks(device, WITHOUT_WISHES, node)
+        Reason(code=code, message=_predicate(code, device, request, node))
+        for code in blocks(device, request, node)
         if code is not ReasonCode.HELD
     )
+
+
+def _for_itself(device: Device) -> GpuRequest:
+    """A request without wishes, but for the device's kind."""
+    if device.parent_uuid is None:
+        return WITHOUT_WISHES
+    return GpuRequest(device_uuids=(device.uuid,))
 
 
 def host_blocks(
@@ -204,10 +213,7 @@ def host_reason(
 
 
 def _mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
-    if device.mig_enabled and device.parent_uuid is None:
-        yield ReasonCode.MIG_ENABLED
-    if request.shares is not None:
-        yield from _share_mismatches(device, request, node)
+    yield from _kind_mismatches(device, request, node)
     if request.node_ids and device.node_id not in request.node_ids:
         yield ReasonCode.NODE_MISMATCH
     if request.device_uuids and device.uuid not in request.device_uuids:
@@ -224,7 +230,20 @@ def _mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[Rea
             yield code
 
 
-def _share_mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
+def _is_kind_asked_for(device: Device, request: GpuRequest) -> bool:
+    """A whole GPU, or an instance of the profile; an instance may be named instead."""
+    if request.mig_profile is not None:
+        return device.mig_profile == request.mig_profile
+    return device.parent_uuid is None or device.uuid in request.device_uuids
+
+
+def _kind_mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
+    if device.mig_enabled and device.parent_uuid is None:
+        yield ReasonCode.MIG_ENABLED
+    elif request.shares is None and not _is_kind_asked_for(device, request):
+        yield ReasonCode.MIG_PROFILE_MISMATCH
+    if request.shares is None:
+        return
     if device.parent_uuid is not None:
         yield ReasonCode.NOT_DIVISIBLE
     if request.enforced_shares and share_kind(device, node) is ShareKind.COOPERATIVE:
@@ -308,6 +327,10 @@ def _cordon_text(device: Device) -> str:
 
 
 def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
+    if code is ReasonCode.MIG_PROFILE_MISMATCH:
+        kind = f"MIG instance ({device.mig_profile})" if device.parent_uuid else "whole GPU"
+        asked = f"an instance {request.mig_profile}" if request.mig_profile else "a whole GPU"
+        return f"is a {kind}, not {asked}"
     if code is ReasonCode.INSUFFICIENT_TOTAL_MEMORY:
         return f"has {device.total_mb} MB in all, {request.min_memory_mb} MB are needed"
     needed = capability(request.min_compute_capability)

@@ -185,6 +185,7 @@ def _traits(device: Device) -> Traits:
         device.numa_node,
         device.mig_enabled,
         device.parent_uuid is None,
+        device.mig_profile,
     )
 
 

@@ -28,6 +28,7 @@ class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):
     of_shares: bool = False
     enforced_shares: bool = False
     least_free: int = 0
+    mig_profile: str | None = None
 
 
 class ShareShape(Struct, frozen=True, kw_only=True):
@@ -75,6 +76,7 @@ def shape_of(request: GpuRequest) -> Shape:
             of_shares=request.shares is not None,
             enforced_shares=request.enforced_shares,
             least_free=least_free(request) if request.shares is not None else 0,
+            mig_profile=request.mig_profile,
         ),
         gpus=devices_needed(request),
         nodes=request.nodes,

@@ -186,7 +186,7 @@ def _refuse_unused(file: _FleetFile) -> None:
     for place, device in enumerate(file.devices):
         if device.is_mig_device:
             raise FleetError(
-                "expected false: MIG instances are not granted yet; a [[fault]] of kind mig_change"
+                "expected false: MIG instances are no GPUs; a [[fault]] of kind mig_change"
                 f" shows how a GPU is divided - at `$.devices[{place}].is_mig_device`"
             )
     for name in file.formats:
