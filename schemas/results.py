@@ -202,7 +202,8 @@ class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):
     """History of a metric in at most `points` buckets per device. Answered by `SeriesView`.
 
     By `pod` or `pod_namespace`, of Kubernetes: of devices in the whole minutes in which containers
-    of these pods had them, known once a minute is over.
+    of these pods had them, known once a minute is over. `gpu_model` is a part of the name, in
+    which case and separators do not matter.
     """
 
     metric: SeriesMetric
@@ -213,6 +214,7 @@ class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):
     experiment_id: UUID | None = None
     pod_namespace: str | None = None
     pod: str | None = None
+    gpu_model: str | None = None
     points: Annotated[int, Meta(ge=1, le=5000)] = 300
 
 

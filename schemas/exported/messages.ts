@@ -1518,7 +1518,8 @@ export interface GetReservation {
  * History of a metric in at most `points` buckets per device. Answered by `SeriesView`.
  *
  * By `pod` or `pod_namespace`, of Kubernetes: of devices in the whole minutes in which containers
- * of these pods had them, known once a minute is over.
+ * of these pods had them, known once a minute is over. `gpu_model` is a part of the name, in which
+ * case and separators do not matter.
  */
 export interface GetSeries {
   type: "results.series";
@@ -1530,6 +1531,7 @@ export interface GetSeries {
   experiment_id?: string | null;
   pod_namespace?: string | null;
   pod?: string | null;
+  gpu_model?: string | null;
   points?: number;
 }
 

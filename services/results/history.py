@@ -15,6 +15,7 @@ from schemas.results import (
     UsageRow,
 )
 from services.results.domain.rollup import SMALLEST_BUCKET, Level, Piece, Plan, plan
+from shared.gpu.model_names import matches_model
 from shared.postgres.database import Connection, Row
 
 # What fits into one message of the bus with room to spare.
@@ -31,7 +32,7 @@ WHERE experiment_id = $1 AND observed_at >= $2 AND observed_at < $3
 
 # One step into an index for each device; a plain EXISTS may be planned as a scan of all samples.
 SELECT_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index
+SELECT device_no, node_id, device_uuid, device_index, name
 FROM device CROSS JOIN LATERAL (
     (SELECT FROM sample_hour
      WHERE sample_hour.device_no = device.device_no
@@ -45,7 +46,7 @@ ORDER BY node_id, device_index, device_uuid
 """
 
 SELECT_EXPERIMENT_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index FROM device
+SELECT device_no, node_id, device_uuid, device_index, name FROM device
 WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
   AND EXISTS (
     SELECT FROM experiment_sample JOIN attempt USING (attempt_id)
@@ -55,7 +56,7 @@ ORDER BY node_id, device_index, device_uuid
 """
 
 SELECT_POD_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index FROM device
+SELECT device_no, node_id, device_uuid, device_index, name FROM device
 WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
   AND device_no IN (
     SELECT device_no FROM pod_device
@@ -75,7 +76,7 @@ OF_SAMPLES: Final = """
 SELECT device_no, observed_at AS at, {metric}::float8 AS lowest, {metric}::float8 AS highest,
        {metric}::float8 AS total, 1::float8 AS count
 FROM sample
-WHERE device_no = ANY ($4) AND observed_at >= {start} AND observed_at < {end}
+WHERE device_no = ANY ($3) AND observed_at >= {start} AND observed_at < {end}
   AND {metric} IS NOT NULL
 """
 
@@ -83,15 +84,15 @@ OF_EXPERIMENT: Final = """
 SELECT device_no, observed_at AS at, {metric}::float8 AS lowest, {metric}::float8 AS highest,
        {metric}::float8 AS total, 1::float8 AS count
 FROM experiment_sample JOIN attempt USING (attempt_id)
-WHERE device_no = ANY ($4) AND observed_at >= {start} AND observed_at < {end}
-  AND experiment_id = $5 AND {metric} IS NOT NULL
+WHERE device_no = ANY ($3) AND observed_at >= {start} AND observed_at < {end}
+  AND experiment_id = $4 AND {metric} IS NOT NULL
 """
 
 OF_ROLLUPS: Final = """
 SELECT device_no, at, {metric}_min AS lowest, {metric}_max AS highest, {metric}_sum AS total,
        {metric}_count::float8 AS count
 FROM {table}
-WHERE device_no = ANY ($4) AND at >= {start} AND at < {end} AND {metric}_count > 0
+WHERE device_no = ANY ($3) AND at >= {start} AND at < {end} AND {metric}_count > 0
 """
 
 OF_PODS: Final = """
@@ -104,12 +105,19 @@ SELECT * FROM ({sources}) AS source WHERE EXISTS (
 
 TABLES: Final = {Level.MINUTE: "sample_minute", Level.HOUR: "sample_hour"}
 
-# A mean is no further out than what it is of, however its sum was rounded.
+# A mean is no further out than what it is of, however its sum was rounded. Buckets are numbered,
+# and a device's come as arrays: ten thousand rows with times would take most of the answer's time.
 SELECT_BUCKETS: Final = """
-SELECT device_no, greatest(date_bin($1, at, $2), $3) AS at, min(lowest) AS min, max(highest) AS max,
-       least(greatest(sum(total) / sum(count), min(lowest)), max(highest)) AS mean
-FROM ({sources}) AS source
-GROUP BY 1, 2 ORDER BY 1, 2
+SELECT device_no, array_agg(number) AS numbers, array_agg(min) AS min, array_agg(max) AS max,
+       array_agg(mean) AS mean
+FROM (
+    SELECT device_no,
+           round(date_part('epoch', bucket - $2) / date_part('epoch', $1::interval))::int AS number,
+           min(lowest) AS min, max(highest) AS max,
+           least(greatest(sum(total) / sum(count), min(lowest)), max(highest)) AS mean
+    FROM (SELECT *, date_bin($1, at, $2) AS bucket FROM ({sources}) AS source) AS binned
+    GROUP BY device_no, bucket ORDER BY device_no, bucket) AS found
+GROUP BY device_no
 """
 
 # Of an attempt that reaches beyond the range, the part inside counts: its GPU hours exactly, its
@@ -151,12 +159,17 @@ async def series(
         devices = await connection.fetch(SELECT_POD_DEVICES, *asked, query.pod_namespace, query.pod)
     else:
         devices = await connection.fetch(SELECT_DEVICES, *asked)
+    if query.gpu_model is not None:
+        devices = [each for each in devices if matches_model(each["name"], [query.gpu_model])]
     chosen = await _plan(connection, query, start_at, end_at, devices, kept_from)
-    found: dict[int, list[SeriesPoint]] = {device["device_no"]: [] for device in devices}
-    for bucket in await _buckets(connection, query, chosen, start_at, list(found)):
-        found[bucket["device_no"]].append(
-            SeriesPoint(at=bucket["at"], min=bucket["min"], max=bucket["max"], mean=bucket["mean"])
-        )
+    nos = [device["device_no"] for device in devices]
+    found = {
+        of_device["device_no"]: of_device
+        for of_device in await _buckets(connection, query, chosen, nos)
+    }
+    starts: dict[int, datetime] = {}
+    for number in {number for of_device in found.values() for number in of_device["numbers"]}:
+        starts[number] = max(chosen.origin + number * chosen.bucket, start_at)
     return SeriesView(
         metric=query.metric,
         bucket_seconds=chosen.bucket.total_seconds(),
@@ -165,10 +178,20 @@ async def series(
                 node_id=device["node_id"],
                 device_uuid=device["device_uuid"],
                 index=device["device_index"],
-                points=tuple(found[device["device_no"]]),
+                points=_points(found.get(device["device_no"]), starts),
             )
             for device in devices
         ),
+    )
+
+
+def _points(of_device: Row | None, starts: Mapping[int, datetime]) -> tuple[SeriesPoint, ...]:
+    if of_device is None:
+        return ()
+    columns = (of_device[name] for name in ("numbers", "min", "max", "mean"))
+    return tuple(
+        SeriesPoint(at=starts[number], min=lowest, max=highest, mean=mean)
+        for number, lowest, highest, mean in zip(*columns, strict=True)
     )
 
 
@@ -205,10 +228,9 @@ async def _buckets(
     connection: Connection,
     query: GetSeries,
     chosen: Plan,
-    start_at: datetime,
     device_nos: list[int],
 ) -> Sequence[Row]:
-    arguments: list[object] = [chosen.bucket, chosen.origin, start_at, device_nos]
+    arguments: list[object] = [chosen.bucket, chosen.origin, device_nos]
     if query.experiment_id is not None:
         arguments.append(query.experiment_id)
     sources = []

@@ -70,12 +70,14 @@ async def get_series(
     experiment_id: FromQuery[UUID | None] = None,
     pod_namespace: FromQuery[str | None] = None,
     pod: FromQuery[str | None] = None,
+    gpu_model: FromQuery[str | None] = None,
     points: Annotated[int, QueryParameter(ge=1, le=5000)] = 300,
 ) -> SeriesView:
     """A metric's history per device in at most `points` buckets.
 
     The last hour unless `range`, or `start_at` and `end_at`, say otherwise; of an experiment, all
     of its own samples; of pods of Kubernetes, the minutes in which they had the device.
+    `gpu_model` is a part of the name.
     """
     end = end_at or utcnow()
     length = (last or (Range.WEEK if experiment_id else Range.HOUR)).length
@@ -88,6 +90,7 @@ async def get_series(
         experiment_id=experiment_id,
         pod_namespace=pod_namespace,
         pod=pod,
+        gpu_model=gpu_model,
         points=points,
     )
     return await gateway.bus.query(query, SeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)

@@ -16,7 +16,7 @@ from services.scheduler.domain.placement.eligibility import (
     state_of,
     state_reasons,
 )
-from services.scheduler.domain.placement.selectors import matches_model
+from shared.gpu.model_names import matches_model
 from tests.unit.scheduler.builders import NOW, make_device
 
 HOLDER = UUID(int=9)

@@ -35,8 +35,8 @@ from services.scheduler.domain.clusters.room import (
     takes_pods,
 )
 from services.scheduler.domain.node_selection import sentence
-from services.scheduler.domain.placement.selectors import matches_model
 from shared.accelerator_rules.compute_capability import capability, capability_by_name
+from shared.gpu.model_names import matches_model
 
 # Until a pod that has just been bound shows in the readings of its node.
 SETTLING: Final = timedelta(seconds=120)

@@ -16,7 +16,7 @@ from services.scheduler.domain.model.fleet import (
     Node,
     ReadingState,
 )
-from services.scheduler.domain.placement.selectors import describe, matches_model, mismatch
+from services.scheduler.domain.placement.selectors import describe, mismatch
 from services.scheduler.domain.placement.shares import least_free
 from shared.accelerator_rules.compute_capability import (
     capability,
@@ -26,6 +26,7 @@ from shared.accelerator_rules.compute_capability import (
 )
 from shared.accelerator_rules.precision import hint_for
 from shared.gpu.free_memory import needed_free_mb
+from shared.gpu.model_names import matches_model
 
 NEVER: Final = frozenset(
     {

@@ -1,13 +1,12 @@
 """Whether a device and its node match what a selector asks for; what is unknown matches nothing."""
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from schemas.gpu_request import ReasonCode, Selector, SelectorKey, SelectorOperator
 from services.scheduler.domain.model.fleet import Device, Node
+from shared.gpu.model_names import matches_model
 
-_SEPARATORS: Final = re.compile(r"[\s_-]+")
 _VERSION: Final = re.compile(r"\d{1,18}(?:\.\d{1,18}){0,15}")
 _MISMATCHES: Final = {
     SelectorKey.NODE: ReasonCode.NODE_MISMATCH,
@@ -38,12 +37,6 @@ def mismatch(selector: Selector, device: Device, node: Node) -> ReasonCode | Non
     if matches is None:
         return ReasonCode.SELECTOR_UNKNOWN
     return None if matches else _MISMATCHES[selector.key]
-
-
-def matches_model(name: str, models: Sequence[str]) -> bool:
-    """Whether a device's name contains one of the models; case and separators do not matter."""
-    flat = _flat(name)
-    return not models or any(_flat(model) in flat for model in models)
 
 
 def version(text: str) -> Version | None:
@@ -108,7 +101,3 @@ def _is_in(selector: Selector, value: str) -> bool:
     if selector.key in _VERSIONS and (found := version(value)) is not None:
         return any(version(wanted) == found for wanted in selector.values)
     return value in selector.values
-
-
-def _flat(text: str) -> str:
-    return _SEPARATORS.sub("", text).casefold()
