@@ -2,10 +2,11 @@
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import DeviceState, RequestReservation, ReservationState
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from shared.ids import new_id
+from shared.testing import eventually
 from tests.support.worlds.scheduler import FakeGpu, World, accepted, refused
 
 PARENT = FakeGpu(uuid="GPU-0", index=0, mig_enabled=True, utilization_percent=None)
@@ -39,8 +40,12 @@ async def test_an_instance_is_granted_by_its_profile_to_one_and_its_gpu_to_nobod
 
     assert [(d.uuid, d.mig_profile) for d in small.devices] == [("MIG-0", "1g.10gb")]
     assert [d.uuid for d in whole.devices] == ["GPU-1"]
-    assert (await steward.view(waiting)).state is ReservationState.QUEUED
-    assert (await steward.view(two)).state is ReservationState.REJECTED, "one GPU is whole"
+    await steward.waiting(waiting, ReasonCode.HELD)
+
+    async def is_rejected() -> bool:
+        return (await steward.view(two)).state is ReservationState.REJECTED
+
+    await eventually(is_rejected, what="a rejection: one GPU is whole")
     [node] = (await steward.bus.query(GetAllocationMap(), AllocationMap)).nodes
     shown = {
         device.uuid: (device.kind, device.mig_profile, device.state) for device in node.devices
