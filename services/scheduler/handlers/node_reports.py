@@ -7,10 +7,12 @@ from uuid import UUID
 
 from schemas.base import NodeId
 from schemas.executor import ExecutorReported
+from schemas.scheduler import DeviceCordoned
 from schemas.telemetry import HealthChanged, HealthKind, HealthState, InventoryReported
 from services.scheduler.domain.faults import Fault, fault_of_event, faults_of_inventory
 from services.scheduler.ledger import cluster_rows, node_rows, reservation_rows
 from services.scheduler.ledger.out_of_service import handle_faults
+from services.scheduler.ledger.transitions import stage_device_events
 from services.scheduler.observations.latest_readings import LatestReadings
 from shared.errors import PermanentError
 from shared.postgres.database import Database
@@ -43,7 +45,9 @@ class NodeReports:
         """
         async with self.database.transaction() as connection:
             admits = self.admits(event.node_id)
-            await node_rows.write_inventory(connection, event, admits=admits)
+            cordoned = await node_rows.write_inventory(connection, event, admits=admits)
+            reason = "its node is cordoned"
+            await stage_device_events(connection, DeviceCordoned, cordoned, None, reason)
         # Also of an inventory that came before: the process may have ended between the two.
         await self._act_on(event.node_id, event.boot_id, faults_of_inventory(event))
 

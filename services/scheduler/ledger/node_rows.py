@@ -63,6 +63,7 @@ ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = exclude
     numa_node = coalesce(excluded.numa_node, device.numa_node),
     mig_enabled = excluded.mig_enabled, parent_uuid = excluded.parent_uuid,
     mig_profile = excluded.mig_profile, removed = false
+RETURNING device_no, node_id, uuid, false AS quarantined, xmax = 0 AND cordoned AS is_new_cordoned
 """
 _LOSE_OTHERS: Final = """
 UPDATE device SET health = 'lost', health_detail = 'not in the inventory'
@@ -227,8 +228,10 @@ async def next_revision(connection: Connection, node_id: NodeId) -> int:
     return int(await connection.fetchval(_NEXT_REVISION, node_id))
 
 
-async def write_inventory(connection: Connection, event: InventoryReported, admits: bool) -> None:
-    """Store a node's devices as reported, unless that is old; one that is missing is lost."""
+async def write_inventory(
+    connection: Connection, event: InventoryReported, admits: bool
+) -> list[OpenHolding]:
+    """Store a node's devices, unless that is old; those that are new, and cordoned as it is."""
     await connection.execute(_ADD, event.node_id)
     is_newer = await connection.fetchval(
         _INVENTORY,
@@ -241,11 +244,12 @@ async def write_inventory(connection: Connection, event: InventoryReported, admi
         admits,
     )
     if not is_newer:
-        return
-    for device in sorted(event.devices, key=lambda each: each.uuid):
-        await _upsert(connection, event.node_id, device)
+        return []
+    ordered = sorted(event.devices, key=lambda each: each.uuid)
+    rows = [await _upsert(connection, event.node_id, device) for device in ordered]
     await connection.execute(_LOSE_OTHERS, event.node_id, [device.uuid for device in event.devices])
     await connection.execute(_DELETE_FAULTS, event.node_id, event.boot_id, FAULT_DAYS)
+    return [held for held, is_new_cordoned in rows if is_new_cordoned]
 
 
 async def write_health_revision(
@@ -381,20 +385,16 @@ def _numbers_and_nodes(of: Sequence[Loss]) -> tuple[list[int], list[NodeId]]:
     return numbers, sorted(loss.node_id for loss in of if loss.device_no is None)
 
 
-async def _upsert(connection: Connection, node_id: NodeId, device: DeviceFacts) -> None:
-    await connection.execute(
+async def _upsert(
+    connection: Connection, node_id: NodeId, device: DeviceFacts
+) -> tuple[OpenHolding, bool]:
+    [row] = await connection.fetch(
         _UPSERT_DEVICE,
         node_id,
-        device.uuid,
-        device.index,
-        device.name,
-        device.memory_total_mb,
-        device.simulated,
-        device.health.value,
-        device.health_detail,
-        device.compute_capability,
-        device.numa_node,
-        device.mig_enabled,
-        device.parent_uuid,
-        device.mig_profile,
+        *(device.uuid, device.index, device.name, device.memory_total_mb, device.simulated),
+        *(device.health.value, device.health_detail, device.compute_capability),
+        *(device.numa_node, device.mig_enabled, device.parent_uuid, device.mig_profile),
     )
+    fields = dict(row)
+    is_new_cordoned: bool = fields.pop("is_new_cordoned")
+    return OpenHolding(**fields), is_new_cordoned

@@ -23,7 +23,15 @@ from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import eventually
-from tests.support.worlds.scheduler import FakeNode, World, accepted, refused, scheduler, world
+from tests.support.worlds.scheduler import (
+    FakeGpu,
+    FakeNode,
+    World,
+    accepted,
+    refused,
+    scheduler,
+    world,
+)
 
 
 async def tell_xid(steward: World, node: FakeNode, **changes: Any) -> HealthChanged:
@@ -113,6 +121,27 @@ async def test_a_fault_whose_event_was_missed_is_found_in_the_inventory(steward:
         await steward.request(GpuRequest(device_uuids=("GPU-alpha-0",)))
     )
     assert granted.devices[0].uuid == "GPU-alpha-0"
+
+
+async def test_a_gpu_that_comes_to_a_cordoned_node_is_cordoned_and_that_is_told_once(
+    steward: World,
+) -> None:
+    """What counts the time out of service knows it from events alone."""
+    node = await steward.add_node("alpha", 1)
+    await steward.known("alpha", 1)
+    cordon = Cordon(command_id=new_id(), node_id="alpha", reason="new fan")
+    accepted(await steward.bus.request(cordon))
+    await steward.event(DeviceCordoned)
+
+    node.gpus.append(FakeGpu(uuid="GPU-alpha-1", index=1))
+    await node.report_inventory()
+    await node.report_inventory()
+    await eventually(lambda: len(steward.seen(DeviceCordoned)) > 1)
+    accepted(await steward.bus.request(Uncordon(command_id=new_id(), node_id="alpha")))
+    await eventually(lambda: len(steward.seen(DeviceUncordoned)) == 2)
+
+    told = [(event.device_uuid, event.reason) for event in steward.seen(DeviceCordoned)]
+    assert told == [("GPU-alpha-0", "new fan"), ("GPU-alpha-1", "its node is cordoned")]
 
 
 async def test_the_cordon_of_a_loss_lifts_itself_and_nobody_else_s(
