@@ -32,6 +32,7 @@ from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView
 from schemas.results import GpuMonitoring
 from schemas.scheduler import CordonState, DeviceState, Holder, SetBy
+from schemas.scheduler_namespaces import GpuAmount
 from schemas.scheduler_nodes import LabelChanges
 from schemas.scheduler_views import DeviceHolder, Explanation, NodeAllocation
 from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
@@ -286,6 +287,12 @@ class Relabelling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Sets labels of a node; null takes one away. They win over what the node's agent reports."""
 
     labels: LabelChanges
+
+
+class NamespaceRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a namespace may hold at once, in GPUs; null takes the limit away."""
+
+    gpu_limit: GpuAmount | None = None
 
 
 class MonitoringRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

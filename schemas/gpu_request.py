@@ -40,9 +40,7 @@ class ReasonCode(StrEnum):
     UNHEALTHY = "unhealthy"
     NO_READING = "no_reading"
     STALE_READING = "stale_reading"
-    AWAITING_SNAPSHOT = (
-        "awaiting_snapshot"  # just released; the first reading after it is under way
-    )
+    AWAITING_SNAPSHOT = "awaiting_snapshot"  # just released; the first reading is under way
     UTILIZATION_UNKNOWN = "utilization_unknown"
     MEMORY_UNKNOWN = "memory_unknown"
     UTILIZATION_ABOVE_LIMIT = "utilization_above_limit"
@@ -75,6 +73,8 @@ class ReasonCode(StrEnum):
     SHARES_NOT_ENFORCED = "shares_not_enforced"
     INSUFFICIENT_SHARES = "insufficient_shares"
     SHARES_FRAGMENTED = "shares_fragmented"
+    OVER_QUOTA = "over_quota"
+    EXCEEDS_QUOTA = "exceeds_quota"  # alone more than its namespace may ever hold
     AWAITING_CLUSTER = "awaiting_cluster"  # no fresh and complete view of it
     ENDED = "ended"  # the reservation is over and waits for nothing any more
 
@@ -144,6 +144,8 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     " free than the request asks for.",
     ReasonCode.SHARES_FRAGMENTED: "The node has enough shares free, but on more devices than the"
     " request allows.",
+    ReasonCode.OVER_QUOTA: "Its namespace holds too much of its quota to hold this as well.",
+    ReasonCode.EXCEEDS_QUOTA: "The request alone asks for more than its namespace may hold.",
     ReasonCode.AWAITING_CLUSTER: "The scheduler has no view of the Kubernetes cluster that is"
     " complete and at most 15 s old, and chooses no node by any other.",
     ReasonCode.ENDED: "The reservation is over and waits for nothing any more.",

@@ -2248,6 +2248,11 @@ export interface ListExperiments {
   node_id?: string | null;
 }
 
+/** What do namespaces hold, and what may they? Answered by `NamespaceList`. */
+export interface ListNamespaces {
+  type: "scheduler.list_namespaces";
+}
+
 /** Answered by `ReservationList`, newest first. Empty `states` means all. */
 export interface ListReservations {
   type: "scheduler.list_reservations";
@@ -2324,6 +2329,32 @@ export interface MonitoringView {
   sample_count: number;
   missed_count: number;
   gpu_stats: Record<string, GpuStats>;
+}
+
+/** By name. */
+export interface NamespaceList {
+  type: "scheduler.namespaces";
+  namespaces: NamespaceUse[];
+}
+
+/** An administrator has set what a namespace may hold. */
+export interface NamespaceSet {
+  type: "scheduler.namespace_set";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  gpu_limit: number | null;
+}
+
+/** A namespace that has a limit, holds GPUs or waits for some. `gpus` counts shares by size. */
+export interface NamespaceUse {
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  gpus: number;
+  gpu_limit: number | null;
+  queued: number;
 }
 
 /** An operator has admitted it. */
@@ -2641,6 +2672,7 @@ export type ReasonCode =
   | "cuda_driver_mismatch"
   | "ended"
   | "exceeds_largest_node"
+  | "exceeds_quota"
   | "foreign_process"
   | "given_out_by_cluster"
   | "held"
@@ -2663,6 +2695,7 @@ export type ReasonCode =
   | "not_admitted"
   | "not_divisible"
   | "numa_mismatch"
+  | "over_quota"
   | "quarantined"
   | "selector_unknown"
   | "shares_fragmented"
@@ -3219,6 +3252,19 @@ export interface SetBurst {
   interval_seconds: number;
   duration_seconds: number;
   experiment_id?: string | null;
+}
+
+/**
+ * Set what a namespace may hold at once; null takes the limit away.
+ *
+ * `gpu_limit` counts GPUs, shares by their size. What is held above a new limit stays held.
+ */
+export interface SetNamespace {
+  type: "scheduler.set_namespace";
+  command_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  gpu_limit?: number | null;
 }
 
 /**
@@ -3813,6 +3859,7 @@ export type AnyCommand =
   | AdmitNode
   | LabelNode
   | RemoveNode
+  | SetNamespace
   | CancelTask
   | PauseTask
   | ResumeTask
@@ -3847,6 +3894,7 @@ export type AnyEvent =
   | NodeAdmitted
   | NodeLabelled
   | NodeRemoved
+  | NamespaceSet
   | ExperimentCancelled
   | ExperimentFailed
   | ExperimentRetrying
@@ -3913,6 +3961,9 @@ export type MessageType =
   | "scheduler.node_labelled"
   | "scheduler.node_removed"
   | "scheduler.remove_node"
+  | "scheduler.list_namespaces"
+  | "scheduler.namespace_set"
+  | "scheduler.set_namespace"
   | "scheduler.cluster_status"
   | "scheduler.node_summaries"
   | "scheduler.select_node"

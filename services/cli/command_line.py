@@ -26,6 +26,7 @@ from services.cli.commands.insight import (
 )
 from services.cli.commands.logs import logs
 from services.cli.commands.maintenance import cordon, drain, drift, uncordon
+from services.cli.commands.namespaces import namespace
 from services.cli.commands.nodes import monitor, node, power
 from services.cli.commands.platform import agent, up
 from services.cli.commands.report import report as report_group
@@ -50,7 +51,7 @@ for command in (
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift, node),
-    *(monitor, power),
+    *(namespace, monitor, power),
     report_group,
     *(doctor, check, bench, token, audit, agent_credentials, client_credentials),
     compose,

@@ -15,6 +15,7 @@ from schemas.scheduler import (
     RequestReservation,
     Uncordon,
 )
+from schemas.scheduler_namespaces import ListNamespaces, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode
 from schemas.scheduler_views import (
     EstimateRequirements,
@@ -163,6 +164,7 @@ def _routes(
         command_route(commands.label_node, LabelNode),
         command_route(commands.admit_node, AdmitNode),
         command_route(commands.remove_node, RemoveNode),
+        command_route(commands.set_namespace, SetNamespace),
         query_route(reservations.get_reservation, GetReservation),
         query_route(reservations.list_reservations, ListReservations),
         query_route(reservations.explain, ExplainReservation),
@@ -171,6 +173,7 @@ def _routes(
         query_route(reservations.what_if, WhatIf),
         query_route(reservations.estimate, EstimateRequirements),
         query_route(fleet.allocation_map, GetAllocationMap),
+        query_route(fleet.namespaces, ListNamespaces),
         query_route(fleet.cluster_status, GetClusterStatus),
         query_route(fleet.node_summaries, GetNodeSummaries),
         query_route(fleet.select_node, SelectNode),

@@ -6,6 +6,7 @@ from uuid import UUID
 from schemas.available_gpus import AvailableGpus
 from schemas.errors import Accepted
 from schemas.monitoring import AgentView, GpuDetail, MonitoringView
+from schemas.scheduler_namespaces import NamespaceList
 from shared.client.connection import GatewayConnection
 from shared.ids import new_id
 
@@ -125,6 +126,14 @@ class NodeClient(GatewayConnection):
     async def label_node(self, node_id: str, labels: Mapping[str, str | None]) -> None:
         """Set labels of a node, which win over its agent's; None takes one away."""
         await self.send("POST", f"/nodes/{node_id}/labels", {"labels": dict(labels)})
+
+    async def namespaces(self) -> NamespaceList:
+        """What each namespace holds of GPUs, and what it may."""
+        return await self.get("/namespaces", NamespaceList)
+
+    async def set_namespace(self, namespace: str, *, gpu_limit: float | None) -> None:
+        """Set what a namespace may hold at once; None takes the limit away."""
+        await self.send("POST", f"/namespaces/{namespace}", {"gpu_limit": gpu_limit})
 
     async def remove_node(self, node_id: str, *, end_held: bool = False, reason: str = "") -> None:
         """Forget a node that has left; `end_held` vouches that nothing runs there any more."""

@@ -69,6 +69,7 @@ from schemas.scheduler import (
     ReservationGranted,
     Uncordon,
 )
+from schemas.scheduler_namespaces import ListNamespaces, NamespaceSet, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode, NodeEvent, RemoveNode
 from schemas.scheduler_views import (
     EstimateRequirements,
@@ -140,6 +141,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     LabelNode: _ADMINS,
     AdmitNode: _ADMINS,
     RemoveNode: _ADMINS,
+    SetNamespace: _ADMINS,
     SubmitTask: _CHANGERS,
     CancelTask: _CHANGERS,
     PauseTask: _CHANGERS,
@@ -163,6 +165,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             WhatIf,
             EstimateRequirements,
             GetAllocationMap,
+            ListNamespaces,
             GetClusterStatus,
             GetNodeSummaries,
             SelectNode,
@@ -206,6 +209,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     DeviceEvent: _PEOPLE,
     DriftEvent: _PEOPLE,
     NodeEvent: _PEOPLE,
+    NamespaceSet: _PEOPLE,
     TaskEvent: _PEOPLE,
     ExperimentEvent: _PEOPLE,
     ExperimentSummarized: _PEOPLE,

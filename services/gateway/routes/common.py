@@ -96,6 +96,9 @@ IdempotencyKey = Annotated[
 InNamespace = Annotated[
     str | None, QueryParameter(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)
 ]
+NamedNamespace = Annotated[
+    str, PathParameter(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)
+]
 GivenReason = Annotated[
     str, QueryParameter(max_length=1000, pattern=LINE_PATTERN, description=LINE_FORM)
 ]

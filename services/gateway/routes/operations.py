@@ -3,8 +3,9 @@
 from litestar.params import FromQuery, JSONBody
 
 from schemas.errors import Accepted
-from schemas.gateway import Cause, Relabelling, ReturnToService, Withdrawal
+from schemas.gateway import Cause, NamespaceRules, Relabelling, ReturnToService, Withdrawal
 from schemas.scheduler import Cordon, Drain, Uncordon
+from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.gateway.request_bodies import StrictBody
@@ -12,6 +13,7 @@ from services.gateway.routes.common import (
     Caller,
     Cursor,
     IdempotencyKey,
+    NamedNamespace,
     Node,
     OnNode,
     PageSize,
@@ -102,6 +104,28 @@ async def label_node(
     identity.require_admin()
     command_id = command_id_of(idempotency_key, identity)
     return await gateway.send(LabelNode(command_id=command_id, node_id=node_id, labels=data.labels))
+
+
+@get("/namespaces")
+async def list_namespaces(gateway: TheGateway) -> NamespaceList:
+    """What each namespace holds of GPUs, and what it may."""
+    return await gateway.bus.query(ListNamespaces(), NamespaceList)
+
+
+@post("/namespaces/{namespace:str}", status_code=200, dto=StrictBody[NamespaceRules])
+async def set_namespace(
+    namespace: NamedNamespace,
+    data: JSONBody[NamespaceRules],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Set what a namespace may hold at once. For admins."""
+    identity.require_admin()
+    command_id = command_id_of(idempotency_key, identity)
+    return await gateway.send(
+        SetNamespace(command_id=command_id, namespace=namespace, gpu_limit=data.gpu_limit)
+    )
 
 
 @get("/drifts")

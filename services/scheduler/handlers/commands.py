@@ -9,6 +9,7 @@ from schemas.base import Command, DeviceUuid, NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import FenceReservation
 from schemas.scheduler import CancelReservation, Cordon, Drain, ReservationState, Uncordon
+from schemas.scheduler_namespaces import NamespaceSet, SetNamespace
 from schemas.scheduler_nodes import (
     AdmitNode,
     LabelNode,
@@ -17,11 +18,14 @@ from schemas.scheduler_nodes import (
     NodeRemoved,
     RemoveNode,
 )
+from services.scheduler.domain.model.namespaces import Quota
+from services.scheduler.domain.placement.shares import hundredths
 from services.scheduler.intake import validation
 from services.scheduler.ledger import (
     holding_rows,
     node_rows,
     out_of_service,
+    quota_rows,
     reservation_rows,
     transitions,
 )
@@ -75,6 +79,10 @@ class Commands:
     async def remove_node(self, command: RemoveNode) -> Reply:
         """Forget a node that has left, and what is held there if the sender vouches for its end."""
         return await self._once(command, self._remove_node)
+
+    async def set_namespace(self, command: SetNamespace) -> Reply:
+        """Decide by another quota from now on."""
+        return await self._once(command, _set_namespace)
 
     async def fenced(self, connection: Connection, command: Command, reply: Reply) -> None:
         """A node's reply to a fence: acceptance confirms the stop that its devices wait for."""
@@ -199,6 +207,28 @@ async def _admit_node(connection: Connection, command: AdmitNode) -> Accepted:
     await node_rows.check_known(connection, node_id)
     await node_rows.write_admitted(connection, node_id)
     return await _node_changed(connection, command, partial(NodeAdmitted, node_id=node_id))
+
+
+async def _set_namespace(connection: Connection, command: SetNamespace) -> Accepted:
+    limit = None if command.gpu_limit is None else hundredths(command.gpu_limit)
+    if command.gpu_limit is not None and limit is None:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected at most two decimals, got {command.gpu_limit:g}",
+            path="$.gpu_limit",
+        )
+    quota = Quota(namespace=command.namespace, limit=limit)
+    revision = await quota_rows.write(connection, quota)
+    now = await reservation_rows.database_now(connection)
+    event = NamespaceSet(
+        message_id=new_id(),
+        occurred_at=now,
+        revision=revision,
+        namespace=command.namespace,
+        gpu_limit=command.gpu_limit,
+    )
+    await stage(connection, event)
+    return Accepted(command_id=command.command_id, revision=revision)
 
 
 async def _node_changed(

@@ -17,6 +17,7 @@ from schemas.node_selection import (
     NodeSummaries,
     SelectNode,
 )
+from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
 from schemas.scheduler_views import (
     AllocationMap,
     DeviceAllocation,
@@ -39,7 +40,7 @@ from services.scheduler.domain.placement.eligibility import state_of, state_reas
 from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.engine_feed import node_from
 from services.scheduler.leader.fleet_reader import FleetReader
-from services.scheduler.ledger import change_feed, node_rows, reservation_rows
+from services.scheduler.ledger import change_feed, node_rows, quota_rows, reservation_rows
 from services.scheduler.ledger.node_rows import NodeStatus
 from services.scheduler.observations.cluster_views import ClusterViews
 from shared.messaging.paging import fitting
@@ -90,6 +91,21 @@ class FleetQueries:
             nodes=tuple(page),
             next_after_node_id=page[-1].node_id if page and len(page) < len(wanted) else None,
         )
+
+    async def namespaces(self, query: ListNamespaces) -> NamespaceList:  # noqa: ARG002  # asks all
+        """Every namespace that has a limit, holds something or waits."""
+        async with self.database.transaction() as connection:
+            rows = await quota_rows.uses(connection)
+        found = [
+            NamespaceUse(
+                namespace=row["namespace"],
+                gpus=row["held"] / WHOLE,
+                gpu_limit=row["gpu_limit"] / WHOLE if row["gpu_limit"] is not None else None,
+                queued=row["queued"],
+            )
+            for row in rows
+        ]
+        return NamespaceList(namespaces=tuple(fitting(found)))
 
     async def cluster_status(self, query: GetClusterStatus) -> ClusterStatus:
         """Every GPU as node selection sees it, as many whole nodes as fit into a reply."""

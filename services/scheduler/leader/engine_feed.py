@@ -34,6 +34,7 @@ from services.scheduler.domain.model.inputs import (
     NodeGone,
     NodeSeen,
     QueuedRequest,
+    QuotaSet,
     RequestEnded,
     RequestQueued,
 )
@@ -71,6 +72,7 @@ class EngineFeed:
             if not node.removed:
                 self._complete_at[node.node_id] = self.reader.complete_at(node)
                 yield NodeSeen(node=node_from(node))
+        yield from (QuotaSet(quota=quota) for quota in rows.quotas)
         for reservation in rows.reservations:
             yield from self._reservation(reservation)
         present = [device for device in rows.devices if not device.removed]
@@ -194,6 +196,7 @@ def queued_from(row: ReservationRow) -> QueuedRequest:
         arrival=row.arrival,
         wait_deadline_at=row.wait_deadline_at,
         queued_at=row.requested_at,
+        namespace=row.namespace,
     )
 
 
@@ -210,6 +213,7 @@ def lease_from(row: ReservationRow) -> Lease:
         request=row.request if is_live else replace(row.request, preemptible=False),
         numbers=row.numbers,
         parts=row.parts,
+        namespace=row.namespace,
         granted_at=granted_at,
         expected_end_at=granted_at + timedelta(seconds=seconds) if seconds else None,
         preempting_until=row.preempting_until if is_live else None,

@@ -20,9 +20,11 @@ from services.scheduler.domain.model.inputs import (
     NodeGone,
     NodeSeen,
     QueuedRequest,
+    QuotaSet,
     RequestEnded,
     RequestQueued,
 )
+from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.decisions import Decision
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
@@ -172,5 +174,7 @@ def _key(one: Input) -> Key:
             return RequestQueued, queued
         case LeaseHeld(lease=Lease(reservation_id=leased)) | LeaseEnded(reservation_id=leased):
             return LeaseHeld, leased
+        case QuotaSet(quota=Quota(namespace=namespace)):
+            return QuotaSet, namespace
         case FleetComplete():
             return FleetComplete, None

@@ -18,6 +18,8 @@ from schemas.scheduler import CordonCause, ReservationState
 from schemas.telemetry import HealthState, HostFacts
 from services.scheduler.domain.labels import OperatorLabels, effective
 from services.scheduler.domain.model.fleet import WHOLE, Part
+from services.scheduler.domain.model.namespaces import Quota
+from services.scheduler.ledger import quota_rows
 from shared.postgres.database import Connection, Row, from_json
 
 # Triggers write a row into `change` for whatever decisions depend on. `new` are those rows that
@@ -25,7 +27,7 @@ from shared.postgres.database import Connection, Row, from_json
 # itself. The rest is what time alone has brought, by the database's clock.
 _POLL: Final = """
 WITH new AS MATERIALIZED (
-    SELECT reservation_id, device_no, node_id FROM change
+    SELECT reservation_id, device_no, node_id, namespace FROM change
     WHERE xid >= pg_snapshot_xmin($1::text::pg_snapshot)
         AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot)
         AND xid <> ALL($2::text[]::xid8[]))
@@ -34,6 +36,7 @@ SELECT pg_current_snapshot()::text AS snapshot, statement_timestamp() AS now,
         AS reservation_ids,
     ARRAY(SELECT DISTINCT device_no FROM new WHERE device_no IS NOT NULL) AS device_nos,
     ARRAY(SELECT DISTINCT node_id FROM new WHERE node_id IS NOT NULL) AS node_ids,
+    ARRAY(SELECT DISTINCT namespace FROM new WHERE namespace IS NOT NULL) AS namespaces,
     ARRAY(SELECT reservation_id FROM reservation
         WHERE lease_expires_at <= statement_timestamp()) AS expired,
     ARRAY(SELECT reservation_id FROM reservation
@@ -47,8 +50,8 @@ _SNAPSHOT: Final = """
 SELECT pg_current_snapshot()::text AS snapshot, statement_timestamp() AS now
 """
 _RESERVATIONS: Final = """
-SELECT r.reservation_id, r.state, r.request::text AS request, r.arrival, r.requested_at,
-    r.wait_deadline_at, r.granted_at, r.preempting_until, r.preempted_for,
+SELECT r.reservation_id, r.namespace, r.state, r.request::text AS request, r.arrival,
+    r.requested_at, r.wait_deadline_at, r.granted_at, r.preempting_until, r.preempted_for,
     ARRAY(SELECT h.device_no FROM holding h WHERE h.reservation_id = r.reservation_id
         AND h.released_at IS NULL ORDER BY h.device_no) AS numbers,
     ARRAY(SELECT h.hundredths FROM holding h WHERE h.reservation_id = r.reservation_id
@@ -98,6 +101,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     reservation_ids: list[UUID]
     device_nos: list[int]
     node_ids: list[NodeId]
+    namespaces: list[str] = []
     expired: list[UUID]
     preempted: list[UUID]
     next_end_at: datetime | None
@@ -109,6 +113,7 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
     """
 
     reservation_id: UUID
+    namespace: str
     state: ReservationState
     request: GpuRequest
     arrival: int
@@ -244,6 +249,7 @@ class Rows(Struct, frozen=True, kw_only=True):
     reservations: Sequence[ReservationRow] = ()
     devices: Sequence[DeviceRow] = ()
     nodes: Sequence[NodeRow] = ()
+    quotas: Sequence[Quota] = ()
 
 
 async def poll(connection: Connection, snapshot: str, own: Sequence[str] = ()) -> Changes:
@@ -265,6 +271,7 @@ async def read(connection: Connection, changes: Changes) -> Rows:
         reservations=[ReservationRow.from_row(row) for row in reservations],
         devices=DeviceRow.from_rows(devices),
         nodes=[NodeRow.from_row(row) for row in nodes],
+        quotas=await quota_rows.find(connection, changes.namespaces) if changes.namespaces else (),
     )
 
 
@@ -280,6 +287,7 @@ async def read_all(connection: Connection) -> tuple[str, datetime, Rows]:
         reservations=[ReservationRow.from_row(row) for row in reservations],
         devices=await read_devices(connection),
         nodes=await read_nodes(connection),
+        quotas=await quota_rows.find_all(connection),
     )
     return position["snapshot"], position["now"], rows
 

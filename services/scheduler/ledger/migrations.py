@@ -297,4 +297,20 @@ ALTER TABLE holding ADD COLUMN hundredths int NOT NULL GENERATED ALWAYS AS (
 -- Of a MIG instance, as its agent names it.
 ALTER TABLE device ADD COLUMN mig_profile text;
 """,
+    """
+-- What namespaces may hold, in hundredths of GPUs; null is no limit.
+CREATE TABLE quota (
+    namespace text PRIMARY KEY,
+    gpu_limit bigint CHECK (gpu_limit >= 0),
+    revision bigint NOT NULL);
+ALTER TABLE change ADD COLUMN namespace text;
+CREATE FUNCTION note_quota() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO scheduler.change (namespace) VALUES (NEW.namespace);
+    PERFORM pg_notify('gpusteward_ledger', '');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER quota_changed AFTER INSERT OR UPDATE ON quota
+    FOR EACH ROW EXECUTE FUNCTION note_quota();
+""",
 )

@@ -25,10 +25,12 @@ from services.scheduler.domain.model.inputs import (
     NodeGone,
     NodeSeen,
     QueuedRequest,
+    QuotaSet,
     RequestEnded,
     RequestQueued,
     arriving_request,
 )
+from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.decisions import (
     Decision,
     Grant,
@@ -44,6 +46,7 @@ from tests.support.decision_engine.oracle import NEVER, KnownState, parts_of, sh
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 QUEUE_CAP = 12
+OF_QUOTA = {ReasonCode.OVER_QUOTA, ReasonCode.EXCEEDS_QUOTA}
 OF_QUEUE = {ReasonCode.BEHIND_IN_QUEUE, ReasonCode.KEPT_FOR_EARLIER}
 
 
@@ -111,12 +114,23 @@ class EngineMachine:
         for place in range(which % NODES * PER_NODE, which % NODES * PER_NODE + PER_NODE):
             self._see(make_device(place, 0, 0))
 
-    def request(self, asked: Sequence[GpuRequest], timeout_seconds: int, *, decide: bool) -> None:
+    def quota(self, namespace: str, limit: int | None) -> None:
+        self._count("quota")
+        self._tell(QuotaSet(quota=Quota(namespace=namespace, limit=limit)))
+
+    def request(
+        self,
+        asked: Sequence[GpuRequest],
+        timeout_seconds: int,
+        *,
+        decide: bool,
+        namespace: str = "",
+    ) -> None:
         if len(self.model.queue) >= QUEUE_CAP:
             return
         self._count("request")
         for request in asked:
-            self._request(request, timeout_seconds)
+            self._request(request, timeout_seconds, namespace)
         if decide:
             self._decide()
 
@@ -273,7 +287,7 @@ class EngineMachine:
 
     # The owner's side.
 
-    def _request(self, request: GpuRequest, timeout_seconds: int) -> None:
+    def _request(self, request: GpuRequest, timeout_seconds: int, namespace: str) -> None:
         self.arrivals += 1
         self._tell(
             RequestQueued(
@@ -283,6 +297,7 @@ class EngineMachine:
                     arrival=self.arrivals,
                     wait_deadline_at=self.now + timedelta(seconds=timeout_seconds),
                     queued_at=self.now,
+                    namespace=namespace,
                 )
             )
         )
@@ -355,9 +370,11 @@ class EngineMachine:
                 entry = model.queue.pop(reservation_id)
                 self._end(reservation_id, "granted")
                 self._check_place(entry.request, placed)
+                assert not model.asks_too_much(entry), entry
                 for waiting in model.queue.values():
                     ahead = self._rank(waiting) < self._rank(entry)
-                    if ahead and waiting.reservation_id not in later:
+                    is_held_back = model.asks_too_much(waiting) or waiting.reservation_id in later
+                    if ahead and not is_held_back:
                         assert not model.delays(waiting, self._lease(entry, placed), self.now), (
                             f"{entry} on {sorted(placed.numbers)} delays {waiting}"
                         )
@@ -368,7 +385,10 @@ class EngineMachine:
                 entry = model.queue.pop(reservation_id)
                 self._end(reservation_id, "rejected")
                 assert reasons
-                assert model.is_impossible(entry.request), entry
+                if {each.code for each in reasons} == {ReasonCode.EXCEEDS_QUOTA}:
+                    assert model.exceeds_limit(entry), entry
+                else:
+                    assert model.is_impossible(entry.request), entry
             case TimeOut(reservation_id=reservation_id, reasons=reasons):
                 entry = model.queue.pop(reservation_id)
                 self._end(reservation_id, "timed_out")
@@ -385,6 +405,7 @@ class EngineMachine:
             request=entry.request,
             numbers=tuple(numbers),
             parts=tuple(parts.get(n, 100) for n in numbers) if parts else (),
+            namespace=entry.namespace,
             granted_at=self.now,
             expected_end_at=self.now + timedelta(seconds=seconds) if seconds else None,
         )
@@ -444,8 +465,10 @@ class EngineMachine:
         for entry in model.queue.values():
             assert entry.wait_deadline_at > self.now
             assert not model.is_impossible(entry.request), entry
-        if model.queue:
-            head = min(model.queue.values(), key=self._rank)
+            assert not model.exceeds_limit(entry), entry
+        able = [entry for entry in model.queue.values() if not model.asks_too_much(entry)]
+        if able:
+            head = min(able, key=self._rank)
             assert not model.fits(head.request, model.free_numbers(), set(model.leases)), head
 
     def _check_nothing_is_left(self, anew: DecisionEngine) -> None:
@@ -467,6 +490,7 @@ class EngineMachine:
         if not reasons:
             return
         model = self.model
+        all_codes = {reason.code for reason in reasons}
         by_uuid = {device.uuid: device for device in model.devices.values()}
         found: dict[str, set[ReasonCode]] = {}
         for reason in reasons:
@@ -477,7 +501,9 @@ class EngineMachine:
         for uuid, device in by_uuid.items():
             codes = model.codes(device, request)
             said = found.get(uuid, set()) - OF_QUEUE
-            if model.is_impossible(request):
+            if OF_QUOTA & all_codes:
+                assert said <= codes | NEVER, (uuid, said, codes)  # what the quota says may be all
+            elif model.is_impossible(request):
                 assert said == codes & NEVER, (uuid, said, codes)
             else:
                 assert said == codes, (uuid, said, codes)

@@ -24,6 +24,7 @@ from services.scheduler.domain.model.inputs import (
     NodeGone,
     NodeSeen,
     QueuedRequest,
+    QuotaSet,
     RequestEnded,
     RequestQueued,
 )
@@ -53,6 +54,7 @@ class KnownState:
     devices: dict[int, Device] = field(default_factory=dict)
     leases: dict[UUID, Lease] = field(default_factory=dict)
     queue: dict[UUID, QueuedRequest] = field(default_factory=dict)
+    limits: dict[str, int | None] = field(default_factory=dict)
     complete: bool = False
 
     def take(self, change: Input) -> None:  # noqa: C901  # one case per input
@@ -76,6 +78,8 @@ class KnownState:
                 self.leases[lease.reservation_id] = lease
             case LeaseEnded(reservation_id=reservation_id):
                 self.leases.pop(reservation_id, None)
+            case QuotaSet(quota=quota):
+                self.limits[quota.namespace] = quota.limit
             case FleetComplete(complete=complete):
                 self.complete = complete
 
@@ -91,6 +95,18 @@ class KnownState:
                 for place, number in enumerate(lease.numbers):
                     held[number] += lease.parts[place] if lease.parts else 100
         return held
+
+    def exceeds_limit(self, entry: QueuedRequest) -> bool:
+        """Whether it asks for more than its namespace may ever hold."""
+        limit = self.limits.get(entry.namespace)
+        return limit is not None and _amount(entry.request) > limit
+
+    def asks_too_much(self, entry: QueuedRequest) -> bool:
+        """Whether its namespace would hold more than it may."""
+        limit = self.limits.get(entry.namespace)
+        theirs = {r for r, lease in self.leases.items() if lease.namespace == entry.namespace}
+        held = sum(self.held_parts(theirs).values())
+        return limit is not None and held + _amount(entry.request) > limit
 
     def is_shared(self, number: int) -> bool:
         """Whether leases hold parts of a device."""
@@ -429,3 +445,8 @@ def _subsets(leases: list[Lease]) -> Iterator[tuple[Lease, ...]]:
         return
     for size in range(len(leases) + 1):
         yield from combinations(leases, size)
+
+
+def _amount(request: GpuRequest) -> int:
+    """Hundredths of GPUs that it holds once it is granted."""
+    return round(100 * (request.shares or request.gpus * request.nodes))

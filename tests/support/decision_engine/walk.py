@@ -22,6 +22,7 @@ from tests.support.decision_engine.fleets import (
 from tests.support.decision_engine.machine import EngineMachine
 
 AGINGS: Final = (5.0, 5.0, 0.0, 60.0)
+NAMESPACES: Final = ("a", "a", "b")
 SHRINKING_SECONDS: Final = 20.0
 
 Arguments = dict[str, Any]
@@ -36,6 +37,7 @@ def _requests(random: Random, shapes: Shapes) -> Arguments:
         "asked": asked,
         "timeout_seconds": random.choice((5, 60, 300)),
         "decide": random.random() < 0.5,
+        "namespace": random.choice(NAMESPACES),
     }
 
 
@@ -62,6 +64,13 @@ RULES: Final[dict[str, tuple[int, Draw]]] = {
     "gone": (1, lambda r, _: {"place": r.randrange(PLACES), "is_node": r.random() < 0.5}),
     "settle": (1, lambda r, _: {"which": r.randrange(16)}),
     "request": (6, _requests),
+    "quota": (
+        1,
+        lambda r, _: {
+            "namespace": r.choice(NAMESPACES),
+            "limit": r.choice((None, None, 0, 50, 100, 250, 300, 600)),
+        },
+    ),
     "change": (2, lambda r, s: {"which": r.randrange(8), "request": draw_request(r, s)}),
     "cancel": (2, _which),
     "lease_ends": (3, lambda r, _: {"which": r.randrange(8), "confirmed": r.random() < 0.8}),

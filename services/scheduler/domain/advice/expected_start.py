@@ -72,7 +72,8 @@ class _Future:
         alone.apply(*(one for one in self._state if not isinstance(one, RequestQueued)))
         alone.apply(*(change for _, over in self._ends for change in self._end(over)))
         with alone.what_if(self._now) as what_if:
-            return what_if.place(arriving_request(self._entry.request, self._now)) is not None
+            entry = arriving_request(self._entry.request, self._now, self._entry.namespace)
+            return what_if.place(entry) is not None
 
     def start(self, moments: int) -> datetime | None:
         """The moment of the grant."""

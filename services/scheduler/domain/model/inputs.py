@@ -11,7 +11,8 @@ from msgspec import Struct, field
 
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.model.fleet import Device, Node
+from services.scheduler.domain.model.fleet import WHOLE, Device, Node
+from services.scheduler.domain.model.namespaces import Quota
 
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FAR: Final = datetime.max.replace(tzinfo=UTC)
@@ -30,9 +31,10 @@ class QueuedRequest(Struct, frozen=True, kw_only=True):
     arrival: int
     wait_deadline_at: datetime
     queued_at: datetime = LONG_AGO
+    namespace: str = ""
 
 
-def arriving_request(request: GpuRequest, now: datetime) -> QueuedRequest:
+def arriving_request(request: GpuRequest, now: datetime, namespace: str = "") -> QueuedRequest:
     """A request that comes now, behind all of its priority."""
     return QueuedRequest(
         reservation_id=NO_RESERVATION,
@@ -40,6 +42,7 @@ def arriving_request(request: GpuRequest, now: datetime) -> QueuedRequest:
         arrival=LAST_ARRIVAL,
         wait_deadline_at=FAR,
         queued_at=now,
+        namespace=namespace,
     )
 
 
@@ -58,6 +61,12 @@ class Lease(Struct, frozen=True, kw_only=True):
     preempting_until: datetime | None = None
     preempting_for: UUID | None = None
     parts: tuple[int, ...] = ()
+    namespace: str = ""
+
+    @property
+    def hundredths(self) -> int:
+        """What it holds of GPUs."""
+        return sum(self.parts) if self.parts else WHOLE * len(self.numbers)
 
 
 class NodeSeen(Struct, frozen=True, kw_only=True, tag="node_seen"):
@@ -114,6 +123,12 @@ class LeaseEnded(Struct, frozen=True, kw_only=True, tag="lease_ended"):
     reservation_id: UUID
 
 
+class QuotaSet(Struct, frozen=True, kw_only=True, tag="quota_set"):
+    """What a namespace may hold from now on."""
+
+    quota: Quota
+
+
 class FleetComplete(Struct, frozen=True, kw_only=True, tag="settled"):
     """Whether every known node has reported its inventory, so that what cannot fit never will.
 
@@ -132,5 +147,6 @@ Input = (
     | RequestEnded
     | LeaseHeld
     | LeaseEnded
+    | QuotaSet
     | FleetComplete
 )

@@ -1,6 +1,7 @@
 """What the decision engine knows: fleet, leases and queue, by applying one input after another."""
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import repeat
@@ -31,9 +32,11 @@ from services.scheduler.domain.model.inputs import (
     NodeGone,
     NodeSeen,
     QueuedRequest,
+    QuotaSet,
     RequestEnded,
     RequestQueued,
 )
+from services.scheduler.domain.model.namespaces import Quota
 
 SPARE_ENDS: Final = 64  # outdated ones that there may be beside as many as are current
 
@@ -55,6 +58,8 @@ class State:
         self.queue: dict[UUID, QueuedRequest] = {}
         self.preemptible: dict[int, dict[UUID, None]] = {}  # by priority: may be preempted
         self.preempting: set[UUID] = set()  # leases that are being
+        self.quotas: dict[str, Quota] = {}
+        self.held: Counter[str] = Counter()  # hundredths of GPUs by namespace
         self.touched: set[NodeId] = set()
         self.undo: list[Input] | None = None  # in a what-if: the last inverse takes back first
         self._ends: list[tuple[datetime, UUID]] = []
@@ -66,7 +71,7 @@ class State:
         self._hosts: dict[NodeId, Host] = {}
         self._leases_on: dict[NodeId, list[Lease]] = {}
 
-    def apply(self, change: Input) -> None:
+    def apply(self, change: Input) -> None:  # noqa: C901  # one case per input
         """Apply one change; in a what-if its inverse is recorded first."""
         self._record_inverse(change)
         match change:
@@ -87,6 +92,8 @@ class State:
                 self._hold(lease)
             case LeaseEnded(reservation_id=reservation_id):
                 self._end(reservation_id)
+            case QuotaSet(quota=quota):
+                self.quotas[quota.namespace] = quota
             case FleetComplete(complete=complete):
                 self.complete = complete
             case _:
@@ -122,12 +129,21 @@ class State:
         yield FleetComplete(complete=self.complete)
         for node_id in sorted(self.nodes):
             yield NodeSeen(node=self.nodes[node_id])
+        for namespace in sorted(self.quotas):
+            yield QuotaSet(quota=self.quotas[namespace])
         for number in sorted(self.devices):
             yield DeviceSeen(device=self.devices[number])
         for reservation_id in sorted(self.leases):
             yield LeaseHeld(lease=self.leases[reservation_id])
         for entry in sorted(self.queue.values(), key=lambda entry: entry.arrival):
             yield RequestQueued(entry=entry)
+
+    def over_limit(self, namespace: str, hundredths: int) -> Quota | None:
+        """The quota that forbids the namespace to hold so much more; None if none does."""
+        quota = self.quotas.get(namespace)
+        if quota is None or quota.limit is None:
+            return None
+        return quota if self.held[namespace] + hundredths > quota.limit else None
 
     def devices_on(self, node_id: NodeId) -> tuple[Device, ...]:
         """A node's devices, in order of their index."""
@@ -261,6 +277,8 @@ class State:
         before = self.leases.get(lease.reservation_id)
         if before is not None and (before.numbers, before.parts) != (lease.numbers, lease.parts):
             self._end(lease.reservation_id)
+        if lease.reservation_id not in self.leases:
+            self.held[lease.namespace] += lease.hundredths
         self.leases[lease.reservation_id] = lease
         self._overdue.discard(lease.reservation_id)
         if lease.expected_end_at is not None:
@@ -287,6 +305,7 @@ class State:
         lease = self.leases.pop(reservation_id, None)
         if lease is None:
             return
+        self.held[lease.namespace] -= lease.hundredths
         self._overdue.discard(reservation_id)
         self._drop_preemptible(lease)
         self.preempting.discard(reservation_id)

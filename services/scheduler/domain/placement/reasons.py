@@ -17,6 +17,7 @@ from services.scheduler.domain.model.fleet import (
     Fleet,
     Host,
 )
+from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.eligibility import (
     NEVER,
     blocks,
@@ -96,6 +97,23 @@ def blocking_reasons(context: PlacementContext, request: GpuRequest) -> tuple[Re
     if request.nodes > 1:
         reasons.append(_gang_reason(request, able))
     return tuple(reasons)
+
+
+def over_quota(quota: Quota, held: int, asked_for: int) -> Reason:
+    """Why the namespace may not hold so much more: now, or however little it holds."""
+    limit = quota.limit or 0
+    which, most = f"namespace {quota.namespace}", f"{limit / WHOLE:g}"
+    if asked_for > limit:
+        return Reason(
+            code=ReasonCode.EXCEEDS_QUOTA,
+            message=f"{which} may hold {most} GPUs at most, and this asks for"
+            f" {asked_for / WHOLE:g}",
+        )
+    return Reason(
+        code=ReasonCode.OVER_QUOTA,
+        message=f"{which} holds {held / WHOLE:g} of the {most} GPUs that it may hold; this needs"
+        f" {asked_for / WHOLE:g} more",
+    )
 
 
 def abridge(reasons: Sequence[Reason], limit: int = MAX_REASONS) -> AbridgedReasons:

@@ -47,6 +47,13 @@ def asked_hundredths(request: GpuRequest) -> int:
     return math.ceil(round((request.shares or 0) * WHOLE, 6))
 
 
+def total_hundredths(request: GpuRequest) -> int:
+    """What the request holds once it is granted."""
+    if request.shares is not None:
+        return asked_hundredths(request)
+    return request.gpus * request.nodes * WHOLE
+
+
 def devices_needed(request: GpuRequest) -> int:
     """On how many devices of each node the request fits if they are free."""
     return -(-asked_hundredths(request) // WHOLE) if request.shares is not None else request.gpus

@@ -23,23 +23,23 @@ behind a group's first have a place only if they are shorter, see `Worklist`.
 
 import heapq
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import inf
 from typing import Final
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest, Reason
+from schemas.gpu_request import Reason, ReasonCode
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE
 from services.scheduler.domain.model.inputs import (
-    LONG_AGO,
     FleetComplete,
     Input,
     Lease,
     LeaseEnded,
     LeaseHeld,
     QueuedRequest,
+    QuotaSet,
     RequestEnded,
     RequestQueued,
 )
@@ -54,9 +54,19 @@ from services.scheduler.domain.placement.decisions import (
 from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.placement import Placed
 from services.scheduler.domain.placement.policy import Policy
-from services.scheduler.domain.placement.reasons import blocking_reasons, impossible_reasons
-from services.scheduler.domain.placement.request_shape import Rank, RankedRequest, shape_of
+from services.scheduler.domain.placement.reasons import (
+    blocking_reasons,
+    impossible_reasons,
+    over_quota,
+)
+from services.scheduler.domain.placement.request_shape import (
+    Rank,
+    RankedRequest,
+    shape_of,
+)
+from services.scheduler.domain.placement.shares import total_hundredths
 from services.scheduler.domain.queue.backfill import BackfillForecast
+from services.scheduler.domain.queue.order import is_shorter, later, rank_of, ranked_request
 from services.scheduler.domain.queue.placement_search import PlacementSearch
 from services.scheduler.domain.queue.preemption import Preemption
 from services.scheduler.domain.queue.waiting_groups import (
@@ -98,8 +108,14 @@ class SchedulingCycle:
             case LeaseHeld(lease=lease):
                 self._dequeue(lease.reservation_id)
                 self._add_beneficiary(lease.reservation_id)
+                self._add_limited(lease.namespace)
             case LeaseEnded(reservation_id=reservation_id):
                 self._add_beneficiary(reservation_id)
+                lease_before = self._state.leases.get(reservation_id)
+                if lease_before is not None:
+                    self._add_limited(lease_before.namespace)
+            case QuotaSet(quota=quota):
+                self._worklist.add(*self.waiting.by_namespace.get(quota.namespace, {}).values())
             case FleetComplete():
                 self._fleet_generation += 1
                 self._worklist.add(*self.waiting.groups.values())
@@ -133,7 +149,7 @@ class SchedulingCycle:
 
     def ranked(self, entry: QueuedRequest, now: datetime) -> RankedRequest:
         """A request at the rank that it has or would have."""
-        return _ranked(entry.request, self.rank(entry), now)
+        return ranked_request(entry.request, self.rank(entry), now)
 
     def next_at(self, now: datetime) -> datetime | None:
         """When time alone may change a decision."""
@@ -144,24 +160,25 @@ class SchedulingCycle:
         return min((at for at in moments if at is not None), default=None)
 
     def rank(self, entry: QueuedRequest) -> Rank:
-        """Its order in the queue: all requests age alike, so that it never changes with time."""
-        priority, number = entry.request.priority, entry.reservation_id.int
-        microsecond = timedelta.resolution
-        point = timedelta(seconds=self._policy.aging_seconds) // microsecond
-        if not point:
-            return -priority, entry.arrival, number
-        return (entry.queued_at - LONG_AGO) // microsecond - priority * point, entry.arrival, number
+        """Its order in the queue."""
+        return rank_of(entry, self._policy.aging_seconds)
+
+    def quota_reason(self, entry: QueuedRequest) -> Reason | None:
+        """Why its namespace may not hold what it asks for, now or never; None if it may."""
+        asked = total_hundredths(entry.request)
+        quota = self._state.over_limit(entry.namespace, asked)
+        return over_quota(quota, self._state.held[entry.namespace], asked) if quota else None
 
     def _enqueue(self, entry: QueuedRequest) -> None:
         rank, shape = self.rank(entry), shape_of(entry.request)
-        group = self.waiting.groups.get(shape)
+        group = self.waiting.groups.get((shape, entry.namespace))
         if group is not None and rank < group.rank:
             self._reserve(group, None)
         filter_index = self.search.filter_index(shape.filter, entry.request)
         group = self.waiting.add(rank, entry, shape, filter_index)
         if group.backfill is None:
             self._worklist.add(group)
-        elif _is_shorter(entry, group.head):
+        elif is_shorter(entry, group.head):
             self._worklist.add_from(group, rank)
         heapq.heappush(self._deadlines, (entry.wait_deadline_at, entry.reservation_id))
         if len(self._deadlines) > 2 * len(self.waiting) + SPARE_DEADLINES:
@@ -187,6 +204,12 @@ class SchedulingCycle:
             found = self.waiting.places.get(lease.preempting_for)
             if found is not None:
                 self._worklist.add(found[1])
+
+    def _add_limited(self, namespace: str) -> None:
+        """What the namespace holds changed, and with it what its quota leaves."""
+        quota = self._state.quotas.get(namespace)
+        if quota is not None and quota.limit is not None:
+            self._worklist.add(*self.waiting.by_namespace.get(namespace, {}).values())
 
     def _drop_outdated_deadlines(self) -> None:
         queue = self._state.queue
@@ -250,13 +273,21 @@ class SchedulingCycle:
         """Steps 3 to 5 for one request of a group."""
         group, rank, shorter_than = item.group, item.rank, item.shorter_than
         if not self._fits(group):
-            yield from self._reject(group)
+            reasons = impossible_reasons(self._state.fleet(), group.request)
+            yield from self._reject(group, reasons)
+            return
+        over = self._over_quota(group)
+        if over is not None:
+            if over.code is ReasonCode.EXCEEDS_QUOTA:
+                yield from self._reject(group, (over,))
+            else:  # it waits for nothing but its own namespace, so nothing is kept for it
+                self._reserve(group, None)
             return
         entry = group.at(rank)
         if entry is None:
             self._worklist.add_next(group, rank, shorter_than)
             return
-        ranked = _ranked(entry.request, rank, now)
+        ranked = ranked_request(entry.request, rank, now)
         placed = self.search.place(ranked)
         if placed is not None:
             yield self._grant(entry, ranked, placed, now)
@@ -283,6 +314,7 @@ class SchedulingCycle:
             granted_at=now,
             expected_end_at=ranked.ends_at,
             parts=tuple(parts.get(number, WHOLE) for number in numbers) if parts else (),
+            namespace=entry.namespace,
         )
         self.apply(LeaseHeld(lease=lease))
         self._refresh()
@@ -299,7 +331,7 @@ class SchedulingCycle:
         waits for preempted ones.
         """
         waits_for = group.head.reservation_id
-        until = _later(now, self._policy.preemption_grace_seconds)
+        until = later(now, self._policy.preemption_grace_seconds)
         if backfill.shadow_time is not None and backfill.shadow_time <= until:
             return
         leases = self._state.leases
@@ -313,8 +345,11 @@ class SchedulingCycle:
             )
         self._refresh()
 
-    def _reject(self, group: WaitingGroup) -> Iterator[Rejection]:
-        reasons = impossible_reasons(self._state.fleet(), group.request)
+    def _over_quota(self, group: WaitingGroup) -> Reason | None:
+        """All requests of a group ask for as much, so that a quota forbids all of them or none."""
+        return self.quota_reason(group.head) if self._state.quotas else None
+
+    def _reject(self, group: WaitingGroup, reasons: tuple[Reason, ...]) -> Iterator[Rejection]:
         for _, entry in tuple(group.entries):
             self.apply(RequestEnded(reservation_id=entry.reservation_id))
             yield Rejection(reservation_id=entry.reservation_id, reasons=reasons)
@@ -338,10 +373,13 @@ class SchedulingCycle:
                 continue
             request = self._state.queue[reservation_id].request
             alike = (found[1], request.expected_duration_seconds)
+            over = self._over_quota(found[1])
             if not explain:
                 reasons[alike] = ()
+            elif over is not None:
+                reasons[alike] = (over,)
             elif alike not in reasons:
-                context = self.search.context(_ranked(request, rank, now))
+                context = self.search.context(ranked_request(request, rank, now))
                 reasons[alike] = blocking_reasons(context, request)
             waited.append((reservation_id, reasons[alike]))
         for reservation_id, why in waited:
@@ -356,26 +394,3 @@ class SchedulingCycle:
             return False
         group.fits_in_generation = self._fleet_generation
         return True
-
-
-def _ranked(request: GpuRequest, rank: Rank, now: datetime) -> RankedRequest:
-    seconds = request.expected_duration_seconds
-    return RankedRequest(
-        request=request,
-        shape=shape_of(request),
-        rank=rank,
-        ends_at=_later(now, seconds) if seconds is not None else None,
-    )
-
-
-def _later(now: datetime, seconds: float) -> datetime:
-    """At most the end of the calendar."""
-    end = datetime.max.replace(tzinfo=now.tzinfo)
-    return now + timedelta(seconds=seconds) if seconds < (end - now).total_seconds() else end
-
-
-def _is_shorter(entry: QueuedRequest, other: QueuedRequest) -> bool:
-    """Whether it is expected to take less time."""
-    mine = entry.request.expected_duration_seconds
-    theirs = other.request.expected_duration_seconds
-    return mine is not None and (theirs is None or mine < theirs)

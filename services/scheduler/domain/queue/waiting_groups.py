@@ -1,4 +1,4 @@
-"""Waiting requests in groups of one shape, and what is reserved for each group's first request.
+"""Waiting requests in groups of one shape and namespace, and what the first of each reserves.
 
 A reservation binds the requests behind its group, not those before it.
 """
@@ -23,6 +23,8 @@ from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.request_shape import Rank, RankedRequest, Shape
 
 MORE_THAN_ANY: Final = 1 << 30
+
+GroupKey = tuple[Shape, str]  # with the namespace
 
 
 class NodeReservation(Struct, frozen=True, kw_only=True):
@@ -52,12 +54,15 @@ class BackfillReservation(Struct, frozen=True):
 
 
 class WaitingGroup:
-    """Requests of one shape, first in rank first; only the first has a reservation."""
+    """Requests of one shape and namespace, first in rank first; the first has a reservation."""
 
-    def __init__(self, shape: Shape, filter_index: FilterIndex, request: GpuRequest) -> None:
+    def __init__(
+        self, shape: Shape, filter_index: FilterIndex, request: GpuRequest, namespace: str = ""
+    ) -> None:
         self.shape = shape
         self.filter_index = filter_index
         self.request = request
+        self.namespace = namespace
         self.entries: list[tuple[Rank, QueuedRequest]] = []
         self.fits_in_generation = -1  # the fleet's latest in which it was known to fit some day
         self.backfill: BackfillReservation | None = None
@@ -111,11 +116,12 @@ class WaitingGroups:
     """
 
     def __init__(self, views: NodeViews) -> None:
-        self.groups: dict[Shape, WaitingGroup] = {}
+        self.groups: dict[GroupKey, WaitingGroup] = {}
+        self.by_namespace: dict[str, dict[Shape, WaitingGroup]] = {}
         self._views = views
         self._ranks: list[Rank] = []
         self.places: dict[UUID, tuple[Rank, WaitingGroup]] = {}
-        self.by_filter: dict[FilterIndex, dict[int, dict[Shape, WaitingGroup]]] = {}
+        self.by_filter: dict[FilterIndex, dict[int, dict[GroupKey, WaitingGroup]]] = {}
         self._by_kind: dict[int, dict[FilterIndex, None]] = {}
         self._by_node: dict[NodeId, dict[FilterIndex, None]] = {}
         self._timed: dict[NodeId, dict[WaitingGroup, tuple[NodeReservation, ...]]] = {}
@@ -139,9 +145,12 @@ class WaitingGroups:
         self, rank: Rank, entry: QueuedRequest, shape: Shape, filter_index: FilterIndex
     ) -> WaitingGroup:
         """Add a request; its group, without a reservation if the request is its first."""
-        group = self.groups.get(shape)
+        namespace = entry.namespace
+        group = self.groups.get((shape, namespace))
         if group is None:
-            group = self.groups[shape] = WaitingGroup(shape, filter_index, entry.request)
+            group = WaitingGroup(shape, filter_index, entry.request, namespace)
+            self.groups[shape, namespace] = group
+            self.by_namespace.setdefault(namespace, {})[shape] = group
             self._register(group)
         elif rank < group.rank:
             self.set_backfill(group, None)
@@ -162,7 +171,11 @@ class WaitingGroups:
         if place == 0:
             self.set_backfill(group, None)
         if not group.entries:
-            del self.groups[group.shape]
+            del self.groups[group.shape, group.namespace]
+            theirs = self.by_namespace[group.namespace]
+            del theirs[group.shape]
+            if not theirs:
+                del self.by_namespace[group.namespace]
             self._unregister(group)
         return group
 
@@ -331,7 +344,7 @@ class WaitingGroups:
         if by_gpus is None:
             by_gpus = self.by_filter[filter_index] = {}
             self._use(filter_index)
-        by_gpus.setdefault(group.shape.gpus, {})[group.shape] = group
+        by_gpus.setdefault(group.shape.gpus, {})[group.shape, group.namespace] = group
 
     def _use(self, filter_index: FilterIndex) -> None:
         if filter_index.is_specific:
@@ -346,7 +359,7 @@ class WaitingGroups:
     def _unregister(self, group: WaitingGroup) -> None:
         filter_index, gpus = group.filter_index, group.shape.gpus
         by_gpus = self.by_filter[filter_index]
-        del by_gpus[gpus][group.shape]
+        del by_gpus[gpus][group.shape, group.namespace]
         if not by_gpus[gpus]:
             del by_gpus[gpus]
         if by_gpus:

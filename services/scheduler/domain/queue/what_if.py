@@ -4,7 +4,7 @@ from collections import deque
 from datetime import datetime
 from uuid import UUID
 
-from schemas.gpu_request import Reason
+from schemas.gpu_request import Reason, ReasonCode
 from services.scheduler.domain.model.inputs import QueuedRequest, RequestEnded, RequestQueued
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.decisions import Grant
@@ -37,7 +37,7 @@ class WhatIfSimulation:
 
     def place(self, entry: QueuedRequest) -> Placed | None:
         """Where it would be placed; one that waits as if this were what it asks for."""
-        placed = self._cycle.search.place(self._reach(entry))
+        placed = self._search(entry)
         if placed is None and self._cycle.is_overdue(self._now):
             return self._place_by_deciding(entry)
         return placed
@@ -47,7 +47,7 @@ class WhatIfSimulation:
 
         Never where `place` finds none.
         """
-        return self._cycle.search.place(self._reach(entry)) is not None
+        return self._search(entry) is not None
 
     def context(self, entry: QueuedRequest) -> PlacementContext:
         """What `can_place` judges by."""
@@ -59,18 +59,31 @@ class WhatIfSimulation:
 
     def impossible_reasons(self, entry: QueuedRequest) -> tuple[Reason, ...]:
         """Why it is rejected, not queued; empty if this fleet may serve it some day."""
-        return impossible_reasons(self._state.fleet(), entry.request)
+        found = impossible_reasons(self._state.fleet(), entry.request)
+        over = self._cycle.quota_reason(entry)
+        is_too_much = over is not None and over.code is ReasonCode.EXCEEDS_QUOTA
+        return (over,) if is_too_much and over is not None and not found else found
 
     def blocking_reasons(self, entry: QueuedRequest) -> tuple[Reason, ...]:
         """Why what the fleet may serve some day is not placed now; empty if it is."""
         if self.place(entry) is not None:
             return ()
-        return blocking_reasons(self.context(entry), entry.request)
+        reached = self._reach(entry)
+        over = self._cycle.quota_reason(entry)
+        if over is None:
+            return blocking_reasons(self._cycle.search.context(reached), entry.request)
+        if self._cycle.search.place(reached) is not None:
+            return (over,)
+        return over, *blocking_reasons(self._cycle.search.context(reached), entry.request)
 
     def close(self) -> None:
         """Restore the state and every index."""
         self._rewind()
         self._state.undo = None
+
+    def _search(self, entry: QueuedRequest) -> Placed | None:
+        reached = self._reach(entry)
+        return None if self._cycle.quota_reason(entry) else self._cycle.search.place(reached)
 
     def _rewind(self) -> None:
         undo, self._state.undo = self._state.undo or [], None
