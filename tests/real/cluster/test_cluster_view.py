@@ -22,7 +22,8 @@ from shared.kubernetes.requirements import (
 from shared.labels import INSTALLATION_LABEL, RESERVATION_LABEL
 from shared.testing import eventually
 from tests.support.bus import connected_bus
-from tests.support.kubernetes.api import Api, Object
+from tests.support.http_server import serving
+from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.cluster_view import CLUSTER, ReceivedView, watched_cluster, whole_view
 from tests.support.kubernetes.control_plane import ControlPlane, rule_of
 from tests.support.kubernetes.counts import (
@@ -33,6 +34,7 @@ from tests.support.kubernetes.counts import (
 )
 from tests.support.kubernetes.manifests import install, rendered, token_of
 from tests.support.kubernetes.nodes import (
+    POD_ADDRESS_LABEL,
     claim_template,
     make_device_plugin_nodes,
     make_dra_nodes,
@@ -42,6 +44,7 @@ from tests.support.kubernetes.nodes import (
 )
 
 NODES = 200
+EXPORTER_ADDRESS = "127.1.200.1"
 READ = {"apiGroups": ["", "resource.k8s.io"], "verbs": ["list", "watch"]}
 DRA = ["resourceslices", "resourceclaims", "deviceclasses"]
 
@@ -201,16 +204,14 @@ async def test_readings_come_from_the_exporter_and_else_from_our_own_pods(
     smi.chmod(0o755)
     async with empty_cluster.api() as api:
         await make_device_plugin_nodes(api, names(3))
-        await api.create(
-            pod_object("exporter", node_name="node-000", labels={"app": "nvidia-dcgm-exporter"})
-        )
+        labels = {"app": "nvidia-dcgm-exporter", POD_ADDRESS_LABEL: EXPORTER_ADDRESS}
+        await api.create(pod_object("exporter", node_name="node-000", labels=labels))
         for name, owner in (("ours", "us"), ("theirs", "them")):
             number = 1 if owner == "us" else 2
             labels = {INSTALLATION_LABEL: owner}
             await api.create(pod_object(name, gpus=1, node_name=f"node-{number:03}", labels=labels))
-        address = await ip_of(api, "exporter")
         async with (
-            page_at(address, 9400, 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 42\n'),
+            page_at(EXPORTER_ADDRESS, 9400, 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 42\n'),
             watched_cluster(
                 nats_url,
                 empty_cluster.kubeconfig(),
@@ -249,15 +250,11 @@ async def test_an_exporter_is_read_through_the_apiserver_by_who_has_the_right_to
     async with empty_cluster.api() as api, page_at(address, 0, page) as port:
         await empty_cluster.allow("watcher", [rule_of(each) for each in rights])
         await make_device_plugin_nodes(api, names(1))
-        exporter = pod_object(
-            "exporter", node_name="node-000", labels={"app": "nvidia-dcgm-exporter"}
-        )
+        labels = {"app": "nvidia-dcgm-exporter", POD_ADDRESS_LABEL: address}
+        exporter = pod_object("exporter", node_name="node-000", labels=labels)
         ports = [{"name": "metrics", "containerPort": port}]
         exporter["spec"]["containers"][0]["ports"] = ports
         await api.create(exporter)
-        await ip_of(api, "exporter")
-        there = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
-        await api.merge("api/v1/namespaces/default/pods/exporter/status", there)
         async with watched_cluster(
             nats_url, empty_cluster.kubeconfig("watcher"), readings_seconds=0.2
         ) as view:
@@ -322,18 +319,6 @@ async def test_a_cluster_that_nothing_leads_to_is_said_to_be_missing(
         assert not view.is_complete
 
 
-async def ip_of(api: Api, pod: str) -> str:
-    found: list[str] = []
-
-    async def has_one() -> bool:
-        given: Object = await api.get(f"api/v1/namespaces/default/pods/{pod}")
-        found[:] = [given["status"]["podIP"]] if given["status"].get("podIP") else []
-        return bool(found)
-
-    await eventually(has_one, within_seconds=20, what=f"an address of pod {pod}")
-    return found[0]
-
-
 @asynccontextmanager
 async def page_at(host: str, port: int, text: str) -> AsyncIterator[int]:
     async def page(_: web.Request) -> web.StreamResponse:
@@ -352,10 +337,5 @@ async def served_by(
     """The port on which it answers everything."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    await web.TCPSite(runner, host, port).start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with serving(app, host, port) as address:
+        yield int(address.rpartition(":")[2])

@@ -19,6 +19,7 @@ from shared.kubernetes.errors import KubernetesError, KubernetesUnavailable
 from shared.kubernetes.names import Resource
 from shared.kubernetes.watching import Changed, Interrupted, Listed, Removed, Resumed, watch
 from shared.waiting import within
+from tests.support.http_server import serving
 
 THINGS = Resource("example.io/v1", "things")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -106,28 +107,23 @@ GONE = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message":
 async def served(api: ScriptedApi, directory: Path) -> AsyncIterator[KubernetesClient]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    token = directory / "token"
+    token, kubeconfig = directory / "token", directory / "kubeconfig"
     token.write_text("first")
-    config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "ns"}}],
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "u", "user": {"tokenFile": str(token)}}],
-    }
-    (directory / "kubeconfig").write_text(json.dumps(config))
-    try:
-        async with KubernetesClient(
-            ClusterAccess(kubeconfig=str(directory / "kubeconfig"))
-        ) as found:
-            yield found
-    finally:
-        api.ended.set()
-        await runner.cleanup()
+    async with serving(app) as address:
+        config = {
+            "current-context": "c",
+            "contexts": [
+                {"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "ns"}}
+            ],
+            "clusters": [{"name": "c", "cluster": {"server": address}}],
+            "users": [{"name": "u", "user": {"tokenFile": str(token)}}],
+        }
+        kubeconfig.write_text(json.dumps(config))
+        try:
+            async with KubernetesClient(ClusterAccess(kubeconfig=str(kubeconfig))) as found:
+                yield found
+        finally:
+            api.ended.set()
 
 
 async def seen(api: ScriptedApi, directory: Path, count: int) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Final
 from tests.support.kubernetes.api import Api, Object
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
+POD_ADDRESS_LABEL: Final = "pod-address"  # in pods.yaml
 DRA_DRIVER: Final = "gpu.nvidia.com"
 DEVICE_CLASS: Final = DRA_DRIVER
 PRODUCT: Final = "NVIDIA-H100-80GB-HBM3"
@@ -150,7 +151,8 @@ def pod_object(
 ) -> Object:
     """A pod that holds GPUs: counted ones, or those of a claim made for it from a template.
 
-    `node_name` binds it past the scheduler.
+    `node_name` binds it past the scheduler. The label POD_ADDRESS_LABEL is the address it gets;
+    otherwise kwok gives it one, and now and then another one later.
     """
     container: Object = {"name": "main", "image": image}
     spec: Object = {"containers": [container]}

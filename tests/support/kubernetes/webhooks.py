@@ -11,6 +11,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from shared.waiting import cancelled
+from tests.support.http_server import serving
 from tests.support.kubernetes.api import Object
 from tests.support.kubernetes.control_plane import ControlPlane
 
@@ -95,15 +96,10 @@ async def _answering(
     app.router.add_post("/", review_it)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(control_plane.ca_file, control_plane.key_file)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        port = runner.addresses[0][1]
+    async with serving(app, tls=context) as address:
+        port = int(address.rpartition(":")[2])
         async with _registered(control_plane, port, resources, 5, "Fail", kind=kind):
             yield reviews
-    finally:
-        await runner.cleanup()
 
 
 @asynccontextmanager
