@@ -43,6 +43,9 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     has `preemption_grace_seconds` to stop. Ended reservations stay for `retention_days`; of the
     decision log `decisions_kept` records, none longer than `decision_retention_days`.
 
+    With `density`, requests that `pack` go where they take the least from what the latest 10,000
+    requests asked for, instead of to the fullest node.
+
     Shares of a GPU are asked for in multiples of `share_quantum`, of which 1 is one. Namespaces
     named in `enforced_share_namespaces`, separated by commas (`*` is all), are granted only shares
     that something enforces.
@@ -70,6 +73,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     retention_days: PositiveSeconds = 30.0
     decision_retention_days: PositiveSeconds = 7.0
     decisions_kept: PositiveInt = 20_000
+    density: bool = False
     share_quantum: Annotated[float, Meta(ge=0.01, le=1)] = 0.01
     enforced_share_namespaces: str = ""
 
@@ -118,4 +122,5 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
             preemption=self.preemption,
             preemption_grace_seconds=self.preemption_grace_seconds,
             share_quantum=self.share_rules.quantum,
+            density=self.density,
         )

@@ -5,7 +5,8 @@ nats-server, Postgres (as the product ships it, waiting for the disk), the sched
 its own, and this process, which is the clients and the 100 nodes with 8 GPUs each that sample every
 second. The last line is one JSON object:
 
-`decisions_per_s_default`, `decision_p99_ms`, `decision_cost_ratio_10k_waiting`: the engine alone
+`decisions_per_s_default`, `decisions_per_s_density`, `decision_p99_ms`,
+`decision_cost_ratio_10k_waiting`: the engine alone
 (`tests.benchmarks.scheduler_engine`). `grant_p99_ms`: request published to grant received, with 25
 requests a second arriving whether or not the last was served. `grants_per_s`: grants and releases
 together, 64 clients at once. `grants_over_bare_postgres`: that rate over what bare transactions

@@ -17,6 +17,7 @@ import random
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,8 +30,10 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.gpu_request import GpuRequest
+from services.scheduler.domain.model.demand import DemandClass
 from services.scheduler.domain.model.fleet import Device, Node, Reading, ReadingState
 from services.scheduler.domain.model.inputs import (
+    DemandSeen,
     DeviceSeen,
     FleetComplete,
     Input,
@@ -40,9 +43,13 @@ from services.scheduler.domain.model.inputs import (
     RequestQueued,
 )
 from services.scheduler.domain.placement.decisions import Decision, Grant
+from services.scheduler.domain.placement.density import class_of, demand_of
+from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 
 BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
+LEARNED_EVERY: Final = 100  # requests
+POLICY: Final = Policy()
 WAITING: Final = 10_000
 PROBES: Final = 2_000
 LONG: Final = 30 * 24 * 3600.0
@@ -133,9 +140,9 @@ def load() -> Workload:
     return _made_up()
 
 
-def measure_stream(workload: Workload) -> Run:
-    """All pods come, wait, run and leave at their times."""
-    engine = DecisionEngine()
+def measure_stream(workload: Workload, policy: Policy = POLICY) -> Run:
+    """All pods come, wait, run and leave at their times; the demand is learned as they come."""
+    engine = DecisionEngine(policy)
     engine.apply(*workload.inputs())
     engine.decide(BEGINNING)
     seconds: list[float] = []
@@ -143,6 +150,8 @@ def measure_stream(workload: Workload) -> Run:
     arrivals = count(1)
     durations: dict[UUID, float] = {}
     granted = waited = longest = 0
+
+    asked: Counter[DemandClass] = Counter()
 
     def decided(at: float, change: Input) -> None:
         nonlocal granted
@@ -160,6 +169,9 @@ def measure_stream(workload: Workload) -> Run:
             decided(at, LeaseEnded(reservation_id=reservation_id))
         entry = _entry(next(arrivals), pod.request, pod.at_seconds)
         durations[entry.reservation_id] = pod.seconds
+        asked[class_of(pod.request)] += 1
+        if policy.density and entry.arrival % LEARNED_EVERY == 0:
+            engine.apply(DemandSeen(demand=demand_of(asked)))
         decided(pod.at_seconds, RequestQueued(entry=entry))
         waited += engine.queue_position(entry.reservation_id) is not None
         longest = max(longest, engine.queue_length)
@@ -205,8 +217,10 @@ def figures(workload: Workload | None = None) -> dict[str, float]:
     """All figures of the engine, by the names of the benchmark's last line."""
     workload = workload or load()
     run = measure_stream(workload)
+    dense = measure_stream(workload, Policy(density=True))
     return {
         "decisions_per_s_default": round(run.per_second),
+        "decisions_per_s_density": round(dense.per_second),
         "decision_p99_ms": round(run.p99_ms, 3),
         "decision_cost_ratio_10k_waiting": round(measure_waiting(workload), 2),
     }
@@ -245,9 +259,10 @@ def _fill(engine: DecisionEngine, workload: Workload) -> None:
     assert engine.queue_length == 0
 
 
-def _published(path: Path) -> Workload:
+def read_nodes(path: Path) -> list[tuple[Node, tuple[Device, ...]]]:
+    """The published cluster's nodes with their GPUs."""
     with (path / "openb_node_list_gpu_node.csv").open() as file:
-        nodes = [
+        rows = [
             (
                 row["sn"],
                 float(row["cpu_milli"]) / 1000,
@@ -257,9 +272,13 @@ def _published(path: Path) -> Workload:
             )
             for row in csv.DictReader(file)
         ]
+    return list(_nodes(rows))
+
+
+def _published(path: Path) -> Workload:
     with (path / "openb_pod_list_default.csv").open() as file:
         pods = tuple(_pod(row) for row in csv.DictReader(file) if int(row["num_gpu"]))
-    return Workload(f"the published cluster in {path}", tuple(_nodes(nodes)), pods)
+    return Workload(f"the published cluster in {path}", tuple(read_nodes(path)), pods)
 
 
 def _pod(row: dict[str, str]) -> Pod:
@@ -331,12 +350,14 @@ def main() -> None:
     """Measure, print the table, print the JSON line."""
     workload = load()
     run = measure_stream(workload)
+    dense = measure_stream(workload, Policy(density=True))
     ratio = measure_waiting(workload)
     table = Table("figure", "value", title=f"{workload.gpus:,} GPUs, {workload.source}")
     table.add_row("decisions", f"{len(run.seconds):,}")
     table.add_row("granted", f"{run.granted:,}")
     table.add_row("had to wait", f"{run.waited:,}, at most {run.longest_queue:,} at once")
     table.add_row("decisions/s", f"{run.per_second:,.0f}")
+    table.add_row("decisions/s with the density policy", f"{dense.per_second:,.0f}")
     quantiles = statistics.quantiles(run.seconds, n=1000)
     for name, place in (("p50", 499), ("p90", 899), ("p99", 989), ("p99.9", 998)):
         table.add_row(f"{name} ms", f"{quantiles[place] * 1000:.3f}")
@@ -345,6 +366,7 @@ def main() -> None:
     Console().print(table)
     result = {
         "decisions_per_s_default": round(run.per_second),
+        "decisions_per_s_density": round(dense.per_second),
         "decision_p99_ms": round(run.p99_ms, 3),
         "decision_cost_ratio_10k_waiting": round(ratio, 2),
     }

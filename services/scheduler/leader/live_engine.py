@@ -10,6 +10,7 @@ from uuid import UUID
 from schemas.base import NodeId
 from services.scheduler.domain.model.fleet import Device, Node
 from services.scheduler.domain.model.inputs import (
+    DemandSeen,
     DeviceGone,
     DeviceSeen,
     FleetComplete,
@@ -30,12 +31,13 @@ from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from services.scheduler.leader.engine_feed import EngineFeed
 from services.scheduler.leader.fleet_reader import FleetReader
-from services.scheduler.ledger import change_feed
+from services.scheduler.ledger import change_feed, demand_rows
 from services.scheduler.ledger.change_feed import CHANGES_SECONDS, Changes, Rows
 from services.scheduler.observations.latest_readings import DeviceKey
 from shared.logging import log
 from shared.postgres.database import Database, to_json
 
+LEARN_SECONDS: Final = 60
 LONGEST_GAP_SECONDS: Final = CHANGES_SECONDS / 3
 
 Key = tuple[type[Input], UUID | NodeId | int | None]
@@ -93,6 +95,7 @@ class LiveEngine:
     journal: InputJournal = field(init=False)
     _position: _Position | None = None
     _own: list[str] = field(default_factory=list)
+    _learned: int | None = None  # of which minute's begin the engine has the demand
 
     def __post_init__(self) -> None:
         self._reset()
@@ -120,6 +123,7 @@ class LiveEngine:
             changes, rows = await self._read_changes(await self._load())
         self._own.clear()
         self._apply(self.feed.apply_rows(rows))
+        await self._learn(changes.now)
         self._position = _Position(changes.snapshot, changes.now, self.clock())
         return changes
 
@@ -137,6 +141,7 @@ class LiveEngine:
         self.feed = EngineFeed(self.reader)
         self.journal = InputJournal()
         self._own.clear()
+        self._learned = None
 
     async def _load(self) -> _Position:
         self.discard()
@@ -145,6 +150,16 @@ class LiveEngine:
         self._reset()
         self._apply(self.feed.apply_rows(rows))
         return _Position(snapshot, now, self.clock())
+
+    async def _learn(self, now: datetime) -> None:
+        """Give it the demand up to the minute's begin: every scheduler learns the same."""
+        minute = int(now.timestamp()) // LEARN_SECONDS
+        if not self.policy.density or minute == self._learned:
+            return
+        until = datetime.fromtimestamp(minute * LEARN_SECONDS, tz=now.tzinfo)
+        async with self.database.statements() as connection:
+            self._apply([DemandSeen(demand=await demand_rows.learn(connection, until))])
+        self._learned = minute
 
     async def _read_changes(self, since: _Position) -> tuple[Changes, Rows]:
         async with self.database.statements() as connection:
@@ -176,5 +191,5 @@ def _key(one: Input) -> Key:
             return LeaseHeld, leased
         case QuotaSet(quota=Quota(namespace=namespace)):
             return QuotaSet, namespace
-        case FleetComplete():
-            return FleetComplete, None
+        case FleetComplete() | DemandSeen():
+            return type(one), None

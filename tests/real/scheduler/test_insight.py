@@ -254,3 +254,27 @@ async def test_a_standby_answers_as_the_leader_does(nats_url: str, postgres_dsn:
             )
             assert positions == [1, 2, 3]
             assert [view.queue_position for view in listed.reservations] == [3, 2, 1]
+
+
+async def test_under_density_decisions_are_explained_and_decided_again_as_they_were(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with scheduler(nats_url, postgres_dsn, density=True), world(nats_url) as around:
+        for node_id in ("alpha", "beta"):
+            await around.add_node(node_id, 2)
+            await around.known(node_id, 2)
+        first = await around.granted(await around.request(GpuRequest(shares=0.5)))
+        await around.granted(await around.request(GpuRequest()))
+        pair = await around.granted(await around.request(GpuRequest(gpus=2)))
+        waiting = await around.request(GpuRequest(gpus=2))
+
+        said = await explain(around, waiting)
+        accepted(await around.release(pair))
+        accepted(await around.release(first))
+        await around.granted(waiting)
+        listed = await around.bus.query(ListDecisions(), DecisionList)
+        again = await around.bus.query(ReplayDecisions(), Replay)
+
+    assert said.reasons
+    assert any(one["type"] == "demand_seen" for one in listed.decisions[0].inputs)
+    assert (again.checked, again.different) == (len(listed.decisions), 0)

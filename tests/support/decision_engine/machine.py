@@ -15,6 +15,7 @@ from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from services.scheduler.domain.advice.suggestions import suggest
 from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.model.inputs import (
+    DemandSeen,
     DeviceGone,
     DeviceSeen,
     FleetComplete,
@@ -38,6 +39,7 @@ from services.scheduler.domain.placement.decisions import (
     Rejection,
     TimeOut,
 )
+from services.scheduler.domain.placement.density import class_of, demand_of
 from services.scheduler.domain.placement.placement import Placed
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
@@ -59,9 +61,13 @@ class EngineMachine:
     steps: ClassVar[Counter[str]] = Counter()
     decided: ClassVar[Counter[str]] = Counter()
 
-    def __init__(self, sizes: Sequence[int], *, complete: bool, aging_seconds: float) -> None:
+    def __init__(
+        self, sizes: Sequence[int], *, complete: bool, aging_seconds: float, density: bool = False
+    ) -> None:
         """A healthy, idle fleet to begin with."""
-        self.policy = Policy(aging_seconds=aging_seconds, preemption_grace_seconds=15.0)
+        self.policy = Policy(
+            aging_seconds=aging_seconds, preemption_grace_seconds=15.0, density=density
+        )
         self.now = START
         self.engine = DecisionEngine(self.policy)
         self.twin = DecisionEngine(
@@ -76,6 +82,13 @@ class EngineMachine:
             for index in range(size):
                 self._tell(DeviceSeen(device=make_device(number * PER_NODE + index, 0, 0)))
         self._tell(FleetComplete(complete=complete))
+
+    def learn(self) -> None:
+        """What waits is what is usually asked for."""
+        waiting = (entry.request for entry in self.model.queue.values())
+        counts = Counter(class_of(request) for request in waiting)
+        self._tell(DemandSeen(demand=demand_of(counts)))
+        self._count("learn")
 
     # What happens outside.
 

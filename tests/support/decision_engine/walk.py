@@ -96,6 +96,7 @@ RULES: Final[dict[str, tuple[int, Draw]]] = {
     "explain": (1, _which),
     "suggestion": (1, lambda r, _: {"which": r.randrange(8), "decided": r.random() < 0.5}),
     "keyframe": (1, _nothing),
+    "learn": (1, _nothing),
 }
 OF_THE_FLEET: Final = {"node_seen", "device_seen", "device_well", "gone", "settle", "confirmed"}
 
@@ -111,6 +112,7 @@ def draw_history(seed: int, length: int) -> History:
         "sizes": [random.randint(1, PER_NODE) for _ in range(nodes)],
         "complete": random.random() < 0.5 and not is_calm,
         "aging_seconds": random.choice(AGINGS),
+        "density": random.random() < 0.5,
     }
     shapes = draw_shapes(random, plain=is_calm)
     weights = [

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest
+from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import WHOLE, Device, Node
 from services.scheduler.domain.model.namespaces import Quota
 
@@ -138,6 +139,12 @@ class FleetComplete(Struct, frozen=True, kw_only=True, tag="settled"):
     complete: bool = field(name="settled")
 
 
+class DemandSeen(Struct, frozen=True, kw_only=True, tag="demand_seen"):
+    """What is usually asked for has changed; only the `density` policy decides by it."""
+
+    demand: Demand
+
+
 Input = (
     NodeSeen
     | NodeGone
@@ -149,4 +156,5 @@ Input = (
     | LeaseEnded
     | QuotaSet
     | FleetComplete
+    | DemandSeen
 )

@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import NodeId
+from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import (
     WHOLE,
     Device,
@@ -22,6 +23,7 @@ from services.scheduler.domain.model.fleet import (
     by_index,
 )
 from services.scheduler.domain.model.inputs import (
+    DemandSeen,
     DeviceGone,
     DeviceSeen,
     FleetComplete,
@@ -52,6 +54,7 @@ class State:
 
     def __init__(self) -> None:
         self.complete = False
+        self.demand: Demand | None = None
         self.nodes: dict[NodeId, Node] = {}
         self.devices: dict[int, Device] = {}
         self.leases: dict[UUID, Lease] = {}
@@ -96,6 +99,8 @@ class State:
                 self.quotas[quota.namespace] = quota
             case FleetComplete(complete=complete):
                 self.complete = complete
+            case DemandSeen(demand=demand):
+                self.demand = demand
             case _:
                 assert_never(change)
 
@@ -127,6 +132,8 @@ class State:
     def inputs(self) -> Iterator[Input]:
         """The inputs from which an empty state becomes this one."""
         yield FleetComplete(complete=self.complete)
+        if self.demand is not None:
+            yield DemandSeen(demand=self.demand)
         for node_id in sorted(self.nodes):
             yield NodeSeen(node=self.nodes[node_id])
         for namespace in sorted(self.quotas):

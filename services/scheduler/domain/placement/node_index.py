@@ -14,9 +14,11 @@ from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest, Placement
 from services.scheduler.domain.placement.node_views import NodeView
 from services.scheduler.domain.placement.placement import (
+    Cost,
     Fill,
     Scored,
     best_first,
+    no_cost,
     preference,
     preference_weight,
     total_score,
@@ -109,15 +111,21 @@ class NodeIndex:
         bucket.put(entry)
 
     def find(
-        self, request: GpuRequest, choose_on: Choose, reserved_size: int
+        self,
+        request: GpuRequest,
+        choose_on: Choose,
+        reserved_size: int,
+        cost: Cost | None = None,
     ) -> list[tuple[NodeId, Chosen]]:
         """As many nodes as asked for with their devices, best first; fewer if there are no more.
 
         `choose_on` picks the devices of one node, or None; it would be None for every node with
-        `reserved_size` usable devices or more.
+        `reserved_size` usable devices or more. With a `cost`, what costs least is best.
         """
         if request.prefer:
-            return self._find_preferred(request, choose_on)
+            return self._find_preferred(request, choose_on, cost or no_cost)
+        if cost is not None:
+            return self._find_cheapest(request, choose_on, cost)
         found: list[tuple[NodeId, Chosen]] = []
         fills = self._fills if request.placement is Placement.PACK else reversed(self._fills)
         for fill in fills:
@@ -128,8 +136,30 @@ class NodeIndex:
                     break
         return found
 
+    def _find_cheapest(
+        self, request: GpuRequest, choose_on: Choose, cost: Cost
+    ) -> list[tuple[NodeId, Chosen]]:
+        """Looks at every node that has enough, as costs do not follow the order of the buckets."""
+        gpus = request.gpus
+        ranked = [
+            (cost(node_id), entry.view.fill, -entry.sums[gpus], node_id, entry)
+            for node_id, entry in self.entries.items()
+            if len(entry.ready) >= gpus
+        ]
+        heapq.heapify(ranked)
+        found: list[tuple[NodeId, Chosen]] = []
+        while ranked and len(found) < request.nodes:
+            price, fill, bound, node_id, entry = heapq.heappop(ranked)
+            if (given := choose_on(entry, entry.ready)) is None:
+                continue
+            if (value := -total_score(given)) == bound:
+                found.append((node_id, given))
+            else:  # reservations leave less than its best devices: it waits for its turn
+                heapq.heappush(ranked, (price, fill, value, node_id, entry))
+        return found
+
     def _find_preferred(
-        self, request: GpuRequest, choose_on: Choose
+        self, request: GpuRequest, choose_on: Choose, cost: Cost
     ) -> list[tuple[NodeId, Chosen]]:
         ranked = []
         for node_id, entry in self.entries.items():
@@ -142,10 +172,11 @@ class NodeIndex:
             )
             chosen = choose_on(entry, preferred)
             if chosen is not None:
-                order = preference(entry.view.fill, chosen, request.placement)
+                fill = entry.view.fill
+                order = preference(fill, chosen, request.placement, cost(node_id))
                 ranked.append((*order, node_id, chosen))
-        best = heapq.nsmallest(request.nodes, ranked, key=lambda found: found[:5])
-        return [(found[4], found[5]) for found in best]
+        best = heapq.nsmallest(request.nodes, ranked, key=lambda found: found[:6])
+        return [(found[5], found[6]) for found in best]
 
 
 def _search(

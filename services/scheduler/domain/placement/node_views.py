@@ -6,8 +6,10 @@ from typing import Final, NamedTuple
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import SelectorKey, SelectorOperator
 from schemas.telemetry import HealthState
+from services.scheduler.domain.model.demand import DemandClass
 from services.scheduler.domain.model.fleet import Device, HostResources, Node, ReadingState
 from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.density import Density, Room
 from services.scheduler.domain.placement.placement import (
     Scored,
     Weights,
@@ -52,6 +54,9 @@ class NodeView:
         cpus, memory = node.cpu_count, node.memory_total_mb
         self.cpu_free = cpus - host.held.cpu_count if cpus is not None else None
         self.memory_free_mb = memory - host.held.memory_mb if memory is not None else None
+        self.room = Room.of(devices, host)
+        self.costs: dict[DemandClass, float] = {}  # of whole GPUs, by
+        self.costs_by: Density | None = None
 
     @property
     def identity(self) -> Traits:

@@ -6,7 +6,7 @@ indexes (queue/placement_search.py); tests/unit/scheduler/test_search.py holds t
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, Self
+from typing import Final, Protocol, Self
 from uuid import UUID
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from services.scheduler.domain.model.fleet import (
     HostResources,
     Node,
 )
+from services.scheduler.domain.placement.density import Density, Room, class_of
 from services.scheduler.domain.placement.eligibility import host_blocks, is_eligible, share_kind
 from services.scheduler.domain.placement.selectors import mismatch
 from services.scheduler.domain.placement.shares import (
@@ -46,6 +47,7 @@ class PlacementContext(Struct, frozen=True, kw_only=True):
     `fleet` includes what earlier requests were granted. Reserved for earlier requests, with their
     ids: `optimistic` devices, on which one may start any time, and `promised` ones, on which one
     will start before this request would end. `host_reserved` are the host resources for them.
+    `density` is None unless the policy places by it.
     """
 
     fleet: Fleet
@@ -54,6 +56,19 @@ class PlacementContext(Struct, frozen=True, kw_only=True):
     host_reserved: Mapping[NodeId, HostResources] = {}
     weights: Weights = Weights()
     share_quantum: int = 1
+    density: Density | None = None
+
+    def cost_of(self, request: GpuRequest) -> "Cost":
+        """What places cost the demand; nothing where it does not decide."""
+        if self.density is None or request.placement is not Placement.PACK:
+            return no_cost
+        density, asked = self.density, class_of(request)
+
+        def cost(node_id: NodeId, parts: Taken = ()) -> float:
+            room = Room.of(self.fleet.nodes[node_id], self.fleet.host(node_id))
+            return density.cost(room, asked, parts)
+
+        return cost
 
 
 class Scored(Struct, frozen=True):
@@ -67,6 +82,18 @@ class Scored(Struct, frozen=True):
 Fill = tuple[float, int]
 Nodes = Mapping[NodeId, Sequence[Device]]
 Candidates = Mapping[NodeId, tuple[Scored, ...]]
+Taken = tuple[tuple[int, int], ...]  # of a device with so many hundredths free, so many
+
+
+class Cost(Protocol):
+    """What a grant on a node costs: of its whole devices, or of `parts` of them."""
+
+    def __call__(self, node_id: NodeId, parts: Taken = ()) -> float: ...
+
+
+def no_cost(node_id: NodeId, parts: Taken = ()) -> float:  # noqa: ARG001
+    """Without the `density` policy no place costs more than another."""
+    return 0.0
 
 
 class PlacedNode(Struct, frozen=True, kw_only=True):
@@ -156,14 +183,20 @@ def place(context: PlacementContext, request: GpuRequest) -> Placed | None:
             for node_id, devices in context.fleet.nodes.items()
             if has_host_resources(context, node_id, request)
         }
-        return place_shares(there, request, context.share_quantum, context.fleet.node)
+        return place_shares(
+            there,
+            request,
+            context.share_quantum,
+            context.fleet.node,
+            context.cost_of(request),
+        )
     candidates = {
         node_id: found
         for node_id, devices in context.fleet.nodes.items()
         if len(found := eligible(context, devices, request)) >= request.gpus
         and has_host_resources(context, node_id, request)
     }
-    return place_among(context.fleet.nodes, candidates, request)
+    return place_among(context.fleet.nodes, candidates, request, context.cost_of(request))
 
 
 def place_shares(
@@ -171,13 +204,14 @@ def place_shares(
     request: GpuRequest,
     quantum: int,
     node_of: Callable[[NodeId], Node],
+    cost: Cost = no_cost,
 ) -> Placed | None:
     """The best node for shares, if these are the devices that may be taken.
 
-    Preferred devices come first; then `pack` opens the fewest free devices, on the node with the
-    least free, and `spread` takes the node with the most.
+    Preferred devices come first, then what costs least; then `pack` opens the fewest free devices,
+    on the node with the least free, and `spread` takes the node with the most.
     """
-    best: tuple[tuple[int, int, int, float, NodeId], PlacedNode] | None = None
+    best: tuple[tuple[int, float, int, int, float, NodeId], PlacedNode] | None = None
     asked = asked_hundredths(request)
     packs = request.placement is Placement.PACK
     for node_id, found in candidates.items():
@@ -194,7 +228,8 @@ def place_shares(
         preferred, total = worth(devices)
         opened = sum(scored.device.holder is None for scored in devices)
         fullness = (opened, room) if packs else (0, -room)
-        order = (-preferred, *fullness, -total, node_id)
+        given = tuple(sorted((s.device.free_hundredths, part) for s, part in taken))
+        order = (-preferred, cost(node_id, given), *fullness, -total, node_id)
         if best is None or order < best[0]:
             kind = share_kind(devices[0].device, node_of(node_id))
             best = (
@@ -208,14 +243,16 @@ def _declared(scored: Scored) -> tuple[int, int]:
     return scored.device.index, scored.device.number
 
 
-def place_among(nodes: Nodes, candidates: Candidates, request: GpuRequest) -> Placed | None:
+def place_among(
+    nodes: Nodes, candidates: Candidates, request: GpuRequest, cost: Cost = no_cost
+) -> Placed | None:
     """The best place if these are the devices that may be taken, best first on each node."""
-    placed = _place(nodes, candidates, request)
+    placed = _place(nodes, candidates, request, cost)
     if placed is None or not request.balanced_memory or request.nodes == 1:
         return placed
     if placed.has_balanced_memory:
         return placed
-    return _place_balanced_gang(nodes, candidates, request)
+    return _place_balanced_gang(nodes, candidates, request, cost)
 
 
 def has_host_resources(context: PlacementContext, node_id: NodeId, request: GpuRequest) -> bool:
@@ -272,17 +309,17 @@ def fill_of(devices: Sequence[Device]) -> Fill:
 
 
 def preference(
-    fill: Fill, chosen: Sequence[Scored], placement: Placement
-) -> tuple[int, float, int, float]:
-    """Smallest first: preferred devices, the fuller node for `pack`, the emptier for `spread`,
-    then the scores.
+    fill: Fill, chosen: Sequence[Scored], placement: Placement, cost: float = 0.0
+) -> tuple[int, float, float, int, float]:
+    """Smallest first: preferred devices, what costs least, the fuller node for `pack`, the emptier
+    for `spread`, then the scores.
     """
     preferred, total = worth(chosen)
     sign = 1 if placement is Placement.PACK else -1
-    return -preferred, sign * fill[0], sign * fill[1], -total
+    return -preferred, cost, sign * fill[0], sign * fill[1], -total
 
 
-def _place(nodes: Nodes, candidates: Candidates, request: GpuRequest) -> Placed | None:
+def _place(nodes: Nodes, candidates: Candidates, request: GpuRequest, cost: Cost) -> Placed | None:
     chosen = {
         node_id: devices
         for node_id, found in candidates.items()
@@ -291,21 +328,21 @@ def _place(nodes: Nodes, candidates: Candidates, request: GpuRequest) -> Placed 
     if len(chosen) < request.nodes:
         return None
 
-    def order(node_id: NodeId) -> tuple[int, float, int, float, NodeId]:
-        fill = fill_of(nodes[node_id])
-        return *preference(fill, chosen[node_id], request.placement), node_id
+    def order(node_id: NodeId) -> tuple[int, float, float, int, float, NodeId]:
+        fill, there = fill_of(nodes[node_id]), chosen[node_id]
+        return *preference(fill, there, request.placement, cost(node_id)), node_id
 
     return Placed.on((n, chosen[n]) for n in sorted(chosen, key=order)[: request.nodes])
 
 
 def _place_balanced_gang(
-    nodes: Nodes, candidates: Candidates, request: GpuRequest
+    nodes: Nodes, candidates: Candidates, request: GpuRequest, cost: Cost
 ) -> Placed | None:
     """The best place over several nodes in which no device has much less memory free."""
     found = (
         placed
         for below in _windows(candidates)
-        if (placed := _place(nodes, below, request)) is not None
+        if (placed := _place(nodes, below, request, cost)) is not None
     )
     return max(found, key=lambda placed: worth(placed.devices), default=None)
 

@@ -15,6 +15,9 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     Shares are whole multiples of `share_quantum` hundredths of a device.
 
+    With `density`, `pack` places by what is usually asked for (placement/density.py) instead of on
+    the fullest node.
+
     A preempted reservation has `preemption_grace_seconds` to stop by itself.
     """
 
@@ -23,3 +26,4 @@ class Policy(Struct, frozen=True, kw_only=True):
     preemption: bool = True
     preemption_grace_seconds: float = 30.0
     share_quantum: int = 1
+    density: bool = False

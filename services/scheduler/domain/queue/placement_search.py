@@ -8,18 +8,23 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest
+from schemas.gpu_request import GpuRequest, Placement
+from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.density import Density, class_of, demand_of
 from services.scheduler.domain.placement.eligibility import is_large_enough
 from services.scheduler.domain.placement.filter_index import FilterIndex
 from services.scheduler.domain.placement.node_index import Choose, Chosen, IndexEntry, NodeIndex
 from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.placement import (
+    Cost,
     Placed,
     PlacementContext,
     Scored,
+    Taken,
     choose,
+    no_cost,
     place_among,
     place_shares,
     preference_weight,
@@ -49,6 +54,8 @@ class PlacementSearch:
         self._policy = policy
         self._filter_indexes: dict[Filter, FilterIndex] = {}
         self._indexed: dict[FilterIndex, None] = {}
+        self._demand: Demand | None = None
+        self._density = Density(demand_of({})) if policy.density else None
 
     def filter_index(self, filter_: Filter, request: GpuRequest) -> FilterIndex:
         """The index of the filter; the same object as long as a request with it waits."""
@@ -69,7 +76,8 @@ class PlacementSearch:
         if reserved_size <= shape.gpus:
             return None
         index = self._index(filter_index)
-        found = index.find(request, self._chooser(ranked, reserved_size), reserved_size)
+        cost = self._cost_of(request)
+        found = index.find(request, self._chooser(ranked, reserved_size), reserved_size, cost)
         if len(found) < shape.nodes:
             return None
         placed = Placed.on(found)
@@ -108,6 +116,7 @@ class PlacementSearch:
             host_reserved=host_reserved,
             weights=self._policy.weights,
             share_quantum=self._policy.share_quantum,
+            density=self._density_now(),
         )
 
     def _place_shares(self, ranked: RankedRequest, filter_index: FilterIndex) -> Placed | None:
@@ -134,7 +143,34 @@ class PlacementSearch:
             request,
             self._policy.share_quantum,
             lambda node_id: self._views.nodes[node_id].node,
+            self._cost_of(request) or no_cost,
         )
+
+    def _density_now(self) -> Density | None:
+        demand = self._state.demand
+        if self._density is not None and demand is not None and demand is not self._demand:
+            self._demand, self._density = demand, Density(demand)
+        return self._density
+
+    def _cost_of(self, request: GpuRequest) -> Cost | None:
+        """`PlacementContext.cost_of`, of whole GPUs remembered until the node changes."""
+        density = self._density_now()
+        if density is None or request.placement is not Placement.PACK:
+            return None
+        asked, views = class_of(request), self._views.nodes
+
+        def cost(node_id: NodeId, parts: Taken = ()) -> float:
+            view = views[node_id]
+            if parts:
+                return density.cost(view.room, asked, parts)
+            if view.costs_by is not density:
+                view.costs, view.costs_by = {}, density
+            found = view.costs.get(asked)
+            if found is None:
+                found = view.costs[asked] = density.cost(view.room, asked)
+            return found
+
+        return cost
 
     def _chooser(self, ranked: RankedRequest, reserved_size: int) -> Choose:
         waiting, shape, request = self._waiting, ranked.shape, ranked.request
@@ -181,7 +217,8 @@ class PlacementSearch:
             ):
                 candidates[node_id] = free
         devices = {node_id: self._views.nodes[node_id].devices for node_id in candidates}
-        return place_among(devices, candidates, ranked.request)
+        cost = self._cost_of(ranked.request) or no_cost
+        return place_among(devices, candidates, ranked.request, cost)
 
     def _index(self, filter_index: FilterIndex) -> NodeIndex:
         self._indexed.pop(filter_index, None)
