@@ -22,8 +22,15 @@ async def serving(
     finally:
         for site in runner.sites.copy():
             await site.stop()
-        # A connection that was accepted last is known to the server some turns later, and would
-        # stay open: asyncio makes its transport in a task of its own.
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await last_connections_made()
         await runner.cleanup()
+
+
+async def last_connections_made() -> None:
+    """Wait for those that were accepted before a server was closed.
+
+    asyncio makes their transports in tasks of their own, some turns later; what closes only those
+    that it knows before leaves one open.
+    """
+    for _ in range(5):
+        await asyncio.sleep(0)

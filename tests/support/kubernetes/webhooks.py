@@ -6,12 +6,11 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
-from shared.waiting import cancelled
-from tests.support.http_server import serving
+from tests.support.http_server import last_connections_made, serving
 from tests.support.kubernetes.api import Object
 from tests.support.kubernetes.control_plane import ControlPlane
 
@@ -29,17 +28,13 @@ async def hanging_webhook(
     """Meanwhile every creation or change of these resources, by API group, waits for a webhook that
     never answers, and fails then; `ignored`: goes through then.
     """
-    handlers: set[asyncio.Task[Any]] = set()
+    connections: list[asyncio.BaseTransport] = []
 
-    async def never_answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if (task := asyncio.current_task()) is not None:
-            handlers.add(task)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            writer.close()
+    class NeverAnswers(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            connections.append(transport)
 
-    server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(NeverAnswers, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     policy = "Ignore" if ignored else "Fail"
     try:
@@ -47,8 +42,11 @@ async def hanging_webhook(
             yield
     finally:
         server.close()
-        await cancelled(*handlers)
+        await last_connections_made()
+        for each in connections:
+            each.close()
         await server.wait_closed()
+        await asyncio.sleep(0)  # in which they are closed
 
 
 @asynccontextmanager
