@@ -104,7 +104,12 @@ async def test_a_node_that_answers_no_snapshot_is_read_by_its_later_samples(
 
     began = asyncio.get_running_loop().time()
     accepted(await steward.release(first))
-    await steward.waiting(second, ReasonCode.AWAITING_SNAPSHOT)
+
+    async def is_free_but_awaits_a_reading() -> bool:
+        codes = {reason.code for reason in (await steward.view(second)).reasons}
+        return bool(codes & {ReasonCode.AWAITING_SNAPSHOT, ReasonCode.UTILIZATION_ABOVE_LIMIT})
+
+    await eventually(is_free_but_awaits_a_reading)
     node.loads.clear()
     granted = await steward.granted(second)
 
