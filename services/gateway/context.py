@@ -65,13 +65,13 @@ class Gateway:
         if all(node.node_id != node_id for node in known.nodes):
             raise unknown_node(node_id)
 
-    async def listed(self, query: L, view: type[W], items: str) -> W:
-        """As much of a list as `query.limit` asks for, from as many answers as that takes."""
+    async def listed(self, query: L, view: type[W], items: str, *, whole: bool = False) -> W:
+        """What `query.limit` asks for of a list, or all, from as many answers as that takes."""
         page = await self.bus.query(query, view)
         found = list(getattr(page, items))
-        while page.next_cursor is not None and len(found) < query.limit:
-            rest = replace(query, limit=query.limit - len(found), cursor=page.next_cursor)
-            page = await self.bus.query(rest, view)
+        while page.next_cursor is not None and (whole or len(found) < query.limit):
+            limit = query.limit if whole else query.limit - len(found)
+            page = await self.bus.query(replace(query, limit=limit, cursor=page.next_cursor), view)
             found += getattr(page, items)
         return replace(page, **{items: tuple(found)})
 

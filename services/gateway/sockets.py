@@ -154,15 +154,10 @@ class MetricsFilter:
     ) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
         """What it holds, and for which experiments."""
         query = ListReservations(namespace=namespace, states=tuple(LIVE_STATES), limit=1000)
-        page = await self.gateway.bus.query(query, ReservationList)
-        found = list(page.reservations)
-        while page.next_cursor is not None:
-            query = msgspec.structs.replace(query, cursor=page.next_cursor)
-            page = await self.gateway.bus.query(query, ReservationList)
-            found += page.reservations
+        found = await self.gateway.listed(query, ReservationList, "reservations", whole=True)
         return (
-            frozenset((d.node_id, d.uuid) for view in found for d in view.devices),
-            frozenset(held_for_experiment(view.holder) for view in found),
+            frozenset((d.node_id, d.uuid) for view in found.reservations for d in view.devices),
+            frozenset(held_for_experiment(view.holder) for view in found.reservations),
         )
 
     async def _experiments(self) -> list[ExperimentView]:
