@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
@@ -20,6 +21,8 @@ from shared.paths import DataDirectory, default_data_dir
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
+SPAN_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+LONGEST_SPAN: Final = timedelta(days=36_500)
 T = TypeVar("T")
 
 
@@ -116,6 +119,23 @@ class Choices(click.ParamType[tuple[StrEnum, ...]]):
             return tuple(self.choices(part.strip()) for part in value.split(","))
         except ValueError:
             self.fail(f"expected some of {', '.join(self.choices)}; found {value!r}", param, ctx)
+
+
+class TimeSpan(click.ParamType[timedelta]):
+    """So many minutes, hours, days or weeks, a century at most."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        found = re.fullmatch(r"([1-9]\d{0,7})([mhdw])", value, re.ASCII)
+        span = timedelta(**{SPAN_UNITS[found[2]]: int(found[1])}) if found else None
+        if span is None or span > LONGEST_SPAN:
+            self.fail(f"expected 45m, 24h, 7d or 4w for example; found {value!r}", param, ctx)
+        return span
 
 
 def node_name(_context: click.Context, _option: click.Parameter, given: Any) -> Any:

@@ -25,36 +25,19 @@ from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, print_answer, table_options
 from services.cli.display.tables import short
 from services.cli.lookup import Sort, find
-from services.cli.options import Target, namespace_option, reading
+from services.cli.options import Target, TimeSpan, namespace_option, reading
 from shared.clock import utcnow
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
 HOUR_US: Final = 3_600_000_000
-UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
-
-
-class Length(click.ParamType[timedelta]):
-    """So many hours, days or weeks."""
-
-    name = "length"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        count, unit = value[:-1], value[-1:]
-        if unit not in UNITS or not count.isdecimal() or not 0 < int(count) <= 10_000:
-            self.fail(f"expected 24h, 7d or 4w for example; found {value!r}", param, ctx)
-        return timedelta(**{UNITS[unit]: int(count)})
 
 
 def _ranged(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--last`, `--namespace`, `--csv`, `--json` and the target."""
 
-    @click.option("--last", type=Length(), default="7d", show_default=True, help="How far back.")
+    @click.option("--last", type=TimeSpan(), default="7d", show_default=True, help="How far back.")
     @click.option("--csv", "as_csv", is_flag=True, help="Print lines of comma-separated values.")
     @namespace_option
     @reading

@@ -1,8 +1,7 @@
 """Tokens of the API, and what was changed with them."""
 
 import os
-import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -14,7 +13,7 @@ from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, print_answer, table_options, until
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
-from services.cli.options import ROLE_HELP, Target, reading, with_target
+from services.cli.options import ROLE_HELP, Target, TimeSpan, reading, with_target
 from shared.client.errors import PlatformUnreachable
 from shared.paths import DataDirectory
 from shared.settings import SettingsError
@@ -25,21 +24,11 @@ if TYPE_CHECKING:
 DAY_SECONDS: Final = 86_400
 LARGEST_PAGE: Final = 1000
 SHORTEST_END: Final = 6  # of an id
-SECONDS_OF: Final = {"m": 60, "h": 3600, "d": DAY_SECONDS}
 
 
 @click.group()
 def token() -> None:
     """Tokens, which the API asks for where other machines reach it. For admins."""
-
-
-def _seconds(_context: click.Context, _option: click.Parameter, given: str | None) -> float | None:
-    if given is None:
-        return None
-    found = re.fullmatch(r"([1-9]\d{0,5})([mhd])", given)
-    if found is None:
-        raise click.BadParameter(f"expected a time such as 45m, 12h or 30d, got {given!r}")
-    return float(found[1]) * SECONDS_OF[found[2]]
 
 
 @token.command()
@@ -60,9 +49,9 @@ def _seconds(_context: click.Context, _option: click.Parameter, given: str | Non
 )
 @click.option(
     "--expires",
-    "expires_in_seconds",
+    "expires_in",
     metavar="TIME",
-    callback=_seconds,
+    type=TimeSpan(),
     help="When it counts no more, from now: 45m, 12h, 30d [default: never].",
 )
 @click.option(
@@ -78,7 +67,7 @@ def create(
     name: str | None,
     role: str,
     namespaces: tuple[str, ...],
-    expires_in_seconds: float | None,
+    expires_in: timedelta | None,
     requests_per_second: float | None,
 ) -> None:
     """Make a token and print it, this once.
@@ -88,7 +77,7 @@ def create(
     a platform reads at its start.
     """
     if not _has_platform(target):
-        if name or expires_in_seconds or requests_per_second or len(namespaces) > 1:
+        if name or expires_in or requests_per_second or len(namespaces) > 1:
             raise click.UsageError(
                 "the file of tokens knows a role and one namespace alone: start the platform for"
                 " a token with a name, an end or a rate"
@@ -99,7 +88,7 @@ def create(
         "name": name or role,
         "role": role,
         "namespaces": namespaces or ("default",),
-        "expires_in_seconds": expires_in_seconds,
+        "expires_in_seconds": expires_in.total_seconds() if expires_in else None,
         "requests_per_second": requests_per_second,
     }
     try:
