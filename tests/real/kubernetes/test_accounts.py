@@ -1,7 +1,6 @@
 """The cluster's services with the logins that compose/kubernetes gives them, and nothing more."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,6 @@ from tests.support.worlds.cluster_executor import (
     ClusterRuntimes,
     cluster_settings,
     cluster_start,
-    runtimes_of_clusters,
 )
 from tests.support.worlds.runtime_launches import launch_of
 
@@ -39,12 +37,6 @@ async def install_permissions(plane: ControlPlane) -> None:
     async with plane.api() as api:
         await install(api, *PERMISSIONS)
         await make_device_plugin_nodes(api, ["node-0"])
-
-
-@pytest.fixture
-async def runtimes() -> AsyncIterator[ClusterRuntimes]:
-    async with runtimes_of_clusters() as made:
-        yield made
 
 
 async def kubeconfig_of(plane: ControlPlane, account: str, directory: Path) -> str:

@@ -50,12 +50,6 @@ ENDLESS_LOAD = BenchmarkSpec(
 
 
 @pytest.fixture
-async def api(empty_cluster: ControlPlane) -> AsyncIterator[Api]:
-    async with empty_cluster.api() as calls:
-        yield calls
-
-
-@pytest.fixture
 async def engines(empty_cluster: ControlPlane, api: Api) -> AsyncIterator[PodEngines]:
     await make_device_plugin_nodes(api, ["node-0"])
     async with pod_engines(empty_cluster) as running:

@@ -30,7 +30,6 @@ from tests.support.worlds.cluster_executor import (
     ClusterRuntimes,
     cluster_settings,
     cluster_start,
-    runtimes_of_clusters,
 )
 from tests.support.worlds.executor import NODE
 from tests.support.worlds.runtime_launches import labels_of, launch_of
@@ -40,18 +39,6 @@ pytestmark = pytest.mark.long
 READY_SECONDS = 60.0
 OME = "ome.io/v1beta1"
 EVERY = ["get", "list", "watch", "create", "patch", "delete"]
-
-
-@pytest.fixture
-async def runtimes() -> AsyncIterator[ClusterRuntimes]:
-    async with runtimes_of_clusters() as made:
-        yield made
-
-
-@pytest.fixture
-async def api(empty_cluster: ControlPlane) -> AsyncIterator[Api]:
-    async with empty_cluster.api() as calls:
-        yield calls
 
 
 @pytest.fixture
