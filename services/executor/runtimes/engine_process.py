@@ -59,12 +59,14 @@ def engine_environment(
     Our settings hold the way into the bus and the database, and the operator's own variables are no
     engine's business either.
     """
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if name in {*_INHERITED, *settings.passed_variables}
-        or (name.startswith(_INHERITED_PREFIXES) and not name.endswith(_SECRET_SUFFIXES))
-    }
+    prefixed = (name for name in os.environ if name.startswith(_INHERITED_PREFIXES))
+    inherited = own_variables(
+        {
+            *_INHERITED,
+            *settings.passed_variables,
+            *(name for name in prefixed if not name.endswith(_SECRET_SUFFIXES)),
+        }
+    )
     command = launch.command
     devices = [d for d in command.devices if d.node_id == launch.labels.node_id]
     return {

@@ -29,7 +29,11 @@ def host_runtimes(settings: ExecutorSettings, journal: Journal) -> Mapping[Runti
 def cluster_runtimes(
     settings: ExecutorSettings, cluster: Cluster
 ) -> Mapping[Runtime, EngineRuntime]:
-    """What a cluster has: an executor of one runs nothing on its own host."""
-    preflight = Preflight(cluster, load_images(settings.engines_file))
+    """What a cluster has: an executor of one runs nothing on its own host.
+
+    Raises EnginesFileError if the file of the operator's engines cannot be used.
+    """
+    images = load_images(settings.engines_file)
+    preflight = Preflight(cluster, images)
     kinds = (Runtime.OME, Runtime.KUBERNETES)
-    return {kind: KubernetesRuntime(kind, settings, cluster, preflight) for kind in kinds}
+    return {kind: KubernetesRuntime(kind, settings, cluster, preflight, images) for kind in kinds}

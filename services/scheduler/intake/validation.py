@@ -113,17 +113,12 @@ def check_wanted(request: GpuRequest, rules: ShareRules = ANY_SHARES) -> None:
 
 def _check_shares(request: GpuRequest, rules: ShareRules) -> None:
     """That an amount is one which can be granted exactly, and nothing beside it excludes it."""
-    for name, unset in _ONLY_OF_SHARES.items():
-        if request.shares is None and getattr(request, name) != unset:
-            raise _bad("expected none without `shares`", f"$.request.{name}")
     if request.shares is None:
+        _check_unset(request, _ONLY_OF_SHARES, "expected none without `shares`")
         return
-    for name, unset in _NOT_OF_SHARES.items():
-        if getattr(request, name) != unset:
-            raise _bad(
-                f"expected none with `shares`, got {name} and shares in one request",
-                f"$.request.{name}",
-            )
+    _check_unset(
+        request, _NOT_OF_SHARES, "expected none with `shares`, got {name} and shares in one request"
+    )
     for name, shares in (("shares", request.shares), ("min_free_shares", request.min_free_shares)):
         amount = hundredths(shares) if math.isfinite(shares) else None
         if amount is None or amount % rules.quantum:
@@ -140,12 +135,16 @@ def _check_mig(request: GpuRequest) -> None:
     """That nothing beside a profile excludes it: an instance is exclusive, one for each request."""
     if request.mig_profile is None:
         return
-    for name, unset in _NOT_OF_MIG.items():
-        if getattr(request, name) != unset:
-            raise _bad(
-                f"expected one MIG instance, got {name} and mig_profile in one request",
-                f"$.request.{name}",
-            )
+    _check_unset(
+        request, _NOT_OF_MIG, "expected one MIG instance, got {name} and mig_profile in one request"
+    )
+
+
+def _check_unset(request: GpuRequest, unset: Mapping[str, object], message: str) -> None:
+    """That fields have the values which mean that nothing is asked by them."""
+    for name, value in unset.items():
+        if getattr(request, name) != value:
+            raise _bad(message.format(name=name), f"$.request.{name}")
 
 
 def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:

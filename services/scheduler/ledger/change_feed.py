@@ -178,8 +178,10 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
         """The device with one more holding: a part of it, or None for all."""
         if hundredths is None:
             return replace(self, reservation_id=reservation_id)
-        added = (*self.parts, Part(reservation_id, hundredths))
-        parts = sorted(added, key=lambda part: part.holder.int)
+        return self.with_parts(Part(reservation_id, hundredths))
+
+    def with_parts(self, *more: Part) -> Self:
+        parts = sorted((*self.parts, *more), key=lambda part: part.holder.int)
         return replace(self, reservation_id=parts[0].holder, parts=tuple(parts))
 
     @classmethod
@@ -189,13 +191,8 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
         for row in rows:
             device, before = cls._from_row(row), found.get(row["device_no"])
             if before is not None:
-                parts = sorted((*before.parts, *device.parts), key=lambda part: part.holder.int)
-                device = replace(
-                    device,
-                    reservation_id=parts[0].holder,
-                    parts=tuple(parts),
-                    quarantined=before.quarantined or device.quarantined,
-                )
+                quarantined = before.quarantined or device.quarantined
+                device = replace(device.with_parts(*before.parts), quarantined=quarantined)
             found[device.device_no] = device
         return list(found.values())
 

@@ -1,6 +1,6 @@
 """Engines in a cluster, as an attempt sees them: of OME, or as Deployments of our own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -10,7 +10,6 @@ from schemas.kubernetes import KubernetesSpec
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.engine_table import SWITCHED_OFF
-from services.executor.engines.engines_file import load_images
 from services.executor.engines.image import EngineImage, container_command
 from services.executor.runtimes.kubernetes.cluster import Cluster, namespaces_for
 from services.executor.runtimes.kubernetes.deployment import EngineDeployment
@@ -48,16 +47,19 @@ _HOST_PATHS: Final = "its engines file mounts directories of a host, which pods 
 class KubernetesRuntime:
     """One of the two kinds. Only what carries this installation, this executor's node id and the
     reservation as labels is ever touched.
-
-    Raises EnginesFileError if the file of the operator's engines cannot be used.
     """
 
     def __init__(
-        self, kind: Runtime, settings: ExecutorSettings, cluster: Cluster, preflight: Preflight
+        self,
+        kind: Runtime,
+        settings: ExecutorSettings,
+        cluster: Cluster,
+        preflight: Preflight,
+        images: Mapping[str, EngineImage],
     ) -> None:
         self._kind = kind
         self._settings = settings
-        self._images = load_images(settings.engines_file)
+        self._images = images
         self._cluster = cluster
         self._preflight = preflight
         self._unmade: set[UUID] = set()
