@@ -55,7 +55,7 @@ async def test_an_expired_lease_quarantines_until_the_node_confirms_the_stop(
     freed = await steward.event(DeviceFreed)
     next_grant = await steward.granted(second)
 
-    assert 2.9 <= steward.received_at(expired) - began <= 4.0
+    assert 2.9 <= steward.received_at(expired) - began <= 8.0
     assert expired.devices == granted.devices
     assert steward.seen(DeviceQuarantined)[0].reservation_id == first
     assert (freed.reservation_id, freed.device_uuid) == (first, granted.devices[0].uuid)

@@ -213,7 +213,7 @@ async def test_a_hanging_call_ends_at_its_deadline_and_the_child_is_gone(fake: F
         began = time.monotonic()
         with pytest.raises(ProbeHungError, match="no GPU answers"):
             await source.read()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 15
         await source.close()
 
     assert children() == set()
@@ -360,14 +360,14 @@ async def test_a_container_is_recognised_by_its_process(fake: FakeNvml) -> None:
 
 
 async def test_one_gpu_that_hangs_costs_no_other_gpu_a_reading(fake: FakeNvml) -> None:
-    async with opened(fake, deadline_seconds=0.4) as source:
+    async with opened(fake, deadline_seconds=2.0) as source:
         child = source.child_pid
         fake.rule("nvmlDeviceGetPowerUsage", device=0, latency_seconds=30)
         began = time.monotonic()
         first = await source.read()
         second = await source.read()
 
-        assert time.monotonic() - began < 0.4
+        assert time.monotonic() - began < 2.0
         for reading in (first, second):
             assert [gpu.index for gpu in reading.gpus] == [1]
             assert list(reading.hung) == [GPU.format(0)]

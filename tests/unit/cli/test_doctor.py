@@ -112,7 +112,7 @@ def test_a_check_that_hangs_or_breaks_takes_nothing_of_the_others(fake: FakeHost
     took = time.monotonic() - began
     end.set()
 
-    assert took < 2
+    assert took < 10
     assert [check.state for check in checks] == [State.ERROR, State.ERROR, State.OK, State.ERROR]
     assert checks[0].found == "no answer within 0.2 s"
     assert "UnicodeDecodeError" in checks[1].found
