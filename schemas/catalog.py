@@ -21,6 +21,7 @@ from schemas import (
     scheduler_nodes,
     scheduler_views,
     telemetry,
+    tokens,
 )
 from schemas.base import Command, Event, Live, Message, Query
 
@@ -92,6 +93,10 @@ PUBLIC: tuple[type[Struct], ...] = (
     gateway.NodeList,
     gateway.Problem,
     gateway.StoredEvent,
+    tokens.AuditList,
+    tokens.MadeToken,
+    tokens.Me,
+    tokens.TokenList,
 )
 
 

@@ -73,6 +73,27 @@ class MadeToken(Struct, frozen=True, kw_only=True):
     token: TokenView
 
 
+class Login(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A browser's login with a token."""
+
+    token: Annotated[str, Meta(min_length=1, max_length=1000)]
+
+
+class Me(View, frozen=True, kw_only=True, tag="gateway.me"):
+    """Who is asking. `namespaces` are those of its token; an admin's reach is every one.
+
+    `csrf_token`, of a login's cookie only, belongs into the header X-CSRF-Token of every request
+    that changes something.
+    """
+
+    role: Role
+    namespaces: tuple[str, ...]
+    name: str = ""
+    token_id: UUID | None = None
+    asks_for_tokens: bool = True
+    csrf_token: str | None = None
+
+
 class TokenList(ListView, frozen=True, kw_only=True, tag="gateway.tokens"):
     """Tokens, newest first, also those that count no more."""
 

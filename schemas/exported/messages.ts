@@ -194,6 +194,30 @@ export interface AttemptView {
 }
 
 /**
+ * One request that was to change something.
+ *
+ * `status` is the HTTP status of its answer; null where the gateway ended before it. `token_id` is
+ * null, and `caller` empty, where no token is asked for.
+ */
+export interface AuditEntry {
+  audit_id: number;
+  at: string;
+  token_id: string | null;
+  caller: string;
+  address: string;
+  method: string;
+  path: string;
+  status: number | null;
+}
+
+/** Entries of the audit log, newest first. */
+export interface AuditList {
+  type: "gateway.audit";
+  next_cursor: string | null;
+  entries: AuditEntry[];
+}
+
+/**
  * Whether a request would be granted now, on what, and every reason if not.
  *
  * `impossible`: this fleet can never serve it, so that waiting for it is in vain and a reservation
@@ -2307,6 +2331,28 @@ export interface LogChunk {
   is_complete: boolean;
 }
 
+/** A new token with its secret, which is told this once. */
+export interface MadeToken {
+  secret: string;
+  token: TokenView;
+}
+
+/**
+ * Who is asking. `namespaces` are those of its token; an admin's reach is every one.
+ *
+ * `csrf_token`, of a login's cookie only, belongs into the header X-CSRF-Token of every request
+ * that changes something.
+ */
+export interface Me {
+  type: "gateway.me";
+  role: Role;
+  namespaces: string[];
+  name: string;
+  token_id: string | null;
+  asks_for_tokens: boolean;
+  csrf_token: string | null;
+}
+
 /** The model to serve: a hub id, a name below the executor's model roots, or a path. */
 export interface ModelSpec {
   /** one line without control characters or marks of text direction */
@@ -3112,6 +3158,9 @@ export interface ResumeTask {
   task_id: string;
 }
 
+/** viewer reads; submitter also changes things of its namespace; admin changes everything. */
+export type Role = "admin" | "submitter" | "viewer";
+
 /** An attempt the executor has accepted and not finished. */
 export interface RunningAttempt {
   experiment_id: string;
@@ -3688,6 +3737,36 @@ export interface TaskView {
   task: TaskFile | null;
   benchmark_tool: BenchmarkTool | null;
   archived: boolean;
+}
+
+/** Tokens, newest first, also those that count no more. */
+export interface TokenList {
+  type: "gateway.tokens";
+  next_cursor: string | null;
+  tokens: TokenView[];
+}
+
+/**
+ * A token without its secret. It changes things of any of its namespaces; the first is meant where
+ * none is named.
+ *
+ * `from_file`: it stands in the file of tokens of the platform's host. `last_used_at` is right to a
+ * minute.
+ */
+export interface TokenView {
+  type: "gateway.token";
+  token_id: string;
+  name: string;
+  role: Role;
+  namespaces: string[];
+  created_at: string;
+  created_by: string;
+  from_file: boolean;
+  expires_at: string | null;
+  revoked_at: string | null;
+  last_used_at: string | null;
+  requests_per_second: number | null;
+  body_limit_bytes: number | null;
 }
 
 /**

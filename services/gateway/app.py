@@ -18,6 +18,7 @@ from services.gateway.context import Gateway
 from services.gateway.eventlog import EventLog
 from services.gateway.guard import Guard
 from services.gateway.live_state import LiveState
+from services.gateway.logins import Logins
 from services.gateway.migrations import MIGRATIONS
 from services.gateway.openapi import StructSchemas, openapi_config
 from services.gateway.problems import EXCEPTION_HANDLERS, remember_refusal
@@ -26,6 +27,7 @@ from services.gateway.routes import (
     documentation,
     gpus,
     history,
+    login,
     logs,
     nodes,
     operations,
@@ -69,6 +71,7 @@ def _routes_of(module: ModuleType, section: Tag | None = None) -> list[HTTPRoute
 # Sections of the API's document. Generated clients have a module for each, of the same name.
 TASKS: Final = Tag("tasks", "Tasks and experiments.")
 PLATFORM: Final = Tag("platform", "Whether it works.")
+TOKENS: Final = Tag("tokens", "Who may use the API, and who changed what.")
 SECTIONS: Final = {
     tasks: TASKS,
     logs: TASKS,
@@ -80,7 +83,8 @@ SECTIONS: Final = {
     checks: Tag("checks", "What fits on which GPU, by rule, before anything runs."),
     history: Tag("history", "Events, series and reports."),
     reports: Tag("reports", "Where GPU time went, and what was in the way."),
-    tokens: Tag("tokens", "Who may use the API, and who changed what."),
+    tokens: TOKENS,
+    login: TOKENS,
 }
 API_ROUTES: Final = [
     route for module, section in SECTIONS.items() for route in _routes_of(module, section)
@@ -158,6 +162,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         log=EventLog(database, settings.event_retention_days),
         live=LiveState(),
         tokens=TokenStore(database, in_file),
+        logins=Logins(database),
         audit=AuditLog(database, settings.audit_retention_days),
         data_dir=Path(settings.data_dir),
     )
@@ -166,7 +171,6 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         host_names(settings.host, settings.allowed_hosts.split(",")),
         gateway.tokens,
         gateway.audit,
-        asks_for_tokens=bool(in_file),
         requests_per_second=settings.requests_per_second,
     )
     return GatewayService(gateway, HttpServer(guard, settings.host, settings.port))

@@ -14,6 +14,7 @@ from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from services.gateway.audit import AuditLog
 from services.gateway.eventlog import EventLog
 from services.gateway.live_state import LiveState
+from services.gateway.logins import Logins
 from services.gateway.tokens import TokenStore
 from shared.errors import NodeUnavailableError, RefusedError
 from shared.messaging.bus import Bus
@@ -34,6 +35,7 @@ class Gateway:
     log: EventLog
     live: LiveState
     tokens: TokenStore
+    logins: Logins
     audit: AuditLog
     data_dir: Path
 

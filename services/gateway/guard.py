@@ -11,13 +11,16 @@ from schemas.errors import ErrorCode
 from schemas.tokens import LARGEST_BODY_BYTES, Role
 from services.gateway.audit import AUDIT_ID, AuditLog
 from services.gateway.domain.access import (
+    CSRF_HEADER,
     EVERYTHING,
     READING_METHODS,
     TOKEN_PARAMETER,
     Identity,
+    check_csrf,
     check_host,
     check_origin,
     is_stream,
+    login_in,
     no_token,
 )
 from services.gateway.domain.request_rate import RequestRates
@@ -36,10 +39,11 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 NO_BODY: Final = b"{}"
 # A client that is answered before it has sent everything sees a broken connection, not the answer.
 LARGEST_DRAINED_BYTES: Final = 64 << 20
-# They say nothing of this installation; a browser that opens the page cannot send a token yet.
+# They say nothing of this installation, or are where a browser shows its token first.
 OPEN_PATHS: Final = frozenset(
     {
         "/healthz",
+        "/api/v1/login",
         "/docs",
         "/docs/start.js",
         "/docs/swagger-ui-bundle.js",
@@ -49,6 +53,12 @@ OPEN_PATHS: Final = frozenset(
     }
 )
 POLICY_VIOLATION: Final = 1008
+# Of what says nothing else: an answer is data, and no browser is to show or frame it as a page.
+SECURITY_HEADERS: Final = {
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+}
 
 
 class ClientGone(StewardError):
@@ -65,7 +75,6 @@ class Guard:
     host_names: frozenset[str] | None
     tokens: TokenStore
     audit: AuditLog
-    asks_for_tokens: bool
     requests_per_second: float = 0.0
     _rates: RequestRates = field(default_factory=RequestRates)
 
@@ -73,6 +82,8 @@ class Guard:
         if scope["type"] not in {"http", "websocket"}:
             await self.application(scope, receive, send)
             return
+        if scope["type"] == "http":
+            send = _with_security_headers(send)
         body: Receive = receive
         try:
             identity = await self._admit(scope)
@@ -147,13 +158,29 @@ class Guard:
         check_host(host, self.host_names)
         if scope["type"] == "websocket" or scope["method"] not in READING_METHODS:
             check_origin(headers.get(b"origin"), host)
-        if not self.asks_for_tokens:
+        if not self.tokens.are_required:
             return EVERYTHING
         if scope["path"] in OPEN_PATHS:
             return Identity(role=Role.VIEWER)
-        if (presented := _presented(scope, headers)) is None:
+        if (presented := _presented(scope, headers)) is not None:
+            return await self.tokens.identify(presented)
+        if (login := login_in(headers.get(b"cookie", ""), host)) is None:
             raise no_token()
-        return await self.tokens.identify(presented)
+        identity = await self.tokens.identify_login(login)
+        if scope["type"] == "http" and scope["method"] not in READING_METHODS:
+            check_csrf(identity, headers.get(CSRF_HEADER.lower().encode()))
+        return identity
+
+
+def _with_security_headers(send: Send) -> Send:
+    async def send_with_headers(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            named = {name.lower() for name, _ in message["headers"]}
+            further = (each for each in SECURITY_HEADERS.items() if each[0] not in named)
+            message = {**message, "headers": [*message["headers"], *further]}
+        await send(message)
+
+    return send_with_headers
 
 
 def _presented(scope: Scope, headers: dict[bytes, str]) -> str | None:

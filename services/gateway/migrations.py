@@ -55,4 +55,10 @@ CREATE TABLE audit (
 CREATE INDEX audit_at ON audit (at);
 CREATE INDEX audit_token ON audit (token_id, audit_id) WHERE token_id IS NOT NULL;
 """,
+    """
+CREATE TABLE login (
+    login_sha256 text PRIMARY KEY,
+    token_id uuid NOT NULL REFERENCES token ON DELETE CASCADE,
+    ends_at timestamptz NOT NULL);
+""",
 )

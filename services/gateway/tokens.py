@@ -12,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.tokens import MadeToken, Token, TokenRequest, TokenView
@@ -45,7 +46,12 @@ ON CONFLICT (token_sha256) DO UPDATE SET role = excluded.role, namespaces = excl
     WHERE token.from_file
 """
 
-SELECT_TOKEN: Final = f"SELECT {COLUMNS} FROM token WHERE token_sha256 = $1"
+SELECT_TOKEN: Final = f"SELECT {COLUMNS}, token_sha256 FROM token WHERE token_sha256 = $1"
+
+SELECT_TOKEN_OF_LOGIN: Final = f"""
+SELECT {COLUMNS}, token_sha256 FROM token JOIN login USING (token_id)
+WHERE login_sha256 = $1 AND ends_at > now()
+"""
 
 SET_LAST_USED: Final = """
 UPDATE token SET last_used_at = now() WHERE token_sha256 = $1
@@ -102,15 +108,28 @@ class TokenStore:
                     FILE,
                 )
 
+    @property
+    def are_required(self) -> bool:
+        """Whether this gateway asks for tokens; else everybody who reaches it is an admin."""
+        return bool(self.from_file)
+
     async def identify(self, presented: str) -> Identity:
         """Whose token this is. Raises RefusedError, UnavailableError without Postgres.
 
         Asked each time: what one gateway revokes counts for all from then on.
         """
+        return await self._identify(SELECT_TOKEN, digest_of(presented))
+
+    async def identify_login(self, presented: str) -> Identity:
+        """Whose login a cookie names. Raises as `identify` does."""
         digest = digest_of(presented)
+        return replace(await self._identify(SELECT_TOKEN_OF_LOGIN, digest), login_sha256=digest)
+
+    async def _identify(self, select: str, key: str) -> Identity:
         async with self.database.statements() as connection:
-            row = await connection.fetchrow(SELECT_TOKEN, digest)
+            row = await connection.fetchrow(select, key)
             token = _view(row) if row is not None else None
+            digest = row["token_sha256"] if row is not None else ""
             if token is not None and token.from_file and not self._is_in_file(digest):
                 token = None
             now = utcnow()

@@ -1,7 +1,9 @@
 """Who may ask: tokens, roles, and the names under which the gateway may be reached."""
 
+import hmac
 from collections.abc import Mapping
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
@@ -15,6 +17,7 @@ from shared.host_header import is_known_host
 
 DEFAULT_NAMESPACE: Final = "default"
 TOKEN_PARAMETER: Final = "access_token"  # noqa: S105  # its name
+CSRF_HEADER: Final = "X-CSRF-Token"
 STREAM_PREFIX: Final = "/sse/"
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -28,7 +31,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     """On whose behalf a request acts: in `namespace` where none is named.
 
     `caller` is its token's SHA-256, `name` what people call it, both empty without tokens. Limits
-    that are None are the gateway's own.
+    that are None are the gateway's own. `login_sha256` is of the login that a cookie named.
     """
 
     role: Role
@@ -39,6 +42,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     name: str = ""
     requests_per_second: float | None = None
     body_limit_bytes: int | None = None
+    login_sha256: str = ""
 
     def namespace_for(self, asked: str | None) -> str:
         """The namespace that a change may be made in. Raises RefusedError."""
@@ -101,6 +105,37 @@ def no_token() -> RefusedError:
 
 def _unauthenticated(detail: str) -> RefusedError:
     return RefusedError(ErrorCode.UNAUTHENTICATED, detail)
+
+
+def cookie_name(host_header: str | None) -> str:
+    """By port: browsers keep cookies of one host together, whatever ports its gateways have."""
+    port = _split(f"//{host_header or ''}").netloc.rpartition(":")[2]
+    return f"gpusteward_{port}" if port.isascii() and port.isdigit() else "gpusteward"
+
+
+def login_in(cookies: str, host_header: str | None) -> str | None:
+    """The secret of a login among a browser's cookies."""
+    for part in cookies.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == cookie_name(host_header) and value:
+            return value
+    return None
+
+
+def csrf_token_of(login_sha256: str) -> str:
+    """What only a page of this gateway can know of a login: it is told to no other."""
+    return sha256(f"csrf {login_sha256}".encode()).hexdigest()
+
+
+def check_csrf(identity: Identity, given: str | None) -> None:
+    """Refuse a change that another page had a browser send with its cookies."""
+    expected = csrf_token_of(identity.login_sha256)
+    if not hmac.compare_digest(expected.encode(), (given or "").encode()):
+        raise RefusedError(
+            ErrorCode.FORBIDDEN,
+            f"expected the header {CSRF_HEADER} with what /api/v1/me says, found"
+            f" {'another' if given else 'none'}",
+        )
 
 
 def check_host(header: str | None, names: frozenset[str] | None) -> None:

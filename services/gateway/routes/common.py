@@ -178,12 +178,17 @@ async def record_change(connection: AnyConnection, handler: BaseRouteHandler) ->
     scope: Any = connection.scope
     if _is_socket(connection) or scope["method"] in READING_METHODS:
         return
-    if not handler.opt.get("audited", True):
-        return
+    if handler.opt.get("audited", True):
+        await record_as(scope["state"]["identity"], connection)
+
+
+async def record_as(identity: Identity, connection: AnyConnection) -> None:
+    """Record what is about to be done on somebody's behalf. Raises UnavailableError."""
+    scope: Any = connection.scope
     gateway: Gateway = connection.app.state[GATEWAY]
     address = connection.client.host if connection.client is not None else ""
     scope["state"][AUDIT_ID] = await gateway.audit.begin(
-        scope["state"]["identity"], address, scope["method"], scope["path"].replace("\0", "")
+        identity, address, scope["method"], scope["path"].replace("\0", "")
     )
 
 

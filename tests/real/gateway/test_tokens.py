@@ -217,6 +217,8 @@ ASKING = {
     "/checks",
     "/tasks/validate",
     "/estimate",
+    "/login",
+    "/logout",
     "/availability",
     "/reservations/{reservation_id:str}/what-if",
 }
