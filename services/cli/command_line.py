@@ -33,6 +33,7 @@ from services.cli.commands.report import report as report_group
 from services.cli.commands.reservations import release, renew, reserve
 from services.cli.commands.tasks import cancel, delete, run, submit, validate
 from services.cli.commands.token import audit, token
+from services.cli.commands.top import top
 from services.cli.doctor.command import doctor
 from services.cli.failures import report
 from shared.errors import StewardError
@@ -47,7 +48,7 @@ def cli() -> None:
 for command in (
     *(up, agent, run, demo, submit, validate, cancel, delete),
     *(listing.tasks, listing.experiments, listing.show, logs),
-    *(listing.gpus, listing.nodes, listing.map_command, listing.reservations),
+    *(listing.gpus, listing.nodes, listing.map_command, listing.reservations, top),
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift, node),

@@ -31,13 +31,19 @@ class StreamClient(GatewayConnection):
 
     @asynccontextmanager
     async def metrics(
-        self, *, task_id: UUID | None = None
+        self,
+        *,
+        task_id: UUID | None = None,
+        node_id: str | None = None,
+        rate: float | None = None,
     ) -> AsyncIterator[AsyncIterator[GpuMetrics | AttemptProgressed]]:
-        """Readings and benchmark progress as they happen, only the newest if we are slow.
+        """Readings and benchmark progress as they happen, only the newest if we are slow, or more
+        often than `rate` per second of a node.
 
         A task's are its benchmarks and the GPUs of its experiments under way.
         """
-        async with self.socket(_path("/ws/metrics", {"task_id": task_id})) as socket:
+        wanted = {"task_id": task_id, "node_id": node_id, "rate": rate}
+        async with self.socket(_path("/ws/metrics", wanted)) as socket:
             yield decoded_frames(socket, GpuMetrics | AttemptProgressed)
 
     @asynccontextmanager

@@ -76,7 +76,8 @@ async def command(tmp_path: Path) -> AsyncIterator[Command]:
 async def test_help_answers_quickly_and_without_the_slow_libraries(command: Command) -> None:
     probe = (
         "import sys, services.cli.command_line\n"
-        "print([name for name in ('aiohttp', 'rich', 'nats', 'asyncpg') if name in sys.modules])"
+        "slow = {'aiohttp', 'rich', 'nats', 'asyncpg', 'textual', 'mcp'}\n"
+        "print(sorted(slow & sys.modules.keys()))"
     )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", probe), stdout=asyncio.subprocess.PIPE, env=command.environment

@@ -50,7 +50,7 @@ class World:
 
     def streamer(self) -> LogStreamer:
         start = make_start(attempt_id=UUID(int=1), experiment_id=self.experiment.experiment_id)
-        return LogStreamer(command=start, engine_log=self.log, publish=self.stub.pass_on)
+        return LogStreamer(command=start, engine_log=self.log, publish=self.stub.send)
 
     async def take(self, chunk: LogChunk) -> None:
         self.shown.append(chunk)

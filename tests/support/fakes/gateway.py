@@ -17,7 +17,7 @@ from aiohttp import WSMsgType, web
 from schemas.available_gpus import AvailableGpus, ScoredGpu
 from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
 from schemas.executor import AttemptLogged, LogChunk
-from schemas.gateway import GpuAllocMap, GpuList, GpuView, Problem, StoredEvent
+from schemas.gateway import GpuAllocMap, GpuList, GpuMetrics, GpuView, Problem, StoredEvent
 from schemas.gpu_request import GpuRequest
 from schemas.node_selection import (
     ClusterGpu,
@@ -94,8 +94,8 @@ class StubGateway:
         for socket in self.sockets:
             await socket.send_str(msgspec.json.encode(event).decode())
 
-    async def pass_on(self, message: AttemptLogged) -> None:
-        """Send lines to everybody who listens."""
+    async def send(self, message: AttemptLogged | GpuMetrics) -> None:
+        """Send it to everybody who listens."""
         for socket in self.sockets:
             await socket.send_str(msgspec.json.encode(message).decode())
 

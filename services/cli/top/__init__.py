@@ -1,0 +1,1 @@
+"""A live view of every GPU, in the terminal."""
