@@ -149,3 +149,57 @@ async def test_a_client_that_leaves_gives_its_slot_back(session: aiohttp.ClientS
         await complete(session, base_url, max_tokens=1)
 
     assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "counter", "want"),
+    [
+        ("vllm", "/reset_prefix_cache", "vllm:prefix_cache_hits_total", (200, '{"success": %s}')),
+        ("sglang", "/flush_cache", "sglang:cached_tokens_total", (200, "Cache flushed.")),
+    ],
+)
+async def test_a_batching_engine_counts_prefix_hits_and_resets_its_cache(
+    session: aiohttp.ClientSession, dialect: str, path: str, counter: str, want: tuple[int, str]
+) -> None:
+    words = " ".join(f"word{place}" for place in range(40))
+    prompt = {"messages": [{"role": "user", "content": words}]}
+    hits, answer = [], (0, "")
+    async with simulated(step_seconds=0.001, prefix_cache=True, dialect=dialect) as base_url:
+        for round_no in range(3):
+            if round_no == 2:
+                async with session.post(f"{base_url}{path}") as reset:
+                    answer = reset.status, await reset.text()
+            await complete(session, base_url, **prompt)
+            async with session.get(f"{base_url}/metrics") as page:
+                lines = (await page.text()).splitlines()
+            hits += [int(line.split()[-1]) for line in lines if line.startswith(counter)]
+
+    assert hits == [0, 32, 32]
+    assert answer == (want[0], want[1].replace("%s", "true"))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "want"),
+    [
+        ("vllm", "/reset_prefix_cache", (200, '{"success": false}')),
+        ("sglang", "/flush_cache", (400, "Flush cache failed: requests are running.")),
+    ],
+)
+async def test_a_refused_cache_reset_reads_as_the_engines_say_it(
+    session: aiohttp.ClientSession, dialect: str, path: str, want: tuple[int, str]
+) -> None:
+    async with (
+        simulated(step_seconds=0.001, dialect=dialect, cache_reset="refused") as base_url,
+        session.post(f"{base_url}{path}") as reset,
+    ):
+        answer = reset.status, await reset.text()
+
+    assert answer == want
+
+
+async def test_a_request_beyond_the_kv_cache_is_refused(session: aiohttp.ClientSession) -> None:
+    async with simulated(step_seconds=0.001, kv_tokens=5) as base_url:
+        refused = await complete(session, base_url, max_tokens=3)
+        served = await complete(session, base_url, max_tokens=2)
+
+    assert (refused["status"], served["status"]) == (400, 200)

@@ -1,7 +1,8 @@
 """A simulated OpenAI-compatible engine: no model, settable speed and settable faults.
 
 `python -m services.executor.engines.servers.simulated --ttft-seconds 0.05`. It calls itself
-simulated in `/v1/models` and in every `system_fingerprint`. Its prompt tokens are words.
+simulated in `/v1/models` and in every `system_fingerprint`. Its prompt tokens are words. With
+`--step-seconds` it batches: times follow from the load (`simulated_batch.py`).
 """
 
 import argparse
@@ -10,7 +11,8 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +20,14 @@ import msgspec
 from aiohttp import web
 
 from services.executor.engines.servers.flags import Flag, FlagKind, server_parser
+from services.executor.engines.servers.simulated_batch import BatchSpeed
+from services.executor.engines.servers.simulated_batch_server import (
+    BATCH_FLAGS,
+    BatchRoutes,
+    BatchRunner,
+    CacheReset,
+    Dialect,
+)
 from services.executor.engines.servers.simulated_ranks import (
     LOST_STATUS,
     Leader,
@@ -51,6 +61,7 @@ FLAGS: Final = (
     Flag("ignore-sigterm", FlagKind.SWITCH, "end on SIGKILL only"),
     Flag("usage", FlagKind.SWITCH, "report token counts when asked"),
     Flag("seed", FlagKind.INTEGER, "seed of the faults"),
+    *BATCH_FLAGS,
 )
 
 
@@ -71,6 +82,31 @@ class Behaviour:
     ignore_sigterm: bool = False
     usage: bool = True
     seed: int = 0
+    step_seconds: float | None = None
+    prefill_token_seconds: float = 0.0
+    kv_token_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    kv_tokens: int | None = None
+    batch_tokens: int = 2048
+    prefix_cache: bool = False
+    dialect: str = Dialect.VLLM
+    cache_reset: str = CacheReset.WORKS
+
+    @property
+    def batch_speed(self) -> BatchSpeed | None:
+        """None: it does not batch."""
+        if self.step_seconds is None:
+            return None
+        return BatchSpeed(
+            step_seconds=self.step_seconds / self.tp_size,
+            prefill_token_seconds=self.prefill_token_seconds / self.tp_size,
+            kv_token_seconds=self.kv_token_seconds / self.tp_size,
+            compile_seconds=self.compile_seconds,
+            slots=self.slots,
+            kv_tokens=self.kv_tokens,
+            batch_tokens=self.batch_tokens,
+            prefix_cache=self.prefix_cache,
+        )
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -92,8 +128,12 @@ class ChatRequest(msgspec.Struct, frozen=True):
     stream_options: StreamOptions | None = None
 
     @property
+    def prompt(self) -> list[str]:
+        return [word for message in self.messages for word in message.content.split()]
+
+    @property
     def prompt_tokens(self) -> int:
-        return sum(len(message.content.split()) for message in self.messages)
+        return len(self.prompt)
 
     @property
     def completion_tokens(self) -> int:
@@ -124,17 +164,27 @@ class SimulatedEngine:
     _ready_at: float = field(init=False)
     _slots: asyncio.Semaphore = field(init=False)
     _random: random.Random = field(init=False)
+    _batch: BatchRunner | None = None
 
     def __post_init__(self) -> None:
         self._ready_at = asyncio.get_running_loop().time() + self.behaviour.start_delay_seconds
         self._slots = asyncio.Semaphore(self.behaviour.slots)
         self._random = random.Random(self.behaviour.seed)  # noqa: S311  # faults are to be repeatable
+        if (speed := self.behaviour.batch_speed) is not None:
+            self._batch = BatchRunner(speed)
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_get("/health", self.health)
         app.router.add_get("/v1/models", self.models)
         app.router.add_post("/v1/chat/completions", self.complete)
+        if self._batch is not None:
+            BatchRoutes(
+                self._batch,
+                self.behaviour.model,
+                Dialect(self.behaviour.dialect),
+                CacheReset(self.behaviour.cache_reset),
+            ).add_to(app)
         return app
 
     async def health(self, _: web.Request) -> web.Response:
@@ -167,8 +217,12 @@ class SimulatedEngine:
             return _error(500, "an error that was asked for (simulated)", "server_error")
         is_cut = self._random.random() < self.behaviour.cut_rate
         is_last = _is_beyond(self._served, self.behaviour.die_after_requests)
+        answer = self._stream if chat.stream else self._answer
+        if self._batch is not None:
+            if not self._batch.scheduler.fits(chat.prompt_tokens, chat.completion_tokens):
+                return _error(400, "longer than the KV cache (simulated)", "invalid_request_error")
+            return await answer(request, chat, is_cut=is_cut, is_last=is_last)
         async with self._slots:
-            answer = self._stream if chat.stream else self._answer
             return await answer(request, chat, is_cut=is_cut, is_last=is_last)
 
     @property
@@ -179,7 +233,7 @@ class SimulatedEngine:
     async def _answer(
         self, request: web.Request, chat: ChatRequest, *, is_cut: bool, is_last: bool
     ) -> web.StreamResponse:
-        async for index in self._tokens(chat.completion_tokens):
+        async for index in self._tokens(chat):
             if (is_cut or is_last) and index == chat.completion_tokens // 2:
                 _break_off(request, is_last=is_last)
         message = {"role": "assistant", "content": " token" * chat.completion_tokens}
@@ -194,11 +248,12 @@ class SimulatedEngine:
         response.enable_chunked_encoding()
         await response.prepare(request)
         token = self._event([{"index": 0, "delta": {"content": " token"}, "finish_reason": None}])
-        async for index in self._tokens(chat.completion_tokens):
-            if (is_cut or is_last) and index == chat.completion_tokens // 2:
-                _break_off(request, is_last=is_last)
-                return response
-            await response.write(token)
+        async with aclosing(self._tokens(chat)) as tokens:
+            async for index in tokens:
+                if (is_cut or is_last) and index == chat.completion_tokens // 2:
+                    _break_off(request, is_last=is_last)
+                    return response
+                await response.write(token)
         end = self._event([{"index": 0, "delta": {}, "finish_reason": chat.finish_reason}])
         if self.behaviour.usage and chat.stream_options and chat.stream_options.include_usage:
             end += self._event([], usage=chat.usage)
@@ -206,8 +261,14 @@ class SimulatedEngine:
         await response.write_eof()
         return response
 
-    async def _tokens(self, count: int) -> AsyncIterator[int]:
-        """Each token's index when its time has come; lateness does not add up."""
+    def _tokens(self, chat: ChatRequest) -> AsyncGenerator[int, None]:
+        """Each token's index when its time has come."""
+        if self._batch is None:
+            return self._at_fixed_speed(chat.completion_tokens)
+        return self._batch.generate(chat.prompt, chat.completion_tokens)
+
+    async def _at_fixed_speed(self, count: int) -> AsyncGenerator[int, None]:
+        """Lateness does not add up."""
         loop = asyncio.get_running_loop()
         tpot_seconds = self.behaviour.tpot_seconds / self.behaviour.tp_size
         due = loop.time() + self.behaviour.ttft_seconds / self.behaviour.tp_size

@@ -1,0 +1,172 @@
+"""The batching engine in time: its steps one after the other, its counters, its cache reset."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from aiohttp import web
+
+from services.executor.engines.servers.flags import Flag, FlagKind
+from services.executor.engines.servers.simulated_batch import (
+    BatchedRequest,
+    BatchScheduler,
+    BatchSpeed,
+)
+
+
+class Dialect(StrEnum):
+    """Whose names its counters and its cache reset have."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+
+
+class CacheReset(StrEnum):
+    """What a prefix cache reset does. `ignored` claims to have reset, and has not."""
+
+    WORKS = "works"
+    REFUSED = "refused"
+    IGNORED = "ignored"
+    ABSENT = "absent"
+
+
+BATCH_FLAGS: Final = (
+    Flag(
+        "step-seconds",
+        FlagKind.NUMBER,
+        "time of a batch's step; with it the engine batches, without ttft and tpot are fixed",
+        minimum=0.0001,
+        maximum=3600,
+    ),
+    Flag("prefill-token-seconds", FlagKind.NUMBER, "time per prompt token computed", minimum=0),
+    Flag(
+        "kv-token-seconds",
+        FlagKind.NUMBER,
+        "time per cached token that decoding reads in a step: the memory's bandwidth",
+        minimum=0,
+    ),
+    Flag("compile-seconds", FlagKind.NUMBER, "further time of each batch size's first", minimum=0),
+    Flag("kv-tokens", FlagKind.INTEGER, "room of the KV cache; beyond it it preempts", minimum=1),
+    Flag("batch-tokens", FlagKind.INTEGER, "most tokens of one step", minimum=1),
+    Flag("prefix-cache", FlagKind.SWITCH, "compute a prompt's known beginning once only"),
+    Flag(
+        "dialect",
+        FlagKind.CHOICE,
+        "whose /metrics and cache reset it has",
+        choices=tuple(Dialect),
+    ),
+    Flag(
+        "cache-reset",
+        FlagKind.CHOICE,
+        "what a reset of the prefix cache does; ignored claims that it did",
+        choices=tuple(CacheReset),
+    ),
+)
+
+
+@dataclass(slots=True)
+class BatchRunner:
+    """Steps follow each other without a gap while there are requests; lateness does not add up."""
+
+    speed: BatchSpeed
+    scheduler: BatchScheduler = field(init=False)
+    _tokens: dict[BatchedRequest, asyncio.Queue[None]] = field(default_factory=dict)
+    _stepping: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self.scheduler = BatchScheduler(self.speed)
+
+    async def generate(
+        self, prompt: Sequence[str], output_tokens: int
+    ) -> AsyncGenerator[int, None]:
+        """Each token's index when its step is over."""
+        request = BatchedRequest(prompt=prompt, output_tokens=output_tokens)
+        tokens = self._tokens[request] = asyncio.Queue()
+        self.scheduler.add(request)
+        if self._stepping is None or self._stepping.done():
+            self._stepping = asyncio.create_task(self._step())
+        try:
+            for index in range(output_tokens):
+                await tokens.get()
+                yield index
+        finally:
+            del self._tokens[request]
+            self.scheduler.remove(request)
+
+    async def _step(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        # Requests that arrive together are admitted together.
+        await asyncio.sleep(0)
+        while (step := self.scheduler.step()) is not None:
+            due += step.seconds
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            for request in step.emitting:
+                if (tokens := self._tokens.get(request)) is not None:
+                    tokens.put_nowait(None)
+            # Whoever got a last token may send the next request before the next step.
+            await asyncio.sleep(0)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRoutes:
+    """`/metrics` and the cache reset, as vLLM or SGLang have them."""
+
+    runner: BatchRunner
+    model: str
+    dialect: Dialect = Dialect.VLLM
+    cache_reset: CacheReset = CacheReset.WORKS
+
+    def add_to(self, app: web.Application) -> None:
+        app.router.add_get("/metrics", self.metrics)
+        if self.cache_reset is CacheReset.ABSENT:
+            return
+        if self.dialect is Dialect.VLLM:
+            app.router.add_post("/reset_prefix_cache", self.reset)
+        else:
+            app.router.add_route("*", "/flush_cache", self.reset)
+
+    async def reset(self, _: web.Request) -> web.Response:
+        """VLLM says in the body whether it did; SGLang answers 400 while it serves requests."""
+        if self.cache_reset is CacheReset.WORKS:
+            success = self.runner.scheduler.reset_prefix_cache()
+        else:
+            success = self.cache_reset is CacheReset.IGNORED
+        if self.dialect is Dialect.VLLM:
+            return web.json_response({"success": success})
+        text = "Cache flushed." if success else "Flush cache failed: requests are running."
+        return web.Response(text=text, status=200 if success else 400)
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        lines = [
+            f'{self.dialect}:{name}{{model_name="{self.model}"}} {value}'
+            for name, value in self._values().items()
+        ]
+        return web.Response(text="\n".join(["# simulated", *lines, ""]))
+
+    def _values(self) -> dict[str, float]:
+        now = self.runner.scheduler
+        running, waiting = len(now.running), len(now.waiting)
+        kv_share = now.kv_tokens_used / now.speed.kv_tokens if now.speed.kv_tokens else 0.0
+        if self.dialect is Dialect.VLLM:
+            return {
+                "num_requests_running": running,
+                "num_requests_waiting": waiting,
+                "kv_cache_usage_perc": kv_share,
+                "num_preemptions_total": now.preemptions,
+                "prefix_cache_queries_total": now.prefix_queries,
+                "prefix_cache_hits_total": now.prefix_hits,
+                "prompt_tokens_total": now.prompt_tokens,
+                "generation_tokens_total": now.generated_tokens,
+            }
+        return {
+            "num_running_reqs": running,
+            "num_queue_reqs": waiting,
+            "token_usage": kv_share,
+            "num_retractions_total": now.preemptions,
+            "cached_tokens_total": now.prefix_hits,
+            "prompt_tokens_total": now.prompt_tokens,
+            "generation_tokens_total": now.generated_tokens,
+        }
