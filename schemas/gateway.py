@@ -32,6 +32,7 @@ from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView
 from schemas.results import GpuMonitoring
 from schemas.scheduler import CordonState, DeviceState, Holder, SetBy
+from schemas.scheduler_idle import ExemptionReason
 from schemas.scheduler_namespaces import GpuAmount
 from schemas.scheduler_nodes import LabelChanges
 from schemas.scheduler_views import DeviceHolder, Explanation, NodeAllocation
@@ -255,6 +256,13 @@ class LeaseRenewal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     epoch: Epoch
     activate: bool = False
+
+
+class IdleExemption(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Until when a reservation is never idle, and why."""
+
+    until_at: UtcDatetime
+    reason: ExemptionReason
 
 
 class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

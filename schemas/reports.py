@@ -5,7 +5,17 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.base import Count, Namespace, Percent, Query, Seconds, UtcDatetime, View
+from schemas.base import (
+    Count,
+    Namespace,
+    Percent,
+    PositiveSeconds,
+    Query,
+    Seconds,
+    UtcDatetime,
+    View,
+)
+from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
 
 
 class UsageBy(StrEnum):
@@ -102,6 +112,44 @@ class WasteView(View, frozen=True, kw_only=True, tag="results.waste_view"):
     end_at: UtcDatetime
     lines: tuple[WasteLine, ...]
     currency: str
+
+
+class GetIdle(Query, frozen=True, kw_only=True, tag="results.idle"):
+    """What would releasing idle reservations have freed? Answered by `IdleView`; changes nothing.
+
+    Counted by minutes: idle are those in which all of a reservation's GPUs stayed below
+    `idle_percent`; an unknown one is not. Experiments are left out: what ran of them is not known
+    here.
+    """
+
+    start_at: UtcDatetime
+    end_at: UtcDatetime
+    namespace: Namespace | None = None
+    window_seconds: PositiveSeconds = IDLE_WINDOW_SECONDS
+    grace_seconds: Seconds = IDLE_GRACE_SECONDS
+    idle_percent: Percent = 5.0
+
+
+class IdleLine(Struct, frozen=True, kw_only=True):
+    """What one holder's reservations would have freed: their idle time beyond window and grace.
+
+    `used_again`: how many of these reservations were used afterwards, and would have been missed.
+    """
+
+    namespace: str
+    holder: str
+    reservations: Count
+    freed_gpu_hours: float
+    held_gpu_hours: float
+    used_again: Count
+
+
+class IdleView(View, frozen=True, kw_only=True, tag="results.idle_view"):
+    """Most freed GPU hours first."""
+
+    start_at: UtcDatetime
+    end_at: UtcDatetime
+    lines: tuple[IdleLine, ...]
 
 
 class GetWaits(ReportQuery, frozen=True, kw_only=True, tag="results.waits"):

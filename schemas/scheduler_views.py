@@ -30,6 +30,7 @@ from schemas.gpu_request import (
     Suggestion,
 )
 from schemas.scheduler import CordonState, DeviceState, DriftAction, DriftKind, ReservationState
+from schemas.scheduler_idle import IdleAction
 from schemas.telemetry import HealthState, Source
 
 
@@ -122,10 +123,22 @@ class GetAllocationMap(Query, frozen=True, kw_only=True, tag="scheduler.allocati
     after_node_id: NodeId | None = None
 
 
+class Idleness(Struct, frozen=True, kw_only=True):
+    """That nothing has used a reservation since `since_at`. `action` follows at `acts_at` unless
+    something does; None: nothing follows, or it has: `preemptible`.
+    """
+
+    since_at: UtcDatetime
+    action: IdleAction
+    acts_at: UtcDatetime | None = None
+    preemptible: bool = False
+
+
 class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservation"):
     """A reservation as the ledger has it. `queue_position` counts from 1 while queued.
 
     With `preempting_until` it has to stop by then; `preempted_for` is what it gives way to.
+    `idle` None: something uses it, or nothing is known. Until `idle_exempt_until` it is never idle.
     """
 
     reservation_id: UUID
@@ -150,6 +163,9 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     preempting_until: UtcDatetime | None = None
     preempted_for: UUID | None = None
     cluster: ClusterPlacement | None = None
+    idle: Idleness | None = None
+    idle_exempt_until: UtcDatetime | None = None
+    idle_exempt_reason: str = ""
 
 
 class ReservationList(ListView, frozen=True, kw_only=True, tag="scheduler.reservations"):

@@ -1098,6 +1098,18 @@ export interface ExecutorReported {
   address: string | null;
 }
 
+/** Never find a reservation idle before `until_at`, at most 30 days from now. */
+export interface ExemptReservation {
+  type: "scheduler.exempt_reservation";
+  command_id: string;
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker?: string;
+  reservation_id: string;
+  /** one line without control characters or marks of text direction */
+  reason: string;
+  until_at: string;
+}
+
 /** Withdrawn or stopped on request. */
 export interface ExperimentCancelled {
   type: "orchestrator.experiment_cancelled";
@@ -1497,6 +1509,23 @@ export interface GetGpu {
   node_id: string;
   index: number;
   use_cache?: boolean;
+}
+
+/**
+ * What would releasing idle reservations have freed? Answered by `IdleView`; changes nothing.
+ *
+ * Counted by minutes: idle are those in which all of a reservation's GPUs stayed below
+ * `idle_percent`; an unknown one is not. Experiments are left out: what ran of them is not known
+ * here.
+ */
+export interface GetIdle {
+  type: "results.idle";
+  start_at: string;
+  end_at: string;
+  namespace?: string | null;
+  window_seconds?: number;
+  grace_seconds?: number;
+  idle_percent?: number;
 }
 
 /** GPUs summed up by node. Answered by `NodeSummaries`. Thresholds are honoured strictly (<). */
@@ -2101,6 +2130,42 @@ export interface HostFacts {
   driver_version: string | null;
   cuda_driver_version: string | null;
   operating_system: string | null;
+}
+
+/** What becomes of a reservation that stays idle after its warning. */
+export type IdleAction = "preemptible" | "release" | "warn";
+
+/**
+ * What one holder's reservations would have freed: their idle time beyond window and grace.
+ *
+ * `used_again`: how many of these reservations were used afterwards, and would have been missed.
+ */
+export interface IdleLine {
+  namespace: string;
+  holder: string;
+  reservations: number;
+  freed_gpu_hours: number;
+  held_gpu_hours: number;
+  used_again: number;
+}
+
+/** Most freed GPU hours first. */
+export interface IdleView {
+  type: "results.idle_view";
+  start_at: string;
+  end_at: string;
+  lines: IdleLine[];
+}
+
+/**
+ * That nothing has used a reservation since `since_at`. `action` follows at `acts_at` unless
+ * something does; null: nothing follows, or it has: `preemptible`.
+ */
+export interface Idleness {
+  since_at: string;
+  action: IdleAction;
+  acts_at: string | null;
+  preemptible: boolean;
 }
 
 /** Whole numbers from `low` to `high`, both included; a grid takes every `step`-th. */
@@ -2942,6 +3007,20 @@ export interface ReservationCancelled {
   reason: string;
 }
 
+/** It is not found idle before `until_at`. */
+export interface ReservationExempted {
+  type: "scheduler.reservation_exempted";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  holder: string;
+  reason: string;
+  until_at: string;
+}
+
 /** The lease ran out; the devices are quarantined until the node confirms the stop. */
 export interface ReservationExpired {
   type: "scheduler.reservation_expired";
@@ -2956,6 +3035,36 @@ export interface ReservationExpired {
   node_id: string | null;
   devices: DeviceGrant[];
   reason: string;
+}
+
+/** It was idle, and is used again or exempted; what it was warned of does not follow. */
+export interface ReservationFoundActive {
+  type: "scheduler.reservation_found_active";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  holder: string;
+}
+
+/**
+ * Nothing has used its GPUs since `since_at`. `acts_at` is when `action` follows unless something
+ * does; null where nothing follows.
+ */
+export interface ReservationFoundIdle {
+  type: "scheduler.reservation_found_idle";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  holder: string;
+  since_at: string;
+  action: IdleAction;
+  acts_at: string | null;
 }
 
 /**
@@ -3004,6 +3113,19 @@ export interface ReservationLost {
   node_id: string | null;
   devices: DeviceGrant[];
   reason: string;
+}
+
+/** Still idle: until it is used again, any request that waits may end it, after notice. */
+export interface ReservationMadePreemptible {
+  type: "scheduler.reservation_made_preemptible";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  reservation_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  holder: string;
+  since_at: string;
 }
 
 /** Ended for another request. */
@@ -3120,7 +3242,8 @@ export interface ReservationTimedOut {
 /**
  * A reservation as the ledger has it. `queue_position` counts from 1 while queued.
  *
- * With `preempting_until` it has to stop by then; `preempted_for` is what it gives way to.
+ * With `preempting_until` it has to stop by then; `preempted_for` is what it gives way to. `idle`
+ * null: something uses it, or nothing is known. Until `idle_exempt_until` it is never idle.
  */
 export interface ReservationView {
   type: "scheduler.reservation";
@@ -3147,6 +3270,9 @@ export interface ReservationView {
   preempting_until: string | null;
   preempted_for: string | null;
   cluster: ClusterPlacement | null;
+  idle: Idleness | null;
+  idle_exempt_until: string | null;
+  idle_exempt_reason: string;
 }
 
 /** Go on with a paused task. */
@@ -3938,6 +4064,7 @@ export type AnyCommand =
   | AdmitNode
   | LabelNode
   | RemoveNode
+  | ExemptReservation
   | SetNamespace
   | CancelTask
   | PauseTask
@@ -3973,6 +4100,10 @@ export type AnyEvent =
   | NodeAdmitted
   | NodeLabelled
   | NodeRemoved
+  | ReservationExempted
+  | ReservationFoundActive
+  | ReservationFoundIdle
+  | ReservationMadePreemptible
   | NamespaceSet
   | ExperimentCancelled
   | ExperimentFailed
@@ -4040,6 +4171,11 @@ export type MessageType =
   | "scheduler.node_labelled"
   | "scheduler.node_removed"
   | "scheduler.remove_node"
+  | "scheduler.exempt_reservation"
+  | "scheduler.reservation_exempted"
+  | "scheduler.reservation_found_active"
+  | "scheduler.reservation_found_idle"
+  | "scheduler.reservation_made_preemptible"
   | "scheduler.list_namespaces"
   | "scheduler.namespace_set"
   | "scheduler.set_namespace"
@@ -4106,6 +4242,7 @@ export type MessageType =
   | "results.get_summary"
   | "results.list_summaries"
   | "results.failures"
+  | "results.idle"
   | "results.usage"
   | "results.waits"
   | "results.waste"

@@ -15,6 +15,7 @@ from services.cli.commands.compose import compose
 from services.cli.commands.credentials import agent_credentials, client_credentials
 from services.cli.commands.demo import demo
 from services.cli.commands.exec import exec_command
+from services.cli.commands.idle import idle
 from services.cli.commands.insight import (
     availability,
     cluster,
@@ -51,7 +52,7 @@ for command in (
     *(listing.gpus, listing.nodes, listing.map_command, listing.reservations, top),
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
-    *(cordon, uncordon, drain, drift, node),
+    *(cordon, uncordon, drain, drift, idle, node),
     *(namespace, monitor, power),
     report_group,
     *(doctor, check, bench, token, audit, agent_credentials, client_credentials),

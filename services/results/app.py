@@ -10,6 +10,8 @@ from services.results.handlers import Handlers, build_routes
 from services.results.ledger.facts import Facts
 from services.results.ledger.facts import build_routes as ledger_routes
 from services.results.ledger.hours import Ledger
+from services.results.ledger.idle import IdleReports
+from services.results.ledger.idle import build_routes as idle_routes
 from services.results.ledger.reports import Reports
 from services.results.ledger.reports import build_routes as report_routes
 from services.results.ledger.waterfall import Waterfalls
@@ -80,6 +82,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
             *bursts_routes(bursts),
             *ledger_routes(facts),
             *report_routes(Reports(database, prices, settings.currency)),
+            *idle_routes(IdleReports(database)),
             *waterfall_routes(Waterfalls(database, prices, settings.currency)),
         ],
         start=raw.make_ahead,

@@ -15,6 +15,7 @@ from schemas.scheduler import (
     RequestReservation,
     Uncordon,
 )
+from schemas.scheduler_idle import ExemptReservation
 from schemas.scheduler_namespaces import ListNamespaces, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode
 from schemas.scheduler_views import (
@@ -50,6 +51,7 @@ from services.scheduler.observations.node_liveness import NodeLiveness
 from services.scheduler.observations.release_snapshots import ReleaseSnapshots
 from services.scheduler.observations.sample_listener import SampleListener
 from services.scheduler.reconciliation.collect import Collector
+from services.scheduler.reconciliation.idleness import IdleWatch
 from services.scheduler.reconciliation.loop import Reconciler
 from services.scheduler.settings import SchedulerSettings
 from shared.errors import UnavailableError
@@ -107,6 +109,7 @@ def create_service(
         interval_seconds=interval_seconds,
         node_lost_seconds=settings.node_lost_seconds,
         quiet_seconds=settings.recovery_quiet_seconds,
+        idleness=IdleWatch(database, leadership, settings.idle_policy),
     )
     return Service(
         "scheduler",
@@ -165,6 +168,7 @@ def _routes(
         command_route(commands.admit_node, AdmitNode),
         command_route(commands.remove_node, RemoveNode),
         command_route(commands.set_namespace, SetNamespace),
+        command_route(commands.exempt, ExemptReservation),
         query_route(reservations.get_reservation, GetReservation),
         query_route(reservations.list_reservations, ListReservations),
         query_route(reservations.explain, ExplainReservation),

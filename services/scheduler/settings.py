@@ -6,8 +6,10 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from schemas.base import NodeId, Percent, PositiveInt, PositiveSeconds, Seconds
+from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS, IdleAction
 from services.scheduler.domain.drift.detection import system_names
 from services.scheduler.domain.drift.lifecycle import Limits
+from services.scheduler.domain.idle import IdlePolicy, actions_by_namespace
 from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.placement import Weights
 from services.scheduler.domain.placement.policy import Policy
@@ -46,6 +48,12 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     With `density`, requests that `pack` go where they take the least from what the latest 10,000
     requests asked for, instead of to the fullest node.
 
+    A reservation whose GPUs all stay below `idle_percent` for `idle_window_seconds`, and of whose
+    experiment nothing runs, is told of as idle. If it stays so for `idle_grace_seconds` more,
+    `idle_action` follows: `warn` is nothing, `preemptible` lets any request that waits have its
+    GPUs, `release` ends it. `idle_actions` has other actions for namespaces:
+    `research=release, ci=preemptible`.
+
     Shares of a GPU are asked for in multiples of `share_quantum`, of which 1 is one. Namespaces
     named in `enforced_share_namespaces`, separated by commas (`*` is all), are granted only shares
     that something enforces.
@@ -67,6 +75,10 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     node_lost_seconds: PositiveSeconds = 120.0
     recovery_quiet_seconds: Seconds = 60.0
     system_processes: str = SYSTEM_PROCESSES
+    idle_window_seconds: PositiveSeconds = IDLE_WINDOW_SECONDS
+    idle_grace_seconds: PositiveSeconds = IDLE_GRACE_SECONDS
+    idle_action: IdleAction = IdleAction.WARN
+    idle_actions: str = ""
     aging_seconds: Seconds = 60.0
     preemption: bool = True
     preemption_grace_seconds: Seconds = 30.0
@@ -83,6 +95,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
             raise ValueError(
                 f"expected a share_quantum of which 1 is one, got {self.share_quantum}"
             )
+        actions_by_namespace(self.idle_actions)
 
     @property
     def share_rules(self) -> ShareRules:
@@ -104,6 +117,17 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
             stale_agent_seconds=self.stale_agent_seconds,
             idle_percent=self.idle_percent,
             system_processes=system_names(self.system_processes.split(",")),
+        )
+
+    @property
+    def idle_policy(self) -> IdlePolicy:
+        """What becomes of reservations that nothing uses."""
+        return IdlePolicy(
+            window_seconds=self.idle_window_seconds,
+            grace_seconds=self.idle_grace_seconds,
+            idle_percent=self.idle_percent,
+            action=self.idle_action,
+            by_namespace=actions_by_namespace(self.idle_actions),
         )
 
     def admits(self, node_id: NodeId) -> bool:

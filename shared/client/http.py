@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -294,6 +295,13 @@ class StewardClient(NodeClient, ReportClient, StreamClient, TokenClient):
         """Give the devices back; `stopped` says that nothing runs on them any more."""
         parameters = {"epoch": epoch, "stopped": "true" if stopped else "false"}
         await self.send("DELETE", f"/reservations/{reservation_id}", None, parameters)
+
+    async def exempt_reservation(
+        self, reservation_id: UUID, *, until_at: datetime, reason: str
+    ) -> None:
+        """Never find it idle before a time."""
+        body = {"until_at": until_at.isoformat(), "reason": reason}
+        await self.send("POST", f"/reservations/{reservation_id}/idle-exemption", body)
 
     async def cancel_reservation(self, reservation_id: UUID) -> None:
         """Withdraw a reservation in whatever state it is."""

@@ -3,7 +3,16 @@
 from datetime import datetime
 from uuid import UUID
 
-from schemas.reports import FailuresView, UsageBy, UsageView, WaitsView, WasteView, WaterfallView
+from schemas.reports import (
+    FailuresView,
+    IdleView,
+    UsageBy,
+    UsageView,
+    WaitsView,
+    WasteView,
+    WaterfallView,
+)
+from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
 from shared.client.connection import GatewayConnection, Parameters
 
 REPORT_SECONDS = 35.0
@@ -36,6 +45,23 @@ class ReportClient(GatewayConnection):
         """Reservations that were held and hardly used."""
         wanted = _range(start_at, end_at, namespace)
         return await self.get("/reports/waste", WasteView, wanted, timeout_seconds=REPORT_SECONDS)
+
+    async def idle_report(
+        self,
+        *,
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+        namespace: str | None = None,
+        window_seconds: float = IDLE_WINDOW_SECONDS,
+        grace_seconds: float = IDLE_GRACE_SECONDS,
+    ) -> IdleView:
+        """What releasing idle reservations would have freed."""
+        wanted = {
+            **_range(start_at, end_at, namespace),
+            "window_seconds": str(window_seconds),
+            "grace_seconds": str(grace_seconds),
+        }
+        return await self.get("/reports/idle", IdleView, wanted, timeout_seconds=REPORT_SECONDS)
 
     async def waits_report(
         self,

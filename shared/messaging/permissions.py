@@ -46,7 +46,7 @@ from schemas.orchestrator import (
     TaskEvent,
     ValidateTask,
 )
-from schemas.reports import GetWaterfall, ReportQuery
+from schemas.reports import GetIdle, GetWaterfall, ReportQuery
 from schemas.results import (
     ExperimentSummarized,
     GetReport,
@@ -69,6 +69,7 @@ from schemas.scheduler import (
     ReservationGranted,
     Uncordon,
 )
+from schemas.scheduler_idle import ExemptReservation
 from schemas.scheduler_namespaces import ListNamespaces, NamespaceSet, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode, NodeEvent, RemoveNode
 from schemas.scheduler_views import (
@@ -135,6 +136,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     RenewReservation: _CHANGERS | _ORCHESTRATOR | _NODE,
     ReleaseReservation: _CHANGERS | _ORCHESTRATOR | _NODE,
     CancelReservation: _CHANGERS | _ORCHESTRATOR,
+    ExemptReservation: _CHANGERS,
     Cordon: _ADMINS,
     Uncordon: _ADMINS,
     Drain: _ADMINS,
@@ -184,6 +186,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             GetSeries,
             GetReport,
             ReportQuery,
+            GetIdle,
             GetWaterfall,
             GetAgent,
             GetGpu,

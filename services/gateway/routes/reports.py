@@ -1,32 +1,38 @@
 """Reports on GPU time, of the last week by default."""
 
 from datetime import datetime, timedelta
-from typing import Final, TypedDict
+from typing import Annotated, Final, TypedDict
 from uuid import UUID
 
-from litestar.params import FromPath, FromQuery
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from schemas.base import Namespace
 from schemas.errors import ErrorCode
 from schemas.reports import (
     FailuresView,
     GetFailures,
+    GetIdle,
     GetUsage,
     GetWaits,
     GetWaste,
     GetWaterfall,
+    IdleView,
     UsageBy,
     UsageView,
     WaitsView,
     WasteView,
     WaterfallView,
 )
+from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
 from services.gateway.routes.common import InNamespace, TheGateway, get
 from shared.clock import utcnow
 from shared.errors import RefusedError
 
 TIMEOUT_SECONDS: Final = 30.0
 WEEK: Final = timedelta(days=7)
+
+
+IdleSeconds = Annotated[float, QueryParameter(ge=60, le=31_536_000)]
 
 
 class _Range(TypedDict):
@@ -58,6 +64,24 @@ async def get_waste(
     """Reservations that were held and hardly used."""
     query = GetWaste(**_range(start_at, end_at, namespace))
     return await gateway.bus.query(query, WasteView, timeout_seconds=TIMEOUT_SECONDS)
+
+
+@get("/reports/idle")
+async def get_idle(
+    gateway: TheGateway,
+    start_at: FromQuery[datetime | None] = None,
+    end_at: FromQuery[datetime | None] = None,
+    namespace: InNamespace = None,
+    window_seconds: IdleSeconds = IDLE_WINDOW_SECONDS,
+    grace_seconds: IdleSeconds = IDLE_GRACE_SECONDS,
+) -> IdleView:
+    """What releasing idle reservations would have freed; changes nothing."""
+    query = GetIdle(
+        **_range(start_at, end_at, namespace),
+        window_seconds=window_seconds,
+        grace_seconds=grace_seconds,
+    )
+    return await gateway.bus.query(query, IdleView, timeout_seconds=TIMEOUT_SECONDS)
 
 
 @get("/reports/waits")

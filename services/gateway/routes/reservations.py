@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.base import Command
 from schemas.errors import Accepted
-from schemas.gateway import LeaseRenewal, ReservationRequest
+from schemas.gateway import IdleExemption, LeaseRenewal, ReservationRequest
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler import (
     CancelReservation,
@@ -19,6 +19,7 @@ from schemas.scheduler import (
     RequestReservation,
     ReservationState,
 )
+from schemas.scheduler_idle import ExemptReservation
 from schemas.scheduler_views import (
     AvailabilityView,
     EstimateRequirements,
@@ -178,6 +179,30 @@ async def renew_reservation(
             reservation_id=reservation_id,
             epoch=data.epoch,
             activate=data.activate,
+        )
+    )
+
+
+@post(
+    "/reservations/{reservation_id:str}/idle-exemption",
+    status_code=200,
+    dto=StrictBody[IdleExemption],
+)
+async def exempt_reservation(
+    reservation_id: FromPath[UUID],
+    data: JSONBody[IdleExemption],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Never find a reservation idle before a time."""
+    await require_reservation(gateway, identity, reservation_id)
+    return await gateway.send(
+        ExemptReservation(
+            command_id=command_id_of(idempotency_key, identity),
+            reservation_id=reservation_id,
+            reason=data.reason,
+            until_at=data.until_at,
         )
     )
 

@@ -9,6 +9,7 @@ from schemas.base import Command, DeviceUuid, NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import FenceReservation
 from schemas.scheduler import CancelReservation, Cordon, Drain, ReservationState, Uncordon
+from schemas.scheduler_idle import ExemptReservation
 from schemas.scheduler_namespaces import NamespaceSet, SetNamespace
 from schemas.scheduler_nodes import (
     AdmitNode,
@@ -23,6 +24,7 @@ from services.scheduler.domain.placement.shares import hundredths
 from services.scheduler.intake import validation
 from services.scheduler.ledger import (
     holding_rows,
+    idle_rows,
     node_rows,
     out_of_service,
     quota_rows,
@@ -83,6 +85,10 @@ class Commands:
     async def set_namespace(self, command: SetNamespace) -> Reply:
         """Decide by another quota from now on."""
         return await self._once(command, _set_namespace)
+
+    async def exempt(self, command: ExemptReservation) -> Reply:
+        """Never find a reservation idle before a time."""
+        return await self._once(command, _exempt)
 
     async def fenced(self, connection: Connection, command: Command, reply: Reply) -> None:
         """A node's reply to a fence: acceptance confirms the stop that its devices wait for."""
@@ -229,6 +235,15 @@ async def _set_namespace(connection: Connection, command: SetNamespace) -> Accep
     )
     await stage(connection, event)
     return Accepted(command_id=command.command_id, revision=revision)
+
+
+async def _exempt(connection: Connection, command: ExemptReservation) -> Accepted:
+    found = await reservation_rows.lock_one(connection, command.reservation_id)
+    stored = validation.owned(found, command)
+    now = await reservation_rows.database_now(connection)
+    validation.check_exemption(stored, command.until_at, now)
+    after = await idle_rows.exempt(connection, stored, command.reason, command.until_at, now)
+    return Accepted(command_id=command.command_id, revision=after.revision)
 
 
 async def _node_changed(

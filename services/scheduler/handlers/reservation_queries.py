@@ -21,6 +21,7 @@ from schemas.scheduler_views import (
     Explanation,
     GetAvailability,
     GetReservation,
+    Idleness,
     ListReservations,
     ReservationList,
     ReservationView,
@@ -29,6 +30,7 @@ from schemas.scheduler_views import (
 from services.scheduler.domain.advice.evaluation import Evaluation, available, evaluate
 from services.scheduler.domain.clusters.choice import Choice
 from services.scheduler.domain.estimate import estimate
+from services.scheduler.domain.idle import idle_sentence
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
 from services.scheduler.domain.placement.reasons import (
     abridge,
@@ -336,6 +338,9 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         preempting_until=stored.preempting_until,
         preempted_for=stored.preempted_for,
         cluster=stored.cluster,
+        idle=_idleness(stored),
+        idle_exempt_until=stored.idle_exempt_until,
+        idle_exempt_reason=stored.idle_exempt_reason,
     )
 
 
@@ -343,10 +348,24 @@ def _reasons(found: Choice | tuple[Reason, ...]) -> tuple[Reason, ...]:
     return () if isinstance(found, Choice) else found
 
 
+def _idleness(stored: Reservation) -> Idleness | None:
+    if stored.state not in HELD_ON_LEASE or stored.idle_since is None or not stored.idle_action:
+        return None
+    return Idleness(
+        since_at=stored.idle_since,
+        action=stored.idle_action,
+        acts_at=None if stored.idle_preemptible else stored.idle_acts_at,
+        preemptible=stored.idle_preemptible,
+    )
+
+
 def _notice(stored: Reservation) -> str:
-    """That a reservation has to give way, while it still may run."""
-    if stored.state not in HELD_ON_LEASE or stored.preempting_until is None:
+    """That a reservation has to give way or is idle, while it still may run."""
+    if stored.state not in HELD_ON_LEASE:
         return ""
+    if stored.preempting_until is None:
+        idle = _idleness(stored)
+        return idle_sentence(stored.state, idle) if idle is not None else ""
     until = stored.preempting_until.astimezone(UTC)
     return (
         f"{stored.state.value}, but it has to stop by {until:%H:%M:%S} UTC for reservation"

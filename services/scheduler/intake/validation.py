@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -16,12 +16,14 @@ from schemas.gpu_request import (
     ShareStrategy,
 )
 from schemas.scheduler import (
+    OPEN_STATES,
     CancelReservation,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
     ReservationState,
 )
+from schemas.scheduler_idle import LONGEST_EXEMPTION_DAYS, ExemptReservation
 from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.selectors import version
 from services.scheduler.domain.placement.shares import ShareRules, hundredths
@@ -230,7 +232,7 @@ def releasable(stored: Stored, command: ReleaseReservation) -> Reservation:
 
 def owned(
     stored: Reservation | None,
-    command: RenewReservation | ReleaseReservation | CancelReservation,
+    command: RenewReservation | ReleaseReservation | CancelReservation | ExemptReservation,
 ) -> Reservation:
     """The reservation that a command is about: of the speaker's namespace, or granted there."""
     found = known(stored, command.reservation_id)
@@ -245,6 +247,23 @@ def known(stored: Reservation | None, reservation_id: UUID) -> Reservation:
             ErrorCode.NOT_FOUND, f"no reservation {reservation_id}", path="$.reservation_id"
         )
     return stored
+
+
+def check_exemption(stored: Reservation, until_at: datetime, now: datetime) -> None:
+    """That a reservation which is not over is exempted for a time that comes, and ends."""
+    if stored.state not in OPEN_STATES:
+        raise RefusedError(
+            ErrorCode.CONFLICT,
+            f"reservation {stored.reservation_id} is {stored.state.value}",
+            path="$.reservation_id",
+        )
+    if not now < until_at <= now + timedelta(days=LONGEST_EXEMPTION_DAYS):
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected a time within the next {LONGEST_EXEMPTION_DAYS} days, got"
+            f" {until_at.isoformat()}",
+            path="$.until_at",
+        )
 
 
 def check_epoch(stored: Reservation, epoch: int) -> None:

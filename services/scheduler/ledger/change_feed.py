@@ -50,7 +50,9 @@ _SNAPSHOT: Final = """
 SELECT pg_current_snapshot()::text AS snapshot, statement_timestamp() AS now
 """
 _RESERVATIONS: Final = """
-SELECT r.reservation_id, r.namespace, r.state, r.request::text AS request, r.arrival,
+SELECT r.reservation_id, r.namespace, r.state, r.arrival,
+    (r.request || CASE WHEN r.idle_preemptible THEN '{"preemptible": true, "priority": -1000}'
+        ELSE '{}' END::jsonb)::text AS request,
     r.requested_at, r.wait_deadline_at, r.granted_at, r.preempting_until, r.preempted_for,
     ARRAY(SELECT h.device_no FROM holding h WHERE h.reservation_id = r.reservation_id
         AND h.released_at IS NULL ORDER BY h.device_no) AS numbers,

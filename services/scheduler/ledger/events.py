@@ -20,7 +20,14 @@ from schemas.scheduler import (
     ReservationRejected,
     ReservationTimedOut,
 )
+from schemas.scheduler_idle import (
+    ReservationExempted,
+    ReservationFoundActive,
+    ReservationFoundIdle,
+    ReservationMadePreemptible,
+)
 from services.scheduler.domain.drift.lifecycle import Drift
+from services.scheduler.domain.idle import Warned
 from services.scheduler.ledger.reservation_rows import QueuedTimes, Reservation
 from shared.ids import new_id
 
@@ -96,6 +103,37 @@ def preempting(
         epoch=epoch,
         node_id=before.node_id or "",
         grace_seconds=max(0.0, (until_at - now).total_seconds()),
+    )
+
+
+def found_idle(after: Reservation, found: Warned, now: datetime) -> ReservationFoundIdle:
+    """Its holder is warned."""
+    return ReservationFoundIdle(
+        **_common(after, after.revision, now),
+        since_at=found.since_at,
+        action=found.action,
+        acts_at=found.acts_at,
+    )
+
+
+def made_preemptible(
+    after: Reservation, since_at: datetime, now: datetime
+) -> ReservationMadePreemptible:
+    """It was warned and stayed idle."""
+    return ReservationMadePreemptible(**_common(after, after.revision, now), since_at=since_at)
+
+
+def found_active(after: Reservation, now: datetime) -> ReservationFoundActive:
+    """Its warning is over."""
+    return ReservationFoundActive(**_common(after, after.revision, now))
+
+
+def exempted(
+    after: Reservation, reason: str, until_at: datetime, now: datetime
+) -> ReservationExempted:
+    """It counts as used until then."""
+    return ReservationExempted(
+        **_common(after, after.revision, now), reason=reason, until_at=until_at
     )
 
 

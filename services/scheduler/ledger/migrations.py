@@ -313,4 +313,15 @@ END $$;
 CREATE TRIGGER quota_changed AFTER INSERT OR UPDATE ON quota
     FOR EACH ROW EXECUTE FUNCTION note_quota();
 """,
+    """
+-- Idleness: since when, when its holder was warned, and when something follows (null: nothing).
+-- While idle_preemptible a lease is preempted as one of the lowest priority.
+ALTER TABLE reservation ADD COLUMN idle_since timestamptz, ADD COLUMN idle_warned_at timestamptz,
+    ADD COLUMN idle_action text, ADD COLUMN idle_acts_at timestamptz,
+    ADD COLUMN idle_preemptible boolean NOT NULL DEFAULT false,
+    ADD COLUMN idle_exempt_until timestamptz,
+    ADD COLUMN idle_exempt_reason text NOT NULL DEFAULT '';
+CREATE TRIGGER reservation_idle AFTER UPDATE ON reservation FOR EACH ROW
+    WHEN (OLD.idle_preemptible <> NEW.idle_preemptible) EXECUTE FUNCTION note_change();
+""",
 )

@@ -10,6 +10,7 @@ from msgspec import Struct
 from schemas.base import Count, NodeId
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
 from schemas.scheduler import RequestReservation, ReservationState
+from schemas.scheduler_idle import IdleAction
 from schemas.scheduler_views import ListReservations
 from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
 from shared.postgres.database import Connection, Row, from_json, to_json
@@ -129,6 +130,13 @@ class Reservation(Struct, frozen=True, kw_only=True):
     reason: str
     quarantined: bool
     cluster: ClusterPlacement | None = None
+    idle_since: datetime | None = None
+    idle_warned_at: datetime | None = None
+    idle_action: IdleAction | None = None
+    idle_acts_at: datetime | None = None
+    idle_preemptible: bool = False
+    idle_exempt_until: datetime | None = None
+    idle_exempt_reason: str = ""
 
     @property
     def holds_host(self) -> bool:
@@ -155,6 +163,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
                 "reasons": from_json(row["reasons"], tuple[Reason, ...]),
                 "quarantined": quarantined,
                 "cluster": from_json(row["cluster"], ClusterPlacement) if row["cluster"] else None,
+                "idle_action": IdleAction(row["idle_action"]) if row["idle_action"] else None,
             }
         )
 

@@ -135,13 +135,16 @@ class Collector:
 
     def _device(self, device: KnownDevice) -> DeviceUse:
         node_id, uuid = device.node_id, device.uuid
-        state, _ = self.readings.find(node_id, uuid, device.releases)
+        state, reading = self.readings.find(node_id, uuid, device.releases)
+        peak = self.readings.take_peak(node_id, uuid)
+        if peak is None and reading is not None:  # an agent that samples less often than this
+            peak = reading.utilization_percent
         return DeviceUse(
             uuid=uuid,
             name=device.name,
             is_read=state is ReadingState.FRESH,
             processes=self.readings.processes(node_id, uuid),
-            utilization_percent=self.readings.take_peak(node_id, uuid),
+            utilization_percent=peak,
         )
 
 

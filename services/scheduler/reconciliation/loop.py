@@ -29,6 +29,7 @@ from services.scheduler.ledger import (
 )
 from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
 from services.scheduler.reconciliation.collect import Collected, Collector
+from services.scheduler.reconciliation.idleness import IdleWatch
 from shared.logging import log
 from shared.postgres.commands import send_later
 from shared.postgres.database import Connection, Database
@@ -45,6 +46,7 @@ class Reconciler:
     interval_seconds: float
     node_lost_seconds: float
     quiet_seconds: float
+    idleness: IdleWatch
     _suspicions: Mapping[DriftKey, Suspicion] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -59,6 +61,7 @@ class Reconciler:
         elapsed_seconds = self.collector.liveness.check(is_connected=is_connected)
         if self.leadership.term is None:
             self._suspicions = {}
+            self.idleness.forget()
         if self.leadership.term is None or not is_connected:
             return
         async with self.database.transaction() as connection:
@@ -73,6 +76,7 @@ class Reconciler:
             update = self._update(collected, known, now, elapsed_seconds)
             await self._apply(collected, update, now)
             await self._recover(collected, now)
+            await self.idleness.judge(collected, now, elapsed_seconds)
         except LeadershipLost:
             log.warning("leadership_lost")
 

@@ -1,0 +1,225 @@
+"""When a reservation is idle, and what follows: never for one that works or is not known."""
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.scheduler_idle import IdleAction
+from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
+from services.scheduler.domain.idle import (
+    Activity,
+    HeldReservation,
+    IdlePolicy,
+    IdleUpdate,
+    actions_by_namespace,
+    activities,
+    update_idle,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+MINE, OTHER = UUID(int=1), UUID(int=2)
+RELEASING = IdlePolicy(window_seconds=60, grace_seconds=30, action=IdleAction.RELEASE)
+QUIET = {MINE: Activity.QUIET}
+
+
+def held(**changes: Any) -> HeldReservation:
+    return HeldReservation(**{"reservation_id": MINE, "namespace": "a", **changes})
+
+
+def update(
+    one: HeldReservation,
+    activity: Activity,
+    quiet: Mapping[UUID, float],
+    policy: IdlePolicy = RELEASING,
+) -> IdleUpdate:
+    return update_idle([one], {MINE: activity}, quiet, now=NOW, elapsed_seconds=10, policy=policy)
+
+
+def seen(
+    *devices: DeviceUse, experiment: bool = False, workloads: tuple[Workload, ...] | None = ()
+) -> Activity:
+    holdings = [
+        Holding(
+            reservation_id=MINE,
+            node_id="alpha",
+            device_uuid=device.uuid,
+            epoch=1,
+            lease_ttl_seconds=30,
+        )
+        for device in devices
+    ]
+    node = NodeUse(node_id="alpha", devices=devices, workloads=workloads)
+    experiments = {MINE} if experiment else set()
+    return activities(holdings, [node], experiments, idle_percent=5.0)[MINE]
+
+
+def gpu(utilization: float | None, uuid: str = "GPU-0", *, is_read: bool = True) -> DeviceUse:
+    return DeviceUse(uuid=uuid, name="H100", utilization_percent=utilization, is_read=is_read)
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        pytest.param(seen(gpu(0.0)), Activity.QUIET, id="below the limit"),
+        pytest.param(seen(gpu(5.0)), Activity.BUSY, id="at the limit"),
+        pytest.param(seen(gpu(None)), Activity.UNKNOWN, id="no utilization"),
+        pytest.param(seen(gpu(0.0, is_read=False)), Activity.UNKNOWN, id="an old reading"),
+        pytest.param(seen(gpu(0.0), gpu(90.0, "GPU-1")), Activity.BUSY, id="one of its GPUs works"),
+        pytest.param(
+            seen(gpu(0.0), gpu(None, "GPU-1")), Activity.UNKNOWN, id="one of its GPUs is unknown"
+        ),
+        pytest.param(
+            seen(gpu(0.0), experiment=True, workloads=(Workload(reservation_id=MINE),)),
+            Activity.BUSY,
+            id="an experiment that loads",
+        ),
+        pytest.param(
+            seen(gpu(0.0), experiment=True, workloads=None),
+            Activity.UNKNOWN,
+            id="an experiment whose executor is silent",
+        ),
+        pytest.param(
+            seen(gpu(0.0), experiment=True),
+            Activity.QUIET,
+            id="an experiment of which nothing runs",
+        ),
+    ],
+)
+def test_what_a_reservation_did(found: Activity, want: Activity) -> None:
+    assert found is want
+
+
+def test_gpus_of_a_cluster_are_unknown() -> None:
+    holding = Holding(
+        reservation_id=MINE, node_id="k8s", device_uuid=None, epoch=1, lease_ttl_seconds=30
+    )
+
+    assert activities([holding], [], set(), idle_percent=5.0) == {MINE: Activity.UNKNOWN}
+
+
+def test_it_is_warned_after_a_window_and_released_after_the_grace() -> None:
+    early = update(held(), Activity.QUIET, {MINE: 49.0})
+    warned = update(held(), Activity.QUIET, {MINE: 50.0})
+    waits = update(held(warned_at=NOW), Activity.QUIET, {MINE: 79.0})
+    over = update(held(warned_at=NOW), Activity.QUIET, {MINE: 80.0})
+
+    assert early.changes == ()
+    assert [each.since_at for each in warned.warned] == [NOW - timedelta(seconds=60)]
+    assert warned.warned[0].acts_at == NOW + timedelta(seconds=30)
+    assert waits.changes == ()
+    assert over.released == (MINE,)
+
+
+def test_warning_alone_is_the_default_and_a_namespace_may_have_its_own() -> None:
+    warns = IdlePolicy(window_seconds=60, grace_seconds=30)
+    named = IdlePolicy(
+        window_seconds=60, grace_seconds=30, by_namespace=actions_by_namespace("a=preemptible")
+    )
+
+    assert update(held(), Activity.QUIET, {MINE: 60.0}, warns).warned[0].acts_at is None
+    assert update(held(warned_at=NOW), Activity.QUIET, {MINE: 1e6}, warns).changes == ()
+    assert update(held(warned_at=NOW), Activity.QUIET, {MINE: 1e6}, named).made_preemptible
+    done = held(warned_at=NOW, preemptible=True)
+    assert update(done, Activity.QUIET, {MINE: 1e6}, named).changes == ()
+
+
+def test_use_takes_a_warning_back_and_begins_the_window_anew() -> None:
+    used = update(held(warned_at=NOW), Activity.BUSY, {MINE: 70.0})
+
+    assert (used.active, used.quiet_seconds) == ((MINE,), {MINE: 0.0})
+
+
+@pytest.mark.parametrize("activity", [Activity.UNKNOWN, Activity.BUSY])
+def test_a_new_leader_ends_nothing_before_it_has_watched_for_window_and_grace(
+    activity: Activity,
+) -> None:
+    """It knows of no quiet time, and its first peak may be from before its term."""
+    first = update(held(warned_at=NOW), activity, {})
+    quiet: Mapping[UUID, float] = first.quiet_seconds
+    rounds = 0
+    while not (found := update(held(warned_at=NOW), Activity.QUIET, quiet)).released:
+        quiet = found.quiet_seconds
+        rounds += 1
+
+    assert first.changes == ()
+    assert rounds * 10 >= 80
+
+
+def test_an_unknown_moment_begins_the_window_anew_and_leaves_the_warning() -> None:
+    unknown = update(held(warned_at=NOW), Activity.UNKNOWN, {MINE: 1e6})
+
+    assert (unknown.changes, unknown.quiet_seconds) == ((), {MINE: 0.0})
+
+
+def test_an_exempted_one_is_not_idle_before_its_exemption_is_over() -> None:
+    later = NOW + timedelta(seconds=1)
+    exempt = update(held(warned_at=NOW, exempt_until=later), Activity.QUIET, {MINE: 1e6})
+    over = update(held(exempt_until=NOW), Activity.QUIET, {MINE: 60.0})
+
+    assert (exempt.active, exempt.quiet_seconds) == ((MINE,), {MINE: 0.0})
+    assert [each.reservation_id for each in over.warned] == [MINE]
+
+
+@pytest.mark.parametrize("text", ["a", "a=end", "=release", "a=release=warn"])
+def test_actions_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected NAMESPACE="):
+        actions_by_namespace(text)
+
+
+def test_in_a_week_nearly_all_idle_time_is_freed_and_no_working_job_is_ended() -> None:
+    """Jobs that work in bursts with pauses below the window, and jobs that were busy once and then
+    idle for days: an average over the week says the same of some of both.
+    """
+    step = 30
+    steps = 7 * 24 * 3600 // step
+    policy = IdlePolicy(window_seconds=1800, grace_seconds=1800, action=IdleAction.RELEASE)
+    allowed = (1800 + 1800) // step
+    draw = random.Random(7)
+    busy: dict[UUID, list[bool]] = {}
+    working: set[UUID] = set()
+    for number in range(24):
+        one = UUID(int=number + 1)
+        timeline: list[bool] = []
+        if number % 2:
+            working.add(one)
+            while len(timeline) < steps:
+                timeline += [True] * draw.randint(1, 20) + [False] * draw.randint(0, allowed // 2)
+        else:
+            stop = draw.randint(1, steps * 2 // 3)
+            timeline = [draw.random() < 0.9 for _ in range(stop)] + [False] * (steps - stop)
+        busy[one] = timeline[:steps]
+
+    ended: dict[UUID, int] = {}
+    warned: dict[UUID, datetime | None] = dict.fromkeys(busy)
+    quiet: Mapping[UUID, float] = {}
+    for at in range(steps):
+        now = NOW + timedelta(seconds=at * step)
+        rows = [
+            HeldReservation(reservation_id=one, namespace="a", warned_at=warned[one])
+            for one in busy
+            if one not in ended
+        ]
+        seen_now = {
+            one: Activity.BUSY if timeline[at] else Activity.QUIET for one, timeline in busy.items()
+        }
+        found = update_idle(rows, seen_now, quiet, now=now, elapsed_seconds=step, policy=policy)
+        quiet = found.quiet_seconds
+        warned |= {each.reservation_id: now for each in found.warned}
+        warned |= dict.fromkeys(found.active)
+        ended |= dict.fromkeys(found.released, at)
+
+    idle = freed = 0
+    for one, timeline in busy.items():
+        if one in working:
+            continue
+        last = max(at for at, is_busy in enumerate(timeline) if is_busy)
+        due = last + allowed
+        idle += steps - due
+        freed += steps - max(due, ended.get(one, steps))
+        assert ended.get(one, steps) >= due
+    assert working.isdisjoint(ended)
+    assert freed >= 0.95 * idle > 0
