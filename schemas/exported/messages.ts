@@ -2448,6 +2448,16 @@ export interface NamespaceList {
   namespaces: NamespaceUse[];
 }
 
+/** What one namespace got. Waits are of its granted requests. */
+export interface NamespaceOutcome {
+  namespace: string | null;
+  requests: number;
+  granted: number;
+  gpu_hours: number;
+  p50_seconds: number | null;
+  p95_seconds: number | null;
+}
+
 /** An administrator has set what a namespace may hold. */
 export interface NamespaceSet {
   type: "scheduler.namespace_set";
@@ -2680,6 +2690,43 @@ export interface PlannedExperiment {
   parameters: Record<string, unknown>;
   engine: EngineSpec;
   request: GpuRequest;
+}
+
+/**
+ * What a policy makes of the requests. Waits are of the granted ones.
+ *
+ * `used_percent` is how full the fleet was, `packed_percent` how full nodes were that held
+ * anything, both by GPU time.
+ */
+export interface PolicyOutcome {
+  requests: number;
+  granted: number;
+  waiting: number;
+  preempted: number;
+  used_percent: number;
+  packed_percent: number;
+  p50_seconds: number | null;
+  p95_seconds: number | null;
+  namespaces: NamespaceOutcome[];
+}
+
+/**
+ * The same requests on the same fleet, served by the present policy and by the tried one.
+ *
+ * `recorded_*` are the waits as they were: how far the present policy's are from them is how far
+ * the trial is from what happens. `left_out` says in sentences what it knows nothing of.
+ */
+export interface PolicyTrial {
+  type: "scheduler.policy_trial";
+  policy: TriedPolicy;
+  start_at: string;
+  end_at: string;
+  decisions: number;
+  recorded_p50_seconds: number | null;
+  recorded_p95_seconds: number | null;
+  present: PolicyOutcome;
+  tried: PolicyOutcome;
+  left_out: string[];
 }
 
 /**
@@ -3895,6 +3942,19 @@ export interface TokenView {
   body_limit_bytes: number | null;
 }
 
+/** The present policy with one thing changed. */
+export type TriedPolicy = "density" | "no_aging" | "no_density" | "no_preemption";
+
+/**
+ * What would another policy have made of the recorded requests? Answered by `PolicyTrial`; changes
+ * nothing. Refused with `not_found` where nothing is recorded.
+ */
+export interface TryPolicy {
+  type: "scheduler.try_policy";
+  policy: TriedPolicy;
+  since_at: string;
+}
+
 /**
  * Take a device (null: the whole node) back into service.
  *
@@ -4182,6 +4242,7 @@ export type MessageType =
   | "scheduler.cluster_status"
   | "scheduler.node_summaries"
   | "scheduler.select_node"
+  | "scheduler.try_policy"
   | "scheduler.estimate"
   | "scheduler.explain"
   | "scheduler.allocation_map"

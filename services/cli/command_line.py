@@ -22,7 +22,6 @@ from services.cli.commands.insight import (
     estimate,
     replay,
     select_node,
-    what_if,
     why,
 )
 from services.cli.commands.logs import logs
@@ -35,6 +34,7 @@ from services.cli.commands.reservations import release, renew, reserve
 from services.cli.commands.tasks import cancel, delete, run, submit, validate
 from services.cli.commands.token import audit, token
 from services.cli.commands.top import top
+from services.cli.commands.what_if import what_if
 from services.cli.doctor.command import doctor
 from services.cli.failures import report
 from shared.errors import StewardError

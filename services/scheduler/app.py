@@ -18,6 +18,7 @@ from schemas.scheduler import (
 from schemas.scheduler_idle import ExemptReservation
 from schemas.scheduler_namespaces import ListNamespaces, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode
+from schemas.scheduler_policy import TryPolicy
 from schemas.scheduler_views import (
     EstimateRequirements,
     ExplainReservation,
@@ -184,6 +185,7 @@ def _routes(
         query_route(history.drifts, ListDrifts),
         query_route(history.decisions, ListDecisions),
         query_route(history.replay, ReplayDecisions),
+        query_route(history.try_policy, TryPolicy),
         event_route(
             reports.record_inventory, InventoryReported, durable="scheduler_record_inventory"
         ),

@@ -26,6 +26,7 @@ from schemas.orchestrator import (
     TaskView,
 )
 from schemas.scheduler import ReservationState
+from schemas.scheduler_policy import PolicyTrial, TriedPolicy
 from schemas.scheduler_views import (
     AvailabilityView,
     DecisionList,
@@ -49,6 +50,7 @@ T = TypeVar("T")
 LARGEST_PAGE: Final = 1000
 LONGEST_POLL_SECONDS: Final = 30.0
 REPLAY_SECONDS: Final = 75.0
+TRIAL_SECONDS: Final = 135.0
 
 
 class _Stored(msgspec.Struct):
@@ -321,6 +323,15 @@ class StewardClient(NodeClient, ReportClient, StreamClient, TokenClient):
         """Recorded decisions with what they were made on, oldest first."""
         parameters = {"after_id": after_id, "limit": limit, "reservation_id": reservation_id}
         return await self.get("/decisions", DecisionList, parameters)
+
+    async def try_policy(
+        self, policy: TriedPolicy, *, since_at: datetime | None = None
+    ) -> PolicyTrial:
+        """What another policy would have made of the recorded requests, by default of a week."""
+        wanted = {"policy": policy.value, "since_at": since_at.isoformat() if since_at else None}
+        return await self.get(
+            "/decisions/what-if-policy", PolicyTrial, wanted, timeout_seconds=TRIAL_SECONDS
+        )
 
     async def replay(
         self, *, from_id: int | None = None, reservation_id: UUID | None = None, limit: int = 100

@@ -72,6 +72,7 @@ from schemas.scheduler import (
 from schemas.scheduler_idle import ExemptReservation
 from schemas.scheduler_namespaces import ListNamespaces, NamespaceSet, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode, NodeEvent, RemoveNode
+from schemas.scheduler_policy import TryPolicy
 from schemas.scheduler_views import (
     EstimateRequirements,
     ExplainReservation,
@@ -174,6 +175,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             ListDrifts,
             ListDecisions,
             ReplayDecisions,
+            TryPolicy,
             ListAvailableGpus,
             GetTask,
             ListTasks,

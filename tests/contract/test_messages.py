@@ -28,6 +28,7 @@ from schemas import (
     scheduler_idle,
     scheduler_namespaces,
     scheduler_nodes,
+    scheduler_policy,
     scheduler_views,
     telemetry,
 )
@@ -49,6 +50,7 @@ OWNERS = {
     scheduler_idle: "scheduler",
     scheduler_namespaces: "scheduler",
     node_selection: "scheduler",
+    scheduler_policy: "scheduler",
     scheduler_views: "scheduler",
     available_gpus: "scheduler",
     cluster: "cluster",

@@ -104,22 +104,7 @@ def availability(target: Target, request: GpuRequest) -> None:
     is_waiting = click.get_current_context().get_parameter_source("wait_timeout_seconds")
     seconds = request.wait_timeout_seconds if _is_given(is_waiting) else 0.0
     view = target.ask(lambda client: client.await_availability(request, timeout_seconds=seconds))
-    _print_availability(view, as_json=target.as_json)
-
-
-@click.command("what-if")
-@click.argument("identifier", metavar="ID")
-@request_options(whole_fleet=True)
-@reading
-@wide_option
-def what_if(target: Target, identifier: str, request: GpuRequest) -> None:
-    """Say whether a waiting reservation would be granted now had it asked for this instead."""
-
-    async def ask(client: "StewardClient") -> AvailabilityView:
-        found = await find_reservation(client, identifier)
-        return await client.what_if(found.reservation_id, request)
-
-    _print_availability(target.ask(ask), as_json=target.as_json)
+    print_availability(view, as_json=target.as_json)
 
 
 @click.command()
@@ -251,7 +236,7 @@ def _print_explanation(explanation: Explanation) -> None:
         print_table(reason_table(explanation.reasons))
 
 
-def _print_availability(view: AvailabilityView, *, as_json: bool) -> None:
+def print_availability(view: AvailabilityView, *, as_json: bool) -> None:
     if as_json:
         print_json(view)
     else:

@@ -1,5 +1,6 @@
 """The scheduler beside reservations: the cluster, what if, and what was decided."""
 
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from schemas.node_selection import (
     GetNodeSummaries,
     NodeSummaries,
 )
+from schemas.scheduler_policy import PolicyTrial, TriedPolicy, TryPolicy
 from schemas.scheduler_views import (
     AvailabilityView,
     DecisionList,
@@ -35,9 +37,12 @@ from services.gateway.routes.common import (
     post,
     whole_number,
 )
+from shared.clock import utcnow
 from shared.messaging.paging import place_at
 
 REPLAY_SECONDS: Final = 60.0
+TRIAL_SECONDS: Final = 120.0
+WEEK: Final = timedelta(days=7)
 
 Threshold = Annotated[float, QueryParameter(ge=0, le=100)]
 DecisionId = Annotated[int, whole_number(0)]
@@ -102,6 +107,17 @@ async def list_decisions(
     """Recorded decisions with what they were made on, oldest first."""
     query = ListDecisions(after_id=after_id, reservation_id=reservation_id, limit=limit)
     return await gateway.bus.query(query, DecisionList)
+
+
+@get("/decisions/what-if-policy")
+async def try_policy(
+    gateway: TheGateway,
+    policy: FromQuery[TriedPolicy],
+    since_at: FromQuery[datetime | None] = None,
+) -> PolicyTrial:
+    """What another policy would have made of the recorded requests, by default of a week."""
+    query = TryPolicy(policy=policy, since_at=since_at or utcnow() - WEEK)
+    return await gateway.bus.query(query, PolicyTrial, timeout_seconds=TRIAL_SECONDS)
 
 
 @get("/decisions/replay")

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
+from schemas.errors import ErrorCode
+from schemas.scheduler_policy import PolicyTrial, TriedPolicy, TryPolicy
 from schemas.scheduler_views import (
     DecisionList,
     DecisionRecord,
@@ -21,6 +24,7 @@ from schemas.scheduler_views import (
     ReplayDecisions,
     ReplayedDecision,
 )
+from services.scheduler.domain.advice import policy_trial, recorded_requests
 from services.scheduler.domain.advice.replay import RecordedCycle, ReplayedCycle, replay_cycles
 from services.scheduler.domain.drift.lifecycle import Drift as StoredDrift
 from services.scheduler.domain.model.inputs import Input
@@ -28,10 +32,12 @@ from services.scheduler.domain.placement.decisions import Decision
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.ledger import decision_log, drift_rows, node_rows, reservation_rows
 from services.scheduler.ledger.drift_rows import DriftPlace
+from shared.errors import RefusedError
 from shared.messaging.paging import fitting, page_of, place_at
 from shared.postgres.database import Database
 
 LARGEST_REPLAY: Final = 5_000
+LARGEST_TRIAL: Final = 10_000
 LARGEST_INPUTS_BYTES: Final = 128 * 1024
 
 
@@ -94,6 +100,41 @@ class HistoryQueries:
         asked = [each for each in wanted if each.decision_id <= reached]
         more = len(asked) < len(wanted) or len(wanted) == query.limit
         return _replay(asked, ordered, repeated, more=more)
+
+    async def try_policy(self, query: TryPolicy) -> PolicyTrial:
+        """Serve the recorded requests again under two policies, beside this process's work."""
+        async with self.database.transaction() as connection:
+            records = await decision_log.since(connection, query.since_at, LARGEST_TRIAL)
+            if not records:
+                raise RefusedError(
+                    ErrorCode.NOT_FOUND, "no decision is recorded yet", path="$.since_at"
+                )
+            ended_at = await reservation_rows.ends(connection, records[0].decided_at)
+        return await asyncio.to_thread(_trial, records, ended_at, self.policy, query.policy)
+
+
+def _trial(
+    records: Sequence[DecisionRecord],
+    ended_at: Mapping[UUID, datetime],
+    present: Policy,
+    name: TriedPolicy,
+) -> PolicyTrial:
+    cycles = (_recorded_cycle(record, None) for record in records)
+    history = recorded_requests.read_history(cycles, ended_at)
+    if history is None:
+        raise ValueError("expected records that begin with a keyframe")
+    waits = recorded_requests.recorded_waits(history)
+    return PolicyTrial(
+        policy=name,
+        start_at=history.start_at,
+        end_at=history.end_at,
+        decisions=len(records),
+        recorded_p50_seconds=policy_trial.quantile(waits, 0.5),
+        recorded_p95_seconds=policy_trial.quantile(waits, 0.95),
+        present=policy_trial.serve(history, present),
+        tried=policy_trial.serve(history, policy_trial.policy_of(name, present)),
+        left_out=recorded_requests.left_out(history),
+    )
 
 
 def _replay(

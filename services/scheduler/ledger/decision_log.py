@@ -30,6 +30,16 @@ _SINCE_KEYFRAME: Final = f"""
     SELECT max(decision_id) FROM decision WHERE keyframe AND decision_id <= $1) AND $1
 ORDER BY decision_id
 """
+# From the last keyframe that is old enough, else from the first; not more than so many records.
+_SINCE: Final = f"""
+WITH kept AS (
+    SELECT decision_id, decided_at FROM decision
+    WHERE keyframe AND decision_id > (SELECT max(decision_id) - $2 FROM decision))
+{_DECISION} WHERE decision_id >= coalesce(
+    (SELECT max(decision_id) FROM kept WHERE decided_at <= $1),
+    (SELECT min(decision_id) FROM kept))
+ORDER BY decision_id
+"""
 _POLICIES: Final = """
 SELECT decision_id, policy FROM decision WHERE decision_id = ANY($1) AND policy IS NOT NULL
 """
@@ -84,6 +94,11 @@ async def since_keyframe(connection: Connection, decision_id: int) -> tuple[Deci
     """What a replay up to this decision needs: the keyframe before it and all that follows."""
     rows = await connection.fetch(_SINCE_KEYFRAME, decision_id)
     return tuple(_decision(row) for row in rows)
+
+
+async def since(connection: Connection, at: datetime, limit: int) -> tuple[DecisionRecord, ...]:
+    """The newest records from a keyframe on, as far back as a time, `limit` at most."""
+    return tuple(_decision(row) for row in await connection.fetch(_SINCE, at, limit))
 
 
 async def policies(connection: Connection, decision_ids: Iterable[int]) -> dict[int, str]:

@@ -85,6 +85,9 @@ SELECT reservation_id, holder, requested_at, granted_at,
 FROM reservation WHERE reservation_id = ANY($1)
 """
 _EPOCHS: Final = "SELECT reservation_id, epoch FROM reservation WHERE reservation_id = ANY($1)"
+_ENDS: Final = """
+SELECT reservation_id, ended_at FROM reservation WHERE ended_at >= $1
+"""
 _RAISE_EPOCH: Final = "UPDATE epoch SET value = $1 WHERE value < $1"
 _ENDED_LONG_AGO: Final = """
 SELECT reservation_id FROM reservation r
@@ -316,6 +319,11 @@ async def epochs(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, int]
     """Epochs of those of these reservations that are known; 1 of one that was never granted."""
     rows = await connection.fetch(_EPOCHS, list(ids))
     return {row["reservation_id"]: row["epoch"] or 1 for row in rows}
+
+
+async def ends(connection: Connection, since: datetime) -> dict[UUID, datetime]:
+    """When reservations ended that did since a time."""
+    return {row["reservation_id"]: row["ended_at"] for row in await connection.fetch(_ENDS, since)}
 
 
 async def raise_epoch(connection: Connection, largest: int) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from schemas.node_selection import (
 )
 from schemas.orchestrator import PlannedExperiment, ValidateTask
 from schemas.scheduler import ReservationGranted
+from schemas.scheduler_policy import PolicyOutcome, PolicyTrial, TriedPolicy, TryPolicy
 from schemas.scheduler_views import (
     AvailabilityView,
     DecisionList,
@@ -59,21 +61,41 @@ async def test_questions_reach_the_scheduler_with_their_parameters(api: Api) -> 
     empty = Replay(decisions=(), keyframe_id=None, checked=0, different=0)
     await api.owners.answer(ReplayDecisions, empty)
 
+    outcome = PolicyOutcome(
+        requests=0, granted=0, waiting=0, preempted=0, used_percent=0.0, packed_percent=0.0
+    )
+    trial = PolicyTrial(
+        policy=TriedPolicy.NO_AGING,
+        start_at=datetime(2026, 1, 1, tzinfo=UTC),
+        end_at=datetime(2026, 1, 2, tzinfo=UTC),
+        decisions=0,
+        recorded_p50_seconds=None,
+        recorded_p95_seconds=None,
+        present=outcome,
+        tried=outcome,
+        left_out=(),
+    )
+    await api.owners.answer(TryPolicy, trial)
+
     root = "/api/v1"
     what_if = await api.post(f"{root}/reservations/{reservation_id}/what-if", {"gpus": 2})
     await api.get(f"{root}/cluster/nodes?utilization_threshold=20&memory_threshold=40")
     listed = await api.get(f"{root}/decisions?after_id=6&limit=1&reservation_id={reservation_id}")
     replayed = await api.get(f"{root}/decisions/replay?from_id=3")
+    since = "2026-01-01T00:00:00Z"
+    tried = await api.get(f"{root}/decisions/what-if-policy?policy=no_aging&since_at={since}")
 
     assert what_if[0] == 200
     assert msgspec.convert(what_if[1], AvailabilityView) == GRANTED
     assert listed[1]["next_after_id"] == 7
     assert replayed[1]["checked"] == 0
+    assert msgspec.convert(tried[1], PolicyTrial) == trial
     assert api.owners.received == [
         WhatIf(reservation_id=reservation_id, request=GpuRequest(gpus=2)),
         GetNodeSummaries(utilization_threshold=20.0, memory_threshold=40.0),
         ListDecisions(after_id=6, limit=1, reservation_id=reservation_id),
         ReplayDecisions(from_id=3),
+        TryPolicy(policy=TriedPolicy.NO_AGING, since_at=datetime(2026, 1, 1, tzinfo=UTC)),
     ]
 
 

@@ -1,5 +1,6 @@
 """Questions to the scheduler over nats-server and Postgres: why, what if, what was decided."""
 
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -9,6 +10,7 @@ from schemas.errors import ErrorCode
 from schemas.gpu_request import ChangeKind, GpuRequest, ReasonCode
 from schemas.node_selection import ClusterStatus, GetClusterStatus, GetNodeSummaries, NodeSummaries
 from schemas.scheduler import ReservationRejected, ReservationState
+from schemas.scheduler_policy import PolicyTrial, TriedPolicy, TryPolicy
 from schemas.scheduler_views import (
     AvailabilityView,
     DecisionList,
@@ -28,6 +30,7 @@ from services.scheduler.domain.placement.placement import Weights
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.handlers.history_queries import HistoryQueries
 from services.scheduler.ledger.migrations import MIGRATIONS
+from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.postgres.database import Database
@@ -170,6 +173,32 @@ async def test_recorded_decisions_come_out_the_same_when_they_are_decided_again(
     assert of_one.decisions[0].recorded[0]["reservation_id"] == str(third)
     assert of_one.keyframe_id == listed.decisions[0].decision_id
     assert second.epoch > first.epoch
+
+
+async def test_recorded_requests_are_served_again_by_another_policy(steward: World) -> None:
+    week = utcnow() - timedelta(days=7)
+    with pytest.raises(RefusedError) as nothing:
+        await steward.bus.query(TryPolicy(policy=TriedPolicy.DENSITY, since_at=week), PolicyTrial)
+    await steward.add_node("alpha", 2)
+    await steward.known("alpha", 2)
+    first = await steward.granted(await steward.request(GpuRequest(gpus=2)))
+    waiting = await steward.request()
+    accepted(await steward.release(first))
+    granted = await steward.granted(waiting)
+
+    found = await steward.bus.query(
+        TryPolicy(policy=TriedPolicy.DENSITY, since_at=week), PolicyTrial
+    )
+
+    assert nothing.value.code is ErrorCode.NOT_FOUND
+    assert (found.present.requests, found.present.granted) == (2, 2)
+    assert (found.tried.requests, found.tried.granted) == (2, 2)
+    assert found.recorded_p95_seconds is not None
+    assert abs(found.recorded_p95_seconds - granted.waited_seconds) < 1
+    assert found.present.p95_seconds is not None
+    assert found.present.p95_seconds <= found.recorded_p95_seconds
+    assert [each.namespace for each in found.present.namespaces] == ["default"]
+    assert found.left_out
 
 
 async def test_decisions_are_decided_again_by_the_policy_of_their_time(

@@ -1,0 +1,254 @@
+"""Recorded requests served again, on the recorded fleet, under another policy.
+
+What was recorded is taken apart into what no policy decides (the fleet, who asked when, how long
+each held) and what one did. Both policies then serve the same requests, so that they differ by the
+policy alone; how near the first comes to what really happened is shown beside them.
+"""
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Final
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.scheduler_policy import NamespaceOutcome, PolicyOutcome, TriedPolicy
+from services.scheduler.domain.advice.recorded_requests import History
+from services.scheduler.domain.model.demand import DemandClass
+from services.scheduler.domain.model.fleet import WHOLE, Device
+from services.scheduler.domain.model.inputs import (
+    DemandSeen,
+    DeviceGone,
+    DeviceSeen,
+    Input,
+    LeaseEnded,
+    LeaseHeld,
+    NodeGone,
+    RequestEnded,
+    RequestQueued,
+)
+from services.scheduler.domain.placement.decisions import Grant, Preempt, Rejection, TimeOut
+from services.scheduler.domain.placement.density import class_of, demand_of
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
+
+HOUR_SECONDS: Final = 3600
+
+
+def serve(history: History, policy: Policy) -> PolicyOutcome:
+    """The history under a policy."""
+    return _Trial(history, policy).run()
+
+
+@dataclass(slots=True)
+class _Held:
+    numbers: tuple[int, ...]
+    hundredths: int
+    namespace: str
+    since: datetime
+
+
+class _Trial:
+    def __init__(self, history: History, policy: Policy) -> None:
+        self._history = history
+        self._engine = DecisionEngine(policy)
+        self._events: list[tuple[datetime, int, Input]] = []
+        self._order = count()
+        self._demands = {each.entry.reservation_id: each for each in history.demands}
+        self._held: dict[UUID, _Held] = {}
+        self._devices: dict[int, Device] = {}
+        self._waits: dict[UUID, float] = {}
+        self._gpu_seconds: defaultdict[str, float] = defaultdict(float)
+        self._preempted = 0
+        self._classes: Counter[DemandClass] = Counter()
+        self._over: set[UUID] = set()
+        self._meter = _Meter(history.start_at)
+        for at, change in history.changes:
+            self._push(at, change)
+        for lease, seconds in history.leases:
+            self._push(history.start_at, LeaseHeld(lease=lease))
+            if seconds is not None:
+                ends_at = history.start_at + timedelta(seconds=seconds)
+                self._push(ends_at, LeaseEnded(reservation_id=lease.reservation_id))
+        for demand in history.demands:
+            self._push(demand.at, RequestQueued(entry=demand.entry))
+            if demand.withdrawn_at is not None:
+                ended = RequestEnded(reservation_id=demand.entry.reservation_id)
+                self._push(demand.withdrawn_at, ended)
+
+    def run(self) -> PolicyOutcome:
+        end_at = self._history.end_at
+        now: datetime | None = self._history.start_at
+        while now is not None and now <= end_at:
+            self._meter.count_until(now, self._held.values(), self._devices)
+            while self._events and self._events[0][0] <= now:
+                self._apply(heapq.heappop(self._events)[2], now)
+            self._decide(now)
+            due = self._engine.next_decision_at(now)
+            upcoming = [self._events[0][0]] if self._events else []
+            upcoming += [due] if due is not None and due > now else []
+            now = min(upcoming, default=None)
+        self._meter.count_until(end_at, self._held.values(), self._devices)
+        for held in self._held.values():
+            self._end(held, end_at)
+        return self._outcome()
+
+    def _push(self, at: datetime, one: Input) -> None:
+        heapq.heappush(self._events, (at, next(self._order), one))
+
+    def _apply(self, one: Input, now: datetime) -> None:
+        match one:
+            case DeviceSeen(device=device):
+                self._devices[device.number] = device
+            case DeviceGone(number=number):
+                self._devices.pop(number, None)
+            case NodeGone(node_id=node_id):
+                gone = [n for n, each in self._devices.items() if each.node_id == node_id]
+                for number in gone:
+                    del self._devices[number]
+            case LeaseHeld(lease=lease):
+                self._held[lease.reservation_id] = _Held(
+                    lease.numbers, lease.hundredths, lease.namespace, now
+                )
+            case LeaseEnded(reservation_id=reservation_id):
+                held = self._held.pop(reservation_id, None)
+                if held is None:
+                    return
+                self._end(held, now)
+                self._engine.apply(one, *self._idle(held.numbers))
+                return
+            case RequestQueued(entry=entry) if self._engine.policy.density:
+                self._classes[class_of(entry.request)] += 1
+                self._engine.apply(DemandSeen(demand=demand_of(self._classes)))
+            case RequestEnded(reservation_id=reservation_id) if (
+                reservation_id in self._waits or reservation_id in self._over
+            ):
+                return
+            case _:
+                pass
+        self._engine.apply(one)
+
+    def _idle(self, numbers: Iterable[int]) -> Iterator[Input]:
+        """Devices as they are once nothing is left on them."""
+        for number in numbers:
+            if (device := self._devices.get(number)) is not None:
+                yield DeviceSeen(device=device)
+
+    def _decide(self, now: datetime) -> None:
+        for decision in self._engine.decide(now, explain=False):
+            match decision:
+                case Grant(reservation_id=reservation_id, placed=placed):
+                    demand = self._demands[reservation_id]
+                    self._waits[reservation_id] = max(0.0, (now - demand.at).total_seconds())
+                    parts = sum(placed.parts.values())
+                    numbers = tuple(placed.numbers)
+                    self._held[reservation_id] = _Held(
+                        numbers, parts or WHOLE * len(numbers), demand.entry.namespace, now
+                    )
+                    seconds = demand.held_seconds
+                    if seconds is None:
+                        seconds = demand.entry.request.expected_duration_seconds
+                    if seconds is not None:
+                        ends_at = now + timedelta(seconds=seconds)
+                        self._push(ends_at, LeaseEnded(reservation_id=reservation_id))
+                case Preempt(reservation_id=reservation_id, until_at=until_at):
+                    self._preempted += 1
+                    self._push(until_at, LeaseEnded(reservation_id=reservation_id))
+                case (
+                    Rejection(reservation_id=reservation_id)
+                    | TimeOut(reservation_id=reservation_id)
+                ):
+                    self._over.add(reservation_id)
+
+    def _end(self, held: _Held, now: datetime) -> None:
+        seconds = max(0.0, (now - held.since).total_seconds())
+        self._gpu_seconds[held.namespace] += seconds * held.hundredths / WHOLE
+
+    def _outcome(self) -> PolicyOutcome:
+        waits = [self._waits[each] for each in self._demands if each in self._waits]
+        withdrawn = {one for one, each in self._demands.items() if each.withdrawn_at is not None}
+        left = self._demands.keys() - self._waits.keys() - self._over - withdrawn
+        return PolicyOutcome(
+            requests=len(self._demands),
+            granted=len(waits),
+            waiting=len(left),
+            preempted=self._preempted,
+            p50_seconds=quantile(waits, 0.5),
+            p95_seconds=quantile(waits, 0.95),
+            used_percent=100 * self._meter.used,
+            packed_percent=100 * self._meter.packed,
+            namespaces=tuple(self._namespaces()),
+        )
+
+    def _namespaces(self) -> Iterator[NamespaceOutcome]:
+        ids: defaultdict[str, list[UUID]] = defaultdict(list)
+        for reservation_id, demand in self._demands.items():
+            ids[demand.entry.namespace].append(reservation_id)
+        for namespace in sorted(ids.keys() | self._gpu_seconds.keys()):
+            waits = [self._waits[each] for each in ids[namespace] if each in self._waits]
+            yield NamespaceOutcome(
+                namespace=namespace or None,
+                requests=len(ids[namespace]),
+                granted=len(waits),
+                gpu_hours=self._gpu_seconds.get(namespace, 0.0) / HOUR_SECONDS,
+                p50_seconds=quantile(waits, 0.5),
+                p95_seconds=quantile(waits, 0.95),
+            )
+
+
+@dataclass(slots=True)
+class _Meter:
+    """Sums GPU time as it passes."""
+
+    at: datetime
+    held: float = 0.0
+    fleet: float = 0.0
+    opened: float = 0.0
+
+    def count_until(
+        self, now: datetime, held: Iterable[_Held], devices: Mapping[int, Device]
+    ) -> None:
+        seconds = (now - self.at).total_seconds()
+        if seconds <= 0:
+            return
+        self.at = now
+        sizes: defaultdict[str, int] = defaultdict(int)
+        for device in devices.values():
+            sizes[device.node_id] += 1
+        opened: set[str] = set()
+        for each in held:
+            self.held += seconds * each.hundredths / WHOLE
+            opened |= {devices[n].node_id for n in each.numbers if n in devices}
+        self.fleet += seconds * len(devices)
+        self.opened += seconds * sum(sizes[node_id] for node_id in opened)
+
+    @property
+    def used(self) -> float:
+        return self.held / self.fleet if self.fleet else 0.0
+
+    @property
+    def packed(self) -> float:
+        return self.held / self.opened if self.opened else 0.0
+
+
+def quantile(values: Iterable[float], q: float) -> float | None:
+    """The smallest value that at least `q` of them do not exceed; None of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
+
+
+def policy_of(name: TriedPolicy, present: Policy) -> Policy:
+    """The present policy with what is tried instead."""
+    match name:
+        case TriedPolicy.DENSITY:
+            return replace(present, density=True)
+        case TriedPolicy.NO_DENSITY:
+            return replace(present, density=False)
+        case TriedPolicy.NO_PREEMPTION:
+            return replace(present, preemption=False)
+        case TriedPolicy.NO_AGING:
+            return replace(present, aging_seconds=0.0)

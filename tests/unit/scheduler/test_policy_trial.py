@@ -1,0 +1,199 @@
+"""Recorded requests served again under another policy."""
+
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from schemas.gpu_request import GpuRequest
+from schemas.scheduler_policy import TriedPolicy
+from services.scheduler.domain.advice.policy_trial import policy_of, serve
+from services.scheduler.domain.advice.recorded_requests import (
+    left_out,
+    read_history,
+    recorded_waits,
+)
+from services.scheduler.domain.advice.replay import RecordedCycle
+from services.scheduler.domain.model.inputs import (
+    DeviceSeen,
+    Input,
+    LeaseEnded,
+    RequestEnded,
+    RequestQueued,
+)
+from services.scheduler.domain.placement.decisions import Grant
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
+from tests.unit.scheduler.builders import NOW, make_device, make_engine, make_queued
+
+
+class Recorder:
+    """A scheduler's engine and its log; `at` counts minutes."""
+
+    def __init__(self, engine: DecisionEngine) -> None:
+        self.engine = engine
+        self.cycles: list[RecordedCycle] = []
+        self.ended_at: dict[UUID, datetime] = {}
+        self.waiting: list[Input] = list(engine.state())
+        self.devices = {
+            one.device.number: one.device for one in self.waiting if isinstance(one, DeviceSeen)
+        }
+        self.numbers: dict[UUID, tuple[int, ...]] = {}
+
+    def decide(self, at: float, *inputs: Input) -> list[Grant]:
+        now = NOW + timedelta(minutes=at)
+        self.engine.apply(*inputs)
+        self.waiting += inputs
+        outcomes = self.engine.decide(now)
+        grants = [each for each in outcomes if isinstance(each, Grant)]
+        self.numbers |= {each.reservation_id: tuple(each.placed.numbers) for each in grants}
+        if outcomes:
+            self.cycles.append(
+                RecordedCycle(
+                    decision_id=len(self.cycles) + 1,
+                    decided_at=now,
+                    keyframe=not self.cycles,
+                    inputs=tuple(self.waiting),
+                    outcomes=outcomes,
+                )
+            )
+            self.waiting = []
+        return grants
+
+    def queue(self, at: float, number: int, gpus: int = 1, **changes: object) -> list[Grant]:
+        entry = make_queued(
+            number,
+            GpuRequest(gpus=gpus),
+            queued_at=NOW + timedelta(minutes=at),
+            wait_deadline_at=NOW + timedelta(days=30),
+            **{"namespace": "a", **changes},
+        )
+        return self.decide(at, RequestQueued(entry=entry))
+
+    def end(self, at: float, number: int) -> list[Grant]:
+        one = UUID(int=number)
+        self.ended_at[one] = NOW + timedelta(minutes=at)
+        idle = (DeviceSeen(device=self.devices[n]) for n in self.numbers[one])
+        return self.decide(at, LeaseEnded(reservation_id=one), *idle)
+
+
+def two_nodes(gpus: int = 2) -> Recorder:
+    devices = [
+        make_device(n, node_id="alpha" if n < gpus else "beta", index=n) for n in range(2 * gpus)
+    ]
+    return Recorder(make_engine(*devices))
+
+
+def drawn(seed: int) -> Recorder:
+    """Requests that come at random and hold for as long as they say."""
+    draw, recorder = random.Random(seed), two_nodes(4)
+    events: list[tuple[float, int]] = sorted((draw.uniform(0, 600), n + 1) for n in range(120))
+    ends: list[tuple[float, int]] = []
+    holds = {number: draw.uniform(5, 60) for _, number in events}
+
+    def note(grants: list[Grant], at: float) -> None:
+        ends.extend(
+            (at + holds[each.reservation_id.int], each.reservation_id.int) for each in grants
+        )
+
+    def end_until(at: float) -> Iterator[tuple[float, int]]:
+        while ends and min(ends)[0] <= at:
+            ends.remove(found := min(ends))
+            yield found
+
+    for at, number in [*events, (2000.0, 0)]:
+        for ended_at, one in end_until(at):
+            note(recorder.end(ended_at, one), ended_at)
+        if number:
+            note(recorder.queue(at, number, draw.choice([1, 1, 2, 4])), at)
+    recorder.queue(2000.0, 999)
+    return recorder
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_policy_that_decided_makes_of_its_own_requests_what_it_made_of_them(seed: int) -> None:
+    recorder = drawn(seed)
+
+    history = read_history(recorder.cycles, recorder.ended_at)
+    assert history is not None
+    outcome = serve(history, Policy())
+
+    recorded = recorded_waits(history)
+    assert outcome.granted == len(recorded) == 121
+    assert outcome.p95_seconds == pytest.approx(sorted(recorded)[int(0.95 * 121)], abs=1.0)
+    assert 0 < outcome.used_percent < outcome.packed_percent <= 100
+
+
+def test_a_lease_ends_when_it_ended_not_when_the_next_decision_was_recorded() -> None:
+    recorder = two_nodes()
+    recorder.queue(0, 1, gpus=2)
+    recorder.end(5, 1)
+    recorder.queue(60, 2)
+
+    history = read_history(recorder.cycles, recorder.ended_at)
+
+    assert history is not None
+    assert history.demands[0].held_seconds == 5 * 60
+    outcome = serve(history, Policy())
+    assert outcome.used_percent == pytest.approx(100 * 2 * 5 / (4 * 60))
+
+
+def test_another_policy_differs_by_the_policy_alone() -> None:
+    """One waits for long; by aging it comes before a later one of higher priority, else after."""
+    recorder = two_nodes(1)
+    recorder.queue(0, 1)
+    recorder.queue(0, 2)
+    recorder.queue(1, 3, namespace="patient")
+    high = make_queued(
+        4,
+        GpuRequest(priority=5),
+        queued_at=NOW + timedelta(minutes=30),
+        wait_deadline_at=NOW + timedelta(days=30),
+        namespace="late",
+    )
+    recorder.decide(30, RequestQueued(entry=high))
+    recorder.end(40, 1)
+    recorder.end(50, 2)
+    history = read_history(recorder.cycles, recorder.ended_at)
+    assert history is not None
+
+    present = serve(history, Policy())
+    tried = serve(history, policy_of(TriedPolicy.NO_AGING, Policy()))
+
+    def waits(outcome: object) -> dict[str | None, float | None]:
+        return {each.namespace: each.p50_seconds for each in outcome.namespaces}  # type: ignore[attr-defined]
+
+    assert (waits(present)["patient"], waits(present)["late"]) == (39 * 60, 20 * 60)
+    assert (waits(tried)["patient"], waits(tried)["late"]) == (49 * 60, 10 * 60)
+
+
+def test_what_was_taken_back_while_it_waited_is_taken_back_in_every_trial() -> None:
+    recorder = two_nodes(1)
+    recorder.queue(0, 1)
+    recorder.queue(0, 2)
+    recorder.queue(1, 3)
+    recorder.ended_at[UUID(int=3)] = NOW + timedelta(minutes=2)
+    recorder.decide(2, RequestEnded(reservation_id=UUID(int=3)))
+    recorder.end(5, 1)
+    recorder.queue(6, 4)
+    history = read_history(recorder.cycles, recorder.ended_at)
+    assert history is not None
+
+    outcome = serve(history, policy_of(TriedPolicy.DENSITY, Policy()))
+
+    assert (outcome.requests, outcome.granted, outcome.waiting) == (4, 3, 0)
+
+
+def test_a_history_says_what_it_knows_nothing_of() -> None:
+    recorder = two_nodes()
+    recorder.queue(0, 1)
+    history = read_history(recorder.cycles, recorder.ended_at)
+    assert history is not None
+
+    assert any("1 of 1 requests" in sentence for sentence in left_out(history))
+
+
+def test_without_a_keyframe_there_is_no_history() -> None:
+    assert read_history([], {}) is None
