@@ -33,7 +33,7 @@ from schemas.orchestrator import ExperimentView
 from schemas.results import GpuMonitoring
 from schemas.scheduler import CordonState, DeviceState, Holder, SetBy
 from schemas.scheduler_idle import ExemptionReason
-from schemas.scheduler_namespaces import GpuAmount
+from schemas.scheduler_namespaces import GpuAmount, Weight
 from schemas.scheduler_nodes import LabelChanges
 from schemas.scheduler_views import DeviceHolder, Explanation, NodeAllocation
 from schemas.telemetry import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
@@ -298,9 +298,11 @@ class Relabelling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class NamespaceRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a namespace may hold at once, in GPUs; null takes the limit away."""
+    """What a namespace may hold at once, in GPUs, and what it is due; null is no limit."""
 
     gpu_limit: GpuAmount | None = None
+    guaranteed_gpus: GpuAmount = 0.0
+    weight: Weight = 1
 
 
 class MonitoringRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2467,15 +2467,25 @@ export interface NamespaceSet {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   gpu_limit: number | null;
+  guaranteed_gpus: number;
+  weight: number;
 }
 
-/** A namespace that has a limit, holds GPUs or waits for some. `gpus` counts shares by size. */
+/**
+ * A namespace with rules, or that holds GPUs or waits for some. `gpus` counts shares by size.
+ *
+ * Of those that wait, the one with the smallest `used_share` is served first: the part of all that
+ * it holds, and of what it held of late, over its weight. null where nobody waits beside it.
+ */
 export interface NamespaceUse {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   gpus: number;
   gpu_limit: number | null;
   queued: number;
+  guaranteed_gpus: number;
+  weight: number;
+  used_share: number | null;
 }
 
 /** An operator has admitted it. */
@@ -3479,7 +3489,9 @@ export interface SetBurst {
 /**
  * Set what a namespace may hold at once; null takes the limit away.
  *
- * `gpu_limit` counts GPUs, shares by their size. What is held above a new limit stays held.
+ * Amounts count GPUs, shares by their size. What is held above a new limit stays held. Up to
+ * `guaranteed_gpus` nobody keeps it from; what it holds above that is borrowed. `weight`: how many
+ * times as much as one of weight 1 it is due where both wait.
  */
 export interface SetNamespace {
   type: "scheduler.set_namespace";
@@ -3487,6 +3499,8 @@ export interface SetNamespace {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   gpu_limit?: number | null;
+  guaranteed_gpus?: number;
+  weight?: number;
 }
 
 /**

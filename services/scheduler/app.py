@@ -112,6 +112,7 @@ def create_service(
         quiet_seconds=settings.recovery_quiet_seconds,
         idleness=IdleWatch(database, leadership, settings.idle_policy),
     )
+    query_engine = QueryEngine(database, reader, settings.policy)
     return Service(
         "scheduler",
         bus=bus,
@@ -126,11 +127,11 @@ def create_service(
             commands,
             ReservationQueries(
                 database,
-                QueryEngine(database, reader, settings.policy),
+                query_engine,
                 views,
                 settings.share_rules,
             ),
-            FleetQueries(database, reader, views),
+            FleetQueries(database, reader, query_engine, views),
             HistoryQueries(database, settings.policy),
             reports,
         ),

@@ -45,6 +45,9 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     has `preemption_grace_seconds` to stop. Ended reservations stay for `retention_days`; of the
     decision log `decisions_kept` records, none longer than `decision_retention_days`.
 
+    Where requests of several namespaces wait, what each has held counts, half as much after every
+    `use_half_life_seconds`.
+
     With `density`, requests that `pack` go where they take the least from what the latest 10,000
     requests asked for, instead of to the fullest node.
 
@@ -85,6 +88,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     retention_days: PositiveSeconds = 30.0
     decision_retention_days: PositiveSeconds = 7.0
     decisions_kept: PositiveInt = 20_000
+    use_half_life_seconds: PositiveSeconds = 3600.0
     density: bool = False
     share_quantum: Annotated[float, Meta(ge=0.01, le=1)] = 0.01
     enforced_share_namespaces: str = ""
@@ -147,4 +151,5 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
             preemption_grace_seconds=self.preemption_grace_seconds,
             share_quantum=self.share_rules.quantum,
             density=self.density,
+            use_half_life_seconds=self.use_half_life_seconds,
         )

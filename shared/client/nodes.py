@@ -131,9 +131,17 @@ class NodeClient(GatewayConnection):
         """What each namespace holds of GPUs, and what it may."""
         return await self.get("/namespaces", NamespaceList)
 
-    async def set_namespace(self, namespace: str, *, gpu_limit: float | None) -> None:
-        """Set what a namespace may hold at once; None takes the limit away."""
-        await self.send("POST", f"/namespaces/{namespace}", {"gpu_limit": gpu_limit})
+    async def set_namespace(
+        self,
+        namespace: str,
+        *,
+        gpu_limit: float | None,
+        guaranteed_gpus: float = 0.0,
+        weight: int = 1,
+    ) -> None:
+        """Set what a namespace may hold at once, and what it is due; None is no limit."""
+        document = {"gpu_limit": gpu_limit, "guaranteed_gpus": guaranteed_gpus, "weight": weight}
+        await self.send("POST", f"/namespaces/{namespace}", document)
 
     async def remove_node(self, node_id: str, *, end_held: bool = False, reason: str = "") -> None:
         """Forget a node that has left; `end_held` vouches that nothing runs there any more."""

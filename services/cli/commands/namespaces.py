@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
-from schemas.scheduler_namespaces import NamespaceList
+from schemas.scheduler_namespaces import NamespaceList, NamespaceUse
 from services.cli.display.columns import Table
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.options import Target, reading, with_target
@@ -28,42 +29,86 @@ def namespace() -> None:
     help="The most GPUs that it may hold at once, shares by their size.",
 )
 @click.option("--no-gpu-limit", is_flag=True, help="Take the limit away.")
+@click.option(
+    "--guaranteed",
+    type=NumberRange(min=0),
+    metavar="GPUS",
+    help="Up to so many GPUs nobody keeps it from; more is borrowed, and may be taken back.",
+)
+@click.option(
+    "--weight",
+    type=click.IntRange(1, 1_000),
+    help="How many times as much as a namespace of weight 1 it is due, where both wait.",
+)
 @with_target
-def set_namespace(target: Target, name: str, gpu_limit: float | None, no_gpu_limit: bool) -> None:
-    """Set what a namespace may hold. What it holds above a new limit stays held."""
-    if no_gpu_limit == (gpu_limit is not None):
+def set_namespace(
+    target: Target,
+    name: str,
+    gpu_limit: float | None,
+    no_gpu_limit: bool,
+    guaranteed: float | None,
+    weight: int | None,
+) -> None:
+    """Set what a namespace may hold, and what it is due; what is not named stays as it is.
+
+    What it holds above a new limit stays held.
+    """
+    if no_gpu_limit and gpu_limit is not None:
         raise click.UsageError("expected --gpu-limit or --no-gpu-limit")
+    if not no_gpu_limit and gpu_limit is guaranteed is weight is None:
+        raise click.UsageError("expected --gpu-limit or --no-gpu-limit, --guaranteed, or --weight")
 
-    async def ask(client: "StewardClient") -> None:
-        await client.set_namespace(name, gpu_limit=gpu_limit)
+    async def ask(client: "StewardClient") -> NamespaceUse:
+        known = {each.namespace: each for each in (await client.namespaces()).namespaces}
+        before = known.get(name, NamespaceUse(namespace=name, gpus=0.0))
+        limit = before.gpu_limit if gpu_limit is None else gpu_limit
+        after = replace(
+            before,
+            gpu_limit=None if no_gpu_limit else limit,
+            guaranteed_gpus=before.guaranteed_gpus if guaranteed is None else guaranteed,
+            weight=before.weight if weight is None else weight,
+        )
+        await client.set_namespace(
+            name,
+            gpu_limit=after.gpu_limit,
+            guaranteed_gpus=after.guaranteed_gpus,
+            weight=after.weight,
+        )
+        return after
 
-    target.ask(ask)
-    may = "any number of GPUs" if gpu_limit is None else f"at most {gpu_limit:g} GPUs at once"
-    click.echo(f"{name} may hold {may}")
+    now = target.ask(ask)
+    limit = now.gpu_limit
+    may = "any number of GPUs" if limit is None else f"at most {limit:g} GPUs at once"
+    sure = f", {now.guaranteed_gpus:g} guaranteed" if now.guaranteed_gpus else ""
+    due = f", weight {now.weight}" if now.weight != 1 else ""
+    click.echo(f"{name} may hold {may}{sure}{due}")
 
 
 @namespace.command("list")
 @reading
 @wide_option
 def list_namespaces(target: Target) -> None:
-    """List namespaces that have a limit, hold GPUs or wait for some."""
+    """List namespaces that have rules, hold GPUs or wait for some."""
     found = target.ask(lambda client: client.namespaces())
     if target.as_json:
         print_json(found)
     elif found.namespaces:
         print_table(namespaces_table(found))
     else:
-        click.echo("no namespace has a limit, holds a GPU or waits for one")
+        click.echo("no namespace has rules, holds a GPU or waits for one")
 
 
 def namespaces_table(found: NamespaceList) -> Table:
     """One row per namespace."""
-    headings = ["namespace", "GPUs held", "limit", "requests waiting"]
+    headings = ["namespace", "GPUs held", "guaranteed", "limit", "weight", "used share", "waiting"]
     rows = [
         [
             each.namespace,
             f"{each.gpus:g}",
+            f"{each.guaranteed_gpus:g}",
             "none" if each.gpu_limit is None else f"{each.gpu_limit:g}",
+            str(each.weight),
+            "" if each.used_share is None else f"{each.used_share:.3f}",
             str(each.queued),
         ]
         for each in found.namespaces

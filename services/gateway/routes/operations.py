@@ -120,11 +120,17 @@ async def set_namespace(
     identity: Caller,
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
-    """Set what a namespace may hold at once. For admins."""
+    """Set what a namespace may hold at once, and what it is due. For admins."""
     identity.require_admin()
     command_id = command_id_of(idempotency_key, identity)
     return await gateway.send(
-        SetNamespace(command_id=command_id, namespace=namespace, gpu_limit=data.gpu_limit)
+        SetNamespace(
+            command_id=command_id,
+            namespace=namespace,
+            gpu_limit=data.gpu_limit,
+            guaranteed_gpus=data.guaranteed_gpus,
+            weight=data.weight,
+        )
     )
 
 

@@ -216,14 +216,17 @@ async def _admit_node(connection: Connection, command: AdmitNode) -> Accepted:
 
 
 async def _set_namespace(connection: Connection, command: SetNamespace) -> Accepted:
-    limit = None if command.gpu_limit is None else hundredths(command.gpu_limit)
-    if command.gpu_limit is not None and limit is None:
+    limit = None if command.gpu_limit is None else _hundredths(command.gpu_limit, "gpu_limit")
+    guaranteed = _hundredths(command.guaranteed_gpus, "guaranteed_gpus")
+    if limit is not None and guaranteed > limit:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected at most two decimals, got {command.gpu_limit:g}",
-            path="$.gpu_limit",
+            f"expected at most gpu_limit, {command.gpu_limit:g}, got {command.guaranteed_gpus:g}",
+            path="$.guaranteed_gpus",
         )
-    quota = Quota(namespace=command.namespace, limit=limit)
+    quota = Quota(
+        namespace=command.namespace, limit=limit, guaranteed=guaranteed, weight=command.weight
+    )
     revision = await quota_rows.write(connection, quota)
     now = await reservation_rows.database_now(connection)
     event = NamespaceSet(
@@ -232,6 +235,8 @@ async def _set_namespace(connection: Connection, command: SetNamespace) -> Accep
         revision=revision,
         namespace=command.namespace,
         gpu_limit=command.gpu_limit,
+        guaranteed_gpus=command.guaranteed_gpus,
+        weight=command.weight,
     )
     await stage(connection, event)
     return Accepted(command_id=command.command_id, revision=revision)
@@ -244,6 +249,14 @@ async def _exempt(connection: Connection, command: ExemptReservation) -> Accepte
     validation.check_exemption(stored, command.until_at, now)
     after = await idle_rows.exempt(connection, stored, command.reason, command.until_at, now)
     return Accepted(command_id=command.command_id, revision=after.revision)
+
+
+def _hundredths(gpus: float, name: str) -> int:
+    found = hundredths(gpus)
+    if found is None:
+        message = f"expected at most two decimals, got {gpus:g}"
+        raise RefusedError(ErrorCode.BAD_REQUEST, message, path=f"$.{name}")
+    return found
 
 
 async def _node_changed(

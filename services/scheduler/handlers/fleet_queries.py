@@ -40,6 +40,7 @@ from services.scheduler.domain.placement.eligibility import state_of, state_reas
 from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.engine_feed import node_from
 from services.scheduler.leader.fleet_reader import FleetReader
+from services.scheduler.leader.query_engine import QueryEngine
 from services.scheduler.ledger import change_feed, node_rows, quota_rows, reservation_rows
 from services.scheduler.ledger.node_rows import NodeStatus
 from services.scheduler.observations.cluster_views import ClusterViews
@@ -55,6 +56,7 @@ class FleetQueries:
 
     database: Database
     reader: FleetReader
+    query_engine: QueryEngine
     clusters: ClusterViews
 
     async def allocation_map(self, query: GetAllocationMap) -> AllocationMap:
@@ -93,7 +95,13 @@ class FleetQueries:
         )
 
     async def namespaces(self, query: ListNamespaces) -> NamespaceList:  # noqa: ARG002  # asks all
-        """Every namespace that has a limit, holds something or waits."""
+        """Every namespace that has rules, holds something or waits."""
+        async with self.query_engine.moment() as moment:
+            shares = (
+                {e.namespace: moment.engine.used_share(e.namespace) for e in moment.engine.waiting}
+                if moment.engine.is_contended
+                else {}
+            )
         async with self.database.transaction() as connection:
             rows = await quota_rows.uses(connection)
         found = [
@@ -102,6 +110,9 @@ class FleetQueries:
                 gpus=row["held"] / WHOLE,
                 gpu_limit=row["gpu_limit"] / WHOLE if row["gpu_limit"] is not None else None,
                 queued=row["queued"],
+                guaranteed_gpus=row["guaranteed"] / WHOLE,
+                weight=row["weight"],
+                used_share=shares.get(row["namespace"]),
             )
             for row in rows
         ]

@@ -100,7 +100,7 @@ class ReservationQueries:
             return await self._explain_of_cluster(of_cluster)
         async with self.query_engine.moment() as moment:
             stored = await self._known(query.reservation_id)
-            entries = moment.engine.waiting
+            entries = moment.engine.in_order(moment.now)
             entry = next((e for e in entries if e.reservation_id == stored.reservation_id), None)
             evaluation = await self._named(await _evaluation_of(stored, entry, moment), moment.now)
         waits = stored.state is ReservationState.QUEUED and entry is not None
@@ -196,7 +196,9 @@ class ReservationQueries:
             return places
         async with self.query_engine.moment() as moment:
             engine = moment.engine
-            order = {e.reservation_id: n for n, e in enumerate(engine.waiting, start=1)}
+            order = {
+                e.reservation_id: n for n, e in enumerate(engine.in_order(moment.now), start=1)
+            }
             with engine.what_if(moment.now) as what_if:
                 explained = {
                     each: abridge(what_if.reasons(entry), reasons_shown).reasons
@@ -281,7 +283,7 @@ async def _evaluation_of(
     if stored.state is not ReservationState.QUEUED:
         evaluation = Evaluation()
         if stored.state in UNSERVED:
-            asked = arriving_request(stored.request, moment.now)
+            asked = arriving_request(stored.request, moment.now, stored.namespace)
             evaluation = await asyncio.to_thread(evaluate, moment.engine, asked, moment.now)
         reasons = stored.reasons or _end_reasons(stored)
         return Evaluation(reasons=reasons, suggestion=evaluation.suggestion)

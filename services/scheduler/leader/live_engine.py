@@ -24,6 +24,7 @@ from services.scheduler.domain.model.inputs import (
     QuotaSet,
     RequestEnded,
     RequestQueued,
+    UseSeen,
 )
 from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.decisions import Decision
@@ -31,7 +32,7 @@ from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from services.scheduler.leader.engine_feed import EngineFeed
 from services.scheduler.leader.fleet_reader import FleetReader
-from services.scheduler.ledger import change_feed, demand_rows
+from services.scheduler.ledger import change_feed, demand_rows, use_rows
 from services.scheduler.ledger.change_feed import CHANGES_SECONDS, Changes, Rows
 from services.scheduler.observations.latest_readings import DeviceKey
 from shared.logging import log
@@ -96,6 +97,7 @@ class LiveEngine:
     _position: _Position | None = None
     _own: list[str] = field(default_factory=list)
     _learned: int | None = None  # of which minute's begin the engine has the demand
+    _used: int | None = None  # the use
 
     def __post_init__(self) -> None:
         self._reset()
@@ -141,7 +143,7 @@ class LiveEngine:
         self.feed = EngineFeed(self.reader)
         self.journal = InputJournal()
         self._own.clear()
-        self._learned = None
+        self._learned = self._used = None
 
     async def _load(self) -> _Position:
         self.discard()
@@ -152,14 +154,20 @@ class LiveEngine:
         return _Position(snapshot, now, self.clock())
 
     async def _learn(self, now: datetime) -> None:
-        """Give it the demand up to the minute's begin: every scheduler learns the same."""
+        """Give it the demand, and where namespaces contend their use, up to the minute's begin:
+        every scheduler learns the same.
+        """
         minute = int(now.timestamp()) // LEARN_SECONDS
-        if not self.policy.density or minute == self._learned:
-            return
         until = datetime.fromtimestamp(minute * LEARN_SECONDS, tz=now.tzinfo)
-        async with self.database.statements() as connection:
-            self._apply([DemandSeen(demand=await demand_rows.learn(connection, until))])
-        self._learned = minute
+        if self.policy.density and minute != self._learned:
+            async with self.database.statements() as connection:
+                self._apply([DemandSeen(demand=await demand_rows.learn(connection, until))])
+            self._learned = minute
+        if self.engine.is_contended and minute != self._used:
+            half_life = self.policy.use_half_life_seconds
+            async with self.database.statements() as connection:
+                self._apply([UseSeen(use=await use_rows.learn(connection, until, half_life))])
+            self._used = minute
 
     async def _read_changes(self, since: _Position) -> tuple[Changes, Rows]:
         async with self.database.statements() as connection:
@@ -191,5 +199,5 @@ def _key(one: Input) -> Key:
             return LeaseHeld, leased
         case QuotaSet(quota=Quota(namespace=namespace)):
             return QuotaSet, namespace
-        case FleetComplete() | DemandSeen():
+        case FleetComplete() | DemandSeen() | UseSeen():
             return type(one), None

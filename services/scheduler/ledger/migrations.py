@@ -324,4 +324,9 @@ ALTER TABLE reservation ADD COLUMN idle_since timestamptz, ADD COLUMN idle_warne
 CREATE TRIGGER reservation_idle AFTER UPDATE ON reservation FOR EACH ROW
     WHEN (OLD.idle_preemptible <> NEW.idle_preemptible) EXECUTE FUNCTION note_change();
 """,
+    """
+-- Up to what nobody else may keep a namespace from, and how many times as much as others it is due.
+ALTER TABLE quota ADD COLUMN guaranteed bigint NOT NULL DEFAULT 0 CHECK (guaranteed >= 0);
+ALTER TABLE quota ADD COLUMN weight int NOT NULL DEFAULT 1 CHECK (weight > 0);
+""",
 )

@@ -6,12 +6,14 @@ from typing import Final
 from services.scheduler.domain.model.namespaces import Quota
 from shared.postgres.database import Connection, Row
 
-_QUOTA: Final = "SELECT namespace, gpu_limit FROM quota"
+_QUOTA: Final = "SELECT namespace, gpu_limit, guaranteed, weight FROM quota"
 _FIND: Final = f"{_QUOTA} WHERE namespace = ANY($1)"
 _ALL: Final = f"{_QUOTA} ORDER BY namespace"
 _WRITE: Final = """
-INSERT INTO quota AS q (namespace, gpu_limit, revision) VALUES ($1, $2, 1)
-ON CONFLICT (namespace) DO UPDATE SET gpu_limit = $2, revision = q.revision + 1
+INSERT INTO quota AS q (namespace, gpu_limit, guaranteed, weight, revision)
+VALUES ($1, $2, $3, $4, 1)
+ON CONFLICT (namespace) DO UPDATE SET gpu_limit = $2, guaranteed = $3, weight = $4,
+    revision = q.revision + 1
 RETURNING revision
 """
 # As decisions count it: what is quarantined is held too.
@@ -23,7 +25,8 @@ WITH held AS (
 queued AS (
     SELECT namespace, count(*) AS requests FROM reservation
     WHERE state = 'queued' GROUP BY namespace)
-SELECT namespace, q.gpu_limit, coalesce(h.hundredths, 0) AS held,
+SELECT namespace, q.gpu_limit, coalesce(q.guaranteed, 0) AS guaranteed,
+    coalesce(q.weight, 1) AS weight, coalesce(h.hundredths, 0) AS held,
     coalesce(w.requests, 0) AS queued
 FROM quota q FULL JOIN held h USING (namespace) FULL JOIN queued w USING (namespace)
 ORDER BY namespace
@@ -40,7 +43,11 @@ async def find_all(connection: Connection) -> list[Quota]:
 
 async def write(connection: Connection, quota: Quota) -> int:
     """Store it in place of what was; its revision."""
-    return int(await connection.fetchval(_WRITE, quota.namespace, quota.limit))
+    return int(
+        await connection.fetchval(
+            _WRITE, quota.namespace, quota.limit, quota.guaranteed, quota.weight
+        )
+    )
 
 
 async def uses(connection: Connection) -> Sequence[Row]:
@@ -49,4 +56,9 @@ async def uses(connection: Connection) -> Sequence[Row]:
 
 
 def _quota(row: Row) -> Quota:
-    return Quota(namespace=row["namespace"], limit=row["gpu_limit"])
+    return Quota(
+        namespace=row["namespace"],
+        limit=row["gpu_limit"],
+        guaranteed=row["guaranteed"],
+        weight=row["weight"],
+    )

@@ -1,5 +1,10 @@
 """Quotas in the ledger: set by a command, kept over a restart, named to who waits."""
 
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+
 from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import ReservationRejected
@@ -10,6 +15,7 @@ from schemas.scheduler_namespaces import (
     NamespaceUse,
     SetNamespace,
 )
+from services.scheduler.ledger import use_rows
 from shared.ids import new_id
 from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world
 
@@ -57,3 +63,49 @@ async def test_a_quota_is_stored_told_and_kept(nats_url: str, postgres_dsn: str)
         ("a", 1.0),
         ("a", 2.0),
     ]
+
+
+async def test_turns_follow_what_the_ledger_says_was_held(nats_url: str, postgres_dsn: str) -> None:
+    """Four quarters held for an hour cost as much as one whole GPU: exactly one GPU-hour."""
+    quarter, one = GpuRequest(shares=0.25), GpuRequest(lease_ttl_seconds=60.0)
+    async with world(nats_url) as around, scheduler(nats_url, postgres_dsn):
+        await around.add_node("alpha", 2)
+        await around.known("alpha", 2)
+        for number in range(4):
+            await around.granted(await around.request(quarter, namespace="a", holder=f"a{number}"))
+        whole = await around.request(one, namespace="b", holder="b")
+        await around.granted(whole)
+        rules = SetNamespace(command_id=new_id(), namespace="b", gpu_limit=4.0, weight=3)
+        accepted(await around.bus.request(rules))
+        too_much = refused(
+            await around.bus.request(
+                SetNamespace(command_id=new_id(), namespace="a", gpu_limit=1.0, guaranteed_gpus=2.0)
+            )
+        )
+        waiting = [
+            await around.request(one, namespace=name, holder=name) for name in ("a", "b", "c")
+        ]
+        for each in waiting:
+            await around.waiting(each, ReasonCode.HELD)
+        positions = {
+            view.namespace: view.queue_position
+            for view in [await around.view(each) for each in waiting]
+        }
+        listed = await around.bus.query(ListNamespaces(), NamespaceList)
+
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    connection = await asyncpg.connect(postgres_dsn, server_settings={"search_path": "scheduler"})
+    try:
+        await connection.execute("UPDATE holding SET granted_at = $1", since)
+        learned = await use_rows.learn(connection, since + timedelta(hours=1), 1e9)
+    finally:
+        await connection.close()
+
+    assert too_much.code is ErrorCode.BAD_REQUEST
+    assert positions == {"c": 1, "b": 2, "a": 3}
+    uses = {each.namespace: each for each in listed.namespaces}
+    assert uses["b"].weight == 3
+    assert uses["a"].used_share == pytest.approx(0.5, abs=0.1)
+    assert uses["c"].used_share == 0.0
+    held = {name: use.hundredths for name, use in learned.by_namespace.items()}
+    assert held["a"] == held["b"] == pytest.approx(100 * 3600, rel=1e-4)

@@ -29,9 +29,10 @@ from services.scheduler.domain.model.inputs import (
     QuotaSet,
     RequestEnded,
     RequestQueued,
+    UseSeen,
     arriving_request,
 )
-from services.scheduler.domain.model.namespaces import Quota
+from services.scheduler.domain.model.namespaces import Held, Quota, Use
 from services.scheduler.domain.placement.decisions import (
     Decision,
     Grant,
@@ -127,9 +128,17 @@ class EngineMachine:
         for place in range(which % NODES * PER_NODE, which % NODES * PER_NODE + PER_NODE):
             self._see(make_device(place, 0, 0))
 
-    def quota(self, namespace: str, limit: int | None) -> None:
+    def quota(self, namespace: str, limit: int | None, guaranteed: int, weight: int) -> None:
         self._count("quota")
-        self._tell(QuotaSet(quota=Quota(namespace=namespace, limit=limit)))
+        self._tell(
+            QuotaSet(
+                quota=Quota(namespace=namespace, limit=limit, guaranteed=guaranteed, weight=weight)
+            )
+        )
+
+    def used(self, held: dict[str, Held]) -> None:
+        self._count("used")
+        self._tell(UseSeen(use=Use(window_seconds=1000, by_namespace=held)))
 
     def request(
         self,
@@ -224,7 +233,13 @@ class EngineMachine:
         self._decide()
 
     def what_if(
-        self, which: int, request: GpuRequest, *, comes: bool, undecided_seconds: int | None
+        self,
+        which: int,
+        request: GpuRequest,
+        *,
+        comes: bool,
+        undecided_seconds: int | None,
+        namespace: str,
     ) -> None:
         """What would be granted is what is granted when it is asked for.
 
@@ -237,7 +252,7 @@ class EngineMachine:
         self.now += timedelta(seconds=undecided_seconds or 0)
         waiting = None if comes else self._waiting(which)
         if waiting is None:
-            entry = arriving_request(request, self.now)
+            entry = arriving_request(request, self.now, namespace)
         else:
             entry = replace(waiting, request=request)
         before = self.engine.state()
@@ -247,7 +262,9 @@ class EngineMachine:
         assert self.engine.state() == before
         assert (placed is not None) == (not reasons), (placed, reasons)
         assert placed == self._granted(entry)
-        if decided and (waiting is None or self._rank(entry) <= self._rank(waiting)):
+        # With a newcomer, turns of others may change, and with them what is decided before it.
+        is_alone = len({e.namespace for e in (*self.model.queue.values(), entry)} - {""}) < 2
+        if decided and is_alone and (waiting is None or self._goes_before(entry, waiting)):
             if placed is not None:
                 self._check_place(request, placed)
             self._check_reasons(request, reasons, self._ahead(entry))
@@ -327,7 +344,15 @@ class EngineMachine:
         return leases[_pick(sorted(leases), which)] if leases else None
 
     def _ahead(self, entry: QueuedRequest) -> int:
-        return sum(self._rank(each) < self._rank(entry) for each in self.model.queue.values())
+        ranks = self.model.ranks(self.policy.aging_seconds, self.now, entry)
+        return sum(rank < ranks[entry.reservation_id] for rank in ranks.values())
+
+    def _goes_before(self, entry: QueuedRequest, other: QueuedRequest) -> bool:
+        ranks = [
+            self.model.ranks(self.policy.aging_seconds, self.now, each)[entry.reservation_id]
+            for each in (entry, other)
+        ]
+        return ranks[0] <= ranks[1]
 
     def _anew(self) -> DecisionEngine:
         engine = DecisionEngine(self.policy)
@@ -380,12 +405,13 @@ class EngineMachine:
         model = self.model
         match decision:
             case Grant(reservation_id=reservation_id, placed=placed):
+                ranks = model.ranks(self.policy.aging_seconds, self.now)
                 entry = model.queue.pop(reservation_id)
                 self._end(reservation_id, "granted")
                 self._check_place(entry.request, placed)
                 assert not model.asks_too_much(entry), entry
                 for waiting in model.queue.values():
-                    ahead = self._rank(waiting) < self._rank(entry)
+                    ahead = ranks[waiting.reservation_id] < ranks[reservation_id]
                     is_held_back = model.asks_too_much(waiting) or waiting.reservation_id in later
                     if ahead and not is_held_back:
                         assert not model.delays(waiting, self._lease(entry, placed), self.now), (
@@ -481,7 +507,8 @@ class EngineMachine:
             assert not model.exceeds_limit(entry), entry
         able = [entry for entry in model.queue.values() if not model.asks_too_much(entry)]
         if able:
-            head = min(able, key=self._rank)
+            ranks = model.ranks(self.policy.aging_seconds, self.now)
+            head = min(able, key=lambda entry: ranks[entry.reservation_id])
             assert not model.fits(head.request, model.free_numbers(), set(model.leases)), head
 
     def _check_nothing_is_left(self, anew: DecisionEngine) -> None:
@@ -520,12 +547,6 @@ class EngineMachine:
                 assert said == codes & NEVER, (uuid, said, codes)
             else:
                 assert said == codes, (uuid, said, codes)
-
-    def _rank(self, entry: QueuedRequest) -> tuple[float, int]:
-        late = (entry.queued_at - START).total_seconds()
-        if not self.policy.aging_seconds:
-            return -entry.request.priority, entry.arrival
-        return late - entry.request.priority * self.policy.aging_seconds, entry.arrival
 
 
 def _pick(ids: list[Any], which: int) -> Any:

@@ -6,8 +6,10 @@ Nothing here uses the engine's own rules. It judges decisions; it does not make 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from itertools import combinations
+from math import inf
 from uuid import UUID
 
 from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey, SelectorOperator
@@ -27,7 +29,9 @@ from services.scheduler.domain.model.inputs import (
     QuotaSet,
     RequestEnded,
     RequestQueued,
+    UseSeen,
 )
+from services.scheduler.domain.model.namespaces import Held, Quota, Use
 
 NEVER = {
     ReasonCode.NODE_MISMATCH,
@@ -43,6 +47,7 @@ NEVER = {
     ReasonCode.MIG_PROFILE_MISMATCH,
 }
 NAMED_CAPABILITIES = {"NVIDIA A100": "8.0", "NVIDIA H100": "9.0"}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SUBSETS_OF = 6  # leases whose end nobody knows are tried in all combinations up to so many
 
 
@@ -54,7 +59,8 @@ class KnownState:
     devices: dict[int, Device] = field(default_factory=dict)
     leases: dict[UUID, Lease] = field(default_factory=dict)
     queue: dict[UUID, QueuedRequest] = field(default_factory=dict)
-    limits: dict[str, int | None] = field(default_factory=dict)
+    quotas: dict[str, Quota] = field(default_factory=dict)
+    use: Use = field(default_factory=Use)
     complete: bool = False
 
     def take(self, change: Input) -> None:  # noqa: C901  # one case per input
@@ -79,7 +85,9 @@ class KnownState:
             case LeaseEnded(reservation_id=reservation_id):
                 self.leases.pop(reservation_id, None)
             case QuotaSet(quota=quota):
-                self.limits[quota.namespace] = quota.limit
+                self.quotas[quota.namespace] = quota
+            case UseSeen(use=use):
+                self.use = use
             case FleetComplete(complete=complete):
                 self.complete = complete
 
@@ -98,15 +106,74 @@ class KnownState:
 
     def exceeds_limit(self, entry: QueuedRequest) -> bool:
         """Whether it asks for more than its namespace may ever hold."""
-        limit = self.limits.get(entry.namespace)
+        limit = self.quota(entry.namespace).limit
         return limit is not None and _amount(entry.request) > limit
 
     def asks_too_much(self, entry: QueuedRequest) -> bool:
         """Whether its namespace would hold more than it may."""
-        limit = self.limits.get(entry.namespace)
-        theirs = {r for r, lease in self.leases.items() if lease.namespace == entry.namespace}
-        held = sum(self.held_parts(theirs).values())
-        return limit is not None and held + _amount(entry.request) > limit
+        limit = self.quota(entry.namespace).limit
+        return limit is not None and self.held_by(entry.namespace) + _amount(entry.request) > limit
+
+    def quota(self, namespace: str) -> Quota:
+        """What an administrator said, if any did."""
+        return self.quotas.get(namespace, Quota(namespace=namespace))
+
+    def held_by(self, namespace: str) -> int:
+        """Hundredths of GPUs that its leases hold."""
+        theirs = {r for r, lease in self.leases.items() if lease.namespace == namespace}
+        return sum(self.held_parts(theirs).values())
+
+    def ranks(
+        self, aging_seconds: float, now: datetime, newcomer: QueuedRequest | None = None
+    ) -> dict[UUID, tuple[object, ...]]:
+        """The order of the queue, as the document says it."""
+        queue = {**self.queue, **({newcomer.reservation_id: newcomer} if newcomer else {})}
+        highest = max((entry.request.priority for entry in queue.values()), default=0)
+        is_contended = len({entry.namespace for entry in queue.values()} - {""}) > 1
+        guarantees = any(quota.guaranteed for quota in self.quotas.values())
+        found: dict[UUID, tuple[object, ...]] = {}
+        for reservation_id, entry in queue.items():
+            priority, asked = entry.request.priority, _amount(entry.request)
+            point = timedelta(seconds=aging_seconds)
+            if point:
+                aged: object = entry.queued_at - priority * point
+                tick_end = EPOCH + ((now - EPOCH) // point + 1) * point
+                raised = priority + (tick_end - entry.queued_at) // point
+            else:
+                aged, raised = -priority, priority
+            turn: tuple[object, ...] = ()
+            if is_contended:
+                within = self.held_by(entry.namespace) + asked
+                borrows = within > self.quota(entry.namespace).guaranteed or not entry.namespace
+                levels = {each.request.priority for each in queue.values()}
+                behind = max(0, highest - raised) if len(levels) > 1 else 0
+                turn = (guarantees and borrows, behind, self._used(entry.namespace))
+            found[reservation_id] = (*turn, aged, entry.arrival)
+        return found
+
+    def _used(self, namespace: str) -> float:
+        """Its dominant share, now and of late, in millionths of all, over its weight."""
+        if not namespace:
+            return inf
+        leases = [each for each in self.leases.values() if each.namespace == namespace]
+        used, window = self.use.by_namespace.get(namespace, Held()), self.use.window_seconds
+        shares = [Fraction(0)]
+        for held, before, capacity in (
+            (self.held_by(namespace), used.hundredths, 100 * len(self.devices)),
+            (
+                sum(1000 * (le.request.cpu_count or 0) * le.request.nodes for le in leases),
+                used.cpu_milli,
+                sum(1000 * (node.cpu_count or 0) for node in self.nodes.values()),
+            ),
+            (
+                sum((le.request.host_memory_mb or 0) * le.request.nodes for le in leases),
+                used.memory_mb,
+                sum(node.memory_total_mb or 0 for node in self.nodes.values()),
+            ),
+        ):
+            if capacity:
+                shares.append((Fraction(held) + Fraction(before, window)) / Fraction(capacity))
+        return int(max(shares) * 1_000_000 / self.quota(namespace).weight)
 
     def is_shared(self, number: int) -> bool:
         """Whether leases hold parts of a device."""

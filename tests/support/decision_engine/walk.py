@@ -10,6 +10,7 @@ from random import Random
 from time import process_time
 from typing import Any, Final
 
+from services.scheduler.domain.model.namespaces import Held
 from tests.support.decision_engine.fleets import (
     NODES,
     PER_NODE,
@@ -41,6 +42,21 @@ def _requests(random: Random, shapes: Shapes) -> Arguments:
     }
 
 
+def _uses(random: Random, _: Shapes) -> Arguments:
+    """Of a fleet of 1,600 hundredths, 64 CPUs and 256,000 MB, in a window of 1,000 seconds."""
+    return {
+        "held": {
+            namespace: Held(
+                hundredths=random.choice((0, 40_000, 400_000)),
+                cpu_milli=random.choice((0, 0, 20_000_000)),
+                memory_mb=random.choice((0, 0, 100_000_000)),
+            )
+            for namespace in NAMESPACES
+            if random.random() < 0.7
+        }
+    }
+
+
 def _which(random: Random, _: Shapes) -> Arguments:
     return {"which": random.randrange(8)}
 
@@ -69,8 +85,11 @@ RULES: Final[dict[str, tuple[int, Draw]]] = {
         lambda r, _: {
             "namespace": r.choice(NAMESPACES),
             "limit": r.choice((None, None, 0, 50, 100, 250, 300, 600)),
+            "guaranteed": r.choice((0, 0, 100, 250, 400)),
+            "weight": r.choice((1, 1, 2, 5)),
         },
     ),
+    "used": (1, _uses),
     "change": (2, lambda r, s: {"which": r.randrange(8), "request": draw_request(r, s)}),
     "cancel": (2, _which),
     "lease_ends": (3, lambda r, _: {"which": r.randrange(8), "confirmed": r.random() < 0.8}),
@@ -91,6 +110,7 @@ RULES: Final[dict[str, tuple[int, Draw]]] = {
             "request": draw_request(r, s),
             "comes": r.random() < 0.5,
             "undecided_seconds": r.choice((None, None, 0, 1, 7, 61)),
+            "namespace": r.choice(("", *NAMESPACES)),
         },
     ),
     "explain": (1, _which),

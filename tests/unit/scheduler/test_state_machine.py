@@ -15,8 +15,8 @@ from services.scheduler.domain.placement import node_index, node_views
 from services.scheduler.domain.queue import (
     availability_timeline,
     backfill,
+    deadlines,
     placement_search,
-    scheduling_cycle,
 )
 from tests.support.decision_engine.machine import EngineMachine
 from tests.support.decision_engine.replay import Recorded
@@ -81,7 +81,7 @@ def test_no_random_history_breaks_a_rule_when_little_is_kept_from_turn_to_turn(
         (node_views, "LEAST_LOG", 2),
         (availability_timeline, "SPARE_ENTRIES", 0),
         (node_index, "SPARE_ENTRIES", 0),
-        (scheduling_cycle, "SPARE_DEADLINES", 0),
+        (deadlines, "SPARE_DEADLINES", 0),
         (state, "SPARE_ENDS", 0),
     ):
         monkeypatch.setattr(module, name, kept)

@@ -7,15 +7,15 @@ import pytest
 from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.placement.filter_index import FilterIndex
 from services.scheduler.domain.placement.request_shape import Rank, shape_of
-from services.scheduler.domain.queue.waiting_groups import WaitingGroup
+from services.scheduler.domain.queue.waiting_group import WaitingGroup
 from services.scheduler.domain.queue.worklist import Worklist
 from tests.unit.scheduler.builders import make_queued
 
-END: Rank = (1 << 60, 0, 0)
+END: Rank = (1 << 60, 0, 0, 0)
 
 
 def rank(number: int) -> Rank:
-    return (0, number, number)
+    return (0, 0, number, number)
 
 
 def make_group(**seconds: float | None) -> WaitingGroup:
@@ -25,7 +25,7 @@ def make_group(**seconds: float | None) -> WaitingGroup:
     for name, duration in seconds.items():
         number = int(name[1:])
         entry = make_queued(number, GpuRequest(expected_duration_seconds=duration))
-        group.entries.append((rank(number), entry))
+        group.entries.append((rank(number)[1:], entry))
     return group
 
 

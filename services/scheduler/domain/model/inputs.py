@@ -13,18 +13,20 @@ from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import WHOLE, Device, Node
-from services.scheduler.domain.model.namespaces import Quota
+from services.scheduler.domain.model.namespaces import Held, Quota, Use
 
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FAR: Final = datetime.max.replace(tzinfo=UTC)
 NO_RESERVATION: Final = UUID(int=0)
 LAST_ARRIVAL: Final = 1 << 62
+CPU_PARTS: Final = 1_000
 
 
 class QueuedRequest(Struct, frozen=True, kw_only=True):
     """A request that waits. `arrival` grows with every request that was accepted.
 
-    `queued_at` is what it ages from; requests that leave it out age alike.
+    `queued_at` is what it ages from; requests that leave it out age alike. `has_reclaimed`: what
+    another namespace had borrowed was taken back for it once.
     """
 
     reservation_id: UUID
@@ -33,10 +35,11 @@ class QueuedRequest(Struct, frozen=True, kw_only=True):
     wait_deadline_at: datetime
     queued_at: datetime = LONG_AGO
     namespace: str = ""
+    has_reclaimed: bool = False
 
 
 def arriving_request(request: GpuRequest, now: datetime, namespace: str = "") -> QueuedRequest:
-    """A request that comes now, behind all of its priority."""
+    """A request that comes now; without a namespace, behind all of its priority."""
     return QueuedRequest(
         reservation_id=NO_RESERVATION,
         request=request,
@@ -51,7 +54,7 @@ class Lease(Struct, frozen=True, kw_only=True):
     """A reservation that holds devices, by their numbers; of shared ones `parts`, in hundredths.
 
     `expected_end_at` None is unknown. With `preempting_until` it has to stop by then, for
-    `preempting_for`.
+    `preempting_for`. One that `is_over` only waits for its confirmed stop.
     """
 
     reservation_id: UUID
@@ -63,11 +66,22 @@ class Lease(Struct, frozen=True, kw_only=True):
     preempting_for: UUID | None = None
     parts: tuple[int, ...] = ()
     namespace: str = ""
+    is_over: bool = False
 
     @property
     def hundredths(self) -> int:
         """What it holds of GPUs."""
         return sum(self.parts) if self.parts else WHOLE * len(self.numbers)
+
+    @property
+    def held(self) -> Held:
+        """What it holds of everything."""
+        nodes = self.request.nodes
+        return Held(
+            hundredths=self.hundredths,
+            cpu_milli=round((self.request.cpu_count or 0) * CPU_PARTS) * nodes,
+            memory_mb=(self.request.host_memory_mb or 0) * nodes,
+        )
 
 
 class NodeSeen(Struct, frozen=True, kw_only=True, tag="node_seen"):
@@ -130,6 +144,12 @@ class QuotaSet(Struct, frozen=True, kw_only=True, tag="quota_set"):
     quota: Quota
 
 
+class UseSeen(Struct, frozen=True, kw_only=True, tag="use_seen"):
+    """What namespaces have held up to now; their turn goes by it."""
+
+    use: Use
+
+
 class FleetComplete(Struct, frozen=True, kw_only=True, tag="settled"):
     """Whether every known node has reported its inventory, so that what cannot fit never will.
 
@@ -157,4 +177,5 @@ Input = (
     | QuotaSet
     | FleetComplete
     | DemandSeen
+    | UseSeen
 )

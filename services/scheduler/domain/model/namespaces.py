@@ -1,4 +1,4 @@
-"""What namespaces may hold, by an administrator's word."""
+"""What namespaces may hold, by an administrator's word, and what they have held of late."""
 
 from typing import Final
 
@@ -6,10 +6,40 @@ from msgspec import Struct
 
 
 class Quota(Struct, frozen=True, kw_only=True):
-    """The most that a namespace may hold at once, in hundredths of GPUs; None is no limit."""
+    """What a namespace may hold at once, in hundredths of GPUs: at most its `limit`, None is none.
+
+    Up to `guaranteed` nobody else may keep it from; what it holds above that is borrowed. `weight`:
+    how many times as much as one of weight 1 it is due.
+    """
 
     namespace: str
     limit: int | None = None
+    guaranteed: int = 0
+    weight: int = 1
 
 
+class Held(Struct, frozen=True, kw_only=True):
+    """GPUs in hundredths, CPUs in thousandths and host memory in MB; of use, times seconds."""
+
+    hundredths: int = 0
+    cpu_milli: int = 0
+    memory_mb: int = 0
+
+    def plus(self, other: "Held", sign: int = 1) -> "Held":
+        return Held(
+            hundredths=self.hundredths + sign * other.hundredths,
+            cpu_milli=self.cpu_milli + sign * other.cpu_milli,
+            memory_mb=self.memory_mb + sign * other.memory_mb,
+        )
+
+
+class Use(Struct, frozen=True, kw_only=True):
+    """What namespaces have held, decayed: at most `window_seconds` of what there is."""
+
+    window_seconds: int = 1
+    by_namespace: dict[str, Held] = {}
+
+
+NOTHING: Final = Held()
 NO_QUOTA: Final = Quota(namespace="")
+NO_USE: Final = Use()

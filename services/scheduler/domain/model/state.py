@@ -1,7 +1,6 @@
 """What the decision engine knows: fleet, leases and queue, by applying one input after another."""
 
 import heapq
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import repeat
@@ -23,6 +22,7 @@ from services.scheduler.domain.model.fleet import (
     by_index,
 )
 from services.scheduler.domain.model.inputs import (
+    CPU_PARTS,
     DemandSeen,
     DeviceGone,
     DeviceSeen,
@@ -37,8 +37,9 @@ from services.scheduler.domain.model.inputs import (
     QuotaSet,
     RequestEnded,
     RequestQueued,
+    UseSeen,
 )
-from services.scheduler.domain.model.namespaces import Quota
+from services.scheduler.domain.model.namespaces import NO_QUOTA, NO_USE, NOTHING, Held, Quota
 
 SPARE_ENDS: Final = 64  # outdated ones that there may be beside as many as are current
 
@@ -62,7 +63,10 @@ class State:
         self.preemptible: dict[int, dict[UUID, None]] = {}  # by priority: may be preempted
         self.preempting: set[UUID] = set()  # leases that are being
         self.quotas: dict[str, Quota] = {}
-        self.held: Counter[str] = Counter()  # hundredths of GPUs by namespace
+        self.has_guarantees = False
+        self.use = NO_USE
+        self._held_by: dict[str, Held] = {}  # by namespace
+        self._host_capacity: tuple[int, int] | None = None  # until a node changes
         self.touched: set[NodeId] = set()
         self.undo: list[Input] | None = None  # in a what-if: the last inverse takes back first
         self._ends: list[tuple[datetime, UUID]] = []
@@ -80,6 +84,7 @@ class State:
         match change:
             case NodeSeen(node=node):
                 self.nodes[node.node_id] = node
+                self._host_capacity = None
                 self._touch(node.node_id)
             case NodeGone(node_id=node_id):
                 self._remove_node(node_id)
@@ -97,10 +102,13 @@ class State:
                 self._end(reservation_id)
             case QuotaSet(quota=quota):
                 self.quotas[quota.namespace] = quota
+                self.has_guarantees = any(each.guaranteed for each in self.quotas.values())
             case FleetComplete(complete=complete):
                 self.complete = complete
             case DemandSeen(demand=demand):
                 self.demand = demand
+            case UseSeen(use=use):
+                self.use = use
             case _:
                 assert_never(change)
 
@@ -134,6 +142,8 @@ class State:
         yield FleetComplete(complete=self.complete)
         if self.demand is not None:
             yield DemandSeen(demand=self.demand)
+        if self.use is not NO_USE:
+            yield UseSeen(use=self.use)
         for node_id in sorted(self.nodes):
             yield NodeSeen(node=self.nodes[node_id])
         for namespace in sorted(self.quotas):
@@ -150,7 +160,26 @@ class State:
         quota = self.quotas.get(namespace)
         if quota is None or quota.limit is None:
             return None
-        return quota if self.held[namespace] + hundredths > quota.limit else None
+        return quota if self.held(namespace).hundredths + hundredths > quota.limit else None
+
+    def held(self, namespace: str) -> Held:
+        """What its leases hold."""
+        return self._held_by.get(namespace, NOTHING)
+
+    def quota(self, namespace: str) -> Quota:
+        """What it may hold; without anybody's word no limit, no guarantee, weight 1."""
+        return self.quotas.get(namespace, NO_QUOTA)
+
+    def capacity(self) -> Held:
+        """All GPUs and hosts that are known."""
+        if self._host_capacity is None:
+            nodes = self.nodes.values()
+            self._host_capacity = (
+                round(sum(node.cpu_count or 0 for node in nodes) * CPU_PARTS),
+                sum(node.memory_total_mb or 0 for node in nodes),
+            )
+        cpu_milli, memory_mb = self._host_capacity
+        return Held(hundredths=WHOLE * len(self.devices), cpu_milli=cpu_milli, memory_mb=memory_mb)
 
     def devices_on(self, node_id: NodeId) -> tuple[Device, ...]:
         """A node's devices, in order of their index."""
@@ -278,6 +307,7 @@ class State:
         for number in tuple(self._numbers.get(node_id, ())):
             self._remove(number)
         self.nodes.pop(node_id, None)
+        self._host_capacity = None
         self._touch(node_id)
 
     def _hold(self, lease: Lease) -> None:
@@ -285,7 +315,7 @@ class State:
         if before is not None and (before.numbers, before.parts) != (lease.numbers, lease.parts):
             self._end(lease.reservation_id)
         if lease.reservation_id not in self.leases:
-            self.held[lease.namespace] += lease.hundredths
+            self._held_by[lease.namespace] = self.held(lease.namespace).plus(lease.held)
         self.leases[lease.reservation_id] = lease
         self._overdue.discard(lease.reservation_id)
         if lease.expected_end_at is not None:
@@ -312,7 +342,7 @@ class State:
         lease = self.leases.pop(reservation_id, None)
         if lease is None:
             return
-        self.held[lease.namespace] -= lease.hundredths
+        self._held_by[lease.namespace] = self.held(lease.namespace).plus(lease.held, -1)
         self._overdue.discard(reservation_id)
         self._drop_preemptible(lease)
         self.preempting.discard(reservation_id)

@@ -18,6 +18,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     With `density`, `pack` places by what is usually asked for (placement/density.py) instead of on
     the fullest node.
 
+    Where several namespaces wait, what they held counts, half as much after each
+    `use_half_life_seconds`.
+
     A preempted reservation has `preemption_grace_seconds` to stop by itself.
     """
 
@@ -27,3 +30,4 @@ class Policy(Struct, frozen=True, kw_only=True):
     preemption_grace_seconds: float = 30.0
     share_quantum: int = 1
     density: bool = False
+    use_half_life_seconds: float = 3600.0

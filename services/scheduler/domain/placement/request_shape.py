@@ -12,7 +12,10 @@ from services.scheduler.domain.placement.shares import (
     least_free,
 )
 
-Rank = tuple[int, int, int]  # order of the queue: aged priority, arrival, id; smallest first
+# The order of a namespace's requests: aged priority, arrival, id; smallest first.
+Seniority = tuple[int, int, int]
+# The order of the queue: the turn of the namespace, then the same.
+Rank = tuple[int, int, int, int]
 
 
 class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):

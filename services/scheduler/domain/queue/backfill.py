@@ -25,7 +25,7 @@ from services.scheduler.domain.queue.availability_timeline import (
     AvailabilityTimeline,
     NodeTimeline,
 )
-from services.scheduler.domain.queue.waiting_groups import (
+from services.scheduler.domain.queue.waiting_group import (
     BackfillReservation,
     NodeReservation,
     WaitingGroup,

@@ -10,6 +10,7 @@ from services.scheduler.domain.model.inputs import Input, QueuedRequest
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.decisions import Decision
 from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.queue.fairness import UNIT, used_share
 from services.scheduler.domain.queue.scheduling_cycle import SchedulingCycle
 from services.scheduler.domain.queue.what_if import WhatIfSimulation
 
@@ -72,20 +73,36 @@ class DecisionEngine:
     @property
     def waiting(self) -> tuple[QueuedRequest, ...]:
         """Everything that waits, in the order in which it is served."""
+        return self.in_order()
+
+    def in_order(self, now: datetime | None = None) -> tuple[QueuedRequest, ...]:
+        """Everything that waits, in its order then, or as of the latest decision."""
         self._check_no_what_if()
+        self._cycle.put_in_order(now)
         return tuple(self._cycle.waiting.in_order())
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether requests of several namespaces wait, so that turns count."""
+        return self._cycle.waiting.is_contended_by()
+
+    def used_share(self, namespace: str) -> float:
+        """What turns go by: the dominant share of what it holds and held, over its weight."""
+        return used_share(self._state, namespace) / UNIT
 
     def queue_position(self, reservation_id: UUID) -> int | None:
         """Place in the queue, counted from 1; None for what does not wait."""
         self._check_no_what_if()
+        self._cycle.put_in_order()
         return self._cycle.waiting.position(reservation_id)
 
     def next_decision_at(self, now: datetime) -> datetime | None:
         """The earliest moment at which time alone may change a decision; None if none does.
 
-        Queue positions do not change with time, as all requests age alike.
+        Where one namespace alone waits, queue positions do not, as all requests age alike.
         """
         self._check_no_what_if()
+        self._cycle.put_in_order(now)
         return self._cycle.next_at(now)
 
     def _check_no_what_if(self) -> None:

@@ -4,11 +4,16 @@ from datetime import datetime, timedelta
 
 from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.model.inputs import LONG_AGO, QueuedRequest
-from services.scheduler.domain.placement.request_shape import Rank, RankedRequest, shape_of
+from services.scheduler.domain.placement.request_shape import (
+    Rank,
+    RankedRequest,
+    Seniority,
+    shape_of,
+)
 
 
-def rank_of(entry: QueuedRequest, aging_seconds: float) -> Rank:
-    """Its order in the queue: all requests age alike, so that it never changes with time."""
+def seniority_of(entry: QueuedRequest, aging_seconds: float) -> Seniority:
+    """Its order in its namespace: all requests age alike, so that it never changes with time."""
     priority, number = entry.request.priority, entry.reservation_id.int
     microsecond = timedelta.resolution
     point = timedelta(seconds=aging_seconds) // microsecond

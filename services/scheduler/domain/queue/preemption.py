@@ -20,7 +20,8 @@ from services.scheduler.domain.placement.placement import Scored, best_first, ch
 from services.scheduler.domain.placement.request_shape import RankedRequest
 from services.scheduler.domain.queue.availability_timeline import held_usable
 from services.scheduler.domain.queue.backfill import BackfillForecast
-from services.scheduler.domain.queue.waiting_groups import WaitingGroup, WaitingGroups
+from services.scheduler.domain.queue.waiting_group import WaitingGroup
+from services.scheduler.domain.queue.waiting_groups import WaitingGroups
 
 TRIED_IN_ALL_COMBINATIONS: Final = 8  # leases of one node; of more, the largest give way first
 

@@ -21,7 +21,6 @@ only promised ends (step 1) and deadlines (step 6): `next_at` names the next of 
 behind a group's first have a place only if they are shorter, see `Worklist`.
 """
 
-import heapq
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from math import inf
@@ -66,18 +65,21 @@ from services.scheduler.domain.placement.request_shape import (
 )
 from services.scheduler.domain.placement.shares import total_hundredths
 from services.scheduler.domain.queue.backfill import BackfillForecast
-from services.scheduler.domain.queue.order import is_shorter, later, rank_of, ranked_request
+from services.scheduler.domain.queue.deadlines import Deadlines
+from services.scheduler.domain.queue.order import (
+    is_shorter,
+    later,
+    ranked_request,
+    seniority_of,
+)
 from services.scheduler.domain.queue.placement_search import PlacementSearch
 from services.scheduler.domain.queue.preemption import Preemption
-from services.scheduler.domain.queue.waiting_groups import (
-    BackfillReservation,
-    WaitingGroup,
-    WaitingGroups,
-)
+from services.scheduler.domain.queue.turn_order import TurnOrder
+from services.scheduler.domain.queue.waiting_group import BackfillReservation, WaitingGroup
+from services.scheduler.domain.queue.waiting_groups import WaitingGroups
 from services.scheduler.domain.queue.worklist import WorkItem, Worklist
 
-LAST: Final[Rank] = (1 << 80, 0, 0)
-SPARE_DEADLINES: Final = 64  # outdated ones that there may be beside as many as are current
+LAST: Final[Rank] = (1 << 80, 0, 0, 0)
 
 
 class SchedulingCycle:
@@ -92,11 +94,13 @@ class SchedulingCycle:
         self._forecast = BackfillForecast(state, self._views, policy.weights)
         self._preemption = Preemption(state, self._views, self.waiting, self._forecast)
         self._worklist = Worklist()
-        self._deadlines: list[tuple[datetime, UUID]] = []
+        self._deadlines = Deadlines(state)
+        self.order = TurnOrder(state, self.waiting, policy.aging_seconds)
         self._fleet_generation = 0  # grows when what can ever fit may have changed
 
     def apply(self, change: Input) -> None:
         """Apply one change."""
+        self.order.outdated = True
         match change:
             case RequestQueued(entry=entry):
                 self._dequeue(entry.reservation_id)
@@ -114,8 +118,8 @@ class SchedulingCycle:
                 lease_before = self._state.leases.get(reservation_id)
                 if lease_before is not None:
                     self._add_limited(lease_before.namespace)
-            case QuotaSet(quota=quota):
-                self._worklist.add(*self.waiting.by_namespace.get(quota.namespace, {}).values())
+            case QuotaSet():
+                self._worklist.add(*self.waiting.groups.values())
             case FleetComplete():
                 self._fleet_generation += 1
                 self._worklist.add(*self.waiting.groups.values())
@@ -129,69 +133,78 @@ class SchedulingCycle:
         Without `explain` time-outs have no reasons: working those out is most of their cost.
         """
         while True:
-            yield from self.decide_before(LAST, now)
-            overdue = self._take_overdue(now)
+            yield from self.decide_before(None, now)
+            overdue = {(self.order.rank(e), e.reservation_id) for e in self._deadlines.take(now)}
             if not overdue:
                 return
-            yield from self._time_out(overdue, now, explain=explain)
+            yield from self._time_out(sorted(overdue), now, explain=explain)
 
-    def decide_before(self, rank: Rank, now: datetime) -> Iterator[Decision]:
-        """What is decided about requests before this rank, time-outs aside."""
+    def decide_before(self, entry: QueuedRequest | None, now: datetime) -> Iterator[Decision]:
+        """What is decided about requests before this one, or about all; time-outs aside."""
         self._state.pass_time(now)
         self._refresh()
-        while (item := self._worklist.pop(rank)) is not None:
+        while True:
+            self.put_in_order(now)
+            rank = self.order.rank(entry) if entry is not None else LAST
+            item = self._worklist.pop(rank)
+            if item is None:
+                return
             yield from self._evaluate(item, now)
+
+    def put_in_order(self, now: datetime | None = None) -> None:
+        """Groups of namespaces whose turn has changed move, as if they had left and come again."""
+        for group, standing, levels in self.order.moves(now):
+            self._reserve(group, None)
+            group.standing, group.levels = standing, levels
+            self._worklist.add(group)
 
     def is_overdue(self, now: datetime) -> bool:
         """Whether a request has waited past its deadline."""
-        self._drop_outdated_deadlines()
-        return bool(self._deadlines) and self._deadlines[0][0] <= now
+        at = self._deadlines.next_at
+        return at is not None and at <= now
 
     def ranked(self, entry: QueuedRequest, now: datetime) -> RankedRequest:
         """A request at the rank that it has or would have."""
-        return ranked_request(entry.request, self.rank(entry), now)
+        return ranked_request(entry.request, self.order.rank(entry), now)
 
     def next_at(self, now: datetime) -> datetime | None:
         """When time alone may change a decision."""
         if not len(self.waiting):
             return None
-        self._drop_outdated_deadlines()
-        moments = (*(at for at, _ in self._deadlines[:1]), self._state.next_end(now))
+        ends = self._deadlines.next_at, self._state.next_end(now)
+        moments = (*ends, self.order.next_tick(now))
         return min((at for at in moments if at is not None), default=None)
-
-    def rank(self, entry: QueuedRequest) -> Rank:
-        """Its order in the queue."""
-        return rank_of(entry, self._policy.aging_seconds)
 
     def quota_reason(self, entry: QueuedRequest) -> Reason | None:
         """Why its namespace may not hold what it asks for, now or never; None if it may."""
         asked = total_hundredths(entry.request)
         quota = self._state.over_limit(entry.namespace, asked)
-        return over_quota(quota, self._state.held[entry.namespace], asked) if quota else None
+        return (
+            over_quota(quota, self._state.held(entry.namespace).hundredths, asked)
+            if quota
+            else None
+        )
 
     def _enqueue(self, entry: QueuedRequest) -> None:
-        rank, shape = self.rank(entry), shape_of(entry.request)
+        seniority = seniority_of(entry, self._policy.aging_seconds)
+        shape = shape_of(entry.request)
         group = self.waiting.groups.get((shape, entry.namespace))
-        if group is not None and rank < group.rank:
+        if group is not None and seniority < group.entries[0][0]:
             self._reserve(group, None)
         filter_index = self.search.filter_index(shape.filter, entry.request)
-        group = self.waiting.add(rank, entry, shape, filter_index)
+        group = self.waiting.add(seniority, entry, shape, filter_index)
         if group.backfill is None:
             self._worklist.add(group)
         elif is_shorter(entry, group.head):
-            self._worklist.add_from(group, rank)
-        heapq.heappush(self._deadlines, (entry.wait_deadline_at, entry.reservation_id))
-        if len(self._deadlines) > 2 * len(self.waiting) + SPARE_DEADLINES:
-            queue = self._state.queue.values()
-            self._deadlines = [(each.wait_deadline_at, each.reservation_id) for each in queue]
-            heapq.heapify(self._deadlines)
+            self._worklist.add_from(group, group.rank_of(seniority))
+        self._deadlines.add(entry)
 
     def _dequeue(self, reservation_id: UUID) -> None:
         found = self.waiting.places.get(reservation_id)
         if found is None:
             return
-        rank, group = found
-        if rank == group.rank:
+        seniority, group = found
+        if seniority == group.entries[0][0]:
             self._reserve(group, None)
         self.waiting.remove(reservation_id)
         if group.backfill is None:
@@ -206,18 +219,14 @@ class SchedulingCycle:
                 self._worklist.add(found[1])
 
     def _add_limited(self, namespace: str) -> None:
-        """What the namespace holds changed, and with it what its quota leaves."""
+        """What the namespace holds changed, and with it what its quota leaves, and what it borrows
+        and others may take back.
+        """
         quota = self._state.quotas.get(namespace)
-        if quota is not None and quota.limit is not None:
+        if self._state.has_guarantees:
+            self._worklist.add(*self.waiting.groups.values())
+        elif quota is not None and quota.limit is not None:
             self._worklist.add(*self.waiting.by_namespace.get(namespace, {}).values())
-
-    def _drop_outdated_deadlines(self) -> None:
-        queue = self._state.queue
-        while self._deadlines:
-            at, reservation_id = self._deadlines[0]
-            if reservation_id in queue and queue[reservation_id].wait_deadline_at == at:
-                return
-            heapq.heappop(self._deadlines)
 
     def _reserve(self, group: WaitingGroup, backfill: BackfillReservation | None) -> None:
         """Replace what is reserved for the group's first request.
@@ -353,13 +362,6 @@ class SchedulingCycle:
         for _, entry in tuple(group.entries):
             self.apply(RequestEnded(reservation_id=entry.reservation_id))
             yield Rejection(reservation_id=entry.reservation_id, reasons=reasons)
-
-    def _take_overdue(self, now: datetime) -> list[tuple[Rank, UUID]]:
-        overdue = set()
-        while self.is_overdue(now):
-            _, reservation_id = heapq.heappop(self._deadlines)
-            overdue.add((self.rank(self._state.queue[reservation_id]), reservation_id))
-        return sorted(overdue)
 
     def _time_out(
         self, overdue: Iterable[tuple[Rank, UUID]], now: datetime, *, explain: bool

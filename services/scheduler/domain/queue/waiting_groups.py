@@ -4,95 +4,34 @@ A reservation binds the requests behind its group, not those before it.
 """
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
-
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest
-from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
+from services.scheduler.domain.model.fleet import HostResources
 from services.scheduler.domain.model.inputs import QueuedRequest
 from services.scheduler.domain.placement.filter_index import FilterIndex
 from services.scheduler.domain.placement.node_views import NodeView, NodeViews
-from services.scheduler.domain.placement.request_shape import Rank, RankedRequest, Shape
+from services.scheduler.domain.placement.request_shape import (
+    Rank,
+    RankedRequest,
+    Seniority,
+    Shape,
+)
+from services.scheduler.domain.queue.waiting_group import (
+    BackfillReservation,
+    NodeReservation,
+    WaitingGroup,
+)
 
 MORE_THAN_ANY: Final = 1 << 30
 
 GroupKey = tuple[Shape, str]  # with the namespace
-
-
-class NodeReservation(Struct, frozen=True, kw_only=True):
-    """Reserved on one node for a group's first request, against all that would not end by `until`.
-
-    Device numbers, and host resources of what is free now. `optimistic`: because the request may
-    start there before its shadow time.
-    """
-
-    numbers: frozenset[int]
-    until: datetime
-    host_resources: HostResources = NO_HOST_RESOURCES
-    optimistic: bool = False
-
-
-class BackfillReservation(Struct, frozen=True):
-    """What a group's first request keeps later ones from.
-
-    Until its `shadow_time`, at which it starts by the promised ends of leases: `by_node`. Without
-    one every device that it could ever use, as nothing says on which it will start;
-    `too_many_nodes` if that is only because it may start early on too many.
-    """
-
-    shadow_time: datetime | None = None
-    too_many_nodes: bool = False
-    by_node: Mapping[NodeId, tuple[NodeReservation, ...]] = {}
-
-
-class WaitingGroup:
-    """Requests of one shape and namespace, first in rank first; the first has a reservation."""
-
-    def __init__(
-        self, shape: Shape, filter_index: FilterIndex, request: GpuRequest, namespace: str = ""
-    ) -> None:
-        self.shape = shape
-        self.filter_index = filter_index
-        self.request = request
-        self.namespace = namespace
-        self.entries: list[tuple[Rank, QueuedRequest]] = []
-        self.fits_in_generation = -1  # the fleet's latest in which it was known to fit some day
-        self.backfill: BackfillReservation | None = None
-        self.backfill_rank: Rank = (0, 0, 0)  # of the first request when `backfill` was made
-
-    @property
-    def rank(self) -> Rank:
-        """The first request's."""
-        return self.entries[0][0]
-
-    @property
-    def head(self) -> QueuedRequest:
-        """The first request."""
-        return self.entries[0][1]
-
-    def at(self, rank: Rank) -> QueuedRequest | None:
-        """The request of that rank as it is now."""
-        place = bisect_left(self.entries, rank, key=itemgetter(0))
-        if place == len(self.entries) or self.entries[place][0] != rank:
-            return None
-        return self.entries[place][1]
-
-    def next_shorter(self, after: Rank, seconds: float) -> Rank | None:
-        """The first request behind that rank that is expected to take less than that."""
-        begin = bisect_right(self.entries, after, key=itemgetter(0))
-        for rank, entry in islice(self.entries, begin, None):
-            expected = entry.request.expected_duration_seconds
-            if expected is not None and expected < seconds:
-                return rank
-        return None
 
 
 class Reserved(NamedTuple):
@@ -119,8 +58,10 @@ class WaitingGroups:
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.by_namespace: dict[str, dict[Shape, WaitingGroup]] = {}
         self._views = views
-        self._ranks: list[Rank] = []
-        self.places: dict[UUID, tuple[Rank, WaitingGroup]] = {}
+        self.is_contended = False  # groups rank by more than seniority
+        self.priorities: Counter[int] = Counter()
+        self._seniorities: list[Seniority] = []
+        self.places: dict[UUID, tuple[Seniority, WaitingGroup]] = {}
         self.by_filter: dict[FilterIndex, dict[int, dict[GroupKey, WaitingGroup]]] = {}
         self._by_kind: dict[int, dict[FilterIndex, None]] = {}
         self._by_node: dict[NodeId, dict[FilterIndex, None]] = {}
@@ -129,20 +70,32 @@ class WaitingGroups:
         self._kinds_seen = 0
 
     def __len__(self) -> int:
-        return len(self._ranks)
+        return len(self._seniorities)
+
+    def is_contended_by(self, newcomer: str = "") -> bool:
+        """Whether more than one namespace waits; nobody's requests are of none."""
+        if not newcomer and len(self.by_namespace) < 2:
+            return False
+        return len((self.by_namespace.keys() | {newcomer}) - {""}) > 1
 
     def in_order(self) -> Iterator[QueuedRequest]:
         """All requests, first in rank first."""
-        merged = heapq.merge(*(group.entries for group in self.groups.values()), key=itemgetter(0))
+        merged = heapq.merge(*(group.ranked() for group in self.groups.values()), key=itemgetter(0))
         return (entry for _, entry in merged)
 
     def position(self, reservation_id: UUID) -> int | None:
         """Place in the queue, counted from 1; None for what does not wait."""
         found = self.places.get(reservation_id)
-        return bisect_left(self._ranks, found[0]) + 1 if found is not None else None
+        if found is None:
+            return None
+        seniority, group = found
+        if not self.is_contended:
+            return bisect_left(self._seniorities, seniority) + 1
+        rank = group.rank_of(seniority)
+        return sum(each.before(rank) for each in self.groups.values()) + 1
 
     def add(
-        self, rank: Rank, entry: QueuedRequest, shape: Shape, filter_index: FilterIndex
+        self, seniority: Seniority, entry: QueuedRequest, shape: Shape, filter_index: FilterIndex
     ) -> WaitingGroup:
         """Add a request; its group, without a reservation if the request is its first."""
         namespace = entry.namespace
@@ -152,11 +105,12 @@ class WaitingGroups:
             self.groups[shape, namespace] = group
             self.by_namespace.setdefault(namespace, {})[shape] = group
             self._register(group)
-        elif rank < group.rank:
+        elif seniority < group.entries[0][0]:
             self.set_backfill(group, None)
-        insort(group.entries, (rank, entry), key=itemgetter(0))
-        insort(self._ranks, rank)
-        self.places[entry.reservation_id] = (rank, group)
+        insort(group.entries, (seniority, entry), key=itemgetter(0))
+        insort(self._seniorities, seniority)
+        self.places[entry.reservation_id] = (seniority, group)
+        self.priorities[entry.request.priority] += 1
         return group
 
     def remove(self, reservation_id: UUID) -> WaitingGroup | None:
@@ -164,10 +118,13 @@ class WaitingGroups:
         found = self.places.pop(reservation_id, None)
         if found is None:
             return None
-        rank, group = found
-        del self._ranks[bisect_left(self._ranks, rank)]
-        place = bisect_left(group.entries, rank, key=itemgetter(0))
-        del group.entries[place]
+        seniority, group = found
+        del self._seniorities[bisect_left(self._seniorities, seniority)]
+        place = bisect_left(group.entries, seniority, key=itemgetter(0))
+        priority = group.entries.pop(place)[1].request.priority
+        self.priorities[priority] -= 1
+        if not self.priorities[priority]:
+            del self.priorities[priority]
         if place == 0:
             self.set_backfill(group, None)
         if not group.entries:
@@ -280,7 +237,9 @@ class WaitingGroups:
         self, backfill: BackfillReservation | None, group: WaitingGroup, rank: Rank
     ) -> Iterator[WaitingGroup]:
         """Groups with requests after this rank that use the reservation's nodes."""
-        if backfill is None or not self._ranks or self._ranks[-1] <= rank:
+        if backfill is None or not self._seniorities:
+            return
+        if not self.is_contended and self._seniorities[-1] <= rank[1:]:
             return
         nodes = self._views.nodes
         if backfill.shadow_time is not None:
@@ -291,7 +250,7 @@ class WaitingGroups:
             filter_indexes = self._sharing(group.filter_index)
         for filter_index in filter_indexes:
             for groups in self.by_filter[filter_index].values():
-                yield from (other for other in groups.values() if other.entries[-1][0] > rank)
+                yield from (other for other in groups.values() if other.last_rank > rank)
 
     def has_reserved_on(self, view: NodeView) -> bool:
         """Whether anything may be reserved on the node."""

@@ -11,7 +11,7 @@ from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.placement import Placed, PlacementContext
 from services.scheduler.domain.placement.reasons import blocking_reasons, impossible_reasons
 from services.scheduler.domain.placement.request_shape import Rank, RankedRequest
-from services.scheduler.domain.queue.scheduling_cycle import SchedulingCycle
+from services.scheduler.domain.queue.scheduling_cycle import LAST, SchedulingCycle
 
 
 class WhatIfSimulation:
@@ -27,6 +27,8 @@ class WhatIfSimulation:
         self._state = state
         self._now = now
         self._queue = dict(state.queue)  # as it is, whatever is granted here
+        cycle.put_in_order(now)
+        self._waits = set(cycle.waiting.by_namespace)
         self._reached: Rank | None = None
         self._without: UUID | None = None
         state.undo = []
@@ -82,8 +84,14 @@ class WhatIfSimulation:
         self._state.undo = None
 
     def _search(self, entry: QueuedRequest) -> Placed | None:
+        if self._is_contended(entry):
+            return self._place_by_deciding(entry)
         reached = self._reach(entry)
         return None if self._cycle.quota_reason(entry) else self._cycle.search.place(reached)
+
+    def _is_contended(self, entry: QueuedRequest) -> bool:
+        """Whether turns of namespaces count; what is decided behind it may then be why it is."""
+        return len((self._waits | {entry.namespace}) - {""}) > 1
 
     def _rewind(self) -> None:
         undo, self._state.undo = self._state.undo or [], None
@@ -91,27 +99,37 @@ class WhatIfSimulation:
             self._cycle.apply(change)
         self._state.undo = []
 
+    def _forget(self) -> None:
+        """Rewind, also for the next question."""
+        self._rewind()
+        self._reached = self._without = None
+
     def _reach(self, entry: QueuedRequest) -> RankedRequest:
         """Decide what comes before this request.
 
         One that waits before its new rank is taken out, or it would be decided as it is. Decisions
         already made are reused unless they went beyond this rank or left out another request.
         """
-        rank, waiting = self._cycle.rank(entry), self.queued(entry.reservation_id)
-        is_before = waiting is not None and self._cycle.rank(waiting) < rank
+        if self._is_contended(entry):
+            self._forget()
+            self._cycle.apply(RequestQueued(entry=entry))
+            self._reached = LAST
+            deque(self._cycle.decide_before(entry, self._now), maxlen=0)
+            return self._cycle.ranked(entry, self._now)
+        rank, waiting = self._cycle.order.rank(entry), self.queued(entry.reservation_id)
+        is_before = waiting is not None and self._cycle.order.rank(waiting) < rank
         without = entry.reservation_id if is_before else None
         if without != self._without or (self._reached is not None and rank < self._reached):
             self._rewind()
         if without is not None:
             self._cycle.apply(RequestEnded(reservation_id=without))
         self._reached, self._without = rank, without
-        deque(self._cycle.decide_before(rank, self._now), maxlen=0)
+        deque(self._cycle.decide_before(entry, self._now), maxlen=0)
         return self._cycle.ranked(entry, self._now)
 
     def _place_by_deciding(self, entry: QueuedRequest) -> Placed | None:
         """A whole cycle with the request in the queue: time-outs may free what it needs."""
-        self._rewind()
-        self._reached = self._without = None
+        self._forget()
         self._cycle.apply(RequestQueued(entry=entry))
         decisions = tuple(self._cycle.decide(self._now, explain=False))
         self._rewind()

@@ -6,7 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 from services.scheduler.domain.placement.request_shape import Rank
-from services.scheduler.domain.queue.waiting_groups import WaitingGroup
+from services.scheduler.domain.queue.waiting_group import WaitingGroup
 
 
 class WorkItem(NamedTuple):
