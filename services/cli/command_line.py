@@ -26,6 +26,7 @@ from services.cli.commands.insight import (
 )
 from services.cli.commands.logs import logs
 from services.cli.commands.maintenance import cordon, drain, drift, uncordon
+from services.cli.commands.mcp import mcp
 from services.cli.commands.namespaces import namespace
 from services.cli.commands.nodes import monitor, node, power
 from services.cli.commands.platform import agent, up
@@ -56,7 +57,7 @@ for command in (
     *(namespace, monitor, power),
     report_group,
     *(doctor, check, bench, token, audit, agent_credentials, client_credentials),
-    compose,
+    *(compose, mcp),
 ):
     cli.add_command(command)
 

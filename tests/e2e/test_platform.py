@@ -12,8 +12,11 @@ from typing import Any
 import asyncpg
 import psutil
 import pytest
+from mcp import Client, StdioServerParameters
 
 from shared.testing import NatsServer, eventually, run_apart, short_directory
+from tests.support.paths import ROOT
+from tests.support.ports import free_port, is_open
 from tests.support.processes.platform import (
     PlatformProcess,
     assert_sound,
@@ -114,6 +117,63 @@ async def test_a_task_completes_although_a_service_is_killed(
     view = await platform.until_finished(task_id)
     assert view["state"] == "completed"
     await assert_sound(platform, task_id)
+
+
+@pytest.mark.timeout(240)
+async def test_an_agent_reserves_renews_and_gives_back_and_runs_a_task(
+    platform: PlatformProcess,
+) -> None:
+    """By a real MCP client over stdio, then what it did seen by another over HTTP."""
+    environment = {"GPUSTEWARD_DATA_DIR": str(platform.data_dir), "PYTHONPATH": str(ROOT)}
+    command = ["-m", "services.cli", "mcp"]
+    port = free_port()
+    task = quick_task("agents")
+    task["optimization"]["max_attempts"] = 1
+    task["optimization"]["timeout_per_iteration"] = 120
+    serving = await asyncio.create_subprocess_exec(
+        *(sys.executable, *command, "--http", "--port", str(port)),
+        env={**os.environ, **environment},
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    server = StdioServerParameters(
+        command=sys.executable, args=[*command, "--gpu-hours", "2"], env=environment
+    )
+    try:
+        async with Client(server) as agent:
+
+            async def call(name: str, **arguments: Any) -> dict[str, Any]:
+                result = await agent.call_tool(name, arguments)
+                assert not result.is_error, result.content
+                assert isinstance(result.structured_content, dict)
+                return result.structured_content
+
+            dry = await call("reserve_gpus", request={"gpus": 1})
+            held = await call("reserve_gpus", request={"gpus": 1}, dry_run=False, wait_seconds=30)
+            known = {key: held["reservation"][key] for key in ("reservation_id", "epoch")}
+            renewed = await call("renew_reservation", **known, dry_run=False)
+            released = await call(
+                "release_reservation", reservation_id=known["reservation_id"], dry_run=False
+            )
+            submitted = await call("submit_task", task=task, dry_run=False)
+            task_id = submitted["task"]["task_id"]
+            finished = await platform.until_finished(task_id)
+        await eventually(lambda: is_open(port), within_seconds=60, what="an open port")
+        async with Client(f"http://127.0.0.1:{port}/mcp") as reader:
+            compared = await reader.call_tool("compare_experiments", {"task_id": task_id})
+    finally:
+        serving.terminate()
+        await serving.wait()
+
+    assert (dry["dry_run"], dry["reservation"], dry["budget"]["committed"]) == (True, None, 0.0)
+    assert dry["availability"]["type"] == "scheduler.availability_view"
+    assert held["reservation"]["state"] == "granted"
+    assert held["budget"]["committed"] == pytest.approx(1 / 6)  # 600 s of one GPU
+    assert renewed["reservation"]["state"] == "active"
+    assert released["budget"]["committed"] < renewed["budget"]["committed"]
+    assert submitted["longest_gpu_hours"] == pytest.approx(4 * 120 / 3600)
+    assert finished["state"] == "completed"
+    assert isinstance(compared.structured_content, dict)
+    assert len(compared.structured_content["experiments"]) == 4
 
 
 async def test_what_people_ask_waits_for_killed_schedulers(platform: PlatformProcess) -> None:

@@ -23,3 +23,9 @@ def free_ports(count: int) -> list[int]:
             if port not in found:
                 found.append(port)
     return found
+
+
+def is_open(port: int) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

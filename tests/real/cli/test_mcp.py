@@ -1,0 +1,132 @@
+"""`gpusteward mcp` by a real MCP client, at a real gateway that asks for tokens."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp_types import CallToolResult, TextContent
+
+from schemas.tokens import Role
+from services.cli.mcp_server.tools import TOOLS
+from shared.local_platform.tokens import digest_of
+from shared.testing import eventually
+from tests.support.paths import ROOT
+from tests.support.ports import free_port, is_open
+from tests.support.worlds.gateway import Api, gateway
+
+TOKENS = {"viewers": "viewer", "submitters": "submitter"}
+
+
+@pytest.fixture
+async def api(nats_url: str, postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Api]:
+    path = tmp_path / "tokens.json"
+    known = [{"token_sha256": digest_of(name), "role": role} for name, role in TOKENS.items()]
+    path.write_text(json.dumps(known))
+    async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as running:
+        yield running
+
+
+def by_stdio(api: Api, token: str, *arguments: str) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "services.cli", "mcp", *arguments],
+        env={**os.environ, "GPUSTEWARD_URL": api.url, "GPUSTEWARD_TOKEN": token},
+        cwd=ROOT,
+    )
+
+
+def said(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def test_a_viewers_agent_is_offered_what_reads_and_refused_what_changes(api: Api) -> None:
+    async with Client(by_stdio(api, "viewers", "--gpu-hours", "1")) as client:
+        offered = {tool.name for tool in (await client.list_tools()).tools}
+        read = await client.call_tool("list_gpus", {})
+        refused = {
+            name: await client.call_tool(name, _taken(name))
+            for name in sorted(TOOLS.keys() - offered)
+        }
+
+    assert offered == {name for name, tool in TOOLS.items() if tool.role is Role.VIEWER}
+    assert not read.is_error
+    assert read.structured_content is not None
+    assert len(refused) == 6
+    for name, result in refused.items():
+        assert (result.is_error, said(result).split(":")[0]) == (True, "forbidden"), name
+
+
+async def test_without_a_budget_a_submitters_agent_only_reads(api: Api) -> None:
+    async with Client(by_stdio(api, "submitters")) as client:
+        offered = {tool.name for tool in (await client.list_tools()).tools}
+        refused = await client.call_tool("reserve_gpus", {})
+
+    assert "reserve_gpus" not in offered
+    assert "no budget" in said(refused)
+
+
+async def test_what_an_agent_gets_wrong_is_said_to_it(api: Api) -> None:
+    async with Client(by_stdio(api, "submitters", "--gpu-hours", "1")) as client:
+        misspelt = await client.call_tool("list_gpus", {"node": "alpha"})
+        unknown = await client.call_tool("reserve", {})
+        too_much = await client.call_tool("reserve_gpus", {"request": {"gpus": 7}})
+    async with Client(by_stdio(api, "nobodys")) as client:
+        stranger = await client.call_tool("list_gpus", {})
+
+    assert "unknown field `node`" in said(misspelt)
+    assert "there is no tool 'reserve'" in said(unknown)
+    assert "expected at most 1 GPU-hours" in said(too_much)
+    assert said(stranger).startswith("unauthenticated")
+
+
+async def test_over_http_each_request_acts_by_its_own_token(api: Api) -> None:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.cli", "mcp", "--http", "--port", str(port)),
+        *("--gpu-hours", "1"),
+        env={**os.environ, "GPUSTEWARD_URL": api.url, "GPUSTEWARD_TOKEN": "submitters"},
+        cwd=ROOT,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}/mcp"
+
+    async def offered(token: str) -> set[str]:
+        async with (
+            create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    try:
+        await eventually(lambda: is_open(port), within_seconds=60, what="an open port")
+        viewers, submitters = await offered("viewers"), await offered("submitters")
+        async with Client(url) as client:
+            without = await client.call_tool("list_gpus", {})
+        foreign = {"Host": "evil.example", "Accept": "application/json, text/event-stream"}
+        async with api.session.post(url, json={}, headers=foreign) as response:
+            foreign_status = response.status
+    finally:
+        process.terminate()
+        await process.wait()
+
+    assert submitters == set(TOOLS)
+    assert viewers < submitters
+    assert said(without).startswith("unauthenticated")  # not by the server's own environment
+    assert foreign_status == 421
+
+
+def _taken(name: str) -> dict[str, object]:
+    """The least that a tool takes."""
+    nothing = {"task": {}, "epoch": 1}
+    needed = TOOLS[name].input_schema().get("required", [])
+    return {each: nothing.get(each, str(UUID(int=1))) for each in needed}
