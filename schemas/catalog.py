@@ -81,6 +81,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     executor_ranks.GetRank: executor_ranks.RankView,
     results.GetSummary: results.SummaryView,
     results.GetRequests: results.RequestsView,
+    results.ListSamples: results.SampleList,
     results.ListSummaries: results.SummaryList,
     results.GetSeries: results.SeriesView,
     results.GetReport: results.ReportView,

@@ -287,7 +287,8 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
 
     `archived`: it has been finished for so long that lists leave it out unless asked.
     `benchmark_tool` measures every experiment; None: an older release stored the task, and it is
-    chosen when the next experiment starts.
+    chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
+    another installation.
     """
 
     task_id: UUID
@@ -310,6 +311,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     task: TaskFile | None = None
     benchmark_tool: BenchmarkTool | None = None
     archived: bool = False
+    imported_at: UtcDatetime | None = None
 
 
 class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):
@@ -366,6 +368,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     reason: str = ""
     failed_attempts: Count = 0
     task_name: str = ""
+    imported_at: UtcDatetime | None = None
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

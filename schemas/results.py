@@ -10,6 +10,7 @@ from schemas.base import (
     Count,
     DeviceUuid,
     Event,
+    ListQuery,
     ListView,
     NodeId,
     Percent,
@@ -126,7 +127,8 @@ class GetSummary(Query, frozen=True, kw_only=True, tag="results.get_summary"):
 class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     """The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data;
     lists leave it out. `whole_run` reaches from the attempt's start to its end; None: a release
-    that did not keep it.
+    that did not keep it. `driver_versions` are those that the attempt's nodes reported last before
+    its end.
     """
 
     experiment_id: UUID
@@ -137,6 +139,7 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     gpu_monitoring: GpuMonitoring
     benchmark: dict[str, Any] = {}
     whole_run: GpuMonitoring | None = None
+    driver_versions: dict[NodeId, str] = {}
 
 
 class GetRequests(Query, frozen=True, kw_only=True, tag="results.get_requests"):
@@ -167,6 +170,51 @@ class RequestsView(View, frozen=True, kw_only=True, tag="results.requests"):
     num_input_tokens: tuple[int | None, ...]
     num_output_tokens: tuple[int | None, ...]
     error: tuple[str | None, ...]
+
+
+class ListSamples(ListQuery, frozen=True, kw_only=True, tag="results.list_samples"):
+    """The samples of an experiment's newest summary, some of them outside of its windows.
+
+    Answered by `SampleList`, refused with `not_found` where there is no summary.
+    """
+
+    experiment_id: UUID
+    limit: Annotated[int, Meta(ge=1, le=5000)] = 5000
+
+
+class SampledDevice(Struct, frozen=True, kw_only=True):
+    """A GPU that samples are of."""
+
+    node_id: NodeId
+    uuid: DeviceUuid
+    index: Count
+    name: str
+    simulated: bool
+
+
+class SampleList(ListView, frozen=True, kw_only=True, tag="results.samples"):
+    """Samples by device and time, as columns of equal length; None is unknown.
+
+    `device` counts in `devices`; times are microseconds since 1970. `interval_seconds` is how often
+    the agent sampled, `boot_id` and `sequence` number its ticks.
+    """
+
+    attempt_id: UUID
+    devices: tuple[SampledDevice, ...]
+    device: tuple[int, ...]
+    observed_at_us: tuple[int, ...]
+    boot_id: tuple[UUID, ...]
+    sequence: tuple[int, ...]
+    interval_seconds: tuple[float, ...]
+    utilization_percent: tuple[float | None, ...]
+    memory_total_mb: tuple[int | None, ...]
+    memory_used_mb: tuple[int | None, ...]
+    temperature_c: tuple[float | None, ...]
+    power_draw_w: tuple[float | None, ...]
+    power_limit_w: tuple[float | None, ...]
+    energy_mj: tuple[int | None, ...]
+    ecc_corrected: tuple[int | None, ...]
+    ecc_uncorrected: tuple[int | None, ...]
 
 
 class ListSummaries(Query, frozen=True, kw_only=True, tag="results.list_summaries"):

@@ -1293,6 +1293,7 @@ export interface ExperimentView {
   reason: string;
   failed_attempts: number;
   task_name: string;
+  imported_at: string | null;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -2360,6 +2361,18 @@ export interface ListRunning {
 }
 
 /**
+ * The samples of an experiment's newest summary, some of them outside of its windows.
+ *
+ * Answered by `SampleList`, refused with `not_found` where there is no summary.
+ */
+export interface ListSamples {
+  type: "results.list_samples";
+  limit?: number;
+  cursor?: string | null;
+  experiment_id: string;
+}
+
+/**
  * The measurements of a task's experiments, or only of those after `after_experiment_id`.
  *
  * Answered by `SummaryList`.
@@ -3403,6 +3416,43 @@ export interface RuntimeOffer {
   serving_runtimes: Record<string, string>;
 }
 
+/**
+ * Samples by device and time, as columns of equal length; null is unknown.
+ *
+ * `device` counts in `devices`; times are microseconds since 1970. `interval_seconds` is how often
+ * the agent sampled, `boot_id` and `sequence` number its ticks.
+ */
+export interface SampleList {
+  type: "results.samples";
+  next_cursor: string | null;
+  attempt_id: string;
+  devices: SampledDevice[];
+  device: number[];
+  observed_at_us: number[];
+  boot_id: string[];
+  sequence: number[];
+  interval_seconds: number[];
+  utilization_percent: (number | null)[];
+  memory_total_mb: (number | null)[];
+  memory_used_mb: (number | null)[];
+  temperature_c: (number | null)[];
+  power_draw_w: (number | null)[];
+  power_limit_w: (number | null)[];
+  energy_mj: (number | null)[];
+  ecc_corrected: (number | null)[];
+  ecc_uncorrected: (number | null)[];
+}
+
+/** A GPU that samples are of. */
+export interface SampledDevice {
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  uuid: string;
+  index: number;
+  name: string;
+  simulated: boolean;
+}
+
 /** A spread with the number of readings that were not unknown. */
 export interface SampledSpread {
   min: number | null;
@@ -3705,7 +3755,7 @@ export interface SummaryList {
 /**
  * The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data; lists
  * leave it out. `whole_run` reaches from the attempt's start to its end; null: a release that did
- * not keep it.
+ * not keep it. `driver_versions` are those that the attempt's nodes reported last before its end.
  */
 export interface SummaryView {
   type: "results.summary";
@@ -3717,6 +3767,7 @@ export interface SummaryView {
   gpu_monitoring: GpuMonitoring;
   benchmark: Record<string, unknown>;
   whole_run: GpuMonitoring | null;
+  driver_versions: Record<string, string>;
 }
 
 /** Stored with `experiments` experiments; `cut` were left out by `max_iterations`. */
@@ -3899,7 +3950,8 @@ export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "pau
  *
  * `archived`: it has been finished for so long that lists leave it out unless asked.
  * `benchmark_tool` measures every experiment; null: an older release stored the task, and it is
- * chosen when the next experiment starts.
+ * chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
+ * another installation.
  */
 export interface TaskView {
   type: "orchestrator.task";
@@ -3924,6 +3976,7 @@ export interface TaskView {
   task: TaskFile | null;
   benchmark_tool: BenchmarkTool | null;
   archived: boolean;
+  imported_at: string | null;
 }
 
 /** Tokens, newest first, also those that count no more. */
@@ -4315,6 +4368,7 @@ export type MessageType =
   | "results.get_requests"
   | "results.series"
   | "results.get_summary"
+  | "results.list_samples"
   | "results.list_summaries"
   | "results.failures"
   | "results.idle"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from services.cli.commands import listing
+from services.cli.commands.archives import export, import_command
 from services.cli.commands.bench import bench
 from services.cli.commands.check import check
 from services.cli.commands.compose import compose
@@ -55,7 +56,7 @@ for command in (
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift, idle, node),
     *(namespace, monitor, power),
-    report_group,
+    *(report_group, export, import_command),
     *(doctor, check, bench, token, audit, agent_credentials, client_credentials),
     *(compose, mcp),
 ):

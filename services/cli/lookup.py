@@ -124,6 +124,10 @@ async def _known(client: "StewardClient", wanted: Iterable[Sort]) -> list[Named]
         match sort:
             case Sort.TASK:
                 known += map(named, await client.tasks(archived=True))
+                known += [
+                    Named(sort, each.task_id, each.task_name, "imported", has_ended=True)
+                    for each in await client.imports()
+                ]
             case Sort.EXPERIMENT:
                 experiments = await client.experiments(archived=True, monitoring=False)
                 known += map(named, experiments)

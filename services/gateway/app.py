@@ -17,12 +17,14 @@ from services.gateway.audit import AuditLog
 from services.gateway.context import Gateway
 from services.gateway.eventlog import EventLog
 from services.gateway.guard import Guard
+from services.gateway.imports import Imports
 from services.gateway.live_state import LiveState
 from services.gateway.logins import Logins
 from services.gateway.migrations import MIGRATIONS
 from services.gateway.openapi import StructSchemas, openapi_config
 from services.gateway.problems import EXCEPTION_HANDLERS, remember_refusal
 from services.gateway.routes import (
+    archives,
     checks,
     documentation,
     gpus,
@@ -74,6 +76,7 @@ PLATFORM: Final = Tag("platform", "Whether it works.")
 TOKENS: Final = Tag("tokens", "Who may use the API, and who changed what.")
 SECTIONS: Final = {
     tasks: TASKS,
+    archives: TASKS,
     logs: TASKS,
     reservations: Tag("reservations", "Reservations, and what would be granted."),
     gpus: Tag("gpus", "GPUs and nodes, and who holds them."),
@@ -164,6 +167,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         tokens=TokenStore(database, in_file),
         logins=Logins(database),
         audit=AuditLog(database, settings.audit_retention_days),
+        imports=Imports(database),
         data_dir=Path(settings.data_dir),
     )
     guard = Guard(

@@ -13,6 +13,7 @@ from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from services.gateway.audit import AuditLog
 from services.gateway.eventlog import EventLog
+from services.gateway.imports import Imports
 from services.gateway.live_state import LiveState
 from services.gateway.logins import Logins
 from services.gateway.tokens import TokenStore
@@ -37,6 +38,7 @@ class Gateway:
     tokens: TokenStore
     logins: Logins
     audit: AuditLog
+    imports: Imports
     data_dir: Path
 
     async def send(self, command: Command) -> Accepted:

@@ -26,6 +26,7 @@ from services.gateway.domain.access import (
 from services.gateway.domain.request_rate import RequestRates
 from services.gateway.problems import PROBLEM_JSON, REFUSAL, headers_of, problem_in
 from services.gateway.tokens import TokenStore
+from shared.archives.tar import LARGEST_BYTES
 from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.logging import log
 from shared.waiting import cancelled
@@ -52,6 +53,7 @@ OPEN_PATHS: Final = frozenset(
         "/schema/openapi.yaml",
     }
 )
+IMPORTS: Final = "/api/v1/imports"
 POLICY_VIOLATION: Final = 1008
 # Of what says nothing else: an answer is data, and no browser is to show or frame it as a page.
 SECURITY_HEADERS: Final = {
@@ -90,7 +92,9 @@ class Guard:
             scope.setdefault("state", {})["identity"] = identity
             self._heed_rate(identity)
             if scope["type"] == "http":
-                limit_bytes = identity.body_limit_bytes or LARGEST_BODY_BYTES
+                limit_bytes = identity.body_limit_bytes or (
+                    LARGEST_BYTES if scope["path"] == IMPORTS else LARGEST_BODY_BYTES
+                )
                 body = await _within_limit(receive, limit_bytes)
         except ClientGone:
             return

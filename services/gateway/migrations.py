@@ -61,4 +61,25 @@ CREATE TABLE login (
     token_id uuid NOT NULL REFERENCES token ON DELETE CASCADE,
     ends_at timestamptz NOT NULL);
 """,
+    # Other installations' tasks; `archive` is packed already.
+    """
+CREATE TABLE imported (
+    subject_id uuid PRIMARY KEY,
+    kind text NOT NULL,
+    task_id uuid NOT NULL,
+    task_name text NOT NULL,
+    namespace text NOT NULL,
+    experiment_ids uuid[] NOT NULL,
+    exported_at timestamptz NOT NULL,
+    exported_by text NOT NULL,
+    imported_at timestamptz NOT NULL DEFAULT now(),
+    content_sha256 text NOT NULL,
+    task json NOT NULL,
+    experiments json NOT NULL,
+    archive bytea NOT NULL);
+ALTER TABLE imported ALTER COLUMN archive SET STORAGE EXTERNAL;
+CREATE INDEX imported_task ON imported (task_id);
+CREATE INDEX imported_experiments ON imported USING gin (experiment_ids);
+CREATE INDEX imported_order ON imported (imported_at, subject_id);
+""",
 )

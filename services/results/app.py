@@ -6,6 +6,8 @@ from datetime import timedelta
 from services.results.bursts import Bursts
 from services.results.bursts import build_routes as bursts_routes
 from services.results.domain.prices import parse_prices
+from services.results.experiment_samples import ExperimentSamples
+from services.results.experiment_samples import build_routes as samples_routes
 from services.results.handlers import Handlers, build_routes
 from services.results.ledger.facts import Facts
 from services.results.ledger.facts import build_routes as ledger_routes
@@ -80,6 +82,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         routes=[
             *build_routes(handlers),
             *bursts_routes(bursts),
+            *samples_routes(ExperimentSamples(database)),
             *ledger_routes(facts),
             *report_routes(Reports(database, prices, settings.currency)),
             *idle_routes(IdleReports(database)),

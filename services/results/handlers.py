@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkMetrics
 from schemas.deletion import ExperimentDeleted, TaskDeleted
@@ -23,8 +24,8 @@ from schemas.results import (
     SummaryList,
     SummaryView,
 )
-from schemas.telemetry import HealthChanged, HealthKind
-from services.results import erasure, history, summary_rows
+from schemas.telemetry import HealthChanged, HealthKind, InventoryReported
+from services.results import driver_versions, erasure, history, summary_rows
 from services.results.domain.rollup import Level
 from services.results.partitions import midnight
 from services.results.summary_rows import Summary
@@ -70,6 +71,11 @@ class Handlers:
             await summary_rows.reopen(connection, {event.node_id: (at, at)})
         self.summaries_wake.set()
 
+    async def record_inventory(self, event: InventoryReported) -> None:
+        """Keep a node's driver, where it is another one than before."""
+        async with self.database.transaction() as connection:
+            await driver_versions.record(connection, event)
+
     async def erase_deleted(self, event: TaskDeleted | ExperimentDeleted) -> None:
         """Forget measurements with what they are of; GPU hours and energy stay for reports."""
         experiment_id = event.experiment_id if isinstance(event, ExperimentDeleted) else None
@@ -88,13 +94,14 @@ class Handlers:
         """The newest summary of an experiment."""
         async with self.database.transaction() as connection:
             summary = await summary_rows.summary_of(connection, query.experiment_id)
-        if summary is None:
-            raise RefusedError(
-                ErrorCode.NOT_FOUND,
-                f"experiment {query.experiment_id} has no measurements",
-                path="$.experiment_id",
-            )
-        return _view(summary, with_benchmark=True)
+            if summary is None:
+                raise RefusedError(
+                    ErrorCode.NOT_FOUND,
+                    f"experiment {query.experiment_id} has no measurements",
+                    path="$.experiment_id",
+                )
+            drivers = await driver_versions.versions_of(connection, summary.event)
+        return replace(_view(summary, with_benchmark=True), driver_versions=drivers)
 
     async def get_requests(self, query: GetRequests) -> RequestsView:
         """The measured requests of a level."""
@@ -193,6 +200,9 @@ def build_routes(handlers: Handlers) -> list[Route]:
             TaskDeleted,
             ExperimentDeleted,
             durable="results_erase_deleted",
+        ),
+        event_route(
+            handlers.record_inventory, InventoryReported, durable="results_record_inventory"
         ),
         event_route(handlers.record_health, HealthChanged, durable="results_record_health"),
         query_route(handlers.get_summary, GetSummary),

@@ -257,4 +257,11 @@ CREATE TABLE ledger_hour (
 ALTER TABLE sample_minute ADD COLUMN seen_ms bigint, ADD COLUMN idle_ms bigint,
     ADD COLUMN busy_ms bigint, ADD COLUMN energy_mj double precision;
 """,
+    """
+CREATE TABLE driver_version (
+    node_id text NOT NULL,
+    since_at timestamptz NOT NULL,
+    version text NOT NULL,
+    PRIMARY KEY (node_id, since_at));
+""",
 )

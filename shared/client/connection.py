@@ -1,6 +1,7 @@
 """One gateway over HTTP and WebSocket: asking it, decoding what it says, naming what went wrong."""
 
 import asyncio
+import io
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -154,7 +155,13 @@ class GatewayConnection:
         url = f"{self.address.url}{API}{path}"
         try:
             async with self._open.request(
-                method, url, data=body, params=parameters, headers=headers, timeout=limit
+                # A stream, which aiohttp sends in pieces.
+                method,
+                url,
+                data=io.BytesIO(body) if body is not None else None,
+                params=parameters,
+                headers=headers,
+                timeout=limit,
             ) as response:
                 content = await response.read()
                 status = response.status

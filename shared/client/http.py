@@ -37,6 +37,7 @@ from schemas.scheduler_views import (
     ReservationList,
     ReservationView,
 )
+from shared.client.archives import ArchiveClient
 from shared.client.connection import Parameters
 from shared.client.nodes import NodeClient
 from shared.client.reports import ReportClient
@@ -60,7 +61,7 @@ class _Stored(msgspec.Struct):
     reservation_id: UUID | None = None
 
 
-class StewardClient(NodeClient, ReportClient, StreamClient, TokenClient):
+class StewardClient(ArchiveClient, NodeClient, ReportClient, StreamClient, TokenClient):
     """Talks to one gateway; what `GatewayConnection` says of time-outs and errors holds here."""
 
     async def submit_task(

@@ -53,6 +53,7 @@ from schemas.results import (
     GetRequests,
     GetSeries,
     GetSummary,
+    ListSamples,
     ListSummaries,
 )
 from schemas.scheduler import (
@@ -183,6 +184,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             ListExperiments,
             ValidateTask,
             ReadLog,
+            ListSamples,
             ListSummaries,
             GetRequests,
             GetSeries,
@@ -202,7 +204,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     ListRunning: _READERS | _SCHEDULER | _ORCHESTRATOR | _NODE,
     GetRank: _NODE,
     GpuSampled: _READERS | _SCHEDULER,
-    InventoryReported: _PEOPLE | _SCHEDULER,
+    InventoryReported: _PEOPLE | _SCHEDULER | {Role.RESULTS},
     HealthChanged: _PEOPLE,
     ExecutorReported: _PEOPLE | _SCHEDULER,
     AttemptEvent: _PEOPLE,
@@ -241,6 +243,7 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
         str(EVENTS.name): (
             "results_record_finished",
             "results_record_health",
+            "results_record_inventory",
             "results_erase_deleted",
             "results_raise_sampling",
             "results_record_ledger",

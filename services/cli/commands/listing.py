@@ -19,6 +19,7 @@ from services.cli.display.output import (
 )
 from services.cli.display.tables import (
     experiment_table,
+    imported_table,
     node_table,
     reason_table,
     reservation_table,
@@ -50,6 +51,7 @@ archived_option = click.option(
 @click.option("--limit", type=AT_LEAST_ONE, help="At most so many, newest first; all without.")
 @reading
 @archived_option
+@click.option("--imported", is_flag=True, help="Those of other platforms instead.")
 @table_options
 def tasks(
     target: Target,
@@ -57,8 +59,13 @@ def tasks(
     namespace: str | None,
     limit: int | None,
     archived: bool,
+    imported: bool,
 ) -> None:
     """List tasks, newest first."""
+    if imported:
+        found = target.ask(lambda client: client.imports())
+        print_answer({"imported": found}, imported_table(found), as_json=target.as_json)
+        return
     views = target.ask(
         lambda client: client.tasks(
             states=states, namespace=namespace, limit=limit, archived=archived
@@ -232,11 +239,15 @@ def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
 
     if isinstance(found, TaskView):
         click.echo(f"task {found.task_id}  {found.task_name}  {found.state.value}")
+        if found.imported_at is not None:
+            click.echo(f"imported {found.imported_at:%Y-%m-%d %H:%M} UTC: measured elsewhere")
         for note in (*found.notes, *((found.reason,) if found.reason else ())):
             click.echo(note)
         print_results(of_it, found.objective)
     elif isinstance(found, ExperimentView):
         print_table(experiment_table(of_it))
+        if found.imported_at is not None:
+            click.echo(f"imported {found.imported_at:%Y-%m-%d %H:%M} UTC: measured elsewhere")
         print_results(of_it, None, log_lines=WHOLE_LOG_TAIL)
     else:
         print_table(reservation_table([found]))

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import click
 
+from schemas.archives import ImportedView
 from schemas.cluster import GpuSupply
 from schemas.gateway import NodeView
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
@@ -50,6 +51,31 @@ def task_table(tasks: Sequence[TaskView]) -> Table:
         rows,
         numeric=frozenset({"done", "age"}),
         important=("name", "state", "done", "age", "best", "namespace"),
+        shortened=frozenset({"name"}),
+    )
+
+
+def imported_table(imported: Sequence[ImportedView]) -> Table:
+    """What other platforms measured."""
+    rows = [
+        [
+            short(each.subject_id),
+            each.kind.value,
+            each.task_name,
+            each.namespace,
+            str(each.experiments),
+            age(each.imported_at),
+            age(each.exported_at),
+            each.exported_by,
+        ]
+        for each in imported
+    ]
+    headings = ["id", "kind", "name", "namespace", "experiments", "imported", "exported", "by"]
+    return Table(
+        headings,
+        rows,
+        numeric=frozenset({"experiments", "imported", "exported"}),
+        important=("name", "kind", "experiments", "imported"),
         shortened=frozenset({"name"}),
     )
 

@@ -1,6 +1,6 @@
 """What routes have in common: their parameters, dependencies and documented errors."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
@@ -233,6 +233,16 @@ def page_after(
     rest = [item for item in items if after is None or place(item) > after]
     page = rest[:limit]
     return tuple(page), cursor_at(place(page[-1])) if len(page) < len(rest) else None
+
+
+async def or_none(answer: Awaitable[T]) -> T | None:
+    """None for what its owner does not know."""
+    try:
+        return await answer
+    except RefusedError as error:
+        if error.code is ErrorCode.NOT_FOUND:
+            return None
+        raise
 
 
 def listed(text: str | None, choices: type[E], name: str) -> tuple[E, ...]:

@@ -1,7 +1,6 @@
 """Tasks and experiments: the orchestrator's, joined to what results measured."""
 
-from collections.abc import Awaitable
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
@@ -60,14 +59,13 @@ from services.gateway.routes.common import (
     get,
     id_for,
     listed,
+    or_none,
     page_after,
     post,
 )
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.paging import place_at
-
-V = TypeVar("V")
 
 MOST_EXPERIMENTS: Final = 5000
 MEASURED: Final = frozenset({ExperimentState.SUCCEEDED})
@@ -129,8 +127,8 @@ async def list_tasks(
 
 @get("/tasks/{task_id:str}")
 async def get_task(task_id: FromPath[UUID], gateway: TheGateway) -> TaskView:
-    """One task."""
-    return await gateway.bus.query(GetTask(task_id=task_id), TaskView)
+    """One task, also one that was imported."""
+    return await _task(gateway, task_id)
 
 
 @post("/tasks/{task_id:str}/cancel", status_code=200, dto=StrictBody[Cause])
@@ -159,6 +157,8 @@ async def delete_task(
     Its events and the GPU hours that it used stay on record.
     """
     command = DeleteTask(command_id=command_id_of(idempotency_key, identity), task_id=task_id)
+    if await gateway.imports.delete(task_id, identity):
+        return Accepted(command_id=command.command_id)
     return await _delete(gateway, identity, command, GetTask(task_id=task_id), TaskView)
 
 
@@ -173,6 +173,8 @@ async def delete_experiment(
     command = DeleteExperiment(
         command_id=command_id_of(idempotency_key, identity), experiment_id=experiment_id
     )
+    if await gateway.imports.delete(experiment_id, identity):
+        return Accepted(command_id=command.command_id)
     query = GetExperiment(experiment_id=experiment_id)
     return await _delete(gateway, identity, command, query, ExperimentView)
 
@@ -212,7 +214,10 @@ async def list_task_experiments(
     cursor: Cursor = None,
 ) -> ExperimentDetails:
     """A task's experiments with their `gpu_monitoring`, in the order of expansion."""
-    await gateway.bus.query(GetTask(task_id=task_id), TaskView)
+    if (await _task(gateway, task_id)).imported_at is not None:
+        wanted = listed(in_states, ExperimentState, "state") or tuple(ExperimentState)
+        found = await gateway.imports.experiments(task_id)
+        return ExperimentDetails(experiments=tuple(e for e in found if e.state in wanted))
     query = ListExperiments(
         task_id=task_id,
         states=listed(in_states, ExperimentState, "state"),
@@ -278,7 +283,12 @@ async def get_experiment(experiment_id: FromPath[UUID], gateway: TheGateway) -> 
 
     `missing` names services whose part is not there because they did not answer.
     """
-    view = await gateway.bus.query(GetExperiment(experiment_id=experiment_id), ExperimentView)
+    query = GetExperiment(experiment_id=experiment_id)
+    view = await or_none(gateway.bus.query(query, ExperimentView))
+    if view is None:
+        if (imported := await gateway.imports.experiment(experiment_id)) is not None:
+            return imported
+        raise RefusedError(ErrorCode.NOT_FOUND, f"no experiment {experiment_id}")
     missing: list[str] = []
     summary = explanation = None
     try:
@@ -303,7 +313,7 @@ async def _delete(
 
     What is gone is left to its owner, who knows a command that has been answered already.
     """
-    found = await _or_none(gateway.bus.query(query, view))
+    found = await or_none(gateway.bus.query(query, view))
     if found is not None:
         identity.require(found.namespace)
     return await gateway.send(command)
@@ -349,7 +359,7 @@ async def _summaries(gateway: Gateway, task_id: UUID) -> tuple[SummaryView, ...]
 async def _summary(gateway: Gateway, view: ExperimentView) -> SummaryView | None:
     if view.state not in MEASURED:
         return None
-    return await _or_none(
+    return await or_none(
         gateway.bus.query(GetSummary(experiment_id=view.experiment_id), SummaryView)
     )
 
@@ -358,13 +368,14 @@ async def _explanation(gateway: Gateway, view: ExperimentView) -> Explanation | 
     if view.state is not ExperimentState.WAITING or view.reservation_id is None:
         return None
     query = ExplainReservation(reservation_id=view.reservation_id)
-    return await _or_none(gateway.bus.query(query, Explanation))
+    return await or_none(gateway.bus.query(query, Explanation))
 
 
-async def _or_none(answer: Awaitable[V]) -> V | None:
+async def _task(gateway: Gateway, task_id: UUID) -> TaskView:
+    """Also one that was imported."""
     try:
-        return await answer
+        return await gateway.bus.query(GetTask(task_id=task_id), TaskView)
     except RefusedError as error:
-        if error.code is ErrorCode.NOT_FOUND:
-            return None
+        if error.code is ErrorCode.NOT_FOUND and (found := await gateway.imports.task(task_id)):
+            return found
         raise

@@ -5,16 +5,32 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from schemas.errors import Accepted
 from schemas.executor import AttemptPhase, AttemptPhaseChanged, AttemptStarted
-from schemas.results import CoTenant
-from schemas.telemetry import GpuProcess, HealthChanged, HealthKind, SetBurst
+from schemas.results import CoTenant, ListSamples, SampleList
+from schemas.telemetry import (
+    GpuProcess,
+    HealthChanged,
+    HealthKind,
+    HostFacts,
+    InventoryReported,
+    SetBurst,
+    Source,
+)
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import eventually
-from tests.support.worlds.results import BOOT, NODE, World, make_finished, make_sample
+from tests.support.worlds.results import (
+    BOOT,
+    NODE,
+    World,
+    every_second,
+    make_finished,
+    make_sample,
+)
 
 BURSTS = f"gpusteward.cmd.telemetry.burst.{NODE}"
 
@@ -129,3 +145,66 @@ async def test_nodes_sample_faster_from_the_load_of_an_experiment_on(world: Worl
 
     assert {(b.interval_seconds, b.duration_seconds) for b in bursts} == {(0.1, 30.0)}
     assert {b.experiment_id for b in bursts} == {finished.experiment_id}
+
+
+async def test_an_experiments_samples_come_page_by_page_each_once(world: World) -> None:
+    start = utcnow() - timedelta(seconds=40)
+    event = make_finished([(start + timedelta(seconds=10.5), start + timedelta(seconds=20.5))])
+    samples = every_second(start, 32, energy_mj=None)
+
+    async with world.results():
+        await world.publish(*samples)
+        await world.stored(64)
+        await world.publish(event)
+        await world.complete(event, ticks=10)
+        whole = await world.ask(ListSamples(experiment_id=event.experiment_id), SampleList)
+        query: ListSamples | None = ListSamples(experiment_id=event.experiment_id, limit=7)
+        pages = []
+        while query is not None:
+            pages.append(await world.ask(query, SampleList))
+            cursor = pages[-1].next_cursor
+            query = replace(query, cursor=cursor) if cursor is not None else None
+
+    assert whole.next_cursor is None
+    assert [device.uuid for device in whole.devices] == ["GPU-0"]
+    ticks = [tick for page in pages for tick in page.sequence]
+    assert ticks == list(whole.sequence) == list(range(len(ticks)))
+    assert len(ticks) > 20
+    assert [
+        tuple(value for page in pages for value in getattr(page, name))
+        for name in ("observed_at_us", "power_draw_w", "energy_mj")
+    ] == [
+        tuple(round(sample.observed_at.timestamp() * 1e6) for sample in samples[: len(ticks)]),
+        (360.0,) * len(ticks),
+        (None,) * len(ticks),
+    ]
+
+
+async def test_the_driver_is_the_one_that_a_node_had_while_it_measured(world: World) -> None:
+    start = utcnow() - timedelta(minutes=5)
+    event = make_finished([(start, start + timedelta(seconds=5))])
+
+    def inventory(version: str, at: float) -> InventoryReported:
+        return InventoryReported(
+            message_id=new_id(),
+            occurred_at=start + timedelta(seconds=at),
+            revision=1,
+            node_id=NODE,
+            boot_id=BOOT,
+            source=Source.NVML,
+            interval_seconds=1.0,
+            host=HostFacts(hostname=NODE, driver_version=version),
+            devices=(),
+        )
+
+    async def is_there() -> bool:
+        return await world.count("driver_version") == 3
+
+    async with world.results():
+        await world.publish(*[inventory("570.1", -90 + 30 * n) for n in range(3)])
+        await world.publish(inventory("565.9", -3600), inventory("580.2", 60))
+        await eventually(is_there, what="the drivers")
+        await world.publish(*every_second(start - timedelta(seconds=5), 12), event)
+        view = await world.summarized(event)
+
+    assert view.driver_versions == {NODE: "570.1"}

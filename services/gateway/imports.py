@@ -1,0 +1,200 @@
+"""What other installations measured: shown here, and part of nothing else."""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.archives import ArchiveKind, ImportedView, Manifest
+from schemas.errors import ErrorCode
+from schemas.gateway import ExperimentDetail
+from schemas.orchestrator import TaskView
+from services.gateway.domain.access import Identity
+from shared.archives.tar import EXPERIMENT, TASK, damaged, read_archive
+from shared.errors import RefusedError
+from shared.postgres.database import Database
+
+COLUMNS: Final = """
+subject_id, kind, task_id, task_name, namespace, cardinality(experiment_ids) AS experiments,
+exported_at, exported_by, imported_at
+"""
+
+# The same import beside this one is waited for, and found.
+INSERT: Final = f"""
+INSERT INTO imported (subject_id, kind, task_id, task_name, namespace, experiment_ids, exported_at,
+                      exported_by, content_sha256, task, experiments, archive)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING
+RETURNING {COLUMNS}
+"""
+SELECT_KNOWN: Final = f"SELECT content_sha256, {COLUMNS} FROM imported WHERE subject_id = $1"
+SELECT_PAGE: Final = f"""
+SELECT {COLUMNS} FROM imported
+WHERE ($1::timestamptz IS NULL OR (imported_at, subject_id) < ($1, $2))
+ORDER BY imported_at DESC, subject_id DESC LIMIT $3
+"""
+SELECT_TASK: Final = """
+SELECT task, experiments, namespace, imported_at FROM imported WHERE task_id = $1
+ORDER BY kind DESC, imported_at DESC LIMIT 1
+"""
+SELECT_EXPERIMENT: Final = """
+SELECT task, experiments, namespace, imported_at FROM imported
+WHERE experiment_ids @> ARRAY[$1::uuid] ORDER BY kind DESC, imported_at DESC LIMIT 1
+"""
+SELECT_ARCHIVE: Final = "SELECT archive FROM imported WHERE subject_id = $1"
+SELECT_NAMESPACE: Final = "SELECT namespace FROM imported WHERE subject_id = $1"
+DELETE: Final = "DELETE FROM imported WHERE subject_id = $1"
+
+_decode_experiments = msgspec.json.Decoder(tuple[ExperimentDetail, ...]).decode
+
+
+class ImportedPlace(Struct, frozen=True, array_like=True, tag="imported"):
+    """By when it came."""
+
+    imported_at: datetime
+    subject_id: UUID
+
+
+class Content(Struct, frozen=True):
+    """What an archive holds, as the API shows it."""
+
+    manifest: Manifest
+    task: TaskView
+    experiments: tuple[ExperimentDetail, ...]
+
+    def __post_init__(self) -> None:
+        ids = {each.experiment_id for each in self.experiments}
+        subject = self.manifest.subject_id
+        is_whole = (
+            self.task.task_id == subject
+            if self.manifest.kind is ArchiveKind.TASK
+            else ids == {subject}
+        )
+        if not is_whole or any(each.task_id != self.task.task_id for each in self.experiments):
+            raise damaged("its files are of several tasks")
+
+
+def read_content(tar: bytes) -> Content:
+    """Raises RefusedError."""
+    manifest, files = read_archive(tar)
+    if TASK not in files:
+        raise damaged(f"it has no {TASK}")
+    try:
+        return Content(
+            manifest,
+            msgspec.json.decode(files[TASK], type=TaskView),
+            tuple(
+                msgspec.json.decode(files[path], type=ExperimentDetail)
+                for path in sorted(files)
+                if path.endswith(f"/{EXPERIMENT}")
+            ),
+        )
+    except msgspec.DecodeError as error:
+        raise damaged(f"unreadable: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Imports:
+    """In Postgres. Nothing of it reaches the owners, so that no report and no ledger counts it."""
+
+    database: Database
+
+    async def add(self, content: Content, tar: bytes, namespace: str) -> ImportedView:
+        """Raises RefusedError where something else was imported under the same id."""
+        manifest, task = content.manifest, content.task
+        files = msgspec.json.encode(manifest.files, order="deterministic")
+        digest = hashlib.sha256(files).hexdigest()
+        async with self.database.transaction() as connection:
+            row = await connection.fetchrow(
+                INSERT,
+                manifest.subject_id,
+                manifest.kind.value,
+                task.task_id,
+                task.task_name,
+                namespace,
+                [each.experiment_id for each in content.experiments],
+                manifest.exported_at,
+                manifest.exported_by,
+                digest,
+                msgspec.json.encode(task).decode(),
+                msgspec.json.encode(content.experiments).decode(),
+                tar,
+            )
+            if row is not None:
+                return _view(row)
+            row = await connection.fetchrow(SELECT_KNOWN, manifest.subject_id)
+        if row is None or row["content_sha256"] != digest:
+            raise RefusedError(
+                ErrorCode.CONFLICT,
+                f"another export of {manifest.kind.value} {manifest.subject_id} was imported;"
+                " delete that one first",
+            )
+        return _view(row)
+
+    async def listed(self, after: ImportedPlace | None, limit: int) -> list[ImportedView]:
+        """Newest first."""
+        place = (after.imported_at, after.subject_id) if after is not None else (None, None)
+        async with self.database.statements() as connection:
+            rows = await connection.fetch(SELECT_PAGE, *place, limit)
+        return [_view(row) for row in rows]
+
+    async def task(self, task_id: UUID) -> TaskView | None:
+        row = await self._row(SELECT_TASK, task_id)
+        if row is None:
+            return None
+        return replace(
+            msgspec.json.decode(row["task"], type=TaskView),
+            namespace=row["namespace"],
+            imported_at=row["imported_at"],
+        )
+
+    async def experiments(self, task_id: UUID) -> tuple[ExperimentDetail, ...]:
+        """Without their benchmarks' levels."""
+        row = await self._row(SELECT_TASK, task_id)
+        found = _experiments(row) if row is not None else ()
+        return tuple(replace(each, benchmark=None) for each in found)
+
+    async def experiment(self, experiment_id: UUID) -> ExperimentDetail | None:
+        row = await self._row(SELECT_EXPERIMENT, experiment_id)
+        found = _experiments(row) if row is not None else ()
+        return next((each for each in found if each.experiment_id == experiment_id), None)
+
+    async def archive(self, subject_id: UUID) -> bytes | None:
+        """As it came."""
+        row = await self._row(SELECT_ARCHIVE, subject_id)
+        return bytes(row["archive"]) if row is not None else None
+
+    async def delete(self, subject_id: UUID, identity: Identity) -> bool:
+        """False if nothing was imported under this id. Raises RefusedError."""
+        async with self.database.transaction() as connection:
+            namespace = await connection.fetchval(SELECT_NAMESPACE, subject_id)
+            if namespace is None:
+                return False
+            identity.require(namespace)
+            await connection.execute(DELETE, subject_id)
+        return True
+
+    async def _row(self, statement: str, key: UUID) -> Any:
+        async with self.database.statements() as connection:
+            return await connection.fetchrow(statement, key)
+
+
+def _view(row: Any) -> ImportedView:
+    return msgspec.convert(dict(row), ImportedView)
+
+
+def _experiments(row: Any) -> tuple[ExperimentDetail, ...]:
+    return tuple(
+        replace(each, namespace=row["namespace"], imported_at=row["imported_at"])
+        for each in _decode_experiments(row["experiments"])
+    )
+
+
+async def read_aside(tar: bytes) -> Content:
+    """As `read_content`, on a thread: checksums of so many bytes take a while."""
+    return await asyncio.to_thread(read_content, tar)

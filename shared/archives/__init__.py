@@ -1,0 +1,1 @@
+"""Tasks and experiments as self-contained files that other installations read."""
