@@ -62,9 +62,13 @@ def _said(schema: Any) -> Any:
 
 
 def _with_summaries(item: dict[str, Any]) -> dict[str, Any]:
-    """An operation's summary is the first line of what its handler says, and the rest is more."""
+    """An operation's summary is the first line of what its handler says, and the rest is more.
+
+    Litestar gives a 204 content where its handler returns a `Response[None]`.
+    """
     said: dict[str, Any] = {}
     for method, operation in item.items():
+        operation["responses"].get("204", {}).pop("content", None)
         first, _, more = operation.get("description", "").partition("\n")
         said[method] = {**operation, "summary": first.rstrip("."), "description": more.strip()}
     return said

@@ -62,6 +62,14 @@ def test_operations_are_named_tagged_and_told(document: dict[str, Any]) -> None:
     assert [each for each, operation in found.items() if not operation["summary"]] == []
 
 
+def test_an_answer_without_content_promises_none(document: dict[str, Any]) -> None:
+    found = operations(document)
+    empty = {each for each, told in found.items() if "204" in told["responses"]}
+
+    assert "post /api/v1/logout" in empty
+    assert [each for each in empty if "content" in found[each]["responses"]["204"]] == []
+
+
 def test_the_token_is_a_security_scheme_that_a_gateway_may_not_need(
     document: dict[str, Any],
 ) -> None:
