@@ -60,7 +60,8 @@ class GpuTime(Struct, frozen=True, kw_only=True):
 class UsageLine(Struct, frozen=True, kw_only=True):
     """What one namespace, requester, GPU model or node had: the hours that were held, and of these
     the used, idle and unknown ones. `previous_gpu_hours` are those of as long a time before.
-    `cost` None: a model without a price.
+    `cost` None: a model without a price. `gpu_limit` is what a namespace may hold at once now, and
+    `limit_percent` how much of it the hours are, over the time asked for; None: without a limit.
     """
 
     name: str
@@ -71,6 +72,8 @@ class UsageLine(Struct, frozen=True, kw_only=True):
     energy_wh: float
     cost: float | None
     previous_gpu_hours: float
+    gpu_limit: float | None = None
+    limit_percent: float | None = None
 
 
 class UsageView(View, frozen=True, kw_only=True, tag="results.usage_view"):

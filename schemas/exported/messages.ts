@@ -4044,7 +4044,8 @@ export type UsageBy = "model" | "namespace" | "node" | "requester";
 /**
  * What one namespace, requester, GPU model or node had: the hours that were held, and of these the
  * used, idle and unknown ones. `previous_gpu_hours` are those of as long a time before. `cost`
- * null: a model without a price.
+ * null: a model without a price. `gpu_limit` is what a namespace may hold at once now, and
+ * `limit_percent` how much of it the hours are, over the time asked for; null: without a limit.
  */
 export interface UsageLine {
   name: string;
@@ -4055,6 +4056,8 @@ export interface UsageLine {
   energy_wh: number;
   cost: number | null;
   previous_gpu_hours: number;
+  gpu_limit: number | null;
+  limit_percent: number | null;
 }
 
 /** What one namespace's experiments used. */

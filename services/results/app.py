@@ -84,7 +84,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
             *bursts_routes(bursts),
             *samples_routes(ExperimentSamples(database)),
             *ledger_routes(facts),
-            *report_routes(Reports(database, prices, settings.currency)),
+            *report_routes(Reports(database, prices, settings.currency, bus)),
             *idle_routes(IdleReports(database)),
             *waterfall_routes(Waterfalls(database, prices, settings.currency)),
         ],

@@ -15,6 +15,7 @@ from schemas.reports import (
     FailuresView,
     GpuTime,
     UsageBy,
+    UsageLine,
     UsageView,
     WaitsView,
     WasteView,
@@ -134,11 +135,17 @@ def waterfall_table(view: WaterfallView) -> Table:
     )
 
 
+def _limit(line: UsageLine) -> str:
+    return UNKNOWN if line.gpu_limit is None else f"{line.gpu_limit:g}"
+
+
 def usage_table(view: UsageView) -> Table:
+    """With limits only where a namespace has one."""
+    limited = any(line.gpu_limit is not None for line in view.lines)
     return Table(
         headings=[
             *(view.by.value, "GPU h", "before", "used h", "idle h", "unknown h"),
-            *("energy kWh", f"cost {view.currency}"),
+            *("energy kWh", f"cost {view.currency}", *(("limit", "of limit %") if limited else ())),
         ],
         rows=[
             [
@@ -150,11 +157,21 @@ def usage_table(view: UsageView) -> Table:
                 number(line.unknown_hours, 3),
                 number(line.energy_wh / 1000, 3),
                 number(line.cost, 2),
+                *((_limit(line), number(line.limit_percent, 1)) if limited else ()),
             ]
             for line in view.lines
         ],
         numeric=frozenset(
-            {"GPU h", "before", "used h", "idle h", "unknown h", "energy kWh"}
+            {
+                "limit",
+                "of limit %",
+                "GPU h",
+                "before",
+                "used h",
+                "idle h",
+                "unknown h",
+                "energy kWh",
+            }
             | {f"cost {view.currency}"}
         ),
         shortened=frozenset({view.by.value}),

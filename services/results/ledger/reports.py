@@ -26,17 +26,20 @@ from schemas.reports import (
     WasteLine,
     WasteView,
 )
+from schemas.scheduler_namespaces import ListNamespaces, NamespaceList
 from services.results.domain.prices import price_of
 from services.results.domain.rollup import HOUR, end_of, start_of
 from services.results.ledger.hours import COLUMNS, NOBODY, compute
 from shared.clock import utcnow
-from shared.errors import RefusedError
-from shared.messaging.bus import Route, query_route
+from shared.errors import RefusedError, UnavailableError
+from shared.logging import log
+from shared.messaging.bus import Bus, Route, query_route
 from shared.postgres.database import Connection, Database, Row
 
 HOUR_US: Final = 3_600_000_000
 MJ_PER_WH: Final = 3_600_000
 MOST_LINES: Final = 200
+LIMITS_SECONDS: Final = 2.0
 MOST_ATTEMPTS: Final = 5_000  # decoded for one answer
 UNUSED_MEMORY_PERCENT: Final = 30.0
 IDLE_PERCENT: Final = 50.0
@@ -124,6 +127,7 @@ class Reports:
     database: Database
     prices: Mapping[str, float]
     currency: str
+    bus: Bus
 
     async def usage(self, query: GetUsage) -> UsageView:
         """Who held GPUs, and the time of all of them."""
@@ -147,17 +151,41 @@ class Reports:
             known = lines.get(row["name"]) or _nothing(row["name"])
             hours_before = known.previous_gpu_hours + _held_hours(row)
             lines[known.name] = msgspec.structs.replace(known, previous_gpu_hours=hours_before)
+        limits = await self._limits(query)
+        for name in sorted(limits.keys() - lines.keys()):
+            lines[name] = _nothing(name)
+        seconds = (min(end, utcnow()) - start).total_seconds()
         fields = dict(total) if total is not None else {}
         gpus = fields.pop("gpus", 0)
         return UsageView(
             start_at=start,
             end_at=end,
             by=query.by,
-            lines=tuple(sorted(lines.values(), key=lambda line: (-line.gpu_hours, line.name))),
+            lines=tuple(
+                _against(line, limits.get(line.name), seconds)
+                for line in sorted(lines.values(), key=lambda line: (-line.gpu_hours, line.name))
+            ),
             total=GpuTime(**fields),
             gpus=gpus,
             currency=self.currency,
         )
+
+    async def _limits(self, query: GetUsage) -> dict[str, float]:
+        """What namespaces may hold; none while the scheduler does not answer."""
+        if query.by is not UsageBy.NAMESPACE:
+            return {}
+        try:
+            view = await self.bus.query(
+                ListNamespaces(), NamespaceList, timeout_seconds=LIMITS_SECONDS
+            )
+        except UnavailableError as error:
+            log.info("usage_without_limits", error=str(error))
+            return {}
+        return {
+            each.namespace: each.gpu_limit
+            for each in view.namespaces
+            if each.gpu_limit is not None and query.namespace in {None, each.namespace}
+        }
 
     async def waste(self, query: GetWaste) -> WasteView:
         """What was held and hardly used."""
@@ -279,6 +307,12 @@ def _nothing(name: str) -> UsageLine:
         cost=0.0,
         previous_gpu_hours=0.0,
     )
+
+
+def _against(line: UsageLine, limit: float | None, seconds: float) -> UsageLine:
+    allowed = (limit or 0.0) * seconds / 3600
+    percent = 100.0 * line.gpu_hours / allowed if allowed > 0 else None
+    return msgspec.structs.replace(line, gpu_limit=limit, limit_percent=percent)
 
 
 def _sum(one: UsageLine, other: UsageLine) -> UsageLine:
