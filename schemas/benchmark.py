@@ -24,6 +24,16 @@ TrafficScenario = Annotated[
     ),
 ]
 
+Arrivals = Annotated[
+    str,
+    Meta(
+        pattern=r"^(closed\(\d{1,4}\)|(poisson|constant)\(\d{1,5}(\.\d{1,4})?\)"
+        r"|burst\(\d{1,5}(\.\d{1,4})?,\d{1,4}\)|trace)$",
+        description="closed(requests at once), poisson(requests per second), constant(requests per"
+        " second), burst(requests per second,size) or trace.",
+    ),
+]
+Share = Annotated[float, Meta(ge=0, le=1)]
 ErrorRate = Annotated[float, Meta(ge=0, lt=1)]
 
 
@@ -43,6 +53,11 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
 
     `max_error_rate` is the largest share of a level's requests that may fail, 0 to 1; with more
     the level has failed.
+
+    With `arrivals` those are the loads of each scenario instead of `num_concurrency`: closed loops,
+    or requests sent at times that no answer moves; `trace` takes its times from
+    `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
+    a level: 0 declares a cold prefix cache, more a warm one.
     """
 
     task: str = "text-to-text"
@@ -56,6 +71,13 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     additional_params: dict[str, Any] = {}
     tool: BenchmarkTool = BenchmarkTool.AUTO
     max_error_rate: ErrorRate = MAX_ERROR_RATE
+    arrivals: tuple[Arrivals, ...] = ()
+    arrival_trace_seconds: tuple[Seconds, ...] = ()
+    prefix_share: Share = 0.0
+
+    @property
+    def num_levels(self) -> int:
+        return len(self.traffic_scenarios) * len(self.arrivals or self.num_concurrency)
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
@@ -106,8 +128,59 @@ class RequestColumns(Struct, frozen=True, kw_only=True):
     one_in: PositiveInt = 1
 
 
+class LevelMark(StrEnum):
+    """Why a level's figures may mislead. The level still counts, unless it is set aside."""
+
+    NOT_STEADY = "not_steady"
+    LITTLES_LAW = "littles_law"
+    CACHE_NOT_RESET = "cache_not_reset"
+    CACHE_HITS = "cache_hits"
+    CLIENT_LIMITED = "client_limited"
+    SENT_LATE = "sent_late"
+
+
+class CacheReset(StrEnum):
+    """The engine's prefix cache before a level. `verified`: a prompt that it held was computed
+    again; `failed`: it was not, or the engine refused.
+    """
+
+    VERIFIED = "verified"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+
+
+class PrefixCacheUse(Struct, frozen=True, kw_only=True):
+    """What the engine's counters say of a level's prompt tokens; None where it has none.
+
+    What every prompt of the chat template has in common is not counted as hit.
+    """
+
+    reset: CacheReset
+    queried_tokens: Count | None = None
+    hit_tokens: Count | None = None
+    hit_share: float | None = None
+
+
+class Steadiness(Struct, frozen=True, kw_only=True):
+    """Whether the level was in a steady state.
+
+    `little_error` is |N - X R| / N of requests in flight, their rate and their mean time; `drift`
+    what the latency gains over the window as a share of its mean, 0 where that may be chance. The
+    first `discarded_requests` belonged to the start and are in no figure. None: too few requests.
+    """
+
+    little_error: float | None = None
+    drift: float | None = None
+    discarded_requests: Count = 0
+
+
 class LevelResult(Struct, frozen=True, kw_only=True):
     """One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
+
+    With `arrivals` requests were sent at times of their own, and `num_concurrency` is the most that
+    could be in flight. A level that is `set_aside`, for the reason that it says, counts as failed.
+    `client_lag_p99_seconds` is how late the load generator itself looked at what had arrived,
+    `lateness_p99_seconds` how late it sent. Levels of equal `seed` had the same requests.
 
     A level without a completed request is kept, with empty stats. The window is the measured run,
     warm-up excluded. `requests` are those that ended in it; None: unknown, or left out here.
@@ -130,15 +203,28 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     tokens_estimated: bool = False
     stats: LevelStats = LevelStats()
     requests: RequestColumns | None = None
+    arrivals: str | None = None
+    seed: int | None = None
+    marks: tuple[LevelMark, ...] = ()
+    set_aside: str | None = None
+    steadiness: Steadiness | None = None
+    prefix_cache: PrefixCacheUse | None = None
+    client_lag_p99_seconds: Seconds | None = None
+    lateness_p99_seconds: Seconds | None = None
 
 
 class FailedLevel(Struct, frozen=True, kw_only=True):
-    """A load that was not served: nothing completed, or more requests failed than may."""
+    """A load that was not served: nothing completed, or more requests failed than may.
+
+    Or one that says nothing, for the reason in `set_aside`.
+    """
 
     scenario: str
     num_concurrency: PositiveInt
     num_requests: Count
     num_completed_requests: Count
+    arrivals: str | None = None
+    set_aside: str | None = None
 
 
 class BenchmarkMetrics(Struct, frozen=True, kw_only=True):

@@ -16,9 +16,17 @@ from schemas.base import (
     Percent,
     PositiveInt,
     PositiveSeconds,
+    Seconds,
     line,
 )
-from schemas.benchmark import MAX_ERROR_RATE, BenchmarkTool, ErrorRate, TrafficScenario
+from schemas.benchmark import (
+    MAX_ERROR_RATE,
+    Arrivals,
+    BenchmarkTool,
+    ErrorRate,
+    Share,
+    TrafficScenario,
+)
 from schemas.gpu_request import GpuCount, MigProfile, Shares, ShareStrategy
 
 Scalar = str | Integer | float | bool | None
@@ -225,6 +233,11 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     `max_error_rate` is the largest share of the requests of one load (a scenario at a concurrency)
     that may fail, 0 to 1. An experiment in which more fail does not rank above one that served the
     load, and one that served no load at all has failed.
+
+    With `arrivals` those are the loads instead of `num_concurrency`: `closed(8)` requests at once,
+    or `poisson(20)`, `constant(20)` and `burst(20,5)` requests per second, or `trace`, whose times
+    are `arrival_trace_seconds`; the built-in generator makes them. `prefix_share` of every prompt
+    is the same in all requests of a level.
     """
 
     task: Text = "text-to-text"
@@ -240,6 +253,9 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     additional_params: dict[str, Any] = {}
     tool: BenchmarkTool = BenchmarkTool.AUTO
     max_error_rate: ErrorRate = MAX_ERROR_RATE
+    arrivals: Annotated[tuple[Arrivals, ...], Meta(max_length=64)] = ()
+    arrival_trace_seconds: Annotated[tuple[Seconds, ...], Meta(max_length=10_000)] = ()
+    prefix_share: Share = 0.0
 
 
 class GpuPreferences(TaskPart, frozen=True, kw_only=True):

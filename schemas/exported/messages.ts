@@ -249,6 +249,11 @@ export interface AvailableGpus {
  * `max_error_rate` is the largest share of the requests of one load (a scenario at a concurrency)
  * that may fail, 0 to 1. An experiment in which more fail does not rank above one that served the
  * load, and one that served no load at all has failed.
+ *
+ * With `arrivals` those are the loads instead of `num_concurrency`: `closed(8)` requests at once,
+ * or `poisson(20)`, `constant(20)` and `burst(20,5)` requests per second, or `trace`, whose times
+ * are `arrival_trace_seconds`; the built-in generator makes them. `prefix_share` of every prompt is
+ * the same in all requests of a level.
  */
 export interface BenchmarkConfig {
   /** one line without control characters or marks of text direction */
@@ -263,6 +268,9 @@ export interface BenchmarkConfig {
   additional_params?: Record<string, unknown>;
   tool?: BenchmarkTool;
   max_error_rate?: number;
+  arrivals?: string[];
+  arrival_trace_seconds?: number[];
+  prefix_share?: number;
 }
 
 /**
@@ -319,6 +327,11 @@ export interface BenchmarkResult {
  *
  * `max_error_rate` is the largest share of a level's requests that may fail, 0 to 1; with more the
  * level has failed.
+ *
+ * With `arrivals` those are the loads of each scenario instead of `num_concurrency`: closed loops,
+ * or requests sent at times that no answer moves; `trace` takes its times from
+ * `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
+ * a level: 0 declares a cold prefix cache, more a warm one.
  */
 export interface BenchmarkSpec {
   task?: string;
@@ -332,6 +345,9 @@ export interface BenchmarkSpec {
   additional_params?: Record<string, unknown>;
   tool?: BenchmarkTool;
   max_error_rate?: number;
+  arrivals?: string[];
+  arrival_trace_seconds?: number[];
+  prefix_share?: number;
 }
 
 /**
@@ -359,6 +375,12 @@ export type Buffered = [
 
 /** What the driver samples by itself between two ticks. */
 export type BufferedMetric = "power_draw_w" | "utilization_percent";
+
+/**
+ * The engine's prefix cache before a level. `verified`: a prompt that it held was computed again;
+ * `failed`: it was not, or the engine refused.
+ */
+export type CacheReset = "failed" | "unsupported" | "verified";
 
 /**
  * Stop an attempt.
@@ -1338,12 +1360,18 @@ export interface Explanation {
   reasons_left_out: Record<string, number>;
 }
 
-/** A load that was not served: nothing completed, or more requests failed than may. */
+/**
+ * A load that was not served: nothing completed, or more requests failed than may.
+ *
+ * Or one that says nothing, for the reason in `set_aside`.
+ */
 export interface FailedLevel {
   scenario: string;
   num_concurrency: number;
   num_requests: number;
   num_completed_requests: number;
+  arrivals: string | null;
+  set_aside: string | null;
 }
 
 /**
@@ -2234,8 +2262,22 @@ export interface LatencySlo {
   p99?: SloBound | null;
 }
 
+/** Why a level's figures may mislead. The level still counts, unless it is set aside. */
+export type LevelMark =
+  | "cache_hits"
+  | "cache_not_reset"
+  | "client_limited"
+  | "littles_law"
+  | "not_steady"
+  | "sent_late";
+
 /**
  * One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
+ *
+ * With `arrivals` requests were sent at times of their own, and `num_concurrency` is the most that
+ * could be in flight. A level that is `set_aside`, for the reason that it says, counts as failed.
+ * `client_lag_p99_seconds` is how late the load generator itself looked at what had arrived,
+ * `lateness_p99_seconds` how late it sent. Levels of equal `seed` had the same requests.
  *
  * A level without a completed request is kept, with empty stats. The window is the measured run,
  * warm-up excluded. `requests` are those that ended in it; null: unknown, or left out here.
@@ -2258,6 +2300,14 @@ export interface LevelResult {
   tokens_estimated: boolean;
   stats: LevelStats;
   requests: RequestColumns | null;
+  arrivals: string | null;
+  seed: number | null;
+  marks: LevelMark[];
+  set_aside: string | null;
+  steadiness: Steadiness | null;
+  prefix_cache: PrefixCacheUse | null;
+  client_lag_p99_seconds: number | null;
+  lateness_p99_seconds: number | null;
 }
 
 /**
@@ -2758,6 +2808,18 @@ export interface PolicyTrial {
 export interface Preference {
   selector: Selector;
   weight?: number;
+}
+
+/**
+ * What the engine's counters say of a level's prompt tokens; null where it has none.
+ *
+ * What every prompt of the chat template has in common is not counted as hit.
+ */
+export interface PrefixCacheUse {
+  reset: CacheReset;
+  queried_tokens: number | null;
+  hit_tokens: number | null;
+  hit_share: number | null;
 }
 
 /** A ClusterBaseModel or ClusterServingRuntime to create, from a preset or spelled out. */
@@ -3684,6 +3746,19 @@ export interface StartRank {
   attempt_id: string;
   leader_address: string;
   leader_port: number;
+}
+
+/**
+ * Whether the level was in a steady state.
+ *
+ * `little_error` is |N - X R| / N of requests in flight, their rate and their mean time; `drift`
+ * what the latency gains over the window as a share of its mean, 0 where that may be chance. The
+ * first `discarded_requests` belonged to the start and are in no figure. null: too few requests.
+ */
+export interface Steadiness {
+  little_error: number | null;
+  drift: number | null;
+  discarded_requests: number;
 }
 
 /**

@@ -50,6 +50,11 @@ class Progress:
     failed: int
     total: int
     elapsed_seconds: float
+    arrivals: str | None = None
+
+    @property
+    def load_text(self) -> str:
+        return self.arrivals or f"concurrency {self.num_concurrency}"
 
 
 ProgressCallback = Callable[[Progress], None]

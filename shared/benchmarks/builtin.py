@@ -1,49 +1,54 @@
-"""The built-in load generator: closed-loop streaming chat completions against one server.
+"""The built-in load generator: streaming chat completions against one server.
 
-For hosts without genai-bench. A level keeps exactly `num_concurrency` requests in flight until
-`max_requests_per_level` have been sent or `max_time_per_level_seconds` have passed.
+For hosts without genai-bench, and for what genai-bench has not: timed arrivals, a measurement that
+begins and ends under load, and marks on what cannot be believed.
 """
 
 import asyncio
 import random
+import secrets
 import time
+import zlib
 from collections import Counter
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
+import msgspec
+
+from schemas.benchmark import (
+    BenchmarkResult,
+    BenchmarkSpec,
+    BenchmarkTool,
+    CacheReset,
+    LevelMark,
+    LevelResult,
+    Steadiness,
+)
+from shared.benchmarks import prefix_cache, steadiness
 from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback, Target
+from shared.benchmarks.arrivals import Load, loads
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
-from shared.benchmarks.metrics import FailedRequest, RequestSample, aggregate, level_result
+from shared.benchmarks.level_load import LevelLoad, Record, Requests
+from shared.benchmarks.metrics import (
+    FailedRequest,
+    RequestSample,
+    aggregate,
+    distribution,
+    level_result,
+)
+from shared.benchmarks.prefix_cache import PrefixCache, ServerPrefixCache, Start
 from shared.benchmarks.traffic import (
     Scenario,
     UnsupportedTraffic,
     parse_scenario,
     request_parameters,
+    with_shared_prefix,
 )
 
-TOOL_VERSION: Final = "1"
-PAUSE_AFTER_ERROR_SECONDS: Final = 0.05
-
-
-@dataclass(slots=True)
-class Level:
-    """One scenario at one concurrency, while it runs."""
-
-    scenario: str
-    num_concurrency: int
-    sizes: Scenario
-    level_no: int
-    total: int
-    phase: LoadPhase = LoadPhase.WARMING_UP
-    sent: int = 0
-    samples: list[RequestSample] = field(default_factory=list)
-    failed: list[FailedRequest] = field(default_factory=list)
-    error_codes: Counter[str] = field(default_factory=Counter)
-    started: float = field(default_factory=time.perf_counter)
-    finished: float = 0.0
+TOOL_VERSION: Final = "2"
+LARGEST_CLIENT_SHARE: Final = 0.05
 
 
 class Builtin:
@@ -63,6 +68,7 @@ class Builtin:
             )
         for scenario in spec.traffic_scenarios:
             parse_scenario(scenario)
+        loads(spec)
         request_parameters(spec.additional_params)
 
     async def run(
@@ -92,16 +98,18 @@ async def run_benchmark(
     api_key: str | None = None,
     on_progress: ProgressCallback | None = None,
     limits: LoadLimits | None = None,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> BenchmarkResult:
     """Run every scenario at every concurrency against `base_url` (without `/v1`).
 
-    The same seed gives the same prompts and lengths. Failed requests are counted in the result,
-    even if all failed. Cancelling closes every connection. Raises UnsupportedTraffic before
-    anything is sent, ServerUnreachable and ModelNotServed before the first level.
+    The same seed gives the same prompts and lengths; without one they are the same only where the
+    engine's prefix cache was seen to be empty before, new ones elsewhere. Failed requests are
+    counted in the result, even if all failed. Cancelling closes every connection. Raises
+    UnsupportedTraffic before anything is sent, ServerUnreachable and ModelNotServed before the
+    first level.
     """
     Builtin().check(spec)
-    pairs = [(text, number) for text in spec.traffic_scenarios for number in spec.num_concurrency]
+    pairs = [(text, load) for text in spec.traffic_scenarios for load in loads(spec)]
     started = time.perf_counter()
     async with ChatServer(
         base_url=base_url,
@@ -111,18 +119,17 @@ async def run_benchmark(
         limits=limits or LoadLimits(),
     ) as server:
         simulated = (await server.served_model()).simulated
+        probes = random.Random(secrets.randbits(64))  # noqa: S311  # prompts that none has sent
         generator = LoadGenerator(
             server=server,
+            cache=ServerPrefixCache(server, probes),
             on_progress=on_progress,
-            rng=random.Random(seed),  # noqa: S311  # prompts are to be repeatable, not secret
             levels_total=len(pairs),
+            seed=seed,
         )
         levels = [
-            await generator.run_level(
-                Level(text, concurrency, parse_scenario(text), number, spec.max_requests_per_level),
-                spec,
-            )
-            for number, (text, concurrency) in enumerate(pairs, start=1)
+            await generator.run_level(number, text, load, spec)
+            for number, (text, load) in enumerate(pairs, start=1)
         ]
     return BenchmarkResult(
         tool=BenchmarkTool.BUILTIN,
@@ -138,75 +145,138 @@ async def run_benchmark(
 class LoadGenerator:
     """Levels of load on one server."""
 
-    server: ChatServer
-    on_progress: ProgressCallback | None
-    rng: random.Random
-    levels_total: int
+    server: Requests
+    cache: PrefixCache
+    on_progress: ProgressCallback | None = None
+    levels_total: int = 1
+    seed: int | None = None
 
-    async def run_level(self, level: Level, spec: BenchmarkSpec) -> LevelResult:
-        """Warm up, then measure."""
-        await self._warm_up(level, spec)
-        level.phase = LoadPhase.MEASURING
-        started_at = datetime.now(UTC)
-        level.started = time.perf_counter()
-        self._report(level)
-        ends = level.started + spec.max_time_per_level_seconds
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(level.num_concurrency, level.total)):
-                group.create_task(self._keep_one_in_flight(level, ends))
-        return level_result(
-            scenario=level.scenario,
-            num_concurrency=level.num_concurrency,
-            started_at=started_at,
-            run_duration=max(0.0, level.finished - level.started),
-            samples=level.samples,
-            error_codes=level.error_codes,
-            failed=level.failed,
+    async def run_level(
+        self, number: int, scenario: str, load: Load, spec: BenchmarkSpec
+    ) -> LevelResult:
+        """Empty the prefix cache, warm up, measure."""
+        start = await self.cache.begin()
+        seed = self._seed(scenario, load, start)
+        rng = random.Random(seed)  # noqa: S311  # prompts are to be repeatable, not secret
+        sizes = with_shared_prefix(parse_scenario(scenario), spec.prefix_share, rng)
+        level = LevelLoad(
+            server=self.server,
+            load=load,
+            sizes=sizes,
+            rng=rng,
+            spec=spec,
+            on_change=lambda: self._report(number, scenario, level),
+        )
+        await level.run()
+        measured = _measured(scenario, level)
+        use = await self.cache.use(start, level.sent_in_all)
+        aside = prefix_cache.set_aside(use, is_warm=spec.prefix_share > 0)
+        marks = [
+            *measured.marks,
+            *([LevelMark.CACHE_NOT_RESET] if use.reset is CacheReset.FAILED else []),
+            *([LevelMark.CACHE_HITS] if aside is not None else []),
+        ]
+        return msgspec.structs.replace(
+            measured, seed=seed, prefix_cache=use, set_aside=aside, marks=tuple(marks)
         )
 
-    async def _warm_up(self, level: Level, spec: BenchmarkSpec) -> None:
-        self._report(level)
-        await warm_up(
-            self.server,
-            level.sizes,
-            self.rng,
-            requests=spec.warmup_requests,
-            at_once=level.num_concurrency,
-            limit_seconds=spec.max_time_per_level_seconds,
-        )
+    def _seed(self, scenario: str, load: Load, start: Start) -> int:
+        if self.seed is not None:
+            return self.seed
+        if start.reset is CacheReset.VERIFIED:
+            return zlib.crc32(f"{scenario} {load}".encode())
+        return secrets.randbits(32)
 
-    async def _keep_one_in_flight(self, level: Level, ends: float) -> None:
-        while level.sent < level.total and (now := time.perf_counter()) < ends:
-            level.sent += 1
-            limits = self.server.limits
-            deadline_seconds = min(limits.request_seconds, ends + limits.drain_seconds - now)
-            outcome = await self.server.request(level.sizes(self.rng), self.rng, deadline_seconds)
-            level.finished = time.perf_counter()
-            if isinstance(outcome, RequestSample):
-                level.samples.append(outcome)
-            else:
-                level.error_codes[outcome.code] += 1
-                seconds = level.finished - now
-                level.failed.append(FailedRequest(code=outcome.code, seconds=seconds))
-                # A dead server refuses in microseconds; without a pause the loop would eat a core.
-                await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
-            self._report(level)
-
-    def _report(self, level: Level) -> None:
-        if self.on_progress is not None:
-            self.on_progress(
-                Progress(
-                    phase=level.phase,
-                    level_no=level.level_no,
-                    levels_total=self.levels_total,
-                    scenario=level.scenario,
-                    num_concurrency=level.num_concurrency,
-                    completed=len(level.samples),
-                    failed=level.error_codes.total(),
-                    total=level.total,
-                    elapsed_seconds=time.perf_counter() - level.started,
-                )
+    def _report(self, number: int, scenario: str, level: LevelLoad) -> None:
+        if self.on_progress is None:
+            return
+        self.on_progress(
+            Progress(
+                phase=LoadPhase.MEASURING if level.started_at else LoadPhase.WARMING_UP,
+                level_no=number,
+                levels_total=self.levels_total,
+                scenario=scenario,
+                num_concurrency=level.load.concurrency,
+                completed=len(level.records) - level.failed,
+                failed=level.failed,
+                total=level.spec.max_requests_per_level,
+                elapsed_seconds=level.elapsed_seconds,
+                arrivals=level.load.arrivals,
             )
+        )
+
+
+def _measured(scenario: str, level: LevelLoad) -> LevelResult:
+    """What the level's requests say, without those of its start."""
+    if level.started_at is None:
+        raise RuntimeError("a level ended before it began")
+    in_order = sorted(level.records, key=lambda record: record.sent)
+    latencies = [
+        (record.sent, record.outcome.e2e_latency)
+        for record in in_order
+        if isinstance(record.outcome, RequestSample)
+    ]
+    cut = steadiness.transient([seconds for _, seconds in latencies])
+    begins = latencies[cut][0] if cut else level.started
+    kept = [record for record in in_order if record.sent >= begins]
+    samples = [each.outcome for each in kept if isinstance(each.outcome, RequestSample)]
+    failed = [each.outcome for each in kept if isinstance(each.outcome, FailedRequest)]
+    result = level_result(
+        scenario=scenario,
+        num_concurrency=level.load.concurrency,
+        started_at=level.started_at + timedelta(seconds=begins - level.started),
+        run_duration=_duration_seconds(level, begins, kept),
+        samples=samples,
+        error_codes=Counter(each.code for each in failed),
+        failed=failed,
+    )
+    mean_seconds = result.stats.e2e_latency.mean if result.stats.e2e_latency else 0.0
+    rate_per_s = level.ended_in_window / level.window_seconds if level.window_seconds else 0.0
+    steady = Steadiness(
+        little_error=steadiness.little_error(level.in_flight_mean, rate_per_s, mean_seconds),
+        drift=steadiness.drift([seconds for _, seconds in latencies[cut:]]),
+        discarded_requests=len(in_order) - len(kept),
+    )
+    lag = distribution(level.lags)
+    late = distribution(each.late_seconds for each in kept)
+    result = msgspec.structs.replace(
+        result,
+        arrivals=level.load.arrivals,
+        steadiness=steady,
+        client_lag_p99_seconds=lag.p99 if lag else None,
+        lateness_p99_seconds=late.p99 if late else None,
+    )
+    return msgspec.structs.replace(result, marks=tuple(_marks(result)))
+
+
+def _duration_seconds(level: LevelLoad, begins: float, kept: list[Record]) -> float:
+    """The seconds in which as many requests ended as were kept."""
+    ends = [record.ended for record in kept]
+    if not ends:
+        return max(0.0, (level.window_ends or begins) - begins)
+    if level.load.arrivals is not None and len(ends) > 1 and max(ends) > min(ends):
+        # At the exit: of an engine that falls behind, what it serves and not what is asked of it.
+        return (max(ends) - min(ends)) * len(ends) / (len(ends) - 1)
+    if level.spec.warmup_requests and level.load.arrivals is None:
+        # In a closed loop each is sent as another ends, and the loop goes on beyond the window.
+        return max(0.0, (level.window_ends or max(ends)) - begins)
+    return max(ends) - begins
+
+
+def _marks(level: LevelResult) -> list[LevelMark]:
+    steady, marks = level.steadiness, []
+    if steady is not None and abs(steady.drift or 0.0) > steadiness.LARGEST_ERROR:
+        marks.append(LevelMark.NOT_STEADY)
+    if steady is not None and (steady.little_error or 0.0) > steadiness.LARGEST_ERROR:
+        marks.append(LevelMark.LITTLES_LAW)
+    first = level.stats.ttft
+    if first is not None:
+        limit_seconds = LARGEST_CLIENT_SHARE * first.p99
+        if (level.client_lag_p99_seconds or 0.0) > limit_seconds:
+            marks.append(LevelMark.CLIENT_LIMITED)
+        if level.arrivals is not None and (level.lateness_p99_seconds or 0.0) > limit_seconds:
+            marks.append(LevelMark.SENT_LATE)
+    return marks
 
 
 async def warm_up(

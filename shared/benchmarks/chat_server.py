@@ -159,7 +159,8 @@ class ChatServer:
         own_rng = random.Random(rng.getrandbits(64))  # noqa: S311  # repeatable, not secret
 
         def made() -> bytes:
-            prompt = make_prompt(size.num_input_tokens, own_rng)
+            own_tokens = size.num_input_tokens - len(size.prefix_words)
+            prompt = " ".join([*size.prefix_words, make_prompt(own_tokens, own_rng)])
             body = chat_body(self.model_name, prompt, size.num_output_tokens, self.parameters)
             return msgspec.json.encode(body)
 
@@ -185,6 +186,26 @@ class ChatServer:
         if failure is not None:
             return RequestFailed(code=failure)
         return _sample(stream, started, size)
+
+    async def metrics_page(self) -> str | None:
+        """Its Prometheus page; None where it has none."""
+        try:
+            status, body = await self._get(f"{self.base_url}/metrics", "metrics")
+        except ServerUnreachable:
+            return None
+        return body.decode(errors="replace") if status == 200 else None
+
+    async def post(self, path: str) -> tuple[int, bytes] | None:
+        """Status and body; None where nothing answered in time."""
+        url = f"{self.base_url}{path}"
+        try:
+            async with (
+                within(self.limits.connect_seconds),
+                self._session.post(url, allow_redirects=False) as response,
+            ):
+                return response.status, await _bounded(response, url)
+        except (TimeoutError, aiohttp.ClientError, ServerUnreachable):
+            return None
 
     async def _models(self) -> list[ServedModel]:
         url = f"{self.base_url}/v1/models"

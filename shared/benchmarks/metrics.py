@@ -188,7 +188,7 @@ def pooled(levels: Sequence[LevelResult]) -> list[LevelResult]:
     loads: dict[object, list[LevelResult]] = {}
     for number, level in enumerate(levels):
         known = level.requests is not None and level.requests.one_in == 1
-        key = (level.scenario, level.num_concurrency) if known else number
+        key = (level.scenario, level.num_concurrency, level.arrivals) if known else number
         loads.setdefault(key, []).append(level)
     return [repeats[0] if len(repeats) == 1 else _pool(repeats) for repeats in loads.values()]
 
@@ -198,7 +198,7 @@ def _pool(repeats: Sequence[LevelResult]) -> LevelResult:
     errors: Counter[str] = Counter()
     for level in repeats:
         errors.update(level.error_codes_frequency)
-    return level_result(
+    pooled_level = level_result(
         scenario=repeats[0].scenario,
         num_concurrency=repeats[0].num_concurrency,
         started_at=repeats[0].started_at,
@@ -216,6 +216,7 @@ def _pool(repeats: Sequence[LevelResult]) -> LevelResult:
         ],
         error_codes=errors,
     )
+    return msgspec.structs.replace(pooled_level, arrivals=repeats[0].arrivals)
 
 
 def few_codes(counts: Mapping[str, int]) -> dict[str, int]:
@@ -244,19 +245,29 @@ def _level_stats(samples: Sequence[RequestSample]) -> LevelStats:
 
 
 def has_failed(level: LevelResult, max_error_rate: float) -> bool:
-    """Whether the level says nothing about its load, as too few of its requests were served."""
-    return not level.num_completed_requests or level.error_rate > max_error_rate
+    """Whether the level says nothing about its load: too few of its requests were served, or it is
+    set aside.
+    """
+    is_served = level.num_completed_requests and level.error_rate <= max_error_rate
+    return level.set_aside is not None or not is_served
 
 
 def failed_levels_text(failed: Sequence[FailedLevel], most: int = SHOWN_LEVELS) -> str:
     """`D(100,100) at concurrency 8 served 1 of 17, ... and 2 more`."""
-    told = [
-        f"{level.scenario} at concurrency {level.num_concurrency} served"
-        f" {level.num_completed_requests} of {level.num_requests}"
-        for level in failed[:most]
-    ]
+    told = [f"{load_text(level)} {_why_failed(level)}" for level in failed[:most]]
     more = f" and {len(failed) - most} more" if len(failed) > most else ""
     return ", ".join(told) + more or "no level was measured"
+
+
+def load_text(level: LevelResult | FailedLevel) -> str:
+    """`D(100,100) at concurrency 8`, or `D(100,100) at poisson(20)`."""
+    return f"{level.scenario} at {level.arrivals or f'concurrency {level.num_concurrency}'}"
+
+
+def _why_failed(level: FailedLevel) -> str:
+    if level.set_aside is not None:
+        return f"is set aside: {level.set_aside}"
+    return f"served {level.num_completed_requests} of {level.num_requests}"
 
 
 def percent_text(share: float) -> str:
@@ -297,6 +308,8 @@ def aggregate(
                 num_concurrency=level.num_concurrency,
                 num_requests=level.num_requests,
                 num_completed_requests=level.num_completed_requests,
+                arrivals=level.arrivals,
+                set_aside=level.set_aside,
             )
             for level in levels
             if has_failed(level, max_error_rate)

@@ -27,9 +27,11 @@ class Scored(Struct, frozen=True, kw_only=True):
     failed_levels: tuple[FailedLevel, ...] = ()
 
     @property
-    def failed_loads(self) -> frozenset[tuple[str, int]]:
-        """Scenario and concurrency of each failed level."""
-        return frozenset((level.scenario, level.num_concurrency) for level in self.failed_levels)
+    def failed_loads(self) -> frozenset[tuple[str, int, str | None]]:
+        """Scenario, concurrency and arrivals of each failed level."""
+        return frozenset(
+            (level.scenario, level.num_concurrency, level.arrivals) for level in self.failed_levels
+        )
 
 
 class Ranking(Struct, frozen=True, kw_only=True):

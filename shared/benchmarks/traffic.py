@@ -4,7 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from schemas.errors import ErrorCode
@@ -48,6 +48,7 @@ class RequestSize:
 
     num_input_tokens: int
     num_output_tokens: int
+    prefix_words: tuple[str, ...] = ()
 
 
 Scenario = Callable[[random.Random], RequestSize]
@@ -98,6 +99,21 @@ def _size(num_input_tokens: int, num_output_tokens: int) -> RequestSize:
     return RequestSize(
         num_input_tokens=max(1, num_input_tokens), num_output_tokens=max(1, num_output_tokens)
     )
+
+
+def with_shared_prefix(sizes: Scenario, share: float, rng: random.Random) -> Scenario:
+    """The same sizes, of which `share` of the prompt is common to all."""
+    if not share:
+        return sizes
+    words: list[str] = []
+
+    def sized(own_rng: random.Random) -> RequestSize:
+        size = sizes(own_rng)
+        count = round(share * size.num_input_tokens)
+        words.extend(rng.choices(WORDS, k=max(0, count - len(words))))
+        return replace(size, prefix_words=tuple(words[:count]))
+
+    return sized
 
 
 def make_prompt(num_tokens: int, rng: random.Random) -> str:

@@ -82,8 +82,7 @@ async def _only_model(base_url: str, api_key: str | None) -> str:
 
 async def _started(spec: BenchmarkSpec, node_id: str | None) -> Watch | str:
     """The monitoring, or why there is none."""
-    levels = len(spec.traffic_scenarios) * len(spec.num_concurrency)
-    longest_seconds = levels * (spec.max_time_per_level_seconds + LEVEL_SLACK_SECONDS)
+    longest_seconds = spec.num_levels * (spec.max_time_per_level_seconds + LEVEL_SLACK_SECONDS)
     try:
         return await Watch.start(
             node_id, max_seconds=min(longest_seconds, LONGEST_MONITORING_SECONDS)

@@ -66,7 +66,7 @@ def _serve(
             now = max(now, coming[0][0])
         while coming and coming[0][0] <= now:
             _, name, sent = heapq.heappop(coming)
-            prompt = [f"{name}-{place}" for place in range(size[0])]
+            prompt = [str(name)] * size[0]
             request = BatchedRequest(prompt=prompt, output_tokens=size[1])
             sent_at[request] = sent
             scheduler.add(request)

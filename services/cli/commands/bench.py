@@ -69,6 +69,21 @@ def bench() -> None:
     help="Requests at once; several are measured in turn.",
 )
 @click.option(
+    "--arrivals",
+    multiple=True,
+    metavar="TEXT",
+    help="Load instead of --concurrency: closed(N), or poisson(RATE), constant(RATE),"
+    " burst(RATE,SIZE) in requests per second; builtin only.",
+)
+@click.option(
+    "--prefix-share",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of every prompt that all requests have in common; builtin only.",
+)
+@click.option(
     "--max-requests",
     type=click.IntRange(1),
     default=100,
@@ -145,6 +160,8 @@ def run(
     tokenizer: str | None,
     scenarios: tuple[str, ...],
     concurrencies: tuple[int, ...],
+    arrivals: tuple[str, ...],
+    prefix_share: float,
     max_requests: int,
     max_time: float,
     max_error_rate: float,
@@ -166,6 +183,8 @@ def run(
         "model_tokenizer": tokenizer,
         "traffic_scenarios": scenarios,
         "num_concurrency": concurrencies,
+        "arrivals": arrivals,
+        "prefix_share": prefix_share,
         "max_requests_per_level": max_requests,
         "max_time_per_level_seconds": max_time,
         "max_error_rate": max_error_rate,

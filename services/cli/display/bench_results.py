@@ -8,15 +8,24 @@ from typing import Any, Final, TextIO
 import click
 import msgspec
 
-from schemas.benchmark import BenchmarkResult, Distribution, LevelResult
+from schemas.benchmark import BenchmarkResult, Distribution, LevelMark, LevelResult
 from schemas.monitoring import GpuStats
 from services.cli.display.columns import Table
 from services.cli.display.output import number, print_table
 from services.cli.display.task_results import gpu_cells
 from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback
-from shared.benchmarks.metrics import failed_levels_text, has_failed, percent_text
+from shared.benchmarks.metrics import failed_levels_text, has_failed, load_text, percent_text
 
 CLEAR_LINE: Final = "\r\x1b[K"
+_MARK_TEXTS: Final = {
+    LevelMark.NOT_STEADY: "not steady, its latency drifts; more --max-requests or less load",
+    LevelMark.LITTLES_LAW: "too short for its load: rate, latency and requests at once do not fit"
+    " together (Little's law)",
+    LevelMark.CACHE_NOT_RESET: "the engine did not reset its prefix cache",
+    LevelMark.CACHE_HITS: "set aside, it was served from the prefix cache",
+    LevelMark.CLIENT_LIMITED: "the load generator itself may have made over 5 % of the latency",
+    LevelMark.SENT_LATE: "requests were sent late",
+}
 
 
 @contextmanager
@@ -53,8 +62,8 @@ def progress_line(progress: Progress) -> str:
     counts = f", {progress.completed} of {progress.total} requests" if progress.completed else ""
     failed = f", {progress.failed} failed" if progress.failed else ""
     return (
-        f"level {progress.level_no} of {progress.levels_total}, {progress.scenario} at concurrency"
-        f" {progress.num_concurrency}: {phase}{counts}{failed}, {progress.elapsed_seconds:.0f} s"
+        f"level {progress.level_no} of {progress.levels_total}, {progress.scenario} at"
+        f" {progress.load_text}: {phase}{counts}{failed}, {progress.elapsed_seconds:.0f} s"
     )
 
 
@@ -111,7 +120,7 @@ def _row(level: LevelResult, failed: bool, gpus: int) -> list[str]:
     )
     return [
         level.scenario,
-        str(level.num_concurrency),
+        level.arrivals or str(level.num_concurrency),
         f"{level.num_completed_requests}/{level.num_requests}",
         f"{level.error_rate:.1%}",
         "failed" if failed else "served",
@@ -142,9 +151,8 @@ def remarks(result: BenchmarkResult) -> list[str]:
             codes = ", ".join(
                 f"{count} x {code}" for code, count in level.error_codes_frequency.items()
             )
-            said.append(
-                f"{level.scenario} at concurrency {level.num_concurrency}: failed with {codes}"
-            )
+            said.append(f"{load_text(level)}: failed with {codes}")
+        said += [f"{load_text(level)}: {_MARK_TEXTS[mark]}" for mark in level.marks]
     if failed := result.metrics.failed_levels:
         limit = percent_text(result.metrics.max_error_rate or 0.0)
         said.append(

@@ -26,8 +26,10 @@ def check_benchmark(benchmark: BenchmarkSpec, roots: tuple[Path, ...]) -> None:
         _check_tokenizer(benchmark.model_tokenizer, roots)
     if not benchmark.traffic_scenarios or not benchmark.num_concurrency:
         raise _refused("$.benchmark", "expected at least one traffic scenario and one concurrency")
-    levels = len(benchmark.traffic_scenarios) * len(benchmark.num_concurrency)
-    if levels > LARGEST_LEVELS or max(benchmark.num_concurrency) > LARGEST_CONCURRENCY:
+    if (
+        benchmark.num_levels > LARGEST_LEVELS
+        or max(benchmark.num_concurrency) > LARGEST_CONCURRENCY
+    ):
         raise _refused(
             "$.benchmark.num_concurrency",
             f"expected at most {LARGEST_LEVELS} levels of at most {LARGEST_CONCURRENCY} requests "

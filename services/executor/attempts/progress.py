@@ -83,7 +83,7 @@ class ProgressReporter:
                 is_measuring=progress.phase is LoadPhase.MEASURING,
             ),
             message=(
-                f"{progress.scenario} at concurrency {progress.num_concurrency}, "
+                f"{progress.scenario} at {progress.load_text}, "
                 f"level {progress.level_no} of {progress.levels_total}"
             ),
             completed_requests=progress.completed,

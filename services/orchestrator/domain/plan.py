@@ -146,11 +146,14 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool) -> BenchmarkSpec:
         additional_params=config.additional_params,
         tool=tool,
         max_error_rate=config.max_error_rate,
+        arrivals=config.arrivals,
+        arrival_trace_seconds=config.arrival_trace_seconds,
+        prefix_share=config.prefix_share,
     )
 
 
 def _refuse_excessive(config: BenchmarkConfig) -> None:
-    levels = len(config.traffic_scenarios) * len(config.num_concurrency)
+    levels = len(config.traffic_scenarios) * len(config.arrivals or config.num_concurrency)
     if levels > LARGEST_LEVELS:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,

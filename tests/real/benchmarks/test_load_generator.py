@@ -194,10 +194,11 @@ async def test_the_warm_up_is_sent_and_not_counted() -> None:
         after = datetime.now(UTC)
 
     level = result.levels[0]
-    assert len(prompts) == 11
-    assert len(set(prompts)) == 11
+    # Load goes on until the last measured request is answered.
+    assert len(prompts) >= 11
+    assert len(set(prompts)) == len(prompts)
     assert level.num_requests == 6
-    assert level.started_at - before >= timedelta(seconds=0.15)
+    assert level.started_at - before >= timedelta(seconds=0.1)
     assert level.started_at <= level.finished_at <= after
     assert level.finished_at - level.started_at == timedelta(seconds=level.run_duration)
     assert [one.phase for one in seen[:2]] == [LoadPhase.WARMING_UP, LoadPhase.MEASURING]
@@ -209,7 +210,7 @@ async def test_the_warm_up_is_sent_and_not_counted() -> None:
 
 async def test_a_level_ends_when_its_time_is_over_and_lets_requests_finish() -> None:
     spec = make_spec(
-        max_time_per_level_seconds=0.25, max_requests_per_level=10_000, num_concurrency=(2,)
+        max_time_per_level_seconds=0.5, max_requests_per_level=10_000, num_concurrency=(2,)
     )
     arrivals: list[float] = []
     ends: list[float] = []
@@ -223,12 +224,12 @@ async def test_a_level_ends_when_its_time_is_over_and_lets_requests_finish() -> 
     async with answering(answer) as base_url:
         level = (await measure(base_url, spec)).levels[0]
 
-    # Each answer within the time is followed by a request: six on a machine that is not loaded.
+    # Each answer within the time is followed by a request: ten on a machine that is not loaded.
     begun = arrivals[0]
-    surely, perhaps = (sum(end - begun < limit for end in ends) for limit in (0.22, 0.28))
+    surely, perhaps = (sum(end - begun < limit for end in ends) for limit in (0.35, 0.65))
     assert 2 + surely <= len(arrivals) <= 2 + perhaps
     assert level.num_requests == level.num_completed_requests == len(arrivals)
-    assert 0.25 <= level.run_duration < ends[-1] - begun + 0.1
+    assert 0.5 <= level.run_duration < ends[-1] - begun + 0.1
 
 
 async def test_requests_that_outlast_the_drain_are_timeouts() -> None:

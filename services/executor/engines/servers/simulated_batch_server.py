@@ -85,7 +85,7 @@ class BatchRunner:
         request = BatchedRequest(prompt=prompt, output_tokens=output_tokens)
         tokens = self._tokens[request] = asyncio.Queue()
         self.scheduler.add(request)
-        if self._stepping is None or self._stepping.done():
+        if self._stepping is None:
             self._stepping = asyncio.create_task(self._step())
         try:
             for index in range(output_tokens):
@@ -94,6 +94,9 @@ class BatchRunner:
         finally:
             del self._tokens[request]
             self.scheduler.remove(request)
+            if not self._tokens and self._stepping is not None:
+                self._stepping.cancel()
+                self._stepping = None
 
     async def _step(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,83 @@
+"""When requests are sent: a closed loop of so many at once, or times that nobody's answer moves."""
+
+import itertools
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.benchmark import LARGEST_CONCURRENCY, BenchmarkSpec
+from shared.benchmarks.traffic import UnsupportedTraffic
+
+_CLOSED: Final = re.compile(r"closed\((\d+)\)")
+_RATE: Final = re.compile(r"(poisson|constant)\(([\d.]+)\)")
+_BURST: Final = re.compile(r"burst\(([\d.]+),(\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`concurrency` requests at once; with `arrivals` the most that may be in flight."""
+
+    concurrency: int
+    arrivals: str | None = None
+
+
+def loads(spec: BenchmarkSpec) -> list[Load]:
+    """Those of each scenario. Raises UnsupportedTraffic."""
+    found = [_load(text, place) for place, text in enumerate(spec.arrivals)]
+    if "trace" in spec.arrivals and not spec.arrival_trace_seconds:
+        raise UnsupportedTraffic(
+            "expected the times of the trace", "$.benchmark.arrival_trace_seconds"
+        )
+    return found or [Load(concurrency) for concurrency in spec.num_concurrency]
+
+
+def _load(text: str, place: int) -> Load:
+    if match := _CLOSED.fullmatch(text):
+        concurrency = int(match[1])
+        if not 1 <= concurrency <= LARGEST_CONCURRENCY:
+            raise _refused(text, f"1 to {LARGEST_CONCURRENCY} requests at once", place)
+        return Load(concurrency)
+    rate_per_s, size = _rate(text)
+    if text != "trace" and (rate_per_s <= 0 or size < 1):
+        raise _refused(text, "a rate and a size above 0", place)
+    return Load(LARGEST_CONCURRENCY, text)
+
+
+def _refused(text: str, expected: str, place: int) -> UnsupportedTraffic:
+    return UnsupportedTraffic(
+        f"expected {expected}, got {text!r}", f"$.benchmark.arrivals[{place}]"
+    )
+
+
+def _rate(text: str) -> tuple[float, int]:
+    """Requests per second, and how many come together."""
+    try:
+        if match := _RATE.fullmatch(text):
+            return float(match[2]), 1
+        if match := _BURST.fullmatch(text):
+            return float(match[1]), int(match[2])
+    except ValueError:
+        pass
+    return 0.0, 0
+
+
+def offsets(text: str, trace: Sequence[float], rng: random.Random) -> Iterator[float]:
+    """Seconds from the level's beginning, rising; only a trace ends.
+
+    poisson(rate) and constant(rate) in requests per second; burst(rate,size) sends `size` at once,
+    as often as that makes `rate`; a trace is sent as it was, from its first time on.
+    """
+    if text == "trace":
+        ordered = sorted(trace)
+        yield from (seconds - ordered[0] for seconds in ordered)
+        return
+    rate_per_s, size = _rate(text)
+    if text.startswith("poisson"):
+        seconds = 0.0
+        while True:
+            yield seconds
+            seconds += rng.expovariate(rate_per_s)
+    for number in itertools.count():
+        yield number // size * size / rate_per_s
