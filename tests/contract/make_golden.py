@@ -37,9 +37,12 @@ TEXTS: Final = {
     "path": "$.task.parameters",
     "task_name": "tune-smollm2",
 }
-FITTING: Final = ("a100-3", "D(100,100)", "8.0")  # for patterns
+FITTING: Final = ("a100-3", "D(100,100)", "8.0", "trace")  # for patterns
 SHARES: Final = frozenset(
-    {"allocated", "availability_score", "error_rate", "fraction", "score", "success_rate"}
+    {
+        *("allocated", "availability_score", "error_rate", "fraction", "prefix_share", "score"),
+        "success_rate",
+    }
 )
 DEVICE_UUIDS: Final = frozenset({"uuid", "device_uuid", "device_uuids", "parent_uuid"})
 
