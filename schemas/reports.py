@@ -162,6 +162,10 @@ class GetWaits(ReportQuery, frozen=True, kw_only=True, tag="results.waits"):
 class WaitsLine(Struct, frozen=True, kw_only=True):
     """The requests of one namespace that were made in the time. Seconds are of the granted ones;
     `ended` were neither granted nor wait any more.
+
+    `expected_off_*` is by how much the time that a request was expected to hold, which times of
+    start are worked out from, missed the one that it did: of the `expected` ones that said so and
+    were given back.
     """
 
     namespace: str
@@ -172,6 +176,9 @@ class WaitsLine(Struct, frozen=True, kw_only=True):
     p50_seconds: Seconds | None
     p95_seconds: Seconds | None
     longest_seconds: Seconds | None
+    expected: Count = 0
+    expected_off_p50_seconds: Seconds | None = None
+    expected_off_p95_seconds: Seconds | None = None
 
 
 class WaitsView(View, frozen=True, kw_only=True, tag="results.waits_view"):

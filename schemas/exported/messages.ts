@@ -4174,6 +4174,10 @@ export interface VolumeClaim {
 /**
  * The requests of one namespace that were made in the time. Seconds are of the granted ones;
  * `ended` were neither granted nor wait any more.
+ *
+ * `expected_off_*` is by how much the time that a request was expected to hold, which times of
+ * start are worked out from, missed the one that it did: of the `expected` ones that said so and
+ * were given back.
  */
 export interface WaitsLine {
   namespace: string;
@@ -4184,6 +4188,9 @@ export interface WaitsLine {
   p50_seconds: number | null;
   p95_seconds: number | null;
   longest_seconds: number | null;
+  expected: number;
+  expected_off_p50_seconds: number | null;
+  expected_off_p95_seconds: number | null;
 }
 
 /** Most requests first. */

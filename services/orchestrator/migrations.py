@@ -64,4 +64,9 @@ UPDATE task SET finished_at = (record ->> 'finished_at')::timestamptz;
 ALTER TABLE attempt DROP CONSTRAINT attempt_experiment_id_fkey,
     ADD FOREIGN KEY (experiment_id) REFERENCES experiment ON DELETE CASCADE;
 """,
+    """
+-- What past experiments are found by, to expect how long one like them holds its GPUs.
+CREATE INDEX experiment_engine ON experiment
+    ((record -> 'engine' ->> 'model'), (record -> 'engine' ->> 'engine'));
+""",
 )

@@ -9,9 +9,13 @@ from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState
-from services.orchestrator import offer_rows, store
+from services.orchestrator import offer_rows, past_runs, store
 from services.orchestrator.domain import tasks, waiting
-from services.orchestrator.domain.deadlines import longest_hold_seconds
+from services.orchestrator.domain.deadlines import (
+    PastHolds,
+    expected_hold_seconds,
+    longest_hold_seconds,
+)
 from services.orchestrator.domain.executor_offers import Offer, eligible_nodes, serving_offers
 from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
 from services.orchestrator.domain.retrying import nodes_to_request
@@ -100,7 +104,9 @@ class Progress:
         decisions = [
             waiting.request_gpus(
                 experiment,
-                self._request_now(task, experiment, offers),
+                self._request_now(
+                    task, experiment, offers, await past_runs.past_holds(connection, experiment)
+                ),
                 now,
                 attempt_id=new_id(),
                 reservation_id=new_id(),
@@ -111,7 +117,7 @@ class Progress:
         return True
 
     def _request_now(
-        self, task: Task, experiment: Experiment, offers: Sequence[Offer]
+        self, task: Task, experiment: Experiment, offers: Sequence[Offer], past: PastHolds
     ) -> GpuRequest:
         """The experiment's request, for the executors that are present now if any is."""
         tool = task.benchmark_tool or task.file.benchmark.tool
@@ -121,7 +127,9 @@ class Progress:
         return replace(
             experiment.request,
             node_ids=nodes_to_request(experiment, nodes),
-            expected_duration_seconds=longest_hold_seconds(task, self.overdue_after),
+            expected_duration_seconds=expected_hold_seconds(
+                past, longest_hold_seconds(task, self.overdue_after)
+            ),
         )
 
     async def _with_tool(self, connection: Connection, task: Task) -> Task:

@@ -264,4 +264,8 @@ CREATE TABLE driver_version (
     version text NOT NULL,
     PRIMARY KEY (node_id, since_at));
 """,
+    """
+-- For how long it was expected to hold, as its request said.
+ALTER TABLE reservation ADD COLUMN expected_seconds double precision;
+""",
 )

@@ -230,6 +230,8 @@ def waits_table(view: WaitsView) -> Table:
         "p50 s",
         "p95 s",
         "longest s",
+        "end off p50 s",
+        "end off p95 s",
     ]
     return Table(
         headings=headings,
@@ -243,6 +245,8 @@ def waits_table(view: WaitsView) -> Table:
                 number(line.p50_seconds, 1),
                 number(line.p95_seconds, 1),
                 number(line.longest_seconds, 1),
+                number(line.expected_off_p50_seconds, 1),
+                number(line.expected_off_p95_seconds, 1),
             ]
             for line in view.lines
         ],

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.executor import AttemptOutcome, Failure, FailureKind
@@ -11,6 +12,7 @@ from services.orchestrator.domain.records import Attempt, Decision, Experiment, 
 from shared.failures import RULES
 
 LONGEST: Final = timedelta(days=3650)
+ENOUGH_HOLDS: Final = 3
 LONGEST_STATED: Final = timedelta(days=365)  # the scheduler refuses to store much more
 
 
@@ -23,6 +25,27 @@ def longest_hold_seconds(task: Task, grace: timedelta) -> float | None:
     """
     seconds = task.file.optimization.timeout_per_iteration + grace.total_seconds()
     return seconds if seconds <= LONGEST_STATED.total_seconds() else None
+
+
+class PastHolds(Struct, frozen=True, kw_only=True):
+    """For how long past experiments held their GPUs, in seconds: those of the same parameters, and
+    those alike in model, engine and number of GPUs.
+    """
+
+    same: tuple[float, ...] = ()
+    alike: tuple[float, ...] = ()
+
+
+def expected_hold_seconds(past: PastHolds, longest: float | None) -> float | None:
+    """The longest of past holds, where there are enough of them; else, and at most, `longest`.
+
+    Too long an expectation only leaves GPUs to fewer short requests; too short a one promises them
+    to requests that then wait longer than they were told.
+    """
+    known = next((each for each in (past.same, past.alike) if len(each) >= ENOUGH_HOLDS), None)
+    if known is None:
+        return longest
+    return max(known) if longest is None else min(max(known), longest)
 
 
 def with_deadline(task: Task, attempt: Attempt, now: datetime) -> Attempt:

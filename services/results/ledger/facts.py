@@ -39,8 +39,8 @@ ORDER BY 1, 2 ON CONFLICT DO NOTHING
 
 UPSERT_RESERVATION: Final = """
 INSERT INTO reservation AS known (reservation_id, namespace, holder, gpus, requested_at, granted_at,
-                                  waited_seconds, ended_at, state, reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                                  waited_seconds, ended_at, state, reason, expected_seconds)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (reservation_id) DO UPDATE SET
     gpus = coalesce(known.gpus, excluded.gpus),
     requested_at = coalesce(known.requested_at, excluded.requested_at),
@@ -48,7 +48,8 @@ ON CONFLICT (reservation_id) DO UPDATE SET
     waited_seconds = coalesce(known.waited_seconds, excluded.waited_seconds),
     ended_at = coalesce(known.ended_at, excluded.ended_at),
     state = coalesce(known.state, excluded.state),
-    reason = coalesce(known.reason, excluded.reason)
+    reason = coalesce(known.reason, excluded.reason),
+    expected_seconds = coalesce(known.expected_seconds, excluded.expected_seconds)
 """
 
 HOLD: Final = """
@@ -163,6 +164,7 @@ async def _upsert(
         at if end is not None else None,
         end.state.value if end is not None else None,
         end.reason if end is not None else None,
+        event.request.expected_duration_seconds if isinstance(event, ReservationQueued) else None,
     )
 
 

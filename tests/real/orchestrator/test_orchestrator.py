@@ -171,6 +171,29 @@ async def test_an_engine_that_breaks_under_load_is_not_the_best(
     assert broken.metrics.failed_levels
 
 
+async def test_from_the_fourth_alike_on_an_experiment_expects_to_hold_as_long_as_those_before(
+    world: World, service: Service
+) -> None:
+    past = task_file(parameters={"slots": [1, 2, 3]})
+    await world.until(await world.submit(past), TaskState.COMPLETED)
+    known = set(world.requests)
+
+    await world.until(await world.submit(task_file(parameters={"slots": [4]})), TaskState.COMPLETED)
+    other = task_file(parameters={"tp-size": [2]})
+    await world.until(await world.submit(other), TaskState.COMPLETED)
+
+    expected = {
+        reservation_id: command.request.expected_duration_seconds
+        for reservation_id, command in world.requests.items()
+    }
+    unknown = {expected[each] for each in known}
+    fourth, larger = (seconds for each, seconds in expected.items() if each not in known)
+    assert unknown == {larger}
+    assert fourth is not None
+    assert larger is not None
+    assert 0 < fourth < larger
+
+
 async def test_what_is_sent_is_what_the_task_says(world: World, service: Service) -> None:
     task = task_file(
         parameters={"tp-size": [2]},

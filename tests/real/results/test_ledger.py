@@ -355,7 +355,7 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
         reservation_id=held.reservation_id,
         namespace=held.namespace,
         holder=held.holder,
-        request=GpuRequest(),
+        request=GpuRequest(expected_duration_seconds=100.0),
         position=1,
         wait_deadline_at=start + HOUR,
     )
@@ -423,6 +423,8 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
     }
     [wait] = waits.lines
     assert (wait.namespace, wait.requests, wait.granted, wait.p95_seconds) == ("team-a", 1, 1, 1.5)
+    # It held for 60 of the 100 seconds.
+    assert (wait.expected, wait.expected_off_p50_seconds) == (1, 40.0)
     assert {(line.of, line.reason, line.count) for line in failures[0].lines} == {
         ("attempt", "gpu_out_of_memory", 1),
         ("reservation", "expired", 1),

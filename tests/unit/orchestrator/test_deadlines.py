@@ -10,7 +10,9 @@ from schemas.orchestrator import ExperimentState
 from schemas.scheduler import CancelReservation
 from services.orchestrator.domain import deadlines, running
 from services.orchestrator.domain.deadlines import (
+    PastHolds,
     as_timed_out,
+    expected_hold_seconds,
     is_overdue,
     longest_hold_seconds,
     on_overdue,
@@ -114,3 +116,27 @@ def test_a_deadline_is_set_once_whatever_the_timeout(seconds: float, want: timed
 
     assert attempt.deadline_at == NOW + want
     assert with_deadline(task, attempt, LATE) == attempt
+
+
+@pytest.mark.parametrize(
+    ("past", "want"),
+    [
+        pytest.param(PastHolds(), 300.0, id="without a past the longest that it may"),
+        pytest.param(PastHolds(same=(40.0, 50.0), alike=(40.0, 50.0)), 300.0, id="too few to tell"),
+        pytest.param(
+            PastHolds(same=(40.0, 50.0, 45.0), alike=(40.0, 50.0, 45.0, 90.0)),
+            50.0,
+            id="the longest of the same",
+        ),
+        pytest.param(
+            PastHolds(same=(40.0,), alike=(40.0, 90.0, 60.0)), 90.0, id="else of those alike"
+        ),
+        pytest.param(PastHolds(same=(400.0,) * 3), 300.0, id="never more than it may"),
+    ],
+)
+def test_how_long_an_experiment_is_expected_to_hold_its_gpus(past: PastHolds, want: float) -> None:
+    assert expected_hold_seconds(past, 300.0) == want
+
+
+def test_where_no_bound_is_stated_the_past_is_expected_all_the_same() -> None:
+    assert expected_hold_seconds(PastHolds(same=(5.0, 6.0, 7.0)), None) == 7.0
