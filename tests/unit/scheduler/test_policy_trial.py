@@ -169,6 +169,24 @@ def test_another_policy_differs_by_the_policy_alone() -> None:
     assert (waits(tried)["patient"], waits(tried)["late"]) == (49 * 60, 10 * 60)
 
 
+def test_whose_turn_it_is_goes_by_what_the_trial_gave_out_itself() -> None:
+    """One namespace holds both GPUs; what is free first goes to the other's, though it is later."""
+    recorder = two_nodes(1)
+    recorder.queue(0, 1, namespace="much")
+    recorder.queue(0, 2, namespace="much")
+    recorder.queue(1, 3, namespace="much")
+    recorder.queue(1.2, 4, namespace="little")
+    recorder.end(30, 1)
+    recorder.end(50, 2)
+    history = read_history(recorder.cycles, recorder.ended_at)
+    assert history is not None
+
+    outcome = serve(history, Policy())
+
+    waited = {each.namespace: each.p95_seconds for each in outcome.namespaces}
+    assert waited == {"little": pytest.approx(28.8 * 60), "much": pytest.approx(49 * 60)}
+
+
 def test_what_was_taken_back_while_it_waited_is_taken_back_in_every_trial() -> None:
     recorder = two_nodes(1)
     recorder.queue(0, 1)

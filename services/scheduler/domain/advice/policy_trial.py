@@ -8,9 +8,10 @@ policy alone; how near the first comes to what really happened is shown beside t
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
+from math import exp, log
 from typing import Final
 from uuid import UUID
 
@@ -25,12 +26,15 @@ from services.scheduler.domain.model.inputs import (
     DeviceGone,
     DeviceSeen,
     Input,
+    Lease,
     LeaseEnded,
     LeaseHeld,
     NodeGone,
     RequestEnded,
     RequestQueued,
+    UseSeen,
 )
+from services.scheduler.domain.model.namespaces import Held, Use
 from services.scheduler.domain.placement.decisions import Grant, Preempt, Rejection, TimeOut
 from services.scheduler.domain.placement.density import class_of, demand_of
 from services.scheduler.domain.placement.policy import Policy
@@ -47,9 +51,13 @@ def serve(history: History, policy: Policy) -> PolicyOutcome:
 @dataclass(slots=True)
 class _Held:
     numbers: tuple[int, ...]
-    hundredths: int
+    amount: Held
     namespace: str
     since: datetime
+
+    @property
+    def hundredths(self) -> int:
+        return self.amount.hundredths
 
 
 class _Trial:
@@ -67,6 +75,7 @@ class _Trial:
         self._classes: Counter[DemandClass] = Counter()
         self._over: set[UUID] = set()
         self._meter = _Meter(history.start_at)
+        self._use = _DecayedUse(history.start_at, policy.use_half_life_seconds / log(2))
         for at, change in history.changes:
             self._push(at, change)
         for lease, seconds in history.leases:
@@ -85,8 +94,11 @@ class _Trial:
         now: datetime | None = self._history.start_at
         while now is not None and now <= end_at:
             self._meter.count_until(now, self._held.values(), self._devices)
+            self._use.count_until(now, self._held.values())
             while self._events and self._events[0][0] <= now:
                 self._apply(heapq.heappop(self._events)[2], now)
+            if self._engine.is_contended:
+                self._engine.apply(UseSeen(use=self._use.seen()))
             self._decide(now)
             due = self._engine.next_decision_at(now)
             upcoming = [self._events[0][0]] if self._events else []
@@ -112,7 +124,7 @@ class _Trial:
                     del self._devices[number]
             case LeaseHeld(lease=lease):
                 self._held[lease.reservation_id] = _Held(
-                    lease.numbers, lease.hundredths, lease.namespace, now
+                    lease.numbers, lease.held, lease.namespace, now
                 )
             case LeaseEnded(reservation_id=reservation_id):
                 held = self._held.pop(reservation_id, None)
@@ -144,10 +156,15 @@ class _Trial:
                 case Grant(reservation_id=reservation_id, placed=placed):
                     demand = self._demands[reservation_id]
                     self._waits[reservation_id] = max(0.0, (now - demand.at).total_seconds())
-                    parts = sum(placed.parts.values())
-                    numbers = tuple(placed.numbers)
+                    lease = Lease(
+                        reservation_id=reservation_id,
+                        request=demand.entry.request,
+                        numbers=tuple(placed.numbers),
+                        parts=tuple(placed.parts.values()),
+                        granted_at=now,
+                    )
                     self._held[reservation_id] = _Held(
-                        numbers, parts or WHOLE * len(numbers), demand.entry.namespace, now
+                        lease.numbers, lease.held, demand.entry.namespace, now
                     )
                     seconds = demand.held_seconds
                     if seconds is None:
@@ -198,6 +215,41 @@ class _Trial:
                 p50_seconds=quantile(waits, 0.5),
                 p95_seconds=quantile(waits, 0.95),
             )
+
+
+@dataclass(slots=True)
+class _DecayedUse:
+    """What namespaces hold, each second of it forgotten with `decay_seconds`."""
+
+    at: datetime
+    decay_seconds: float
+    by_namespace: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+
+    def count_until(self, now: datetime, held: Iterable[_Held]) -> None:
+        kept = exp(-(now - self.at).total_seconds() / self.decay_seconds)
+        self.at = now
+        found = {
+            name: (kept * one, kept * two, kept * three)
+            for name, (one, two, three) in self.by_namespace.items()
+        }
+        gained = (1 - kept) * self.decay_seconds
+        for each in held:
+            one, two, three = found.get(each.namespace, (0.0, 0.0, 0.0))
+            found[each.namespace] = (
+                one + gained * each.amount.hundredths,
+                two + gained * each.amount.cpu_milli,
+                three + gained * each.amount.memory_mb,
+            )
+        self.by_namespace = found
+
+    def seen(self) -> Use:
+        return Use(
+            window_seconds=max(1, round(self.decay_seconds)),
+            by_namespace={
+                name: Held(hundredths=round(one), cpu_milli=round(two), memory_mb=round(three))
+                for name, (one, two, three) in self.by_namespace.items()
+            },
+        )
 
 
 @dataclass(slots=True)

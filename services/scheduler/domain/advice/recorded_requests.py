@@ -22,6 +22,7 @@ from services.scheduler.domain.model.inputs import (
     QueuedRequest,
     RequestEnded,
     RequestQueued,
+    UseSeen,
 )
 from services.scheduler.domain.placement.decisions import Grant
 
@@ -130,8 +131,8 @@ class _Reader:
                 if self.devices.get(device.number) != idle:
                     self.devices[device.number] = idle
                     self.changes.append((self.now, DeviceSeen(device=idle)))
-            case DemandSeen():
-                pass  # learned anew: the policy that was in force may not have needed it
+            case DemandSeen() | UseSeen():
+                pass  # learned anew from what the tried policy does
             case _:
                 self.changes.append((self.now, one))
 
@@ -195,6 +196,7 @@ def left_out(history: History) -> tuple[str, ...]:
         "requests for GPUs of Kubernetes clusters, which are not recorded",
         "what else used GPUs: a free one counts as idle",
         "what a preempted holder does next: it does not come back",
+        "what namespaces had used before it begins",
     ]
     if endless:
         found.append(
