@@ -246,12 +246,20 @@ class SeriesMetric(StrEnum):
     POWER_DRAW_W = "power_draw_w"
 
 
+class GpuKind(StrEnum):
+    """Kinds of devices; a GPU that was both held whole and in parts is `shared` as well."""
+
+    PGPU = "pgpu"  # a whole GPU
+    MIG = "mig"  # an instance of one
+    SHARED = "shared"  # a GPU of which parts were held in the time asked for, by MPS or otherwise
+
+
 class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):
     """History of a metric in at most `points` buckets per device. Answered by `SeriesView`.
 
     By `pod` or `pod_namespace`, of Kubernetes: of devices in the whole minutes in which containers
     of these pods had them, known once a minute is over. `gpu_model` is a part of the name, in
-    which case and separators do not matter.
+    which case and separators do not matter. `kind_of_gpu` None: of every kind.
     """
 
     metric: SeriesMetric
@@ -263,6 +271,7 @@ class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):
     pod_namespace: str | None = None
     pod: str | None = None
     gpu_model: str | None = None
+    kind_of_gpu: GpuKind | None = None
     points: Annotated[int, Meta(ge=1, le=5000)] = 300
 
 

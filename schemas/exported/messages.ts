@@ -1601,7 +1601,7 @@ export interface GetReservation {
  *
  * By `pod` or `pod_namespace`, of Kubernetes: of devices in the whole minutes in which containers
  * of these pods had them, known once a minute is over. `gpu_model` is a part of the name, in which
- * case and separators do not matter.
+ * case and separators do not matter. `kind_of_gpu` null: of every kind.
  */
 export interface GetSeries {
   type: "results.series";
@@ -1614,6 +1614,7 @@ export interface GetSeries {
   pod_namespace?: string | null;
   pod?: string | null;
   gpu_model?: string | null;
+  kind_of_gpu?: GpuKind | null;
   points?: number;
 }
 
@@ -1756,6 +1757,9 @@ export interface GpuInfoDetail {
   memory_free_mb: number | null;
   utilization_percent: number | null;
 }
+
+/** Kinds of devices; a GPU that was both held whole and in parts is `shared` as well. */
+export type GpuKind = "mig" | "pgpu" | "shared";
 
 /** The connection of two GPUs, told once per pair. `nvlinks` counts direct NVLinks. */
 export interface GpuLink {

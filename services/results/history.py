@@ -8,6 +8,7 @@ from schemas.results import (
     DeviceSeries,
     GetReport,
     GetSeries,
+    GpuKind,
     ReportView,
     SeriesMetric,
     SeriesPoint,
@@ -20,6 +21,7 @@ from shared.postgres.database import Connection, Row
 
 # What fits into one message of the bus with room to spare.
 LARGEST_ANSWER_POINTS: Final = 12_000
+MIG: Final = "MIG-"  # how drivers begin the uuid of an instance
 MOST_ROWS: Final = 50_000  # read for one answer, where a coarser rollup can give it
 
 METRICS: Final = tuple(metric.value for metric in SeriesMetric)
@@ -63,6 +65,11 @@ WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = 
     WHERE ($5::text IS NULL OR namespace = $5) AND ($6::text IS NULL OR pod = $6)
       AND minutes && tstzrange($3, $4))
 ORDER BY node_id, device_index, device_uuid
+"""
+
+SELECT_SHARED: Final = """
+SELECT DISTINCT device_no FROM device_holding
+WHERE hundredths < 100 AND device_no = ANY ($1) AND granted_at < $3 AND ended_at > $2
 """
 
 SELECT_DUE: Final = """
@@ -151,6 +158,7 @@ async def series(
         if row["first_at"] is not None:
             start_at, end_at = row["first_at"], row["last_at"] + SMALLEST_BUCKET
     asked = (query.node_id, query.device_uuid, start_at, end_at)
+    devices: Sequence[Row]
     if query.experiment_id is not None:
         devices = await connection.fetch(SELECT_EXPERIMENT_DEVICES, *asked, query.experiment_id)
     elif _is_of_pods(query):
@@ -161,6 +169,8 @@ async def series(
         devices = await connection.fetch(SELECT_DEVICES, *asked)
     if query.gpu_model is not None:
         devices = [each for each in devices if matches_model(each["name"], [query.gpu_model])]
+    if query.kind_of_gpu is not None:
+        devices = await _of_kind(connection, query.kind_of_gpu, devices, start_at, end_at)
     chosen = await _plan(connection, query, start_at, end_at, devices, kept_from)
     nos = [device["device_no"] for device in devices]
     found = {
@@ -183,6 +193,22 @@ async def series(
             for device in devices
         ),
     )
+
+
+async def _of_kind(
+    connection: Connection,
+    kind: GpuKind,
+    devices: Sequence[Row],
+    start_at: datetime,
+    end_at: datetime,
+) -> list[Row]:
+    if kind is GpuKind.SHARED:
+        numbers = [each["device_no"] for each in devices]
+        rows = await connection.fetch(SELECT_SHARED, numbers, start_at, end_at)
+        shared = {row["device_no"] for row in rows}
+        return [each for each in devices if each["device_no"] in shared]
+    is_mig = kind is GpuKind.MIG
+    return [each for each in devices if each["device_uuid"].startswith(MIG) is is_mig]
 
 
 def _points(of_device: Row | None, starts: Mapping[int, datetime]) -> tuple[SeriesPoint, ...]:

@@ -14,6 +14,7 @@ from schemas.results import (
     GetReport,
     GetRequests,
     GetSeries,
+    GpuKind,
     ReportView,
     RequestsView,
     SeriesMetric,
@@ -71,13 +72,15 @@ async def get_series(
     pod_namespace: FromQuery[str | None] = None,
     pod: FromQuery[str | None] = None,
     gpu_model: FromQuery[str | None] = None,
+    kind_of_gpu: FromQuery[GpuKind | None] = None,
     points: Annotated[int, QueryParameter(ge=1, le=5000)] = 300,
 ) -> SeriesView:
     """A metric's history per device in at most `points` buckets.
 
     The last hour unless `range`, or `start_at` and `end_at`, say otherwise; of an experiment, all
     of its own samples; of pods of Kubernetes, the minutes in which they had the device.
-    `gpu_model` is a part of the name.
+    `gpu_model` is a part of the name; `kind_of_gpu` leaves whole GPUs, MIG instances, or GPUs that
+    were held in parts.
     """
     end = end_at or utcnow()
     length = (last or (Range.WEEK if experiment_id else Range.HOUR)).length
@@ -91,6 +94,7 @@ async def get_series(
         pod_namespace=pod_namespace,
         pod=pod,
         gpu_model=gpu_model,
+        kind_of_gpu=kind_of_gpu,
         points=points,
     )
     return await gateway.bus.query(query, SeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
