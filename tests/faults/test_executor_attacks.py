@@ -227,21 +227,18 @@ async def strangers(
     engine: PrivateEngine, labels: list[dict[str, str]]
 ) -> AsyncIterator[list[Any]]:
     """Containers of somebody else's, with what they claim to be."""
-    image = busybox_image(engine.client)
-    made = [
-        engine.client.containers.run(
-            image,
-            ["sleep", "1000"],
-            labels={f"gpusteward.{name}": value for name, value in each.items()},
-            detach=True,
-        )
-        for each in labels
-    ]
+    run, image = engine.client.containers.run, busybox_image(engine.client)
+    made: list[Any] = []
     try:
+        for each in labels:
+            claims = {f"gpusteward.{name}": value for name, value in each.items()}
+            made.append(
+                await asyncio.to_thread(run, image, ["sleep", "1000"], labels=claims, detach=True)
+            )
         yield made
     finally:
         for container in made:
-            container.remove(force=True)
+            await asyncio.to_thread(container.remove, force=True)
 
 
 @pytest.mark.long
@@ -269,7 +266,7 @@ async def test_labels_that_nobody_of_ours_writes_hide_nothing_and_stop_nothing(
         await world.scheduler.finished(start)
         fenced = await world.scheduler.ask(make_fence(start.reservation_id))
         for container in others:
-            container.reload()
+            await asyncio.to_thread(container.reload)
         states = {container.status for container in others}
 
     assert listed.workloads is not None
