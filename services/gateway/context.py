@@ -4,14 +4,22 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
 from schemas.base import Command, ListQuery, ListView, Message, Query, View
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from schemas.orchestrator import ExperimentView, GetExperiment, GetTask, TaskView
+from schemas.scheduler_views import (
+    AllocationMap,
+    GetAllocationMap,
+    GetReservation,
+    ReservationView,
+)
 from services.gateway.audit import AuditLog
+from services.gateway.domain.access import Identity
 from services.gateway.eventlog import EventLog
 from services.gateway.imports import Imports
 from services.gateway.live_state import LiveState
@@ -52,6 +60,30 @@ class Gateway:
             raise RefusedError.from_refused(reply)
         return reply
 
+    async def task(self, task_id: UUID, identity: Identity) -> TaskView:
+        """Raises RefusedError for one of a namespace that this caller does not see."""
+        view = await self.bus.query(GetTask(task_id=task_id), TaskView)
+        if not identity.reads(view.namespace):
+            raise _unknown("task", task_id)
+        return view
+
+    async def experiment(self, experiment_id: UUID, identity: Identity) -> ExperimentView:
+        """Raises RefusedError as `task` does."""
+        view = await self.bus.query(GetExperiment(experiment_id=experiment_id), ExperimentView)
+        if not identity.reads(view.namespace):
+            raise _unknown("experiment", experiment_id)
+        return view
+
+    async def reservation(self, reservation_id: UUID, identity: Identity) -> ReservationView:
+        """Raises RefusedError as `task` does."""
+        query = GetReservation(reservation_id=reservation_id)
+        view = await self.bus.query(query, ReservationView)
+        if not identity.reads(view.namespace):
+            raise RefusedError(
+                ErrorCode.NOT_FOUND, f"no reservation {reservation_id}", path="$.reservation_id"
+            )
+        return view
+
     async def query_node(self, query: Query, view: type[T]) -> T:
         """Ask a node's service. Raises RefusedError also for a node that nobody has heard of."""
         try:
@@ -90,6 +122,13 @@ class Gateway:
             if after is None:
                 return
             query = replace(query, **{f"after_{by}": after})
+
+
+def _unknown(what: str, identifier: UUID) -> RefusedError:
+    """As its owner says it."""
+    return RefusedError(
+        ErrorCode.NOT_FOUND, f"there is no {what} {identifier}", path=f"$.{what}_id"
+    )
 
 
 def unknown_node(node_id: str) -> RefusedError:

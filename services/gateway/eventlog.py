@@ -42,23 +42,35 @@ LOCK_APPEND: Final = "SELECT pg_advisory_xact_lock($1)"
 
 INSERT_EVENT: Final = """
 INSERT INTO event (message_id, subject, type, occurred_at, task_id, experiment_id, reservation_id,
-                   body)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (message_id) DO NOTHING
+                   namespace, body)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (message_id) DO NOTHING
 """
 
 SELECT_TASK: Final = """
 SELECT task_id FROM event WHERE experiment_id = $1 AND task_id IS NOT NULL LIMIT 1
 """
 
+SELECT_NAMESPACE_OF_TASK: Final = """
+SELECT namespace FROM event WHERE task_id = $1 AND namespace IS NOT NULL ORDER BY cursor LIMIT 1
+"""
+
+SELECT_NAMESPACE_OF_RESERVATION: Final = """
+SELECT namespace FROM event WHERE reservation_id = $1 AND namespace IS NOT NULL
+ORDER BY cursor LIMIT 1
+"""
+
 SELECT_END: Final = "SELECT coalesce(max(cursor), 0) FROM event"
 
 SELECT_EVENTS: Final = """
-SELECT cursor, message_id, subject, type, occurred_at, task_id, experiment_id, reservation_id, body
+SELECT cursor, message_id, subject, type, occurred_at, task_id, experiment_id, reservation_id,
+       namespace, body
 FROM event
 WHERE cursor > $1 AND (cardinality($2::text[]) = 0 OR type = ANY ($2))
   AND ($3::text IS NULL OR task_id = $3) AND ($4::text IS NULL OR experiment_id = $4)
   AND ($5::text IS NULL OR reservation_id = $5)
-ORDER BY cursor LIMIT $6
+  AND ($6::text[] IS NULL OR namespace = ANY ($6)
+       OR coalesce(namespace, task_id, experiment_id, reservation_id) IS NULL)
+ORDER BY cursor LIMIT $7
 """
 
 SELECT_LAST_OF_EACH: Final = """
@@ -177,6 +189,7 @@ class EventLog:
         async with self.database.transaction() as connection:
             await connection.execute(LOCK_APPEND, APPEND_LOCK)
             about = await _with_task(connection, event, raw.tries)
+            about = await _with_namespace(connection, about)
             await connection.execute(
                 INSERT_EVENT,
                 event.message_id,
@@ -186,6 +199,7 @@ class EventLog:
                 about.task_id,
                 about.experiment_id,
                 about.reservation_id,
+                about.namespace,
                 msgspec.json.encode(event.event).decode(),
             )
         self.stored_events += 1
@@ -218,6 +232,12 @@ class EventLog:
         async with self.database.transaction() as connection:
             found = [entry.event for entry in await _select(connection, after, wanted, limit)]
         return found, found[-1].cursor if len(found) == limit else max(end, after)
+
+    async def namespace_of(self, task_id: UUID) -> str | None:
+        """Of a task, by its events; None where none has come."""
+        async with self.database.statements() as connection:
+            found: str | None = await connection.fetchval(SELECT_NAMESPACE_OF_TASK, str(task_id))
+        return found
 
     async def grown(self, after: int) -> None:
         """Wait until there are events after a cursor."""
@@ -269,6 +289,18 @@ async def _with_task(connection: Connection, event: StoredEvent, tries: int) -> 
     return replace(about, task_id=task_id)
 
 
+async def _with_namespace(connection: Connection, about: Subjects) -> Subjects:
+    """With the namespace that an earlier event has named for its task or reservation."""
+    if about.namespace is not None:
+        return about
+    namespace = None
+    if about.task_id is not None:
+        namespace = await connection.fetchval(SELECT_NAMESPACE_OF_TASK, about.task_id)
+    if namespace is None and about.reservation_id is not None:
+        namespace = await connection.fetchval(SELECT_NAMESPACE_OF_RESERVATION, about.reservation_id)
+    return replace(about, namespace=namespace)
+
+
 async def _select(
     connection: Connection, after: int, wanted: EventFilter, limit: int
 ) -> list[LogEntry]:
@@ -279,6 +311,7 @@ async def _select(
         wanted.task_id,
         wanted.experiment_id,
         wanted.reservation_id,
+        list(wanted.readable) if wanted.readable is not None else None,
         limit,
     )
     return [

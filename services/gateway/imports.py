@@ -36,6 +36,7 @@ SELECT_KNOWN: Final = f"SELECT content_sha256, {COLUMNS} FROM imported WHERE sub
 SELECT_PAGE: Final = f"""
 SELECT {COLUMNS} FROM imported
 WHERE ($1::timestamptz IS NULL OR (imported_at, subject_id) < ($1, $2))
+  AND ($4::text[] IS NULL OR namespace = ANY ($4))
 ORDER BY imported_at DESC, subject_id DESC LIMIT $3
 """
 SELECT_TASK: Final = """
@@ -46,7 +47,7 @@ SELECT_EXPERIMENT: Final = """
 SELECT task, experiments, namespace, imported_at FROM imported
 WHERE experiment_ids @> ARRAY[$1::uuid] ORDER BY kind DESC, imported_at DESC LIMIT 1
 """
-SELECT_ARCHIVE: Final = "SELECT archive FROM imported WHERE subject_id = $1"
+SELECT_ARCHIVE: Final = "SELECT archive, namespace FROM imported WHERE subject_id = $1"
 SELECT_NAMESPACE: Final = "SELECT namespace FROM imported WHERE subject_id = $1"
 DELETE: Final = "DELETE FROM imported WHERE subject_id = $1"
 
@@ -136,11 +137,14 @@ class Imports:
             )
         return _view(row)
 
-    async def listed(self, after: ImportedPlace | None, limit: int) -> list[ImportedView]:
-        """Newest first."""
+    async def listed(
+        self, after: ImportedPlace | None, identity: Identity, limit: int
+    ) -> list[ImportedView]:
+        """What a caller sees, newest first."""
+        seen = None if identity.reads_everything else list(identity.namespaces)
         place = (after.imported_at, after.subject_id) if after is not None else (None, None)
         async with self.database.statements() as connection:
-            rows = await connection.fetch(SELECT_PAGE, *place, limit)
+            rows = await connection.fetch(SELECT_PAGE, *place, limit, seen)
         return [_view(row) for row in rows]
 
     async def task(self, task_id: UUID) -> TaskView | None:
@@ -164,10 +168,12 @@ class Imports:
         found = _experiments(row) if row is not None else ()
         return next((each for each in found if each.experiment_id == experiment_id), None)
 
-    async def archive(self, subject_id: UUID) -> bytes | None:
-        """As it came."""
+    async def archive(self, subject_id: UUID, identity: Identity) -> bytes | None:
+        """As it came; None if this caller sees none."""
         row = await self._row(SELECT_ARCHIVE, subject_id)
-        return bytes(row["archive"]) if row is not None else None
+        if row is None or not identity.reads(row["namespace"]):
+            return None
+        return bytes(row["archive"])
 
     async def delete(self, subject_id: UUID, identity: Identity) -> bool:
         """False if nothing was imported under this id. Raises RefusedError."""

@@ -82,4 +82,15 @@ CREATE INDEX imported_task ON imported (task_id);
 CREATE INDEX imported_experiments ON imported USING gin (experiment_ids);
 CREATE INDEX imported_order ON imported (imported_at, subject_id);
 """,
+    # The text, not the value: json that holds \\u0000 can be kept but not taken apart.
+    """
+ALTER TABLE event ADD COLUMN namespace text;
+UPDATE event SET namespace = substring(body::text FROM '"namespace":"([^"]*)"')
+    WHERE type LIKE 'scheduler.reservation%' OR type LIKE 'orchestrator.%'
+        OR type = 'gateway.custom';
+UPDATE event e SET namespace = known.namespace FROM (
+    SELECT DISTINCT ON (task_id) task_id, namespace FROM event
+    WHERE task_id IS NOT NULL AND namespace IS NOT NULL ORDER BY task_id, cursor) known
+    WHERE e.task_id = known.task_id AND e.namespace IS NULL;
+""",
 )

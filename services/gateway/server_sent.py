@@ -16,6 +16,7 @@ from services.gateway.context import Gateway
 from services.gateway.domain.access import STREAM_PREFIX
 from services.gateway.domain.event_filter import EventFilter
 from services.gateway.routes.common import (
+    Caller,
     InNamespace,
     OnNode,
     Rate,
@@ -24,7 +25,7 @@ from services.gateway.routes.common import (
     whole_number,
 )
 from services.gateway.routes.history import event_filter
-from services.gateway.sockets import MetricsFilter, event_messages, metrics_messages
+from services.gateway.sockets import event_messages, metrics_filter, metrics_messages
 from shared.errors import UnavailableError
 from shared.waiting import cancelled
 
@@ -36,6 +37,7 @@ _encode = msgspec.json.Encoder().encode
 @get("/metrics")
 async def follow_metrics(
     gateway: TheGateway,
+    identity: Caller,
     node_id: OnNode = None,
     device_uuid: FromQuery[str | None] = None,
     experiment_id: FromQuery[UUID | None] = None,
@@ -44,13 +46,16 @@ async def follow_metrics(
     rate: Rate = None,
 ) -> Stream:
     """As `/ws/metrics`."""
-    wanted = MetricsFilter(gateway, node_id, device_uuid, experiment_id, task_id, namespace)
+    wanted = await metrics_filter(
+        gateway, identity, node_id, device_uuid, experiment_id, task_id, namespace
+    )
     return _stream(metrics_messages(gateway, wanted, rate))
 
 
 @get("/events")
 async def follow_events(
     gateway: TheGateway,
+    identity: Caller,
     after: Annotated[int | None, whole_number(0)] = None,
     last_event_id: Annotated[int | None, HeaderParameter(name="Last-Event-ID", ge=0)] = None,
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
@@ -59,7 +64,7 @@ async def follow_events(
     reservation_id: FromQuery[UUID | None] = None,
 ) -> Stream:
     """As `/ws/events`; a browser that reconnects goes on after the last id that it has seen."""
-    wanted = event_filter(event_type, task_id, experiment_id, reservation_id)
+    wanted = event_filter(identity, event_type, task_id, experiment_id, reservation_id)
     start = after if last_event_id is None else last_event_id
     return _stream(_events(gateway, wanted, start))
 

@@ -27,9 +27,12 @@ from schemas.orchestrator import (
 from schemas.scheduler import LIVE_STATES, held_for_experiment
 from schemas.scheduler_views import ListReservations, ReservationList
 from services.gateway.context import Gateway
+from services.gateway.domain.access import Identity
 from services.gateway.domain.event_filter import EventFilter, subjects_of
+from services.gateway.domain.visibility import visible_metrics
 from services.gateway.live_state import Watcher
 from services.gateway.routes.common import (
+    Caller,
     InNamespace,
     OnNode,
     Rate,
@@ -96,6 +99,7 @@ class MetricsFilter:
     """
 
     gateway: Gateway
+    identity: Identity
     node_id: str | None = None
     device_uuid: str | None = None
     experiment_id: UUID | None = None
@@ -103,6 +107,7 @@ class MetricsFilter:
     namespace: str | None = None
     experiments: frozenset[str] = frozenset()
     devices: frozenset[tuple[str, str]] = frozenset()
+    _namespaces: dict[UUID, str | None] = field(default_factory=dict)
     _resolved_at: float = field(default=float("-inf"))
 
     async def resolve(self) -> None:
@@ -121,13 +126,23 @@ class MetricsFilter:
         self.devices = found or frozenset()
 
     def of_metrics(self, metrics: GpuMetrics) -> GpuMetrics | None:
-        """The wanted part; None if there is none."""
+        """The wanted part, as the client may see it; None if there is none."""
         if self.node_id not in {None, metrics.node_id}:
             return None
         if self.device_uuid is None and self._wants_all_gpus:
-            return metrics
+            return visible_metrics(metrics, self.identity)
         gpus = tuple(gpu for gpu in metrics.gpus if self._wants(gpu.node_id, gpu.uuid))
-        return msgspec.structs.replace(metrics, gpus=gpus) if gpus else None
+        if not gpus:
+            return None
+        return visible_metrics(msgspec.structs.replace(metrics, gpus=gpus), self.identity)
+
+    async def may_see(self, task_id: UUID) -> bool:
+        """Whether progress of this task may be shown to the client. Raises UnavailableError."""
+        if self.identity.reads_everything:
+            return True
+        if self._namespaces.get(task_id) is None:
+            self._namespaces[task_id] = await self.gateway.log.namespace_of(task_id)
+        return self.identity.reads(self._namespaces[task_id])
 
     def of_progress(self, progress: AttemptProgressed) -> bool:
         """Progress has no node: a filter by node or GPU leaves it out."""
@@ -178,6 +193,7 @@ class MetricsFilter:
 async def watch_metrics(
     socket: Socket,
     gateway: TheGateway,
+    identity: Caller,
     node_id: OnNode = None,
     device_uuid: FromQuery[str | None] = None,
     experiment_id: FromQuery[UUID | None] = None,
@@ -188,8 +204,29 @@ async def watch_metrics(
     """The newest reading of every node, then every new one and progress report; a slow client gets
     only the newest.
     """
-    wanted = MetricsFilter(gateway, node_id, device_uuid, experiment_id, task_id, namespace)
+    wanted = await metrics_filter(
+        gateway, identity, node_id, device_uuid, experiment_id, task_id, namespace
+    )
     await _serve(socket, metrics_messages(gateway, wanted, rate))
+
+
+async def metrics_filter(
+    gateway: Gateway,
+    identity: Identity,
+    node_id: str | None,
+    device_uuid: str | None,
+    experiment_id: UUID | None,
+    task_id: UUID | None,
+    namespace: str | None,
+) -> MetricsFilter:
+    """Raises RefusedError for what this caller does not see."""
+    if namespace is not None:
+        identity.namespace_to_read(namespace)
+    if not identity.reads_everything and experiment_id is not None:
+        await gateway.experiment(experiment_id, identity)
+    if not identity.reads_everything and task_id is not None:
+        await gateway.task(task_id, identity)
+    return MetricsFilter(gateway, identity, node_id, device_uuid, experiment_id, task_id, namespace)
 
 
 async def metrics_messages(
@@ -205,7 +242,7 @@ async def metrics_messages(
                 if (part := wanted.of_metrics(metrics)) is not None:
                     yield part
             for report in progress:
-                if wanted.of_progress(report):
+                if wanted.of_progress(report) and await wanted.may_see(report.task_id):
                     yield report
             if rate is not None:
                 await asyncio.sleep(1 / rate)
@@ -215,6 +252,7 @@ async def metrics_messages(
 async def watch_events(
     socket: Socket,
     gateway: TheGateway,
+    identity: Caller,
     after: Annotated[int | None, whole_number(0)] = None,
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
     task_id: FromQuery[UUID | None] = None,
@@ -226,7 +264,7 @@ async def watch_events(
     Those of a task include its experiments', attempts' and reservations'. Progress passes through
     as well, with `cursor` null: it is not in the log and not repeated.
     """
-    wanted = event_filter(event_type, task_id, experiment_id, reservation_id)
+    wanted = event_filter(identity, event_type, task_id, experiment_id, reservation_id)
     with gateway.live.watching() as watcher:
         await _serve(socket, event_messages(gateway, watcher, wanted, after))
 
@@ -242,15 +280,21 @@ async def event_messages(
         for event in events:
             yield event
         for report in watcher.take(gateway.live.monotonic())[1]:
-            if (passing := _passing(report, wanted)) is not None:
+            if (passing := await _passing(gateway, report, wanted)) is not None:
                 yield passing
         if cursor >= gateway.log.cursor:
             await _first_of(gateway.log.grown(cursor), watcher.progressed.wait())
 
 
-def _passing(report: AttemptProgressed, wanted: EventFilter) -> dict[str, Any] | None:
+async def _passing(
+    gateway: Gateway, report: AttemptProgressed, wanted: EventFilter
+) -> dict[str, Any] | None:
     body = msgspec.to_builtins(report)
-    if not wanted.matches(tag_of(AttemptProgressed), subjects_of(body)):
+    about = subjects_of(body)
+    if wanted.readable is not None:
+        namespace = await gateway.log.namespace_of(report.task_id)
+        about = msgspec.structs.replace(about, namespace=namespace)
+    if not wanted.matches(tag_of(AttemptProgressed), about):
         return None
     return {
         "cursor": None,
@@ -262,12 +306,16 @@ def _passing(report: AttemptProgressed, wanted: EventFilter) -> dict[str, Any] |
 
 
 @websocket("/ws/logs")
-async def watch_logs(socket: Socket, gateway: TheGateway, experiment_id: FromQuery[UUID]) -> None:
+async def watch_logs(
+    socket: Socket, gateway: TheGateway, identity: Caller, experiment_id: FromQuery[UUID]
+) -> None:
     """Lines of an experiment's engine as they are written, from now on.
 
     Where an `offset` is not the `next_offset` before it, lines were left out, also such as a slow
     client has not taken in time; `/api/v1/experiments/{id}/logs` has them from that offset on.
     """
+    if not identity.reads_everything:
+        await gateway.experiment(experiment_id, identity)
     unsent: deque[AttemptLogged] = deque(maxlen=LOG_MESSAGES_BUFFERED)
     received = asyncio.Event()
 

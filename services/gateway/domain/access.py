@@ -44,6 +44,32 @@ class Identity(Struct, frozen=True, kw_only=True):
     body_limit_bytes: int | None = None
     login_sha256: str = ""
 
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        return (self.namespace, *self.further_namespaces)
+
+    @property
+    def reads_everything(self) -> bool:
+        return self.role is Role.ADMIN
+
+    def reads(self, namespace: str | None) -> bool:
+        """Whether what is of this namespace may be seen."""
+        return self.reads_everything or namespace in self.namespaces
+
+    def namespace_to_read(self, asked: str | None) -> str | None:
+        """The namespace that a list is of; None, for admins alone, is every one. Raises
+        RefusedError for a foreign one.
+        """
+        if asked is None:
+            return None if self.reads_everything else self.namespace
+        if not self.reads(asked):
+            raise RefusedError(
+                ErrorCode.FORBIDDEN,
+                f"expected namespace {' or '.join(self.namespaces)}, found {asked}",
+                path="query.namespace",
+            )
+        return asked
+
     def namespace_for(self, asked: str | None) -> str:
         """The namespace that a change may be made in. Raises RefusedError."""
         namespace = asked or self.namespace
@@ -54,11 +80,11 @@ class Identity(Struct, frozen=True, kw_only=True):
         """Raises RefusedError unless something of this namespace may be changed."""
         if self.role is Role.VIEWER:
             raise RefusedError(ErrorCode.FORBIDDEN, "expected a submitter, found a viewer's token")
-        own = (self.namespace, *self.further_namespaces)
-        if self.role is not Role.ADMIN and namespace not in own:
+        if not self.reads(namespace):
+            own = " or ".join(self.namespaces)
             raise RefusedError(
                 ErrorCode.FORBIDDEN,
-                f"expected something of namespace {' or '.join(own)}, found {namespace}",
+                f"expected something of namespace {own}, found {namespace}",
                 path="$.namespace",
             )
 

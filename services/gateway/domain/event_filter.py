@@ -15,6 +15,12 @@ class Subjects(Struct, frozen=True, kw_only=True):
     task_id: str | None = None
     experiment_id: str | None = None
     reservation_id: str | None = None
+    namespace: str | None = None
+
+    @property
+    def is_of_the_fleet(self) -> bool:
+        """About nothing that belongs to a namespace."""
+        return not (self.task_id or self.experiment_id or self.reservation_id or self.namespace)
 
 
 def subjects_of(body: Mapping[str, Any]) -> Subjects:
@@ -23,13 +29,18 @@ def subjects_of(body: Mapping[str, Any]) -> Subjects:
         task_id=_text(body.get("task_id")),
         experiment_id=_text(body.get("experiment_id")) or _holding_experiment(body.get("holder")),
         reservation_id=_text(body.get("reservation_id")),
+        namespace=_text(body.get("namespace")),
     )
 
 
 class EventFilter(Subjects, frozen=True, kw_only=True):
-    """Which events a client wants: those that fit every field given."""
+    """Which events a client wants: those that fit every field given.
+
+    `readable` are the namespaces whose events it may see beside the fleet's; None: every one.
+    """
 
     types: tuple[str, ...] = ()
+    readable: tuple[str, ...] | None = None
 
     def matches(self, type_: str, about: Subjects) -> bool:
         return (
@@ -37,7 +48,12 @@ class EventFilter(Subjects, frozen=True, kw_only=True):
             and self.task_id in {None, about.task_id}
             and self.experiment_id in {None, about.experiment_id}
             and self.reservation_id in {None, about.reservation_id}
+            and self.may_see(about)
         )
+
+    def may_see(self, about: Subjects) -> bool:
+        """Whether an event about this may be shown to the client."""
+        return self.readable is None or about.is_of_the_fleet or about.namespace in self.readable
 
 
 def _text(value: object) -> str | None:

@@ -18,7 +18,6 @@ from schemas.orchestrator import (
     ExperimentList,
     ExperimentState,
     ExperimentView,
-    GetExperiment,
     GetTask,
     ListExperiments,
     TaskView,
@@ -32,6 +31,7 @@ from schemas.results import (
     SummaryView,
 )
 from services.gateway.context import Gateway
+from services.gateway.domain.access import Identity
 from services.gateway.domain.experiments import experiment_detail
 from services.gateway.imports import ImportedPlace, read_aside
 from services.gateway.routes.common import (
@@ -82,26 +82,27 @@ SAMPLE_COLUMNS: Final = {
 
 
 @get("/tasks/{task_id:str}/export", media_type=TAR, responses=EXPORTED)
-async def export_task(task_id: FromPath[UUID], gateway: TheGateway) -> Stream:
+async def export_task(task_id: FromPath[UUID], gateway: TheGateway, identity: Caller) -> Stream:
     """A finished task with all that was measured, as a tar file that `/imports` takes elsewhere.
 
     Secrets and engines' logs are left out.
     """
-    task = await or_none(gateway.bus.query(GetTask(task_id=task_id), TaskView))
+    task = await or_none(gateway.task(task_id, identity))
     if task is None:
-        return await _imported(gateway, task_id, f"no task {task_id}")
+        return await _imported(gateway, identity, task_id, f"no task {task_id}")
     query = ListExperiments(task_id=task_id, limit=MOST_EXPERIMENTS)
     found = await gateway.listed(query, ExperimentList, "experiments")
     return _export(gateway, ArchiveKind.TASK, task, found.experiments)
 
 
 @get("/experiments/{experiment_id:str}/export", media_type=TAR, responses=EXPORTED)
-async def export_experiment(experiment_id: FromPath[UUID], gateway: TheGateway) -> Stream:
+async def export_experiment(
+    experiment_id: FromPath[UUID], gateway: TheGateway, identity: Caller
+) -> Stream:
     """One experiment with its task's file and all that was measured; as of a whole task."""
-    query = GetExperiment(experiment_id=experiment_id)
-    view = await or_none(gateway.bus.query(query, ExperimentView))
+    view = await or_none(gateway.experiment(experiment_id, identity))
     if view is None:
-        return await _imported(gateway, experiment_id, f"no experiment {experiment_id}")
+        return await _imported(gateway, identity, experiment_id, f"no experiment {experiment_id}")
     task = await gateway.bus.query(GetTask(task_id=view.task_id), TaskView)
     return _export(gateway, ArchiveKind.EXPERIMENT, task, (view,))
 
@@ -137,17 +138,17 @@ async def import_archive(
 
 @get("/imports")
 async def list_imports(
-    gateway: TheGateway, limit: PageSize = 100, cursor: Cursor = None
+    gateway: TheGateway, identity: Caller, limit: PageSize = 100, cursor: Cursor = None
 ) -> ImportedList:
     """What was imported, newest first."""
-    found = await gateway.imports.listed(place_at(cursor, ImportedPlace), limit + 1)
+    found = await gateway.imports.listed(place_at(cursor, ImportedPlace), identity, limit + 1)
     page = found[:limit]
     last = ImportedPlace(page[-1].imported_at, page[-1].subject_id) if len(found) > limit else None
     return ImportedList(imported=tuple(page), next_cursor=cursor_at(last) if last else None)
 
 
-async def _imported(gateway: Gateway, subject_id: UUID, missing: str) -> Stream:
-    tar = await gateway.imports.archive(subject_id)
+async def _imported(gateway: Gateway, identity: Identity, subject_id: UUID, missing: str) -> Stream:
+    tar = await gateway.imports.archive(subject_id, identity)
     if tar is None:
         raise RefusedError(ErrorCode.NOT_FOUND, missing)
     return _stream(subject_id, iter([tar]))

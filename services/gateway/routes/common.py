@@ -7,13 +7,13 @@ from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID, uuid5
 
 import litestar
-from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
 from litestar.enums import ScopeType
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, PathParameter, QueryParameter, SkipValidation
+from litestar.types import Scope
 from msgspec import Struct
 
 from schemas.base import (
@@ -150,9 +150,9 @@ post = partial(litestar.post, responses=PROBLEMS, return_dto=None)
 delete = partial(litestar.delete, responses=PROBLEMS)
 
 
-def provide_identity(request: Request[Any, Any, Any]) -> Identity:
+def provide_identity(scope: Scope) -> Identity:
     """Whom the guard admitted."""
-    identity: Identity = request.scope["state"]["identity"]
+    identity: Identity = scope["state"]["identity"]
     return identity
 
 

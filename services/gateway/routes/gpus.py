@@ -13,6 +13,7 @@ from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from schemas.telemetry import GetSnapshot, GpuSampled
 from services.gateway.context import Gateway, unknown_node
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
+from services.gateway.domain.visibility import visible_allocation, visible_gpu
 from services.gateway.routes.common import (
     AnyPageSize,
     Caller,
@@ -39,6 +40,7 @@ CACHE_SECONDS: Final = 5.0
 @get("/gpus")
 async def list_gpus(
     gateway: TheGateway,
+    identity: Caller,
     node_id: OnNode = None,
     use_cache: FromQuery[bool] = True,
     limit: AnyPageSize = None,
@@ -56,6 +58,7 @@ async def list_gpus(
     page, next_cursor = page_after(
         wanted, lambda gpu: GpuPlace(gpu.node_id, gpu.index, gpu.uuid), after, limit
     )
+    page = tuple(visible_gpu(gpu, identity) for gpu in page)
     return GpuList(gpus=page, next_cursor=next_cursor)
 
 
@@ -102,10 +105,12 @@ async def remove_node(
 
 
 @get("/nodes/{node_id:str}/gpu-alloc-map")
-async def get_gpu_alloc_map(node_id: Node, gateway: TheGateway) -> GpuAllocMap:
+async def get_gpu_alloc_map(node_id: Node, gateway: TheGateway, identity: Caller) -> GpuAllocMap:
     """The held share of each of a node's devices, "0.00" to "1.00", and the ledger behind it."""
     found = await gateway.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
-    nodes = tuple(node for node in found.nodes if node.node_id == node_id)
+    nodes = tuple(
+        visible_allocation(node, identity) for node in found.nodes if node.node_id == node_id
+    )
     if not nodes:
         raise unknown_node(node_id)
     devices = [device for node in nodes for device in node.devices]

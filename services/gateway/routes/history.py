@@ -20,6 +20,8 @@ from schemas.results import (
     SeriesMetric,
     SeriesView,
 )
+from services.gateway.context import Gateway
+from services.gateway.domain.access import Identity
 from services.gateway.domain.event_filter import EventFilter
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
@@ -62,6 +64,7 @@ EVENT_TYPE: Final = re.compile(r"[a-z_]+\.[a-z_]+")
 @get("/series")
 async def get_series(
     gateway: TheGateway,
+    identity: Caller,
     metric: FromQuery[SeriesMetric] = SeriesMetric.UTILIZATION_PERCENT,
     last: Annotated[Range | None, QueryParameter(name="range")] = None,
     start_at: FromQuery[datetime | None] = None,
@@ -82,6 +85,8 @@ async def get_series(
     `gpu_model` is a part of the name; `kind_of_gpu` leaves whole GPUs, MIG instances, or GPUs that
     were held in parts.
     """
+    if experiment_id is not None:
+        await require_readable(gateway, identity, experiment_id)
     end = end_at or utcnow()
     length = (last or (Range.WEEK if experiment_id else Range.HOUR)).length
     query = GetSeries(
@@ -104,9 +109,11 @@ async def get_series(
 async def get_requests(
     experiment_id: FromPath[UUID],
     gateway: TheGateway,
+    identity: Caller,
     level: Annotated[int, whole_number(0)] = 0,
 ) -> RequestsView:
     """The measured requests of one level, as columns; `level` counts from 0."""
+    await require_readable(gateway, identity, experiment_id)
     query = GetRequests(experiment_id=experiment_id, level=level)
     return await gateway.bus.query(query, RequestsView)
 
@@ -114,18 +121,21 @@ async def get_requests(
 @get("/reports/usage")
 async def get_usage(
     gateway: TheGateway,
+    identity: Caller,
     start_at: FromQuery[datetime | None] = None,
     end_at: FromQuery[datetime | None] = None,
 ) -> ReportView:
-    """GPU hours and energy per namespace; of the last week by default."""
+    """GPU hours and energy of each of the caller's namespaces; of the last week by default."""
     end = end_at or utcnow()
     query = GetReport(start_at=start_at or _before(end, Range.WEEK.length), end_at=end)
-    return await gateway.bus.query(query, ReportView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
+    found = await gateway.bus.query(query, ReportView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
+    return ReportView(rows=tuple(row for row in found.rows if identity.reads(row.namespace)))
 
 
 @get("/events")
 async def list_events(
     gateway: TheGateway,
+    identity: Caller,
     after: Annotated[int, whole_number(0)] = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
     event_type: Annotated[str | None, QueryParameter(name="type")] = None,
@@ -134,7 +144,7 @@ async def list_events(
     reservation_id: FromQuery[UUID | None] = None,
 ) -> EventList:
     """Events after a cursor, oldest first; `type` is a comma-separated list."""
-    wanted = event_filter(event_type, task_id, experiment_id, reservation_id)
+    wanted = event_filter(identity, event_type, task_id, experiment_id, reservation_id)
     events, cursor = await gateway.log.read(after, wanted, limit)
     return EventList(events=tuple(events), cursor=cursor)
 
@@ -162,6 +172,12 @@ async def publish_event(
     return Published(message_id=message_id)
 
 
+async def require_readable(gateway: Gateway, identity: Identity, experiment_id: UUID) -> None:
+    """Raises RefusedError unless it may be seen by this caller."""
+    if not identity.reads_everything:
+        await gateway.experiment(experiment_id, identity)
+
+
 def _before(end: datetime, length: timedelta) -> datetime:
     try:
         return end - length
@@ -172,6 +188,7 @@ def _before(end: datetime, length: timedelta) -> datetime:
 
 
 def event_filter(
+    identity: Identity,
     event_type: str | None,
     task_id: UUID | None,
     experiment_id: UUID | None,
@@ -188,6 +205,7 @@ def event_filter(
             )
     return EventFilter(
         types=types,
+        readable=None if identity.reads_everything else identity.namespaces,
         task_id=str(task_id) if task_id else None,
         experiment_id=str(experiment_id) if experiment_id else None,
         reservation_id=str(reservation_id) if reservation_id else None,

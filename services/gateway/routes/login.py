@@ -52,7 +52,7 @@ def _me(identity: Identity, asks_for_tokens: bool, csrf_token: str | None = None
         csrf_token = csrf_token_of(identity.login_sha256)
     return Me(
         role=identity.role,
-        namespaces=(identity.namespace, *identity.further_namespaces),
+        namespaces=identity.namespaces,
         name=identity.name,
         token_id=identity.token_id,
         asks_for_tokens=asks_for_tokens,

@@ -7,8 +7,8 @@ from litestar.params import FromPath, QueryParameter
 
 from schemas.errors import ErrorCode
 from schemas.executor import LogChunk, ReadLog
-from schemas.orchestrator import AttemptView, ExperimentView, GetExperiment
-from services.gateway.routes.common import TheGateway, get, whole_number
+from schemas.orchestrator import AttemptView, ExperimentView
+from services.gateway.routes.common import Caller, TheGateway, get, whole_number
 from shared.errors import NodeUnavailableError, RefusedError
 
 MOST_LINES: Final = 10_000
@@ -18,6 +18,7 @@ MOST_LINES: Final = 10_000
 async def read_log(
     experiment_id: FromPath[UUID],
     gateway: TheGateway,
+    identity: Caller,
     attempt: Annotated[
         int | None,
         whole_number(1, "An attempt's number; the newest if not given."),
@@ -33,7 +34,7 @@ async def read_log(
     `next_offset` is where to read on, `skipped_bytes` how much before `offset` is not kept any
     more, `is_complete` says that nothing follows. Very many or long lines come in several answers.
     """
-    view = await gateway.bus.query(GetExperiment(experiment_id=experiment_id), ExperimentView)
+    view = await gateway.experiment(experiment_id, identity)
     wanted = chosen_attempt(view, attempt)
     if wanted.executor_id is None:
         raise RefusedError(ErrorCode.NOT_FOUND, "this attempt has not been given to a node yet")

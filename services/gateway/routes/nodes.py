@@ -18,6 +18,7 @@ from schemas.monitoring import (
     StopMonitoring,
 )
 from schemas.telemetry import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit
+from services.gateway.domain.visibility import visible_detail
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
@@ -66,11 +67,12 @@ async def get_gpu(
     node_id: Node,
     index: Annotated[int, whole_number(0, parameter=PathParameter)],
     gateway: TheGateway,
+    identity: Caller,
     use_cache: FromQuery[bool] = True,
 ) -> GpuDetail:
     """One GPU by its index in the node: all facts, and the newest reading."""
     query = GetGpu(node_id=node_id, index=index, use_cache=use_cache)
-    return await gateway.query_node(query, GpuDetail)
+    return visible_detail(await gateway.query_node(query, GpuDetail), identity)
 
 
 @post("/nodes/{node_id:str}/monitoring", dto=StrictBody[MonitoringRequest])

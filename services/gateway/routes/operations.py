@@ -1,6 +1,7 @@
 """Taking nodes and GPUs out of service and back, and what disagrees with the ledger."""
 
 from litestar.params import FromQuery, JSONBody
+from msgspec.structs import replace
 
 from schemas.errors import Accepted
 from schemas.gateway import Cause, NamespaceRules, Relabelling, ReturnToService, Withdrawal
@@ -8,6 +9,7 @@ from schemas.scheduler import Cordon, Drain, Uncordon
 from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode
 from schemas.scheduler_views import DriftList, ListDrifts
+from services.gateway.domain.visibility import visible_drift
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
@@ -107,9 +109,12 @@ async def label_node(
 
 
 @get("/namespaces")
-async def list_namespaces(gateway: TheGateway) -> NamespaceList:
-    """What each namespace holds of GPUs, and what it may."""
-    return await gateway.bus.query(ListNamespaces(), NamespaceList)
+async def list_namespaces(gateway: TheGateway, identity: Caller) -> NamespaceList:
+    """What each of the caller's namespaces holds of GPUs, and what it may; all for admins."""
+    found = await gateway.bus.query(ListNamespaces(), NamespaceList)
+    return NamespaceList(
+        namespaces=tuple(each for each in found.namespaces if identity.reads(each.namespace))
+    )
 
 
 @post("/namespaces/{namespace:str}", status_code=200, dto=StrictBody[NamespaceRules])
@@ -137,11 +142,16 @@ async def set_namespace(
 @get("/drifts")
 async def list_drifts(
     gateway: TheGateway,
+    identity: Caller,
     node_id: OnNode = None,
     ended: FromQuery[bool] = False,
     limit: PageSize = 1000,
     cursor: Cursor = None,
 ) -> DriftList:
-    """Where reserved, running and used disagree; with `ended` also what did within a day."""
+    """Where reserved, running and used disagree; with `ended` also what did within a day.
+
+    Whose they are is for admins.
+    """
     query = ListDrifts(node_id=node_id, ended=ended, limit=limit, cursor=cursor)
-    return await gateway.listed(query, DriftList, "drifts")
+    found = await gateway.listed(query, DriftList, "drifts")
+    return replace(found, drifts=tuple(visible_drift(each, identity) for each in found.drifts))

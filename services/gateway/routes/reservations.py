@@ -92,6 +92,7 @@ async def request_reservation(
 @get("/reservations")
 async def list_reservations(
     gateway: TheGateway,
+    identity: Caller,
     in_states: InStates = None,
     namespace: InNamespace = None,
     node_id: OnNode = None,
@@ -101,7 +102,7 @@ async def list_reservations(
     """Reservations, newest first; `state` is a comma-separated list."""
     query = ListReservations(
         states=listed(in_states, ReservationState, "state"),
-        namespace=namespace,
+        namespace=identity.namespace_to_read(namespace),
         node_id=node_id,
         limit=limit,
         cursor=cursor,
@@ -111,16 +112,18 @@ async def list_reservations(
 
 @get("/reservations/{reservation_id:str}")
 async def get_reservation(
-    reservation_id: FromPath[UUID], gateway: TheGateway, wait_seconds: WaitSeconds = 0.0
+    reservation_id: FromPath[UUID],
+    gateway: TheGateway,
+    identity: Caller,
+    wait_seconds: WaitSeconds = 0.0,
 ) -> ReservationView:
     """One reservation; with `wait_seconds` as soon as it is not queued any more, or then."""
-    query = GetReservation(reservation_id=reservation_id)
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + wait_seconds
     with gateway.live.changes_of(reservation_id) as changed:
         while True:
             changed.clear()
-            view = await gateway.bus.query(query, ReservationView)
+            view = await gateway.reservation(reservation_id, identity)
             left = give_up_at - loop.time()
             if view.state is not ReservationState.QUEUED or left <= 0:
                 return view
@@ -208,8 +211,11 @@ async def exempt_reservation(
 
 
 @get("/reservations/{reservation_id:str}/explain")
-async def explain_reservation(reservation_id: FromPath[UUID], gateway: TheGateway) -> Explanation:
+async def explain_reservation(
+    reservation_id: FromPath[UUID], gateway: TheGateway, identity: Caller
+) -> Explanation:
     """Every reason why a reservation waits."""
+    await require_readable(gateway, identity, reservation_id)
     return await gateway.bus.query(ExplainReservation(reservation_id=reservation_id), Explanation)
 
 
@@ -276,6 +282,12 @@ def _has_news(watcher: Watcher, request: GpuRequest, idle: Idle) -> bool:
     frames, _ = watcher.take(0.0)  # how old they are does not count
     news = [frame for frame in frames if is_news(frame, request, idle)]
     return bool(news) or watcher.ledger_changed.is_set()
+
+
+async def require_readable(gateway: Gateway, identity: Identity, reservation_id: UUID) -> None:
+    """Raises RefusedError unless it may be seen by this caller."""
+    if not identity.reads_everything:
+        await gateway.reservation(reservation_id, identity)
 
 
 async def require_reservation(gateway: Gateway, identity: Identity, reservation_id: UUID) -> None:

@@ -27,6 +27,7 @@ from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     UNAUDITED,
     AnyPageSize,
+    Caller,
     Cursor,
     GpuPlace,
     NodePlace,
@@ -37,6 +38,7 @@ from services.gateway.routes.common import (
     post,
     whole_number,
 )
+from services.gateway.routes.reservations import require_readable
 from shared.clock import utcnow
 from shared.messaging.paging import place_at
 
@@ -55,9 +57,13 @@ DecisionId = Annotated[int, whole_number(0)]
     dto=StrictBody[GpuRequest],
 )
 async def what_if(
-    reservation_id: FromPath[UUID], data: JSONBody[GpuRequest], gateway: TheGateway
+    reservation_id: FromPath[UUID],
+    data: JSONBody[GpuRequest],
+    gateway: TheGateway,
+    identity: Caller,
 ) -> AvailabilityView:
     """Whether a waiting reservation would be granted now if it had asked for this instead."""
+    await require_readable(gateway, identity, reservation_id)
     return await gateway.bus.query(
         WhatIf(reservation_id=reservation_id, request=data), AvailabilityView
     )
@@ -100,11 +106,13 @@ async def get_node_summaries(
 @get("/decisions")
 async def list_decisions(
     gateway: TheGateway,
+    identity: Caller,
     after_id: DecisionId = 0,
     reservation_id: FromQuery[UUID | None] = None,
     limit: PageSize = 100,
 ) -> DecisionList:
-    """Recorded decisions with what they were made on, oldest first."""
+    """Recorded decisions with what they were made on, oldest first. For admins."""
+    identity.require_admin()
     query = ListDecisions(after_id=after_id, reservation_id=reservation_id, limit=limit)
     return await gateway.bus.query(query, DecisionList)
 
@@ -112,10 +120,14 @@ async def list_decisions(
 @get("/decisions/what-if-policy")
 async def try_policy(
     gateway: TheGateway,
+    identity: Caller,
     policy: FromQuery[TriedPolicy],
     since_at: FromQuery[datetime | None] = None,
 ) -> PolicyTrial:
-    """What another policy would have made of the recorded requests, by default of a week."""
+    """What another policy would have made of the recorded requests, by default of a week. For
+    admins.
+    """
+    identity.require_admin()
     query = TryPolicy(policy=policy, since_at=since_at or utcnow() - WEEK)
     return await gateway.bus.query(query, PolicyTrial, timeout_seconds=TRIAL_SECONDS)
 
@@ -123,10 +135,12 @@ async def try_policy(
 @get("/decisions/replay")
 async def replay_decisions(
     gateway: TheGateway,
+    identity: Caller,
     from_id: Annotated[int | None, whole_number(0)] = None,
     reservation_id: FromQuery[UUID | None] = None,
     limit: PageSize = 100,
 ) -> Replay:
-    """Recorded decisions, decided again: whether each comes out the same."""
+    """Recorded decisions, decided again: whether each comes out the same. For admins."""
+    identity.require_admin()
     query = ReplayDecisions(from_id=from_id, reservation_id=reservation_id, limit=limit)
     return await gateway.bus.query(query, Replay, timeout_seconds=REPLAY_SECONDS)

@@ -108,6 +108,7 @@ async def validate_task(data: JSONBody[TaskFile], gateway: TheGateway) -> TaskPl
 @get("/tasks")
 async def list_tasks(
     gateway: TheGateway,
+    identity: Caller,
     namespace: InNamespace = None,
     in_states: InStates = None,
     archived: FromQuery[bool] = False,
@@ -120,15 +121,19 @@ async def list_tasks(
     """
     states = listed(in_states, TaskState, "state")
     query = ListTasks(
-        namespace=namespace, states=states, archived=archived, limit=limit, cursor=cursor
+        namespace=identity.namespace_to_read(namespace),
+        states=states,
+        archived=archived,
+        limit=limit,
+        cursor=cursor,
     )
     return await gateway.listed(query, TaskList, "tasks")
 
 
 @get("/tasks/{task_id:str}")
-async def get_task(task_id: FromPath[UUID], gateway: TheGateway) -> TaskView:
+async def get_task(task_id: FromPath[UUID], gateway: TheGateway, identity: Caller) -> TaskView:
     """One task, also one that was imported."""
-    return await _task(gateway, task_id)
+    return await _task(gateway, identity, task_id)
 
 
 @post("/tasks/{task_id:str}/cancel", status_code=200, dto=StrictBody[Cause])
@@ -207,6 +212,7 @@ async def resume_task(
 async def list_task_experiments(
     task_id: FromPath[UUID],
     gateway: TheGateway,
+    identity: Caller,
     in_states: InStates = None,
     node_id: OnNode = None,
     monitoring: FromQuery[bool] = True,
@@ -214,7 +220,7 @@ async def list_task_experiments(
     cursor: Cursor = None,
 ) -> ExperimentDetails:
     """A task's experiments with their `gpu_monitoring`, in the order of expansion."""
-    if (await _task(gateway, task_id)).imported_at is not None:
+    if (await _task(gateway, identity, task_id)).imported_at is not None:
         wanted = listed(in_states, ExperimentState, "state") or tuple(ExperimentState)
         found = await gateway.imports.experiments(task_id)
         return ExperimentDetails(experiments=tuple(e for e in found if e.state in wanted))
@@ -232,6 +238,7 @@ async def list_task_experiments(
 async def list_task_summaries(
     task_id: FromPath[UUID],
     gateway: TheGateway,
+    identity: Caller,
     limit: AnyPageSize = None,
     cursor: Cursor = None,
 ) -> SummaryList:
@@ -241,7 +248,7 @@ async def list_task_summaries(
     `results.experiment_summarized` says when.
     """
     after = place_at(cursor, SummaryPlace)
-    await gateway.bus.query(GetTask(task_id=task_id), TaskView)
+    await gateway.task(task_id, identity)
     page, next_cursor = page_after(
         await _summaries(gateway, task_id), lambda s: SummaryPlace(s.experiment_id), after, limit
     )
@@ -251,6 +258,7 @@ async def list_task_summaries(
 @get("/experiments")
 async def list_experiments(
     gateway: TheGateway,
+    identity: Caller,
     task_id: FromQuery[UUID | None] = None,
     in_states: InStates = None,
     namespace: InNamespace = None,
@@ -268,7 +276,7 @@ async def list_experiments(
     query = ListExperiments(
         task_id=task_id,
         states=listed(in_states, ExperimentState, "state"),
-        namespace=namespace,
+        namespace=identity.namespace_to_read(namespace),
         node_id=node_id,
         archived=archived,
         limit=limit,
@@ -278,15 +286,17 @@ async def list_experiments(
 
 
 @get("/experiments/{experiment_id:str}")
-async def get_experiment(experiment_id: FromPath[UUID], gateway: TheGateway) -> ExperimentDetail:
+async def get_experiment(
+    experiment_id: FromPath[UUID], gateway: TheGateway, identity: Caller
+) -> ExperimentDetail:
     """One experiment: its state, measurements, GPUs, and while it waits every reason why.
 
     `missing` names services whose part is not there because they did not answer.
     """
-    query = GetExperiment(experiment_id=experiment_id)
-    view = await or_none(gateway.bus.query(query, ExperimentView))
+    view = await or_none(gateway.experiment(experiment_id, identity))
     if view is None:
-        if (imported := await gateway.imports.experiment(experiment_id)) is not None:
+        imported = await gateway.imports.experiment(experiment_id)
+        if imported is not None and identity.reads(imported.namespace):
             return imported
         raise RefusedError(ErrorCode.NOT_FOUND, f"no experiment {experiment_id}")
     missing: list[str] = []
@@ -371,11 +381,14 @@ async def _explanation(gateway: Gateway, view: ExperimentView) -> Explanation | 
     return await or_none(gateway.bus.query(query, Explanation))
 
 
-async def _task(gateway: Gateway, task_id: UUID) -> TaskView:
+async def _task(gateway: Gateway, identity: Identity, task_id: UUID) -> TaskView:
     """Also one that was imported."""
     try:
-        return await gateway.bus.query(GetTask(task_id=task_id), TaskView)
+        return await gateway.task(task_id, identity)
     except RefusedError as error:
-        if error.code is ErrorCode.NOT_FOUND and (found := await gateway.imports.task(task_id)):
-            return found
-        raise
+        if error.code is not ErrorCode.NOT_FOUND:
+            raise
+        found = await gateway.imports.task(task_id)
+        if found is None or not identity.reads(found.namespace):
+            raise
+        return found

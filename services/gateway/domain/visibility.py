@@ -1,0 +1,98 @@
+"""What a token sees of the fleet: every GPU, and of who is on it what belongs to its namespaces."""
+
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from schemas.gateway import GpuMetrics, GpuProcessView, GpuView
+from schemas.monitoring import GpuDetail
+from schemas.scheduler_views import DeviceAllocation, DeviceHolder, Drift, NodeAllocation
+from schemas.telemetry import GpuProcess
+from services.gateway.domain.access import Identity
+
+ANOTHER_NAMESPACE = "another namespace"
+NOBODYS = UUID(int=0)
+
+
+def visible_gpu(gpu: GpuView, identity: Identity) -> GpuView:
+    """Of foreign processes their number and memory; of foreign holders their shares."""
+    if identity.reads_everything:
+        return gpu
+    own = frozenset(
+        holder.reservation_id for holder in gpu.holders if identity.reads(holder.namespace)
+    )
+    is_own = gpu.reservation_id is not None and identity.reads(gpu.namespace)
+    if is_own and gpu.reservation_id is not None:
+        own |= {gpu.reservation_id}
+    seen = replace(
+        gpu,
+        holders=tuple(_visible_holder(holder, identity) for holder in gpu.holders),
+        processes=_visible_processes(gpu.processes, own),
+        pods=gpu.pods if own else None,
+    )
+    if gpu.reservation_id is None or is_own:
+        return seen
+    return replace(seen, reservation_id=None, namespace=None, holder=ANOTHER_NAMESPACE)
+
+
+def visible_metrics(metrics: GpuMetrics, identity: Identity) -> GpuMetrics:
+    """Readings say nothing of namespaces, so that no process is named."""
+    if identity.reads_everything:
+        return metrics
+    return replace(metrics, gpus=tuple(visible_gpu(gpu, identity) for gpu in metrics.gpus))
+
+
+def visible_allocation(node: NodeAllocation, identity: Identity) -> NodeAllocation:
+    """A node of the ledger's map."""
+    if identity.reads_everything:
+        return node
+    return replace(
+        node, devices=tuple(_visible_device(device, identity) for device in node.devices)
+    )
+
+
+def visible_detail(gpu: GpuDetail, identity: Identity) -> GpuDetail:
+    """An agent's answer says nothing of namespaces, so that no process is named."""
+    if identity.reads_everything or gpu.reading is None:
+        return gpu
+    processes = gpu.reading.processes
+    if processes is not None:
+        processes = tuple(
+            GpuProcess(pid=each.pid, memory_used_mb=each.memory_used_mb) for each in processes
+        )
+    return replace(gpu, reading=replace(gpu.reading, processes=processes, pods=None))
+
+
+def visible_drift(drift: Drift, identity: Identity) -> Drift:
+    """Its kind and place; the sentence may name what runs there."""
+    if identity.reads_everything:
+        return drift
+    return replace(drift, detail="", reservation_id=None, pids=())
+
+
+def _visible_device(device: DeviceAllocation, identity: Identity) -> DeviceAllocation:
+    seen = replace(
+        device, holders=tuple(_visible_holder(holder, identity) for holder in device.holders)
+    )
+    if device.reservation_id is None or identity.reads(device.namespace):
+        return seen
+    return replace(seen, reservation_id=None, namespace=None, holder=ANOTHER_NAMESPACE)
+
+
+def _visible_holder(holder: DeviceHolder, identity: Identity) -> DeviceHolder:
+    if identity.reads(holder.namespace):
+        return holder
+    return DeviceHolder(reservation_id=NOBODYS, shares=holder.shares, holder=ANOTHER_NAMESPACE)
+
+
+def _visible_processes(
+    processes: tuple[GpuProcessView, ...] | None, own: frozenset[UUID]
+) -> tuple[GpuProcessView, ...] | None:
+    if processes is None:
+        return None
+    return tuple(
+        each
+        if each.reservation_id in own
+        else GpuProcessView(pid=each.pid, memory_used_mb=each.memory_used_mb)
+        for each in processes
+    )

@@ -1,0 +1,321 @@
+"""Who sees what: every route has a rule, on a real Postgres and bus."""
+
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from msgspec.structs import replace
+
+from schemas.base import subject_for
+from schemas.executor import AttemptPhase, AttemptProgressed
+from schemas.orchestrator import (
+    ExperimentList,
+    GetExperiment,
+    GetTask,
+    ListExperiments,
+    ListTasks,
+)
+from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
+from schemas.scheduler_views import (
+    DriftList,
+    GetAllocationMap,
+    GetReservation,
+    ListDrifts,
+    ListReservations,
+    ReservationList,
+)
+from services.gateway.app import API_ROUTES
+from shared.messaging.codec import encode
+from tests.real.gateway.test_tokens import Caller, admins
+from tests.support.worlds.gateway import (
+    NODE,
+    logged,
+    make_allocation_map,
+    make_drift,
+    make_experiment_view,
+    make_reservation_view,
+    make_sample,
+    make_task_started,
+    make_task_view,
+)
+
+# Who may use a route: everybody with a token (of what is the fleet's, or asks no more than the
+# caller says), those who see or change the namespace of what it names, or admins.
+FLEET: Final = "fleet"
+LISTED: Final = "listed by namespace"
+NAMED: Final = "named, of a namespace"
+OWN: Final = "made in a namespace"
+ADMIN: Final = "admin"
+RULES: Final = {
+    "GET /me": FLEET,
+    "POST /login": FLEET,
+    "POST /logout": FLEET,
+    "POST /checks": FLEET,
+    "POST /estimate": FLEET,
+    "GET /availability": FLEET,
+    "POST /availability": FLEET,
+    "POST /tasks/validate": FLEET,
+    "GET /select-node": FLEET,
+    "GET /gpus": FLEET,
+    "GET /nodes": FLEET,
+    "GET /nodes/{node_id:str}": FLEET,
+    "GET /nodes/{node_id:str}/agent": FLEET,
+    "GET /nodes/{node_id:str}/available-gpus": FLEET,
+    "GET /nodes/{node_id:str}/gpu-alloc-map": FLEET,
+    "GET /nodes/{node_id:str}/gpus/{index:int}": FLEET,
+    "GET /cluster/gpus": FLEET,
+    "GET /cluster/nodes": FLEET,
+    "GET /drifts": FLEET,
+    "GET /series": FLEET,
+    "GET /namespaces": FLEET,
+    "GET /reports/usage": FLEET,
+    "GET /events": FLEET,
+    "GET /imports": FLEET,
+    "GET /tasks": LISTED,
+    "GET /experiments": LISTED,
+    "GET /reservations": LISTED,
+    "GET /reports/gpu-time": LISTED,
+    "GET /reports/waste": LISTED,
+    "GET /reports/waits": LISTED,
+    "GET /reports/failures": LISTED,
+    "GET /reports/idle": LISTED,
+    "GET /tasks/{task_id:str}": NAMED,
+    "GET /tasks/{task_id:str}/experiments": NAMED,
+    "GET /tasks/{task_id:str}/summaries": NAMED,
+    "GET /tasks/{task_id:str}/export": NAMED,
+    "POST /tasks/{task_id:str}/cancel": NAMED,
+    "POST /tasks/{task_id:str}/pause": NAMED,
+    "POST /tasks/{task_id:str}/resume": NAMED,
+    "DELETE /tasks/{task_id:str}": NAMED,
+    "GET /experiments/{experiment_id:str}": NAMED,
+    "GET /experiments/{experiment_id:str}/logs": NAMED,
+    "GET /experiments/{experiment_id:str}/export": NAMED,
+    "GET /experiments/{experiment_id:str}/requests": NAMED,
+    "DELETE /experiments/{experiment_id:str}": NAMED,
+    "GET /reservations/{reservation_id:str}": NAMED,
+    "GET /reservations/{reservation_id:str}/explain": NAMED,
+    "POST /reservations/{reservation_id:str}/what-if": NAMED,
+    "POST /reservations/{reservation_id:str}/renew": NAMED,
+    "DELETE /reservations/{reservation_id:str}": NAMED,
+    "POST /reservations/{reservation_id:str}/idle-exemption": NAMED,
+    "GET /reports/waterfall/{subject_id:uuid}": NAMED,
+    "POST /tasks": OWN,
+    "POST /reservations": OWN,
+    "POST /events": OWN,
+    "POST /imports": OWN,
+    "POST /nodes/{node_id:str}/monitoring": OWN,
+    "DELETE /nodes/{node_id:str}/monitoring/{monitoring_id:uuid}": OWN,
+    "POST /nodes/{node_id:str}/burst": OWN,
+    "POST /nodes/{node_id:str}/power-limit": OWN,
+    "DELETE /nodes/{node_id:str}": ADMIN,
+    "POST /nodes/{node_id:str}/cordon": ADMIN,
+    "POST /nodes/{node_id:str}/uncordon": ADMIN,
+    "POST /nodes/{node_id:str}/drain": ADMIN,
+    "POST /nodes/{node_id:str}/admit": ADMIN,
+    "POST /nodes/{node_id:str}/labels": ADMIN,
+    "POST /namespaces/{namespace:str}": ADMIN,
+    "GET /decisions": ADMIN,
+    "GET /decisions/replay": ADMIN,
+    "GET /decisions/what-if-policy": ADMIN,
+    "POST /tokens": ADMIN,
+    "GET /tokens": ADMIN,
+    "DELETE /tokens/{token_id:uuid}": ADMIN,
+    "GET /audit": ADMIN,
+}
+BODIES: Final[dict[str, Any]] = {
+    "POST /tasks": {"task_name": "t", "base_runtime": "llama.cpp", "model": {"id_or_path": "m"}},
+    "POST /reservations": {"holder": "x", "request": {"gpus": 1}},
+    "POST /reservations/{reservation_id:str}/renew": {"epoch": 1},
+    "POST /reservations/{reservation_id:str}/what-if": {"gpus": 1},
+    "POST /reservations/{reservation_id:str}/idle-exemption": {
+        "until_at": "2030-01-01T00:00:00Z",
+        "reason": "debugging",
+    },
+    "POST /events": {"name": "deploy"},
+    "POST /nodes/{node_id:str}/labels": {"labels": {"zone": "a"}},
+    "POST /nodes/{node_id:str}/burst": {"duration_seconds": 5},
+    "POST /nodes/{node_id:str}/monitoring": {"interval_seconds": 1},
+    "POST /nodes/{node_id:str}/power-limit": {"device_uuid": "GPU-0", "power_limit_w": 300},
+    "POST /namespaces/{namespace:str}": {"gpu_limit": 1},
+    "POST /tokens": {"name": "x", "role": "viewer"},
+}
+QUERIES: Final = {"GET /decisions/what-if-policy": "?policy=density"}
+PLACES: Final = {
+    "node_id:str": NODE,
+    "index:int": "0",
+    "namespace:str": "a",
+    **{f"{name}_id:{kind}": str(UUID(int=7)) for name in (
+        "task", "experiment", "reservation", "subject", "monitoring", "token"
+    ) for kind in ("str", "uuid")},
+}  # fmt: skip
+
+
+def test_every_route_has_a_rule() -> None:
+    routes = {
+        f"{method} {path}"
+        for route in API_ROUTES
+        for method in route.http_methods - {"HEAD", "OPTIONS"}
+        for path in route.paths
+    }
+
+    assert routes == set(RULES)
+
+
+async def _answer_as_namespace_a(admin: Caller) -> None:
+    owners = admin.api.owners
+    await owners.answer(GetTask, lambda query: make_task_view(query.task_id, namespace="a"))
+    await owners.answer(
+        GetExperiment,
+        lambda query: make_experiment_view(experiment_id=query.experiment_id, namespace="a"),
+    )
+    await owners.answer(
+        GetReservation, lambda query: make_reservation_view(query.reservation_id, namespace="a")
+    )
+
+
+async def test_a_token_reaches_by_every_route_only_what_its_rule_lets_it(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
+        await _answer_as_namespace_a(admin)
+        found: dict[str, dict[str, Any]] = {"viewer": {}, "submitter": {}}
+        for role, answers in found.items():
+            made = await admin.make(role=role, namespaces=["b", "c"])
+            headers = Caller(admin.api, made["secret"]).headers
+            sent = await admin.api.owners.overhear()
+            for route, rule in RULES.items():
+                if rule in {FLEET, OWN} and not (rule == OWN and role == "viewer"):
+                    continue
+                method, path = route.split(" ")
+                for name, value in PLACES.items():
+                    path = path.replace(f"{{{name}}}", value)
+                if rule == LISTED:
+                    path += "?namespace=a"
+                path += QUERIES.get(route, "")
+                body = BODIES.get(route, {}) if method == "POST" else None
+                answers[route], _ = await admin.api.call(
+                    method, f"/api/v1{path}", body, headers=headers
+                )
+            assert [subject for subject in sent if subject.startswith("gpusteward.cmd.")] == []
+
+    for answers in found.values():
+        assert {route: code for route, code in answers.items() if code not in {403, 404}} == {}
+        assert {answers[route] for route in answers if RULES[route] in {ADMIN, LISTED}} == {403}
+
+
+async def test_lists_are_of_the_callers_namespace(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    uses = tuple(NamespaceUse(namespace=name, gpus=1.0) for name in ("a", "b", "c"))
+    async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
+        await admin.api.owners.answer(ListExperiments, ExperimentList(experiments=()))
+        await admin.api.owners.answer(ListReservations, ReservationList(reservations=()))
+        await admin.api.owners.answer(ListNamespaces, NamespaceList(namespaces=uses))
+        made = await admin.make(role="viewer", namespaces=["b", "c"])
+        viewer = Caller(admin.api, made["secret"])
+
+        for caller in (viewer, admin):
+            for kind in ("tasks", "experiments", "reservations"):
+                assert (await caller.get(f"/api/v1/{kind}"))[0] == 200
+        assert (await viewer.get("/api/v1/tasks?namespace=c"))[0] == 200
+        _, shown = await viewer.get("/api/v1/namespaces")
+        asked = [
+            (type(query), query.namespace)
+            for query in admin.api.owners.received
+            if isinstance(query, ListTasks | ListExperiments | ListReservations)
+        ]
+
+    lists = (ListTasks, ListExperiments, ListReservations)
+    assert asked == [
+        *((query, "b") for query in lists),
+        *((query, None) for query in lists),
+        (ListTasks, "c"),
+    ]
+    assert [use["namespace"] for use in shown["namespaces"]] == ["b", "c"]
+
+
+async def test_the_fleet_is_seen_without_who_else_is_on_it(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    allocation = make_allocation_map()
+    async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
+        (node,) = allocation.nodes
+        held, free = node.devices
+        held = replace(held, reservation_id=uuid4(), namespace="a", holder="secret-job")
+        node = replace(node, devices=(held, free))
+        await admin.api.owners.answer(GetAllocationMap, replace(allocation, nodes=(node,)))
+        await admin.api.owners.answer(ListDrifts, DriftList(drifts=(make_drift(),)))
+        await admin.api.owners.publish(make_sample())
+        seen = {}
+        for namespace in ("a", "b"):
+            made = await admin.make(role="viewer", namespaces=[namespace])
+            viewer = Caller(admin.api, made["secret"])
+            seen[namespace] = [
+                (await viewer.get(path))[1]
+                for path in (
+                    "/api/v1/gpus",
+                    f"/api/v1/nodes/{NODE}/gpu-alloc-map",
+                    "/api/v1/drifts",
+                )
+            ]
+
+    own, foreign = (seen[namespace][0]["gpus"][0] for namespace in ("a", "b"))
+    assert (own["holder"], own["namespace"]) == ("secret-job", "a")
+    assert (foreign["holder"], foreign["namespace"], foreign["reservation_id"]) == (
+        "another namespace", None, None,
+    )  # fmt: skip
+    assert foreign["state"] == own["state"] == "held"
+    assert "secret-job" not in str(seen["b"])
+    assert "process 7" not in str(seen["b"])
+
+
+async def test_events_are_those_of_the_callers_namespaces_and_of_the_fleet(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    tasks = {name: uuid4() for name in ("a", "b")}
+    async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
+        _, before = await admin.get("/api/v1/events?limit=1000")
+        after = before["cursor"]
+        made = await admin.make(role="viewer", namespaces=["b"])
+        viewer = Caller(admin.api, made["secret"])
+        socket = await admin.api.session.ws_connect(
+            f"{admin.api.url}/ws/events?after={after}", headers=viewer.headers
+        )
+        for name, task_id in tasks.items():
+            await admin.api.owners.client.jetstream().publish(
+                *_wire(make_task_started(task_id=task_id, namespace=name))
+            )
+        await socket.receive_json(timeout=60)
+        for task_id in tasks.values():
+            await admin.api.owners.publish(_progress(task_id))
+        admin.api.session.headers.update(admin.headers)
+        await logged(admin.api, 2, f"/api/v1/events?after={after}")
+
+        passing = await socket.receive_json(timeout=60)
+        _, mine = await viewer.get(f"/api/v1/events?after={after}")
+        _, foreign = await viewer.get(f"/api/v1/events?after={after}&task_id={tasks['a']}")
+        _, everything = await admin.get(f"/api/v1/events?after={after}")
+        refused, _ = await viewer.get(f"/sse/metrics?task_id={tasks['a']}")
+        await socket.close()
+
+    assert [event["event"]["namespace"] for event in mine["events"]] == ["b"]
+    assert passing["event"]["task_id"] == str(tasks["b"])
+    assert foreign["events"] == []
+    assert len(everything["events"]) == 2
+    assert refused == 404
+
+
+def _wire(event: Any) -> tuple[str, bytes]:
+    return subject_for(event), encode(event)
+
+
+def _progress(task_id: UUID) -> AttemptProgressed:
+    return AttemptProgressed(
+        executor_id=NODE,
+        experiment_id=uuid4(),
+        attempt_id=uuid4(),
+        task_id=task_id,
+        phase=AttemptPhase.MEASURING,
+        fraction=0.5,
+        observed_at=make_sample().observed_at,
+    )
