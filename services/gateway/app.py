@@ -20,6 +20,7 @@ from services.gateway.guard import Guard
 from services.gateway.imports import Imports
 from services.gateway.live_state import LiveState
 from services.gateway.logins import Logins
+from services.gateway.measurements import Measurements
 from services.gateway.migrations import MIGRATIONS
 from services.gateway.openapi import StructSchemas, openapi_config
 from services.gateway.problems import EXCEPTION_HANDLERS, remember_refusal
@@ -99,7 +100,7 @@ class GatewayService(Service):
 
     def __init__(self, gateway: Gateway, http: HttpServer) -> None:
         self.http, self.live, self._log = http, gateway.live, gateway.log
-        self._tokens = gateway.tokens
+        self._tokens, self._measurements = gateway.tokens, gateway.measurements
         super().__init__(
             "gateway",
             bus=gateway.bus,
@@ -120,6 +121,7 @@ class GatewayService(Service):
         await self._tokens.open()
         await self._log.open()
         await self.live.restore(self._log)
+        self._log.followers.append(self._measurements.on_event)
         await self.live.subscribe(self.bus)
 
 
@@ -168,6 +170,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         logins=Logins(database),
         audit=AuditLog(database, settings.audit_retention_days),
         imports=Imports(database),
+        measurements=Measurements(),
         data_dir=Path(settings.data_dir),
     )
     guard = Guard(
@@ -175,6 +178,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         host_names(settings.host, settings.allowed_hosts.split(",")),
         gateway.tokens,
         gateway.audit,
+        gateway.measurements,
         requests_per_second=settings.requests_per_second,
     )
     return GatewayService(gateway, HttpServer(guard, settings.host, settings.port))

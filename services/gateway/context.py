@@ -24,6 +24,7 @@ from services.gateway.eventlog import EventLog
 from services.gateway.imports import Imports
 from services.gateway.live_state import LiveState
 from services.gateway.logins import Logins
+from services.gateway.measurements import Measurements
 from services.gateway.tokens import TokenStore
 from shared.errors import NodeUnavailableError, RefusedError
 from shared.messaging.bus import Bus
@@ -47,6 +48,7 @@ class Gateway:
     logins: Logins
     audit: AuditLog
     imports: Imports
+    measurements: Measurements
     data_dir: Path
 
     async def send(self, command: Command) -> Accepted:

@@ -1,6 +1,7 @@
 """The outermost layer: who may come in, and with how much."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,6 +25,7 @@ from services.gateway.domain.access import (
     no_token,
 )
 from services.gateway.domain.request_rate import RequestRates
+from services.gateway.measurements import Measurements
 from services.gateway.problems import PROBLEM_JSON, REFUSAL, headers_of, problem_in
 from services.gateway.tokens import TokenStore
 from shared.archives.tar import LARGEST_BYTES
@@ -54,6 +56,7 @@ OPEN_PATHS: Final = frozenset(
     }
 )
 IMPORTS: Final = "/api/v1/imports"
+WAITS: Final = b"wait_seconds="
 POLICY_VIOLATION: Final = 1008
 # Of what says nothing else: an answer is data, and no browser is to show or frame it as a page.
 SECURITY_HEADERS: Final = {
@@ -77,6 +80,7 @@ class Guard:
     host_names: frozenset[str] | None
     tokens: TokenStore
     audit: AuditLog
+    measurements: Measurements
     requests_per_second: float = 0.0
     _rates: RequestRates = field(default_factory=RequestRates)
 
@@ -85,6 +89,8 @@ class Guard:
             await self.application(scope, receive, send)
             return
         if scope["type"] == "http":
+            if not is_stream(scope) and WAITS not in scope["query_string"]:
+                send = self._measured(scope, send)
             send = _with_security_headers(send)
         body: Receive = receive
         try:
@@ -128,6 +134,18 @@ class Guard:
                     await send(close if scope["type"] == "websocket" else end)
             finally:
                 await cancelled(served, waited)
+
+    def _measured(self, scope: Scope, send: Send) -> Send:
+        began = time.perf_counter()
+
+        async def send_measured(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                seconds = time.perf_counter() - began
+                route = scope.get("path_template")
+                self.measurements.on_request(scope["method"], route, message["status"], seconds)
+            await send(message)
+
+        return send_measured
 
     def _recorded(self, scope: Scope, send: Send) -> Send:
         """Has the audit log know the outcome before the client does."""

@@ -1,21 +1,157 @@
-"""The gateway's own metrics for Prometheus."""
+"""The platform's metrics for Prometheus: what the gateway counts, and what its owners answer."""
 
-from collections.abc import Iterator
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
+import nats.errors
+import nats.js.errors
+from msgspec import Struct
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
+from schemas.scheduler_views import Drift, DriftList, ListDrifts
 from services.gateway.context import Gateway
+from shared.errors import RefusedError, UnavailableError
+from shared.messaging.streams import STREAMS
+from shared.waiting import within
+
+T = TypeVar("T")
+
+ANSWER_SECONDS: Final = 2.0
+SELECT_OUTBOX_AGE: Final = """
+SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8
+FROM outbox WHERE published_at IS NULL
+"""
 
 
-def text_of(gateway: Gateway) -> bytes:
-    """In Prometheus' text format, version 0.0.4."""
+class _Lag(Struct, frozen=True):
+    """Of a durable consumer: what it has not received, and what it has not settled."""
+
+    stream: str
+    consumer: str
+    pending: int
+    unsettled: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What owners said; None of those who did not in time."""
+
+    namespaces: tuple[NamespaceUse, ...] | None
+    drifts: tuple[Drift, ...] | None
+    lags: tuple[_Lag, ...] | None
+    outbox_seconds: float | None
+
+
+async def text_of(gateway: Gateway) -> bytes:
+    """In Prometheus' text format, version 0.0.4. What cannot be known now is left out."""
+    answers = _Answers(
+        *await asyncio.gather(
+            _in_time(_namespaces(gateway)),
+            _in_time(_drifts(gateway)),
+            _in_time(_lags(gateway)),
+            _in_time(_outbox_seconds(gateway)),
+        )
+    )
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_GatewayCollector(gateway))
+    registry.register(_PlatformCollector(answers))
     ProcessCollector(registry=registry)
-    return generate_latest(registry)
+    return generate_latest(registry) + generate_latest(gateway.measurements.registry)
+
+
+async def _in_time(answer: Awaitable[T]) -> T | None:
+    try:
+        async with within(ANSWER_SECONDS):
+            return await answer
+    except (
+        UnavailableError,
+        RefusedError,
+        TimeoutError,
+        nats.errors.Error,
+        nats.js.errors.Error,
+    ):
+        return None
+
+
+async def _namespaces(gateway: Gateway) -> tuple[NamespaceUse, ...]:
+    return (await gateway.bus.query(ListNamespaces(), NamespaceList)).namespaces
+
+
+async def _drifts(gateway: Gateway) -> tuple[Drift, ...]:
+    found = await gateway.listed(ListDrifts(limit=1000), DriftList, "drifts", whole=True)
+    return found.drifts
+
+
+async def _lags(gateway: Gateway) -> tuple[_Lag, ...]:
+    return tuple(
+        [
+            _Lag(info.stream_name, info.name, info.num_pending or 0, info.num_ack_pending or 0)
+            for stream in STREAMS
+            for info in await gateway.bus.jetstream.consumers_info(str(stream.name))
+        ]
+    )
+
+
+async def _outbox_seconds(gateway: Gateway) -> float:
+    async with gateway.database.statements() as connection:
+        found: float = await connection.fetchval(SELECT_OUTBOX_AGE)
+    return found
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"gpusteward_{name}", text, labels=labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PlatformCollector(Collector):
+    answers: _Answers
+
+    def collect(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily(
+            "gpusteward_scheduler_answers",
+            "1 if the scheduler answered this scrape",
+            float(self.answers.namespaces is not None),
+        )
+        yield up
+        if self.answers.namespaces is not None:
+            yield from self._of_namespaces(self.answers.namespaces)
+        if self.answers.drifts is not None:
+            drifts = _gauge("drifts", "Disagreements that last", ("kind",))
+            for kind, count in Counter(drift.drift for drift in self.answers.drifts).items():
+                drifts.add_metric((kind.value,), count)
+            yield drifts
+        if self.answers.lags is not None:
+            yield from self._of_consumers(self.answers.lags)
+        if self.answers.outbox_seconds is not None:
+            outbox = _gauge("outbox_age_seconds", "Of the oldest unpublished event", ("service",))
+            outbox.add_metric(("gateway",), self.answers.outbox_seconds)
+            yield outbox
+
+    def _of_namespaces(self, namespaces: tuple[NamespaceUse, ...]) -> Iterator[Metric]:
+        queued = _gauge("queue_length", "Requests that wait for GPUs", ("namespace",))
+        held = _gauge("gpus_held", "GPUs held, shares by their size", ("namespace",))
+        limit = _gauge("gpu_limit", "GPUs that may be held at once", ("namespace",))
+        for use in namespaces:
+            queued.add_metric((use.namespace,), use.queued)
+            held.add_metric((use.namespace,), use.gpus)
+            if use.gpu_limit is not None:
+                limit.add_metric((use.namespace,), use.gpu_limit)
+        yield from (queued, held, limit)
+
+    def _of_consumers(self, lags: tuple[_Lag, ...]) -> Iterator[Metric]:
+        labels = ("stream", "consumer")
+        pending = _gauge("consumer_lag_messages", "Messages not received yet", labels)
+        unsettled = _gauge("consumer_unsettled_messages", "Received, not yet settled", labels)
+        for lag in lags:
+            pending.add_metric((lag.stream, lag.consumer), lag.pending)
+            unsettled.add_metric((lag.stream, lag.consumer), lag.unsettled)
+        yield from (pending, unsettled)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -349,6 +349,8 @@ def _jetstream(user: BusUser) -> Iterator[str]:
         yield f"$JS.API.STREAM.INFO.{stream.name}"
         if user.role in SERVICES:
             yield f"$JS.API.STREAM.CREATE.{stream.name}"
+        if user.role is Role.GATEWAY:  # for its metrics: how far behind every consumer is
+            yield f"$JS.API.CONSUMER.LIST.{stream.name}"
     for stream_name, consumers in CONSUMERS.get(user.role, {}).items():
         for consumer in consumers:
             place = f"{stream_name}.{consumer}"

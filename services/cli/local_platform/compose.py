@@ -112,6 +112,7 @@ class ComposeDirectory:
         cluster_id = self.environment.get(CLUSTER_VARIABLE, CLUSTER)
         for name in (COMPOSE_FILE, "prometheus.yml"):
             self._add_template(name, name)
+        self._add_template("prometheus/alerts.yml", "alerts.yml")
         self._directory("prometheus")
         self._directory("nats")
         configuration = nats_configuration(Path("/var/lib/nats")) + _NATS_ALSO

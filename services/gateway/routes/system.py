@@ -91,5 +91,5 @@ async def _executors(gateway: Gateway) -> bool:
 
 @get("/metrics", media_type=MediaType.TEXT)
 async def metrics(gateway: TheGateway) -> Response[bytes]:
-    """The gateway's own metrics, as Prometheus reads them."""
-    return Response(text_of(gateway), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    """The platform's metrics, as Prometheus reads them."""
+    return Response(await text_of(gateway), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -67,7 +67,7 @@ def test_a_second_call_changes_nothing_and_says_what_is_there(directory: Path) -
     again = run("init", str(directory), "--node-id", "other")
 
     assert content_of(directory) == {**before, COMPOSE_FILE: b"changed"}
-    assert "kept 19 files" in again.output
+    assert "kept 20 files" in again.output
     assert "compose.yaml is not this version's" in again.output
     assert "made" not in again.output
 
