@@ -23,6 +23,7 @@ from schemas.base import (
     line,
 )
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, LeaseTtlSeconds, Reason
+from schemas.scheduler_namespaces import PreemptionCause
 
 SetBy = Annotated[str, line(max_length=100)]
 Holder = Annotated[str, line(max_length=200)]
@@ -298,6 +299,8 @@ class ReservationPreempting(
     epoch: Epoch
     node_id: NodeId
     grace_seconds: Seconds
+    preempted_for: UUID | None = None
+    cause: PreemptionCause = PreemptionCause.PRIORITY
 
 
 class ReservationPreempted(

@@ -1,6 +1,7 @@
 """Namespaces in the ledger: what each may hold, and what it holds."""
 
-from typing import Annotated, ClassVar
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta, Struct
 
@@ -8,6 +9,19 @@ from schemas.base import Command, Count, Event, Namespace, Query, View
 
 GpuAmount = Annotated[float, Meta(ge=0, le=1_000_000)]
 Weight = Annotated[int, Meta(ge=1, le=1_000)]
+
+
+class PreemptionCause(StrEnum):
+    """Why a reservation has to give way to another one."""
+
+    PRIORITY = "priority"  # the other's is higher
+    GUARANTEE = "guarantee"  # what its namespace borrowed is taken back
+
+
+PREEMPTION_CAUSES: Final = {
+    PreemptionCause.PRIORITY: "which has a higher priority",
+    PreemptionCause.GUARANTEE: "whose namespace takes back what is guaranteed to it",
+}
 
 
 class SetNamespace(Command, frozen=True, kw_only=True, tag="scheduler.set_namespace"):

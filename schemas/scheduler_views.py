@@ -29,8 +29,15 @@ from schemas.gpu_request import (
     Shares,
     Suggestion,
 )
-from schemas.scheduler import CordonState, DeviceState, DriftAction, DriftKind, ReservationState
+from schemas.scheduler import (
+    CordonState,
+    DeviceState,
+    DriftAction,
+    DriftKind,
+    ReservationState,
+)
 from schemas.scheduler_idle import IdleAction
+from schemas.scheduler_namespaces import PreemptionCause
 from schemas.telemetry import HealthState, Source
 
 
@@ -162,6 +169,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     reason: str = ""
     preempting_until: UtcDatetime | None = None
     preempted_for: UUID | None = None
+    preempted_by: PreemptionCause = PreemptionCause.PRIORITY
     cluster: ClusterPlacement | None = None
     idle: Idleness | None = None
     idle_exempt_until: UtcDatetime | None = None

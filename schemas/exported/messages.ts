@@ -2806,6 +2806,9 @@ export interface PolicyTrial {
   left_out: string[];
 }
 
+/** Why a reservation has to give way to another one. */
+export type PreemptionCause = "guarantee" | "priority";
+
 /**
  * A selector that is liked, not needed: devices that match come first, by the sum of weights.
  */
@@ -3294,6 +3297,8 @@ export interface ReservationPreempting {
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   grace_seconds: number;
+  preempted_for: string | null;
+  cause: PreemptionCause;
 }
 
 /** Stored and waiting. `position` counts from 1 at that moment. */
@@ -3405,6 +3410,7 @@ export interface ReservationView {
   reason: string;
   preempting_until: string | null;
   preempted_for: string | null;
+  preempted_by: PreemptionCause;
   cluster: ClusterPlacement | null;
   idle: Idleness | null;
   idle_exempt_until: string | null;

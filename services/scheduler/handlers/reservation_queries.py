@@ -13,6 +13,7 @@ from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
 from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.scheduler import ReservationState
+from schemas.scheduler_namespaces import PREEMPTION_CAUSES
 from schemas.scheduler_views import (
     AvailabilityView,
     EstimateRequirements,
@@ -339,6 +340,7 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         reason=_notice(stored) or stored.reason,
         preempting_until=stored.preempting_until,
         preempted_for=stored.preempted_for,
+        preempted_by=stored.preempted_by,
         cluster=stored.cluster,
         idle=_idleness(stored),
         idle_exempt_until=stored.idle_exempt_until,
@@ -371,7 +373,7 @@ def _notice(stored: Reservation) -> str:
     until = stored.preempting_until.astimezone(UTC)
     return (
         f"{stored.state.value}, but it has to stop by {until:%H:%M:%S} UTC for reservation"
-        f" {stored.preempted_for}, which has a higher priority"
+        f" {stored.preempted_for}, {PREEMPTION_CAUSES[stored.preempted_by]}"
     )
 
 

@@ -197,6 +197,7 @@ def queued_from(row: ReservationRow) -> QueuedRequest:
         wait_deadline_at=row.wait_deadline_at,
         queued_at=row.requested_at,
         namespace=row.namespace,
+        has_reclaimed=row.has_reclaimed,
     )
 
 
@@ -218,4 +219,5 @@ def lease_from(row: ReservationRow) -> Lease:
         expected_end_at=granted_at + timedelta(seconds=seconds) if seconds else None,
         preempting_until=row.preempting_until if is_live else None,
         preempting_for=row.preempted_for if is_live else None,
+        is_over=not is_live,
     )

@@ -82,9 +82,9 @@ ON CONFLICT (node_id) DO UPDATE SET cpu_milli = held.cpu_milli + excluded.cpu_mi
 """
 _PREEMPT: Final = """
 UPDATE reservation r SET revision = r.revision + 1, preempting_until = new.until_at,
-    preempted_for = new.preempted_for
-FROM unnest($1::uuid[], $2::timestamptz[], $3::uuid[])
-    AS new (reservation_id, until_at, preempted_for)
+    preempted_for = new.preempted_for, preempted_by = new.preempted_by
+FROM unnest($1::uuid[], $2::timestamptz[], $3::uuid[], $4::text[])
+    AS new (reservation_id, until_at, preempted_for, preempted_by)
 WHERE r.reservation_id = new.reservation_id
 """
 
@@ -222,12 +222,13 @@ async def _preempt(
         _check(before, ReservationState.GRANTED, ReservationState.ACTIVE)
         if before.epoch is None or before.node_id is None:
             raise LedgerChanged(f"reservation {before.reservation_id} holds nothing")
-        staged.append(events.preempting(before, now, before.epoch, decision.until_at))
+        staged.append(events.preempting(before, now, before.epoch, decision))
     await connection.execute(
         _PREEMPT,
         [decision.reservation_id for decision in preempts],
         [decision.until_at for decision in preempts],
         [decision.for_reservation_id for decision in preempts],
+        [decision.cause.value for decision in preempts],
     )
     await stage(connection, *staged)
 

@@ -54,6 +54,9 @@ SELECT r.reservation_id, r.namespace, r.state, r.arrival,
     (r.request || CASE WHEN r.idle_preemptible THEN '{"preemptible": true, "priority": -1000}'
         ELSE '{}' END::jsonb)::text AS request,
     r.requested_at, r.wait_deadline_at, r.granted_at, r.preempting_until, r.preempted_for,
+    r.state = 'queued' AND EXISTS (SELECT 1 FROM reservation victim
+        WHERE victim.preempted_for = r.reservation_id AND victim.preempted_by = 'guarantee')
+        AS has_reclaimed,
     ARRAY(SELECT h.device_no FROM holding h WHERE h.reservation_id = r.reservation_id
         AND h.released_at IS NULL ORDER BY h.device_no) AS numbers,
     ARRAY(SELECT h.hundredths FROM holding h WHERE h.reservation_id = r.reservation_id
@@ -124,6 +127,7 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
     granted_at: datetime | None
     preempting_until: datetime | None
     preempted_for: UUID | None
+    has_reclaimed: bool = False
     numbers: tuple[int, ...]
     parts: tuple[int, ...] = ()
 

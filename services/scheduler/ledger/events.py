@@ -28,6 +28,7 @@ from schemas.scheduler_idle import (
 )
 from services.scheduler.domain.drift.lifecycle import Drift
 from services.scheduler.domain.idle import Warned
+from services.scheduler.domain.placement.decisions import Preempt
 from services.scheduler.ledger.reservation_rows import QueuedTimes, Reservation
 from shared.ids import new_id
 
@@ -95,14 +96,16 @@ def activated(after: Reservation, now: datetime, epoch: int) -> ReservationActiv
 
 
 def preempting(
-    before: Reservation, now: datetime, epoch: int, until_at: datetime
+    before: Reservation, now: datetime, epoch: int, decision: Preempt
 ) -> ReservationPreempting:
-    """The holder has to stop by `until_at`."""
+    """The holder has to stop by the decision's `until_at`."""
     return ReservationPreempting(
         **_common(before, before.revision + 1, now),
         epoch=epoch,
         node_id=before.node_id or "",
-        grace_seconds=max(0.0, (until_at - now).total_seconds()),
+        grace_seconds=max(0.0, (decision.until_at - now).total_seconds()),
+        preempted_for=decision.for_reservation_id,
+        cause=decision.cause,
     )
 
 

@@ -329,4 +329,10 @@ CREATE TRIGGER reservation_idle AFTER UPDATE ON reservation FOR EACH ROW
 ALTER TABLE quota ADD COLUMN guaranteed bigint NOT NULL DEFAULT 0 CHECK (guaranteed >= 0);
 ALTER TABLE quota ADD COLUMN weight int NOT NULL DEFAULT 1 CHECK (weight > 0);
 """,
+    """
+-- Why a preempted reservation gives way: to priority, or to the guarantee of another namespace.
+ALTER TABLE reservation ADD COLUMN preempted_by text NOT NULL DEFAULT 'priority';
+CREATE INDEX reservation_preempted_for ON reservation (preempted_for)
+    WHERE preempted_for IS NOT NULL;
+""",
 )

@@ -11,6 +11,7 @@ from schemas.base import Count, NodeId
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
 from schemas.scheduler import RequestReservation, ReservationState
 from schemas.scheduler_idle import IdleAction
+from schemas.scheduler_namespaces import PreemptionCause
 from schemas.scheduler_views import ListReservations
 from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
 from shared.postgres.database import Connection, Row, from_json, to_json
@@ -129,6 +130,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
     lease_expires_at: datetime | None
     preempting_until: datetime | None
     preempted_for: UUID | None
+    preempted_by: PreemptionCause
     reasons: tuple[Reason, ...]
     reason: str
     quarantined: bool
@@ -162,6 +164,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
             | {
                 "request": from_json(row["request"], GpuRequest),
                 "state": ReservationState(row["state"]),
+                "preempted_by": PreemptionCause(row["preempted_by"]),
                 "devices": from_json(row["devices"], tuple[DeviceGrant, ...]),
                 "reasons": from_json(row["reasons"], tuple[Reason, ...]),
                 "quarantined": quarantined,

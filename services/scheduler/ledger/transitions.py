@@ -26,6 +26,7 @@ from schemas.scheduler import (
     DeviceQuarantined,
     ReservationState,
 )
+from schemas.scheduler_namespaces import PREEMPTION_CAUSES
 from services.scheduler.domain.model.fleet import WHOLE, Device
 from services.scheduler.domain.placement.placement import Placed, PlacedNode
 from services.scheduler.ledger import (
@@ -185,6 +186,7 @@ async def finish_preemption(connection: Connection, stored: Reservation, now: da
     if stored.preempting_until is None or stored.preempting_until > now:
         raise LedgerChanged(f"reservation {stored.reservation_id} has ended")
     reason = f"preempted for reservation {stored.preempted_for}"
+    reason += f", {PREEMPTION_CAUSES[stored.preempted_by]}"
     ended = await end(connection, stored, ReservationState.PREEMPTED, now, reason=reason)
     await quarantine(connection, ended, reason)
 

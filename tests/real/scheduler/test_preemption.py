@@ -7,6 +7,8 @@ from schemas.scheduler import (
     ReservationPreempting,
     ReservationReleased,
 )
+from schemas.scheduler_namespaces import PreemptionCause, SetNamespace
+from shared.ids import new_id
 from tests.support.worlds.scheduler import accepted, scheduler, world
 
 PREEMPTIBLE = GpuRequest(preemptible=True)
@@ -62,3 +64,28 @@ async def test_who_stops_in_time_is_preempted_without_a_fence(
         assert not node.fences
         assert not steward.seen(ReservationReleased)
         await steward.waiting(equal, ReasonCode.HELD)
+
+
+async def test_what_a_namespace_borrows_is_taken_back_for_whom_it_is_guaranteed(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    async with (
+        scheduler(nats_url, postgres_dsn, preemption_grace_seconds=600),
+        world(nats_url) as steward,
+    ):
+        await steward.add_node("alpha", 1)
+        granted = await steward.granted(await steward.request())
+        guarantee = SetNamespace(command_id=new_id(), namespace="b", guaranteed_gpus=1.0)
+        accepted(await steward.bus.request(guarantee))
+        waiting = await steward.request(namespace="b", holder="b")
+
+        told = await steward.event(ReservationPreempting, granted.reservation_id)
+        noticed = await steward.view(granted.reservation_id)
+        accepted(await steward.release(granted))
+        ended = await steward.event(ReservationPreempted, granted.reservation_id)
+        await steward.granted(waiting)
+
+    assert (told.cause, told.preempted_for) == (PreemptionCause.GUARANTEE, waiting)
+    assert noticed.preempted_by is PreemptionCause.GUARANTEE
+    assert "takes back what is guaranteed to it" in noticed.reason
+    assert ended.revision == told.revision + 1

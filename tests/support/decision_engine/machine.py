@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.scheduler_namespaces import PreemptionCause
 from services.scheduler.domain.advice.suggestions import suggest
 from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.model.inputs import (
@@ -76,6 +77,7 @@ class EngineMachine:
         )  # gets the same, but is rebuilt from its state at times
         self.model = KnownState()
         self.ended: dict[UUID, str] = {}
+        self.reclaimed_for: dict[UUID, datetime] = {}
         self.arrivals = 0
         self.log: list[tuple[tuple[Input, ...], datetime | None, tuple[Decision, ...]]] = []
         for number, size in enumerate(sizes):
@@ -456,9 +458,21 @@ class EngineMachine:
             model.queue[decision.for_reservation_id],
         )
         assert self.policy.preemption
-        assert victim.request.preemptible
         assert victim.preempting_until is None
-        assert victim.request.priority < waiting.request.priority
+        outranked = victim.request.preemptible and (
+            victim.request.priority < waiting.request.priority
+        )
+        if decision.cause is PreemptionCause.GUARANTEE:
+            assert not outranked
+            assert model.is_guaranteed(waiting)
+            assert victim.namespace != waiting.namespace
+            self.reclaimed_for.setdefault(waiting.reservation_id, self.now)
+            assert self.reclaimed_for[waiting.reservation_id] == self.now, "taken back twice"
+            model.queue[waiting.reservation_id] = replace(waiting, has_reclaimed=True)
+        else:
+            assert outranked
+        if model.has_guarantees and victim.namespace != waiting.namespace:
+            assert model.keeps_guarantee_without(victim), victim
         assert decision.until_at == self.now + timedelta(
             seconds=self.policy.preemption_grace_seconds
         )

@@ -123,6 +123,27 @@ class KnownState:
         theirs = {r for r, lease in self.leases.items() if lease.namespace == namespace}
         return sum(self.held_parts(theirs).values())
 
+    @property
+    def has_guarantees(self) -> bool:
+        """Whether anything is guaranteed to anybody."""
+        return any(quota.guaranteed for quota in self.quotas.values())
+
+    def is_guaranteed(self, entry: QueuedRequest) -> bool:
+        """Whether its namespace would borrow nothing for it."""
+        within = self.held_by(entry.namespace) + _amount(entry.request)
+        return within <= self.quota(entry.namespace).guaranteed
+
+    def keeps_guarantee_without(self, victim: Lease) -> bool:
+        """Whether its namespace has what is guaranteed to it once all that stops is over."""
+        staying = {
+            r
+            for r, lease in self.leases.items()
+            if lease.namespace == victim.namespace
+            and lease.preempting_until is None
+            and lease is not victim
+        }
+        return sum(self.held_parts(staying).values()) >= self.quota(victim.namespace).guaranteed
+
     def ranks(
         self, aging_seconds: float, now: datetime, newcomer: QueuedRequest | None = None
     ) -> dict[UUID, tuple[object, ...]]:
@@ -130,10 +151,9 @@ class KnownState:
         queue = {**self.queue, **({newcomer.reservation_id: newcomer} if newcomer else {})}
         highest = max((entry.request.priority for entry in queue.values()), default=0)
         is_contended = len({entry.namespace for entry in queue.values()} - {""}) > 1
-        guarantees = any(quota.guaranteed for quota in self.quotas.values())
         found: dict[UUID, tuple[object, ...]] = {}
         for reservation_id, entry in queue.items():
-            priority, asked = entry.request.priority, _amount(entry.request)
+            priority = entry.request.priority
             point = timedelta(seconds=aging_seconds)
             if point:
                 aged: object = entry.queued_at - priority * point
@@ -143,11 +163,10 @@ class KnownState:
                 aged, raised = -priority, priority
             turn: tuple[object, ...] = ()
             if is_contended:
-                within = self.held_by(entry.namespace) + asked
-                borrows = within > self.quota(entry.namespace).guaranteed or not entry.namespace
+                borrows = not self.is_guaranteed(entry) or not entry.namespace
                 levels = {each.request.priority for each in queue.values()}
                 behind = max(0, highest - raised) if len(levels) > 1 else 0
-                turn = (guarantees and borrows, behind, self._used(entry.namespace))
+                turn = (self.has_guarantees and borrows, behind, self._used(entry.namespace))
             found[reservation_id] = (*turn, aged, entry.arrival)
         return found
 

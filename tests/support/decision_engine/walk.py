@@ -85,7 +85,7 @@ RULES: Final[dict[str, tuple[int, Draw]]] = {
         lambda r, _: {
             "namespace": r.choice(NAMESPACES),
             "limit": r.choice((None, None, 0, 50, 100, 250, 300, 600)),
-            "guaranteed": r.choice((0, 0, 100, 250, 400)),
+            "guaranteed": r.choice((0, 100, 250, 400, 800)),
             "weight": r.choice((1, 1, 2, 5)),
         },
     ),

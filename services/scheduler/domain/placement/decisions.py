@@ -6,6 +6,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.gpu_request import Reason
+from schemas.scheduler_namespaces import PreemptionCause
 from services.scheduler.domain.placement.placement import Placed
 
 
@@ -31,11 +32,12 @@ class TimeOut(Struct, frozen=True, kw_only=True, tag="time_out"):
 
 
 class Preempt(Struct, frozen=True, kw_only=True, tag="preempt"):
-    """A reservation has to stop by `until_at`, for another that waits."""
+    """A reservation has to stop by `until_at`, for another that waits, and why."""
 
     reservation_id: UUID
     for_reservation_id: UUID
     until_at: datetime
+    cause: PreemptionCause = PreemptionCause.PRIORITY
 
 
 Decision = Grant | Rejection | TimeOut | Preempt

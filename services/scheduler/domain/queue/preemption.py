@@ -1,25 +1,31 @@
-"""Preemption: which leases have to end for a request of higher priority.
+"""Preemption: which leases have to end for a request of higher priority, or for a guarantee.
 
-The fewest that suffice, and of as many the youngest.
+The fewest that suffice, and of as many the youngest; of another namespace never what is within its
+guarantee, where there are guarantees.
 """
 
-from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Final
+from uuid import UUID
 
 from msgspec import Struct
 
 from schemas.base import NodeId
+from schemas.scheduler_namespaces import PreemptionCause
 from services.scheduler.domain.model.fleet import HostResources
-from services.scheduler.domain.model.inputs import LONG_AGO, Lease
+from services.scheduler.domain.model.inputs import LONG_AGO, Lease, QueuedRequest
 from services.scheduler.domain.model.state import State
-from services.scheduler.domain.placement.filter_index import FilterIndex
+from services.scheduler.domain.placement.decisions import Preempt
 from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.placement import Scored, best_first, choose
 from services.scheduler.domain.placement.request_shape import RankedRequest
+from services.scheduler.domain.placement.shares import total_hundredths
 from services.scheduler.domain.queue.availability_timeline import held_usable
 from services.scheduler.domain.queue.backfill import BackfillForecast
+from services.scheduler.domain.queue.fairness import borrowed, is_guaranteed
 from services.scheduler.domain.queue.waiting_group import WaitingGroup
 from services.scheduler.domain.queue.waiting_groups import WaitingGroups
 
@@ -49,8 +55,26 @@ class Preemption:
         self._waiting = waiting
         self._forecast = forecast
 
-    def victims(self, ranked: RankedRequest, filter_index: FilterIndex) -> tuple[Lease, ...]:
-        """The leases that have to end so that the request can start; empty if that would not help.
+    def decisions(
+        self, ranked: RankedRequest, group: WaitingGroup, until: datetime
+    ) -> list[Preempt]:
+        """Notices for the group's first request, unless it already waits for preempted leases."""
+        head, leases = group.head, self._state.leases
+        if any(leases[n].preempting_for == head.reservation_id for n in self._state.preempting):
+            return []
+        return [
+            Preempt(
+                reservation_id=lease.reservation_id,
+                for_reservation_id=head.reservation_id,
+                until_at=until,
+                cause=_cause(lease, head),
+            )
+            for lease in self._victims(ranked, group)
+        ]
+
+    def _victims(self, ranked: RankedRequest, group: WaitingGroup) -> tuple[Lease, ...]:
+        """The leases that have to end so that the group's first request can start; empty if that
+        would not help.
 
         None for gangs with balanced memory: what will be free on each node is not known beforehand.
         None for shares.
@@ -58,7 +82,10 @@ class Preemption:
         request = ranked.request
         if request.shares is not None or (request.balanced_memory and request.nodes > 1):
             return ()
+        filter_index, head = group.filter_index, group.head
         preemptible = self._preemptible(request.priority)
+        if self.may_reclaim(head):
+            preemptible |= self._borrowed(head.namespace)
         if not preemptible:
             return ()
         views = self._views.nodes
@@ -70,22 +97,63 @@ class Preemption:
         options = [
             option
             for view in among
-            if (option := self._option(view, ranked, filter_index, preemptible)) is not None
+            if (option := self._option(view, ranked, group, preemptible)) is not None
         ]
-        if len(options) < request.nodes:
+        victims: dict[UUID, Lease] = {}
+        nodes = 0
+        for option in sorted(options, key=lambda option: option.cost):
+            more = victims | {lease.reservation_id: lease for lease in option.victims}
+            if nodes < request.nodes and self._leaves_guarantees(more.values(), head.namespace):
+                victims, nodes = more, nodes + 1
+        if nodes < request.nodes:
             return ()
-        chosen = sorted(options, key=lambda option: option.cost)[: request.nodes]
-        victims = {lease.reservation_id: lease for option in chosen for lease in option.victims}
         return tuple(victims[reservation_id] for reservation_id in sorted(victims))
 
     def may_find(self, group: WaitingGroup, view: NodeView) -> bool:
         """Whether a lease on the node could be preempted for the group's first request."""
         priority = group.head.request.priority
         return any(
-            lease.request.preemptible
-            and lease.preempting_until is None
-            and lease.request.priority < priority
+            lease.preempting_until is None
+            and (
+                (lease.request.preemptible and lease.request.priority < priority)
+                or self._state.has_guarantees
+            )
             for lease in self._state.leases_on(view.node_id)
+        )
+
+    def may_reclaim(self, entry: QueuedRequest) -> bool:
+        """Whether it is within its namespace's guarantee, and nothing was taken back for it yet."""
+        asked = total_hundredths(entry.request)
+        return (
+            self._state.has_guarantees
+            and not entry.has_reclaimed
+            and is_guaranteed(self._state, entry.namespace, asked)
+        )
+
+    def _borrowed(self, namespace: str) -> dict[object, Lease]:
+        """Leases of other namespaces that hold more than they are guaranteed."""
+        leases = self._state.leases
+        borrowing = {
+            name
+            for name in {lease.namespace for lease in leases.values()} - {namespace}
+            if borrowed(self._state, name) > 0
+        }
+        return {
+            reservation_id: lease
+            for reservation_id, lease in sorted(leases.items())
+            if lease.namespace in borrowing and lease.preempting_until is None and not lease.is_over
+        }
+
+    def _leaves_guarantees(self, victims: Iterable[Lease], namespace: str) -> bool:
+        """Whether each other namespace keeps what it is guaranteed."""
+        if not self._state.has_guarantees:
+            return True
+        taken: Counter[str] = Counter()
+        for lease in victims:
+            taken[lease.namespace] += lease.hundredths
+        return all(
+            name == namespace or amount <= borrowed(self._state, name)
+            for name, amount in taken.items()
         )
 
     def _preemptible(self, priority: int) -> dict[object, Lease]:
@@ -101,9 +169,10 @@ class Preemption:
         self,
         view: NodeView,
         ranked: RankedRequest,
-        filter_index: FilterIndex,
+        group: WaitingGroup,
         preemptible: dict[object, Lease],
     ) -> PreemptionOption | None:
+        filter_index, namespace = group.filter_index, group.namespace
         freed: dict[object, list[Scored]] = {}
         taken = self._waiting.reserved_numbers(view, ranked.rank, None)
         free = [s for s in filter_index.ready(view) if s.device.number not in taken]
@@ -134,7 +203,7 @@ class Preemption:
             )
 
         for victims in _choices(leases, freed):
-            if suffices(victims):
+            if self._leaves_guarantees(victims, namespace) and suffices(victims):
                 return PreemptionOption(view.node_id, tuple(victims))
         return None
 
@@ -150,6 +219,13 @@ def _choices(
     largest = sorted(leases, key=lambda lease: -len(freed.get(lease.reservation_id, ())))
     for count in range(len(leases) + 1):
         yield largest[:count]
+
+
+def _cause(victim: Lease, entry: QueuedRequest) -> PreemptionCause:
+    """Whether the victim would give way to the priority alone."""
+    request = victim.request
+    outranked = request.preemptible and request.priority < entry.request.priority
+    return PreemptionCause.PRIORITY if outranked else PreemptionCause.GUARANTEE
 
 
 def _age(lease: Lease) -> timedelta:

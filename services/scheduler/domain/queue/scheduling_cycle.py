@@ -30,6 +30,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.gpu_request import Reason, ReasonCode
+from schemas.scheduler_namespaces import PreemptionCause
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE
 from services.scheduler.domain.model.inputs import (
     FleetComplete,
@@ -305,7 +306,9 @@ class SchedulingCycle:
         if rank == group.rank:
             backfill = self._forecast.reservation_for(group)
             self._reserve(group, backfill)
-            if self._policy.preemption and self._state.preemptible:
+            if self._policy.preemption and (
+                self._state.preemptible or self._preemption.may_reclaim(entry)
+            ):
                 yield from self._preempt(group, ranked, backfill, now)
         seconds = entry.request.expected_duration_seconds
         self._worklist.add_next(
@@ -336,22 +339,20 @@ class SchedulingCycle:
         backfill: BackfillReservation,
         now: datetime,
     ) -> Iterator[Preempt]:
-        """No lease is preempted for a request that could start as soon without it, or that already
-        waits for preempted ones.
-        """
-        waits_for = group.head.reservation_id
+        """No lease is preempted for a request that could start as soon without it."""
+        head, leases = group.head, self._state.leases
         until = later(now, self._policy.preemption_grace_seconds)
         if backfill.shadow_time is not None and backfill.shadow_time <= until:
             return
-        leases = self._state.leases
-        if any(leases[each].preempting_for == waits_for for each in self._state.preempting):
-            return
-        for lease in self._preemption.victims(ranked, group.filter_index):
+        found = self._preemption.decisions(ranked, group, until)
+        for decision in found:
+            lease = leases[decision.reservation_id]
+            waits_for = decision.for_reservation_id
             preempted = replace(lease, preempting_until=until, preempting_for=waits_for)
             self._state.apply(LeaseHeld(lease=preempted))
-            yield Preempt(
-                reservation_id=lease.reservation_id, for_reservation_id=waits_for, until_at=until
-            )
+            yield decision
+        if any(each.cause is PreemptionCause.GUARANTEE for each in found):
+            self.apply(RequestQueued(entry=replace(head, has_reclaimed=True)))
         self._refresh()
 
     def _over_quota(self, group: WaitingGroup) -> Reason | None:
