@@ -69,6 +69,8 @@ lock: $(STAMPS)/bootstrap ## Regenerate the lock files (LOCK_FLAGS=--upgrade mov
 	@$(COMPILE) --group demo --no-deps --output-file requirements-demo.lock
 	@$(subst --python-version 3.11,--python-version 3.10,$(COMPILE)) shared/benchmarks/genai_bench/requirements.in \
 		--output-file shared/benchmarks/genai_bench/requirements.lock
+	@$(COMPILE) tests/support/generated_client/requirements.in \
+		--output-file tests/support/generated_client/requirements.lock
 
 clean: ## Remove .venv and every cache
 	rm -rf "$(VENV)" build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
@@ -103,8 +105,9 @@ $(STAMPS)/demo: requirements-demo.lock $(STAMPS)/bootstrap
 	@$(UV_INSTALL) --require-hashes --no-deps -r $<
 	@touch "$@"
 
-# Benchmark tools have environments of their own; those that tests and measurements use lie in a cache.
+# Benchmark tools and the generator of API clients have environments of their own; those that tests and measurements use lie in a cache.
 test-long bench $(STAMPS)/tools: export GPUSTEWARD_TOOLS_DIR ?= $(HOME)/.cache/gpusteward-test-tools
-$(STAMPS)/tools: shared/benchmarks/genai_bench/requirements.lock $(STAMPS)/runtime
+$(STAMPS)/tools: shared/benchmarks/genai_bench/requirements.lock tests/support/generated_client/requirements.lock $(STAMPS)/dev
 	@"$(BIN)/gpusteward" bench install
+	@"$(BIN)/python" -m tests.support.generated_client.install
 	@touch "$@"

@@ -12,6 +12,7 @@ from services.cli.commands import listing
 from services.cli.commands.archives import export, import_command
 from services.cli.commands.bench import bench
 from services.cli.commands.check import check
+from services.cli.commands.completion import completion
 from services.cli.commands.compose import compose
 from services.cli.commands.credentials import agent_credentials, client_credentials
 from services.cli.commands.demo import demo
@@ -36,6 +37,7 @@ from services.cli.commands.reservations import release, renew, reserve
 from services.cli.commands.tasks import cancel, delete, run, submit, validate
 from services.cli.commands.token import audit, token
 from services.cli.commands.top import top
+from services.cli.commands.watch import watch
 from services.cli.commands.what_if import what_if
 from services.cli.doctor.command import doctor
 from services.cli.failures import report
@@ -50,7 +52,7 @@ def cli() -> None:
 
 for command in (
     *(up, agent, run, demo, submit, validate, cancel, delete),
-    *(listing.tasks, listing.experiments, listing.show, logs),
+    *(listing.tasks, listing.experiments, listing.show, watch, logs),
     *(listing.gpus, listing.nodes, listing.map_command, listing.reservations, top),
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
@@ -58,7 +60,7 @@ for command in (
     *(namespace, monitor, power),
     *(report_group, export, import_command),
     *(doctor, check, bench, token, audit, agent_credentials, client_credentials),
-    *(compose, mcp),
+    *(compose, mcp, completion),
 ):
     cli.add_command(command)
 

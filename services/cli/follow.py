@@ -43,13 +43,31 @@ async def follow_to_end(client: StewardClient, task_id: UUID) -> int:
         finally:
             await cancelled(canceller)
         experiments = await _with_summaries(client, task_id, changed)
+    succeeded = await _print_end(progress, experiments)
+    is_cancelled = progress.task is not None and progress.task.state is TaskState.CANCELLED
+    if is_cancelled and interrupted.is_set():
+        return INTERRUPTED_EXIT_CODE
+    return 0 if succeeded else 1
+
+
+async def watch_to_end(client: StewardClient, task_id: UUID) -> int:
+    """Show the task until it is over, then its results; return the exit code. Changes nothing."""
+    progress = TaskProgress()
+    changed = asyncio.Event()
+    async with _subscribed(client, task_id, progress, changed):
+        with _display(progress) as show:
+            await _until_finished(client, task_id, progress, changed, show)
+        experiments = await _with_summaries(client, task_id, changed)
+    return 0 if await _print_end(progress, experiments) else 1
+
+
+async def _print_end(progress: TaskProgress, experiments: tuple[ExperimentView, ...]) -> bool:
+    """Whether everything succeeded."""
     task = progress.task
     if task is None:
         raise RuntimeError("the task was not read")
     await say_printed(lambda: print_outcome(task, experiments))
-    if task.state is TaskState.CANCELLED:
-        return INTERRUPTED_EXIT_CODE if interrupted.is_set() else 1
-    return 0 if all_succeeded(experiments) else 1
+    return task.state is not TaskState.CANCELLED and all_succeeded(experiments)
 
 
 def print_outcome(task: TaskView, experiments: tuple[ExperimentView, ...]) -> None:

@@ -15,6 +15,7 @@ import click
 from schemas.base import TOKEN_PATTERN
 from schemas.tokens import Role
 from services.cli import interruption
+from services.cli.completion import complete_nodes
 from shared.client.discovery import TOKEN_VARIABLE, URL_VARIABLE, Address, find_address
 from shared.paths import DataDirectory, default_data_dir
 
@@ -183,7 +184,12 @@ def role_options(role: Role) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 namespace_option = click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
 node_option = click.option(
-    "--node", "node_id", metavar="ID", callback=node_name, help="Only those on this node."
+    "--node",
+    "node_id",
+    metavar="ID",
+    callback=node_name,
+    shell_complete=complete_nodes,
+    help="Only those on this node.",
 )
 data_dir_option = click.option(
     "--data-dir",

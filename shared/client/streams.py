@@ -20,12 +20,18 @@ class StreamClient(GatewayConnection):
         *,
         task_id: UUID | None = None,
         experiment_id: UUID | None = None,
+        reservation_id: UUID | None = None,
     ) -> AsyncIterator[AsyncIterator[StoredEvent]]:
         """Events as they happen, from the cursor on if one is given. Ends when the gateway does.
 
         Those of a task or experiment include its reservations'.
         """
-        wanted = {"after": after, "task_id": task_id, "experiment_id": experiment_id}
+        wanted = {
+            "after": after,
+            "task_id": task_id,
+            "experiment_id": experiment_id,
+            "reservation_id": reservation_id,
+        }
         async with self.socket(_path("/ws/events", wanted)) as socket:
             yield decoded_frames(socket, StoredEvent)
 

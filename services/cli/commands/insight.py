@@ -22,6 +22,7 @@ from schemas.scheduler_views import (
     Replay,
     ReservationView,
 )
+from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import (
     number,
@@ -58,7 +59,7 @@ _NOT_RECORDED: Final = (
 
 
 @click.command()
-@click.argument("identifier", metavar="ID", required=False)
+@click.argument("identifier", metavar="ID", shell_complete=complete_ids, required=False)
 @click.option("--codes", is_flag=True, help="List every reason there is, with what it means.")
 @reading
 @wide_option

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from schemas.gateway import GpuAllocMap, GpuView
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
 from schemas.scheduler import DeviceState, ReservationState
+from services.cli.completion import complete_ids, complete_nodes
 from services.cli.display.allocation_map import map_table
 from services.cli.display.gpu_tables import gpu_table
 from services.cli.display.output import (
@@ -171,7 +172,9 @@ def nodes(target: Target) -> None:
 
 
 @click.command("map")
-@click.argument("node_id", metavar="[NODE]", required=False, callback=node_name)
+@click.argument(
+    "node_id", metavar="[NODE]", required=False, callback=node_name, shell_complete=complete_nodes
+)
 @reading
 @table_options
 def map_command(target: Target, node_id: str | None) -> None:
@@ -210,7 +213,7 @@ def reservations(
 
 
 @click.command()
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=complete_ids)
 @reading
 @wide_option
 def show(target: Target, identifier: str) -> None:

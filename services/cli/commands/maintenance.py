@@ -8,6 +8,7 @@ from schemas.errors import ErrorCode
 from schemas.gateway import GpuView
 from schemas.scheduler import DriftAction, DriftKind
 from schemas.scheduler_views import Drift
+from services.cli.completion import complete_nodes
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, print_json, print_table, table_options
 from services.cli.display.tables import short
@@ -102,7 +103,7 @@ def uncordon(target: Target, place: str, confirm_stopped: bool, reason: str) -> 
 
 
 @click.command()
-@click.argument("node_id", metavar="NODE", callback=node_name)
+@click.argument("node_id", metavar="NODE", callback=node_name, shell_complete=complete_nodes)
 @_reason
 @with_target
 def drain(target: Target, node_id: str, reason: str) -> None:

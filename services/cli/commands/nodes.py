@@ -10,6 +10,7 @@ from schemas.errors import ErrorCode
 from schemas.gateway import GpuView
 from schemas.monitoring import MonitoringView
 from schemas.scheduler_views import DeviceAllocation
+from services.cli.completion import complete_nodes
 from services.cli.display.columns import Table
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import labels_text, short
@@ -131,7 +132,14 @@ def node() -> None:
 
 
 @node.command("admit")
-@click.argument("node_ids", metavar="NODE...", nargs=-1, required=True, callback=node_name)
+@click.argument(
+    "node_ids",
+    metavar="NODE...",
+    nargs=-1,
+    required=True,
+    callback=node_name,
+    shell_complete=complete_nodes,
+)
 @with_target
 def admit_node(target: Target, node_ids: tuple[str, ...]) -> None:
     """Have new nodes granted on; `gpusteward nodes` lists those that wait for it.
@@ -149,7 +157,7 @@ def admit_node(target: Target, node_ids: tuple[str, ...]) -> None:
 
 
 @node.command("label", context_settings={"ignore_unknown_options": True})
-@click.argument("node_id", metavar="NODE", callback=node_name)
+@click.argument("node_id", metavar="NODE", callback=node_name, shell_complete=complete_nodes)
 @click.argument("changes", metavar="[KEY=VALUE|KEY-]...", nargs=-1, callback=_label_changes)
 @reading
 def label_node(target: Target, node_id: str, changes: dict[str, str | None]) -> None:
@@ -172,7 +180,7 @@ def label_node(target: Target, node_id: str, changes: dict[str, str | None]) -> 
 
 
 @node.command("remove")
-@click.argument("node_id", metavar="NODE", callback=node_name)
+@click.argument("node_id", metavar="NODE", callback=node_name, shell_complete=complete_nodes)
 @click.option("--yes", is_flag=True, help="Do not ask, whatever is held there.")
 @click.option("--reason", default="", help="Why, for people.")
 @with_target

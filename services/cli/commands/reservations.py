@@ -11,6 +11,7 @@ from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import ReservationView
+from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.slow_reader import say
 from services.cli.display.tables import pod_lines, print_devices, reservation_table, short
@@ -81,7 +82,7 @@ async def reserved(client: "StewardClient", request: GpuRequest, holder: str) ->
 
 
 @click.command()
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=complete_ids)
 @with_target
 def renew(target: Target, identifier: str) -> None:
     """Keep a reservation for another lease."""
@@ -96,7 +97,7 @@ def renew(target: Target, identifier: str) -> None:
 
 
 @click.command()
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=complete_ids)
 @with_target
 def release(target: Target, identifier: str) -> None:
     """Give a reservation's GPUs back; nothing of it may run any more."""

@@ -10,6 +10,7 @@ from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentView, TaskView
 from schemas.scheduler_views import ReservationView
 from services.cli import interruption
+from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import plan_table
 from services.cli.failures import CommandFailed, leave
@@ -78,7 +79,7 @@ def validate(target: Target, file: BinaryIO) -> None:
 
 
 @click.command()
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=complete_ids)
 @click.option("--no-wait", is_flag=True, help="Do not wait until nothing of the task runs.")
 @with_target
 def cancel(target: Target, identifier: str, no_wait: bool) -> None:

@@ -9,6 +9,7 @@ from schemas.gpu_request import GpuRequest
 from schemas.scheduler_policy import PolicyTrial, TriedPolicy
 from schemas.scheduler_views import AvailabilityView
 from services.cli.commands.insight import print_availability
+from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_json, print_table, table_options, wide_option
 from services.cli.lookup import find_reservation
@@ -38,7 +39,7 @@ def what_if() -> None:
 
 
 @what_if.command("request")
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=complete_ids)
 @request_options(whole_fleet=True)
 @reading
 @wide_option

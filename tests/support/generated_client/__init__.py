@@ -1,0 +1,1 @@
+"""A client that another program generates from our OpenAPI document."""
