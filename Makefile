@@ -19,9 +19,14 @@ UV_INSTALL = "$(BIN)/uv" pip install --quiet --python "$(BIN)/python"
 COMPILE = "$(BIN)/uv" pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK_FLAGS)
 
+WEB := services/gateway/web
+# Node from PATH where it is new enough for the tools of the page, else from a package in .venv.
+HAS_NODE = node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null
+NPM = cd "$(WEB)" && PATH="$(abspath $(BIN)):$$PATH" npm --no-update-notifier
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-long test-kubernetes mutate lint types contracts bench docs lock clean
+.PHONY: help install demo web web-test test test-long test-kubernetes mutate lint types contracts bench docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +34,16 @@ help: ## List the targets
 install: $(STAMPS)/dev $(STAMPS)/demo ## Install everything into .venv: runtime, development tools, demo engine
 
 demo: $(STAMPS)/runtime $(STAMPS)/demo ## Start the platform, tune a real model on the CPU, show the results
-	@"$(BIN)/gpusteward" demo
+	@builder=; if $(HAS_NODE); then nice -n 19 $(MAKE) --silent web >"$(VENV)/web.log" 2>&1 & builder=$$!; fi; \
+		"$(BIN)/gpusteward" demo; status=$$?; \
+		test -z "$$builder" || kill "$$builder" 2>/dev/null; exit $$status
+
+web: $(WEB)/dist/index.html ## Build the web page that the gateway serves
+
+web-test: $(STAMPS)/web ## Check and test the web page: eslint, tsc, vitest
+	@$(NPM) run --silent lint
+	@$(NPM) run --silent types
+	@$(NPM) test --silent
 
 test: install ## Run the tests that need no special hardware (ARGS="-k word" adds pytest options)
 	@"$(BIN)/python" -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -67,13 +81,14 @@ lock: $(STAMPS)/bootstrap ## Regenerate the lock files (LOCK_FLAGS=--upgrade mov
 	@$(COMPILE) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	@$(COMPILE) --group bootstrap --constraint requirements-dev.lock --output-file requirements-bootstrap.lock
 	@$(COMPILE) --group demo --no-deps --output-file requirements-demo.lock
+	@$(COMPILE) --group web --output-file requirements-web.lock
 	@$(subst --python-version 3.11,--python-version 3.10,$(COMPILE)) shared/benchmarks/genai_bench/requirements.in \
 		--output-file shared/benchmarks/genai_bench/requirements.lock
 	@$(COMPILE) tests/support/generated_client/requirements.in \
 		--output-file tests/support/generated_client/requirements.lock
 
 clean: ## Remove .venv and every cache
-	rm -rf "$(VENV)" build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf "$(VENV)" "$(WEB)/node_modules" "$(WEB)/dist" build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find schemas services shared tests -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # An installation is repeated when its lock is newer than its stamp, and at no other time.
@@ -104,6 +119,19 @@ $(STAMPS)/demo: requirements-demo.lock $(STAMPS)/bootstrap
 	@echo "installing the demo engine and its model"
 	@$(UV_INSTALL) --require-hashes --no-deps -r $<
 	@touch "$@"
+
+$(STAMPS)/node: requirements-web.lock $(STAMPS)/bootstrap
+	@$(HAS_NODE) || { echo "installing node"; $(UV_INSTALL) --require-hashes -r $<; }
+	@touch "$@"
+
+$(STAMPS)/web: $(WEB)/package-lock.json $(STAMPS)/node
+	@echo "installing the packages of the web page"
+	@$(NPM) ci --silent --no-audit --no-fund
+	@touch "$@"
+
+$(WEB)/dist/index.html: $(STAMPS)/web $(wildcard $(WEB)/*.* $(WEB)/public/*) $(shell find $(WEB)/src -type f) schemas/exported/messages.ts
+	@echo "building the web page"
+	@$(NPM) run --silent build -- --logLevel warn
 
 # Benchmark tools and the generator of API clients have environments of their own; those that tests and measurements use lie in a cache.
 test-long bench $(STAMPS)/tools: export GPUSTEWARD_TOOLS_DIR ?= $(HOME)/.cache/gpusteward-test-tools

@@ -95,6 +95,8 @@ REPLIES: dict[type[Query], type[Struct]] = {
 
 # What the gateway sends to people's clients, beside the owners' views.
 PUBLIC: tuple[type[Struct], ...] = (
+    gateway.EventList,
+    gateway.ExperimentDetails,
     gateway.GpuList,
     gateway.GpuMetrics,
     gateway.NodeList,
@@ -104,6 +106,19 @@ PUBLIC: tuple[type[Struct], ...] = (
     tokens.MadeToken,
     tokens.Me,
     tokens.TokenList,
+)
+
+
+# Bodies of HTTP requests; unlike messages they refuse a field that they do not know.
+BODIES: tuple[type[Struct], ...] = (
+    gateway.Cause,
+    gateway.NamespaceRules,
+    gateway.Relabelling,
+    gateway.ReservationRequest,
+    gateway.ReturnToService,
+    gateway.Withdrawal,
+    tokens.Login,
+    tokens.TokenRequest,
 )
 
 

@@ -432,6 +432,14 @@ export interface Categorical {
   values: (string | number | boolean | null)[];
 }
 
+/** Why somebody does something, and who, for people. */
+export interface Cause {
+  /** one line without control characters or marks of text direction */
+  reason?: string;
+  /** one line without control characters or marks of text direction */
+  set_by?: string;
+}
+
 /** Cells of a device, from `first` to before `end`. */
 export interface CellRange {
   first: number;
@@ -1101,6 +1109,13 @@ export interface EstimateView {
   world_size: number;
 }
 
+/** Events in the order of their cursors. `cursor` is the last looked at: ask after it next. */
+export interface EventList {
+  type: "gateway.events";
+  events: StoredEvent[];
+  cursor: number;
+}
+
 /**
  * What an executor offers: at its start and every 30 s.
  *
@@ -1157,6 +1172,53 @@ export interface ExperimentDeleted {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   ordinal: number;
+}
+
+/**
+ * An experiment joined to its measurements, and while it waits to the reasons why.
+ *
+ * `benchmark` and `explanation` are those of one experiment; lists leave them out. `missing` names
+ * services whose part is not there because they did not answer.
+ */
+export interface ExperimentDetail {
+  type: "orchestrator.experiment";
+  experiment_id: string;
+  task_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  ordinal: number;
+  state: ExperimentState;
+  revision: number;
+  parameters: Record<string, unknown>;
+  engine: EngineSpec;
+  request: GpuRequest;
+  created_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+  reservation_id: string | null;
+  executor_id: string | null;
+  objective_score: number | null;
+  metrics: MeasuredMetrics | null;
+  gpu_info: GpuInfo | null;
+  gpu_monitoring: GpuMonitoring | null;
+  attempts: AttemptView[];
+  interrupted_attempts: number;
+  failure: Failure | null;
+  waiting_reasons: Reason[];
+  reason: string;
+  failed_attempts: number;
+  task_name: string;
+  imported_at: string | null;
+  benchmark: BenchmarkResult | null;
+  explanation: Explanation | null;
+  missing: string[];
+}
+
+/** Experiments, newest task first, then by ordinal. */
+export interface ExperimentDetails {
+  type: "orchestrator.experiments";
+  next_cursor: string | null;
+  experiments: ExperimentDetail[];
 }
 
 /** Ended without a measurement. */
@@ -2463,6 +2525,11 @@ export interface LogChunk {
   is_complete: boolean;
 }
 
+/** A browser's login with a token. */
+export interface Login {
+  token: string;
+}
+
 /** A new token with its secret, which is told this once. */
 export interface MadeToken {
   secret: string;
@@ -2483,6 +2550,32 @@ export interface Me {
   token_id: string | null;
   asks_for_tokens: boolean;
   csrf_token: string | null;
+}
+
+/** An experiment's aggregate with what its GPUs did meanwhile. */
+export interface MeasuredMetrics {
+  mean_e2e_latency: number | null;
+  min_e2e_latency: number | null;
+  max_e2e_latency: number | null;
+  p50_e2e_latency: number | null;
+  p90_e2e_latency: number | null;
+  p99_e2e_latency: number | null;
+  mean_ttft: number | null;
+  mean_tpot: number | null;
+  mean_output_throughput: number | null;
+  max_output_throughput: number | null;
+  mean_total_throughput: number | null;
+  max_total_throughput: number | null;
+  total_requests: number;
+  total_completed_requests: number;
+  total_error_requests: number;
+  success_rate: number;
+  total_levels: number;
+  failed_levels: FailedLevel[];
+  max_error_rate: number | null;
+  mean_output_throughput_per_gpu: number | null;
+  max_total_throughput_per_gpu: number | null;
+  gpu_monitoring: GpuMonitoring | null;
 }
 
 /** The model to serve: a hub id, a name below the executor's model roots, or a path. */
@@ -2523,6 +2616,13 @@ export interface NamespaceOutcome {
   gpu_hours: number;
   p50_seconds: number | null;
   p95_seconds: number | null;
+}
+
+/** What a namespace may hold at once, in GPUs, and what it is due; null is no limit. */
+export interface NamespaceRules {
+  gpu_limit?: number | null;
+  guaranteed_gpus?: number;
+  weight?: number;
 }
 
 /** An administrator has set what a namespace may hold. */
@@ -2972,6 +3072,11 @@ export interface Refused {
   details: Record<string, unknown>;
 }
 
+/** Sets labels of a node; null takes one away. They win over what the node's agent reports. */
+export interface Relabelling {
+  labels: Record<string, string | null>;
+}
+
 /**
  * Give the devices back.
  *
@@ -3349,6 +3454,15 @@ export interface ReservationReleased {
   reason: string;
 }
 
+/** Asks for GPUs. `namespace` absent is the caller's own; `holder` says for what, for people. */
+export interface ReservationRequest {
+  reservation_id?: string | null;
+  namespace?: string | null;
+  /** one line without control characters or marks of text direction */
+  holder?: string;
+  request?: GpuRequest;
+}
+
 /** queued -> granted -> active -> releasing -> released, or one of the other ends. */
 export type ReservationState =
   | "active"
@@ -3424,6 +3538,18 @@ export interface ResumeTask {
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   task_id: string;
+}
+
+/**
+ * Takes a device, or with null the whole node, back into service.
+ *
+ * `confirm_stopped` vouches that nothing runs there any more of what is quarantined.
+ */
+export interface ReturnToService {
+  device_uuid?: string | null;
+  confirm_stopped?: boolean;
+  /** one line without control characters or marks of text direction */
+  reason?: string;
 }
 
 /** viewer reads; submitter also changes things of its namespace; admin changes everything. */
@@ -4071,6 +4197,17 @@ export interface TokenList {
   tokens: TokenView[];
 }
 
+/** A token to be made. Limits that are null are the gateway's own. */
+export interface TokenRequest {
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  name: string;
+  role: Role;
+  namespaces?: string[];
+  expires_in_seconds?: number | null;
+  requests_per_second?: number | null;
+  body_limit_bytes?: number | null;
+}
+
 /**
  * A token without its secret. It changes things of any of its namespaces; the first is meant where
  * none is named.
@@ -4271,6 +4408,15 @@ export interface WhatIf {
 export interface Window {
   started_at: string;
   finished_at: string;
+}
+
+/** Takes a device, or with null the whole node, out of service. `set_by` says who asks. */
+export interface Withdrawal {
+  device_uuid?: string | null;
+  /** one line without control characters or marks of text direction */
+  reason?: string;
+  /** one line without control characters or marks of text direction */
+  set_by?: string;
 }
 
 export type AnyCommand =

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from schemas.catalog import MESSAGES, PUBLIC, REPLIES
+from schemas.catalog import BODIES, MESSAGES, PUBLIC, REPLIES
 from schemas.errors import Accepted, Refused
 from schemas.task import TaskFile
 
@@ -21,6 +21,7 @@ def roots() -> tuple[type[Struct], ...]:
         *MESSAGES,
         *REPLIES.values(),
         *PUBLIC,
+        *BODIES,
         Accepted,
         Refused,
         TaskFile,

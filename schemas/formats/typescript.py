@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.base import tag_of
-from schemas.catalog import COMMANDS, EVENTS, LIVE, MESSAGES, QUERIES
+from schemas.catalog import BODIES, COMMANDS, EVENTS, LIVE, MESSAGES, QUERIES
 from schemas.formats.json_schema import Json, components, structs
 from schemas.task import TaskFile
 
@@ -32,7 +32,7 @@ HEADER: Final = """\
 def typescript() -> str:
     """Every type as an exported interface, tuple or union of literals, and unions by kind."""
     schemas = components(PLACE)
-    sent_by_people: list[type[Struct]] = [*COMMANDS, *QUERIES, TaskFile]
+    sent_by_people: list[type[Struct]] = [*COMMANDS, *QUERIES, *BODIES, TaskFile]
     partial = _closure(schemas, [cls.__name__ for cls in sent_by_people])
     partial |= {cls.__name__ for cls in structs() if cls.__struct_config__.omit_defaults}
     parts = [HEADER]

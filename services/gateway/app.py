@@ -40,6 +40,7 @@ from services.gateway.routes import (
     system,
     tasks,
     tokens,
+    web_page,
 )
 from services.gateway.routes.common import (
     GATEWAY,
@@ -139,6 +140,7 @@ def create_app(gateway: Gateway) -> Litestar:
             ),
             *_routes_of(system, PLATFORM),
             *_routes_of(documentation),
+            *_routes_of(web_page),
             *sockets.ROUTES,
             *server_sent.ROUTES,
         ],

@@ -21,6 +21,7 @@ from services.gateway.domain.access import (
     check_host,
     check_origin,
     is_stream,
+    is_web_page,
     login_in,
     no_token,
 )
@@ -182,7 +183,7 @@ class Guard:
             check_origin(headers.get(b"origin"), host)
         if not self.tokens.are_required:
             return EVERYTHING
-        if scope["path"] in OPEN_PATHS:
+        if scope["path"] in OPEN_PATHS or is_web_page(scope):
             return Identity(role=Role.VIEWER)
         if (presented := _presented(scope, headers)) is not None:
             return await self.tokens.identify(presented)

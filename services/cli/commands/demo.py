@@ -55,6 +55,7 @@ async def _demo(target: Target, *, stays: bool) -> int:
         task_id = await client.submit_task(_named_anew(document))
         code = await follow_to_end(client, task_id)
         click.echo(f"\nAPI of the platform: {running.address.url}/api/v1/tasks/{task_id}")
+        click.echo(f"its web page: {running.address.url}/")
         if stays and running.is_ours:
             click.echo(f"it stays up until Ctrl-C; `gpusteward gpus --url {running.address.url}`")
             await _until_interrupted()

@@ -244,7 +244,7 @@ class _StatusLines:
         if self._options.fleet is not None:
             self._say("magenta", f"GPUs are simulated, as {self._options.fleet} describes them")
         if endpoint.api_url is not None:
-            self._say("bold", f"GPU Steward answers at {endpoint.api_url}")
+            self._say("bold", f"GPU Steward answers at {endpoint.api_url}; open it in a browser")
         else:
             cluster = self._options.cluster
             joined = "this machine" if cluster is None else f"cluster {cluster.cluster_id}"

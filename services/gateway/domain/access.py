@@ -19,12 +19,22 @@ DEFAULT_NAMESPACE: Final = "default"
 TOKEN_PARAMETER: Final = "access_token"  # noqa: S105  # its name
 CSRF_HEADER: Final = "X-CSRF-Token"
 STREAM_PREFIX: Final = "/sse/"
+# First parts of the paths that are not the web page's.
+NOT_THE_PAGE: Final = frozenset(
+    {"api", "docs", "healthz", "metrics", "readyz", "schema", "sse", "ws"}
+)
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def is_stream(scope: Mapping[str, Any]) -> bool:
     """Whether a request of ASGI is answered without end."""
     return scope["type"] == "websocket" or str(scope["path"]).startswith(STREAM_PREFIX)
+
+
+def is_web_page(scope: Mapping[str, Any]) -> bool:
+    """Whether a request of ASGI asks for the web page, which says nothing of this installation."""
+    first = str(scope["path"]).lstrip("/").partition("/")[0]
+    return scope["type"] == "http" and scope["method"] == "GET" and first not in NOT_THE_PAGE
 
 
 class Identity(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,10 @@
+import type { IconName } from "@/components/icon";
+import { paths } from "@/lib/paths";
+
+export interface NavigationEntry {
+  word: string;
+  icon: IconName;
+  to: string;
+}
+
+export const NAVIGATION: NavigationEntry[] = [{ word: "Fleet", icon: "fleet", to: paths.fleet() }];

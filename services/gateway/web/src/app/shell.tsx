@@ -1,0 +1,171 @@
+import { ActionIcon, Select, useMantineColorScheme, useComputedColorScheme } from "@mantine/core";
+import { useLocalStorage } from "@mantine/hooks";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect } from "react";
+import { Link, NavLink, Outlet } from "react-router";
+import type { NamespaceList } from "@schemas/messages";
+import { Icon } from "@/components/icon";
+import { api } from "@/lib/api-client";
+import { followEvents, useLiveStatus } from "@/lib/live-events";
+import { followReadings } from "@/lib/live-readings";
+import { isLoggedOut, meOptions } from "@/lib/session";
+import { duration, useNow } from "@/lib/time";
+import { RANGES, useNamespace, useSharedSearch, useTimeRange } from "@/lib/url-state";
+import { LoginPage } from "./login-page";
+import { NAVIGATION } from "./navigation";
+import { openPalette, Palette } from "./palette";
+import classes from "./shell.module.css";
+
+export function Shell() {
+  const me = useQuery(meOptions);
+  if (isLoggedOut(me.error)) return <LoginPage />;
+  return <Frame isKnown={me.data !== undefined} />;
+}
+
+function Frame({ isKnown }: { isKnown: boolean }) {
+  const client = useQueryClient();
+  const search = useSharedSearch();
+  const [isNarrow, setNarrow] = useLocalStorage({ key: "gpusteward-narrow", defaultValue: false });
+
+  useEffect(() => {
+    if (!isKnown) return;
+    const ends = [followEvents(client), followReadings()];
+    return () => ends.forEach((end) => end());
+  }, [client, isKnown]);
+
+  return (
+    <div className={classes.shell} data-narrow={isNarrow || undefined}>
+      <a href="#main" className={classes.skip}>
+        Skip to the page
+      </a>
+      <header className={classes.bar}>
+        <Link to={{ pathname: "/", search }} className={classes.name}>
+          <img src="/icon.svg" width={20} height={20} alt="" />
+          <span className={classes.wide}>GPU Steward</span>
+        </Link>
+        <NamespaceSelect />
+        <RangeSelect />
+        <LiveIndicator />
+        <ActionIcon
+          variant="default"
+          size="md"
+          aria-label="Search pages, tasks, GPUs and commands (Ctrl-K)"
+          title="Search (Ctrl-K)"
+          onClick={openPalette}
+        >
+          <Icon name="search" />
+        </ActionIcon>
+        <SchemeToggle />
+      </header>
+      <nav className={classes.rail} aria-label="Pages">
+        {NAVIGATION.map((entry) => (
+          <NavLink
+            key={entry.to}
+            to={{ pathname: entry.to, search }}
+            end={entry.to === "/"}
+            className={classes.entry}
+            title={entry.word}
+          >
+            <Icon name={entry.icon} />
+            <span className={classes.word}>{entry.word}</span>
+          </NavLink>
+        ))}
+        <button
+          type="button"
+          className={`${classes.entry} ${classes.collapse}`}
+          onClick={() => setNarrow(!isNarrow)}
+        >
+          <Icon name={isNarrow ? "expand" : "collapse"} />
+          <span className={classes.word}>{isNarrow ? "Show words" : "Collapse"}</span>
+        </button>
+      </nav>
+      <main id="main" className={classes.main} tabIndex={-1}>
+        <Outlet />
+      </main>
+      <Palette />
+    </div>
+  );
+}
+
+function NamespaceSelect() {
+  const [namespace, setNamespace] = useNamespace();
+  const known = useQuery({
+    queryKey: ["namespaces"],
+    queryFn: ({ signal }) => api<NamespaceList>("/namespaces", { signal }),
+  });
+  const names = new Set(known.data?.namespaces.map((each) => each.namespace));
+  if (namespace) names.add(namespace);
+  return (
+    <Select
+      size="xs"
+      w={150}
+      aria-label="Namespace"
+      placeholder="All namespaces"
+      clearable
+      searchable
+      data={[...names].sort()}
+      value={namespace || null}
+      onChange={(value) => setNamespace(value ?? "")}
+      comboboxProps={{ withinPortal: true }}
+    />
+  );
+}
+
+function RangeSelect() {
+  const [range, setRange] = useTimeRange();
+  return (
+    <Select
+      size="xs"
+      w={84}
+      aria-label="Time range of charts"
+      data={[...RANGES]}
+      allowDeselect={false}
+      value={range}
+      onChange={(value) => value && setRange(value)}
+      className={classes.wide}
+    />
+  );
+}
+
+function LiveIndicator() {
+  const { connection, heardAt, retryAt } = useLiveStatus();
+  const now = useNow();
+  const isLost = connection === "waiting" || (connection === "connecting" && heardAt !== null);
+  const age = heardAt === null ? null : Math.max(0, (now - heardAt) / 1000);
+  const retrySeconds = retryAt === null ? null : Math.max(0, Math.ceil((retryAt - now) / 1000));
+  const told = isLost
+    ? `connection lost${retrySeconds === null ? ", trying again" : `, again in ${retrySeconds} s`}`
+    : age === null
+      ? "connecting"
+      : age < 3
+        ? "live"
+        : `quiet for ${duration(Math.round(age))}`;
+  return (
+    <span
+      className={classes.live}
+      data-lost={isLost || undefined}
+      data-waiting={age === null || undefined}
+      role="status"
+    >
+      <span className={classes.dot} aria-hidden />
+      {told}
+    </span>
+  );
+}
+
+function SchemeToggle() {
+  const { setColorScheme } = useMantineColorScheme();
+  const scheme = useComputedColorScheme("light");
+  const other = scheme === "dark" ? "light" : "dark";
+  return (
+    <ActionIcon
+      variant="default"
+      size="md"
+      aria-label={`Show it ${other}`}
+      title={`Show it ${other}`}
+      onClick={() => setColorScheme(other)}
+    >
+      <Icon name="sun" />
+    </ActionIcon>
+  );
+}

@@ -1,0 +1,122 @@
+import { Button, Loader, useComputedColorScheme } from "@mantine/core";
+import type { EChartsOption } from "echarts";
+import type { ECElementEvent, ECharts } from "echarts/core";
+import { useEffect, useRef, useState } from "react";
+import { csvOf, download, type Cell } from "@/lib/csv";
+import classes from "./chart.module.css";
+import { chartToken, dressed } from "./theme";
+
+export interface ChartTable {
+  /** With units: "power mean (W)". */
+  columns: string[];
+  rows: Cell[][];
+}
+
+interface ChartProps {
+  title: string;
+  /** Memoized by the caller. Axes name their unit and statistic. */
+  option: EChartsOption;
+  /** What is shown, as the CSV has it; without rows the chart says `empty`. */
+  table: ChartTable;
+  empty: string;
+  heightPx?: number;
+  /** Charts of one group share their crosshair and zoom. */
+  group?: string;
+  onSelect?: (event: ECElementEvent) => void;
+}
+
+/** Drag to zoom, a legend that toggles, CSV and PNG of what is shown. */
+export function Chart(props: ChartProps) {
+  const { title, option, table, empty, heightPx = 220, group, onSelect } = props;
+  const element = useRef<HTMLDivElement>(null);
+  const select = useRef(onSelect);
+  const scheme = useComputedColorScheme("light");
+  const [chart, setChart] = useState<ECharts>();
+  const isEmpty = table.rows.length === 0;
+
+  useEffect(() => {
+    select.current = onSelect;
+  }, [onSelect]);
+
+  useEffect(() => {
+    if (isEmpty) return;
+    let made: ECharts | undefined;
+    let isGone = false;
+    const observer = new ResizeObserver(() => made?.resize());
+    void import("./echarts").then(({ init, connect }) => {
+      if (isGone || !element.current) return;
+      made = init(element.current);
+      if (group) {
+        made.group = group;
+        connect(group);
+      }
+      made.on("click", (event) => select.current?.(event as ECElementEvent));
+      observer.observe(element.current);
+      setChart(made);
+    });
+    return () => {
+      isGone = true;
+      observer.disconnect();
+      made?.dispose();
+      setChart(undefined);
+    };
+  }, [group, isEmpty]);
+
+  useEffect(() => {
+    if (!chart || chart.isDisposed()) return;
+    chart.setOption(dressed(title, option), { notMerge: true });
+    chart.dispatchAction({
+      type: "takeGlobalCursor",
+      key: "dataZoomSelect",
+      dataZoomSelectActive: true,
+    });
+  }, [chart, option, scheme, title]);
+
+  return (
+    <figure className={classes.chart} data-chart={title}>
+      <figcaption className={classes.caption}>
+        <span>{title}</span>
+        {chart && (
+          <span className={classes.tools}>
+            <Tool
+              text="Reset"
+              label={`${title}: whole range`}
+              onClick={() => chart.dispatchAction({ type: "dataZoom", start: 0, end: 100 })}
+            />
+            <Tool
+              text="CSV"
+              label={`${title}: save as CSV`}
+              onClick={() => download(`${title}.csv`, csvOf(table.columns, table.rows), "text/csv")}
+            />
+            <Tool
+              text="PNG"
+              label={`${title}: save as PNG`}
+              onClick={() => {
+                const backgroundColor = chartToken("bg");
+                download(`${title}.png`, chart.getDataURL({ pixelRatio: 2, backgroundColor }));
+              }}
+            />
+          </span>
+        )}
+      </figcaption>
+      {isEmpty ? (
+        <div className={classes.empty} style={{ height: heightPx }}>
+          {empty}
+        </div>
+      ) : (
+        <div className={classes.frame} style={{ height: heightPx }}>
+          <div ref={element} className={classes.canvas} />
+          {!chart && <Loader size="sm" className={classes.loader} aria-label="loading the chart" />}
+        </div>
+      )}
+    </figure>
+  );
+}
+
+function Tool({ text, label, onClick }: { text: string; label: string; onClick: () => void }) {
+  return (
+    <Button variant="subtle" color="gray" size="compact-xs" aria-label={label} onClick={onClick}>
+      {text}
+    </Button>
+  );
+}

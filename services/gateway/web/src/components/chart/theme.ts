@@ -1,0 +1,47 @@
+import type { EChartsOption } from "echarts";
+
+/** A colour of the page as it is now, dark or light: `chartToken("bad")`. */
+export function chartToken(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--gs-${name}`).trim();
+}
+
+/** The categorical scale, in its order. */
+export function seriesColors(): string[] {
+  return [1, 2, 3, 4, 5, 6, 7, 8].map((index) => chartToken(`series-${index}`));
+}
+
+/** An option in the page's colours, with what every chart has; it keeps what it says itself. */
+export function dressed(title: string, option: EChartsOption): EChartsOption {
+  const axis = {
+    axisLine: { lineStyle: { color: chartToken("strong-line") } },
+    axisLabel: { color: chartToken("dim"), hideOverlap: true },
+    nameTextStyle: { color: chartToken("dim") },
+    splitLine: { lineStyle: { color: chartToken("line") } },
+  };
+  const dress = (given: unknown): unknown =>
+    Array.isArray(given) ? given.map(dress) : { ...axis, ...(given as object) };
+  const axes = Object.fromEntries(
+    (["xAxis", "yAxis", "parallelAxis"] as const)
+      .filter((name) => option[name])
+      .map((name) => [name, dress(option[name])]),
+  );
+  return {
+    aria: { enabled: true, label: { description: title } },
+    animation: false,
+    color: seriesColors(),
+    textStyle: { fontFamily: "system-ui, sans-serif", color: chartToken("text") },
+    grid: { left: 56, right: 16, top: 28, bottom: 40 },
+    tooltip: {
+      trigger: "axis",
+      confine: true,
+      backgroundColor: chartToken("bg"),
+      borderColor: chartToken("line"),
+      textStyle: { color: chartToken("text"), fontSize: 12 },
+    },
+    legend: { top: 0, right: 0, textStyle: { color: chartToken("dim") }, itemHeight: 8, type: "scroll" },
+    // The tool itself is not shown: dragging zooms at once.
+    toolbox: { itemSize: 0, feature: { dataZoom: { yAxisIndex: "none" } } },
+    ...option,
+    ...axes,
+  };
+}

@@ -1,0 +1,75 @@
+import { useSyncExternalStore } from "react";
+import type { AttemptProgressed, GpuMetrics, GpuView } from "@schemas/messages";
+import { setLiveStatus } from "./live-events";
+import { openLiveSocket } from "./live-socket";
+
+/** A GPU's newest reading and when it was taken, by this browser's own clock. */
+export interface LiveReading {
+  gpu: GpuView;
+  takenAt: number;
+}
+
+const readings = new Map<string, LiveReading>();
+const watchers = new Map<string, Set<() => void>>();
+const changed = new Set<string>();
+let version = 0;
+const versionWatchers = new Set<() => void>();
+let frame: number | undefined;
+
+export function gpuKey(gpu: { node_id: string; uuid: string }): string {
+  return `${gpu.node_id}/${gpu.uuid}`;
+}
+
+/** Everything that came since the last frame is drawn with one. */
+function tellAll(): void {
+  frame = undefined;
+  version += 1;
+  for (const key of changed) for (const tell of watchers.get(key) ?? []) tell();
+  changed.clear();
+  for (const tell of versionWatchers) tell();
+}
+
+export function receiveMetrics(metrics: GpuMetrics, nowMs: number): void {
+  for (const gpu of metrics.gpus) {
+    const key = gpuKey(gpu);
+    readings.set(key, { gpu, takenAt: nowMs - metrics.age_seconds * 1000 });
+    changed.add(key);
+  }
+  frame ??= requestAnimationFrame(tellAll);
+}
+
+export function useLiveReading(key: string): LiveReading | undefined {
+  return useSyncExternalStore(
+    (tell) => {
+      const of = watchers.get(key) ?? new Set();
+      watchers.set(key, of.add(tell));
+      return () => of.delete(tell);
+    },
+    () => readings.get(key),
+  );
+}
+
+/** All of them, for sums and heat maps; read again with each frame that brought any. */
+export function useLiveReadings(): ReadonlyMap<string, LiveReading> {
+  useSyncExternalStore(
+    (tell) => {
+      versionWatchers.add(tell);
+      return () => versionWatchers.delete(tell);
+    },
+    () => version,
+  );
+  return readings;
+}
+
+export function followReadings(): () => void {
+  const socket = openLiveSocket<GpuMetrics | AttemptProgressed>({
+    path: "/ws/metrics",
+    query: () => ({}),
+    onMessage(message) {
+      setLiveStatus({ heardAt: Date.now() });
+      if (message.type === "gateway.gpu_metrics") receiveMetrics(message, Date.now());
+    },
+    onConnection: () => undefined,
+  });
+  return () => socket.close();
+}

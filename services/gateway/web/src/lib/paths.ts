@@ -1,0 +1,12 @@
+/** Every address of the page; nothing else writes one. */
+export const paths = {
+  fleet: () => "/",
+  gpu: (nodeId: string, uuid: string) =>
+    `/gpus/${encodeURIComponent(nodeId)}/${encodeURIComponent(uuid)}`,
+  tasks: () => "/tasks",
+  task: (taskId: string) => `/tasks/${taskId}`,
+  newTask: () => "/tasks/new",
+  experiment: (experimentId: string) => `/experiments/${experimentId}`,
+  queue: () => "/queue",
+  admin: () => "/admin",
+} as const;

@@ -1,0 +1,70 @@
+import { useSyncExternalStore } from "react";
+import { UNKNOWN, type Maybe } from "./units";
+
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** At most two units: 42 s, 3 min 5 s, 2 h 10 min, 4 d 3 h. */
+export function duration(seconds: Maybe): string {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return UNKNOWN;
+  const total = Math.max(0, seconds);
+  if (total < 10 && total % 1 >= 0.05) return `${total.toFixed(1)} s`;
+  const parts: string[] = [];
+  let rest = Math.round(total);
+  for (const [size, unit] of [
+    [DAY, "d"],
+    [HOUR, "h"],
+    [MINUTE, "min"],
+    [1, "s"],
+  ] as const) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count > 0) parts.push(`${count} ${unit}`);
+    else if (parts.length > 0) break;
+    if (parts.length === 2) break;
+  }
+  return parts.join(" ") || "0 s";
+}
+
+export function secondsSince(at: string | null | undefined, nowMs: number): number | null {
+  return at ? (nowMs - Date.parse(at)) / 1000 : null;
+}
+
+/** In the viewer's zone: the time alone of today, else with the date. */
+export function moment(at: string | null | undefined, nowMs: number = Date.now()): string {
+  if (!at) return UNKNOWN;
+  const date = new Date(at);
+  const time = date.toLocaleTimeString(undefined, { hour12: false });
+  if (date.toDateString() === new Date(nowMs).toDateString()) return time;
+  return `${date.toLocaleDateString(undefined, { day: "numeric", month: "short" })} ${time}`;
+}
+
+/** Whole, with the zone: for a title on hover. */
+export function fullMoment(at: string): string {
+  return new Date(at).toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
+}
+
+const tickers = new Set<() => void>();
+let nowMs = Date.now();
+let timer: ReturnType<typeof setInterval> | undefined;
+
+function subscribe(onTick: () => void): () => void {
+  tickers.add(onTick);
+  timer ??= setInterval(() => {
+    nowMs = Date.now();
+    for (const tell of tickers) tell();
+  }, 1000);
+  return () => {
+    tickers.delete(onTick);
+    if (tickers.size === 0) {
+      clearInterval(timer);
+      timer = undefined;
+    }
+  };
+}
+
+/** One clock for all that shows an age or a countdown, each second. */
+export function useNow(): number {
+  return useSyncExternalStore(subscribe, () => nowMs);
+}

@@ -1,0 +1,48 @@
+/** Numbers as people read them: three significant digits, a dash for what is unknown. */
+
+export const UNKNOWN = "–";
+
+export type Maybe = number | null | undefined;
+
+/** Three significant digits where more do not matter: 0.123, 1.23, 12.3, 123, 1,234. */
+export function number(value: Maybe): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
+  if (value === 0) return "0";
+  const digits = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
+  return value.toLocaleString("en-US", { maximumFractionDigits: digits });
+}
+
+export function whole(value: Maybe): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
+  return Math.round(value).toLocaleString("en-US");
+}
+
+export function withUnit(text: string, unit: string): string {
+  return text === UNKNOWN ? text : `${text}\u202f${unit}`;
+}
+
+export function percent(value: Maybe): string {
+  return withUnit(whole(value), "%");
+}
+
+export function watts(value: Maybe): string {
+  if (value !== null && value !== undefined && Math.abs(value) >= 10_000) {
+    return withUnit(number(value / 1000), "kW");
+  }
+  return withUnit(whole(value), "W");
+}
+
+export function celsius(value: Maybe): string {
+  return withUnit(whole(value), "°C");
+}
+
+/** Of mebibytes, as drivers count them. */
+export function gibibytes(mebibytes: Maybe): string {
+  if (mebibytes === null || mebibytes === undefined) return UNKNOWN;
+  return withUnit(number(mebibytes / 1024), "GiB");
+}
+
+export function share(part: Maybe, total: Maybe): number | null {
+  if (part === null || part === undefined || !total) return null;
+  return Math.min(1, Math.max(0, part / total));
+}
