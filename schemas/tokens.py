@@ -1,7 +1,7 @@
 """Tokens: who may use the API, in what role; and the log of what they changed."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from msgspec import Meta, Struct
@@ -104,7 +104,9 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     """One request that was to change something.
 
     `status` is the HTTP status of its answer; None where the gateway ended before it. `token_id` is
-    None, and `caller` empty, where no token is asked for.
+    None, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
+    what the path names that differ from just before the request to just after it; None where
+    nothing was there, or its owner did not tell in time.
     """
 
     audit_id: Count
@@ -115,6 +117,8 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     status: Count | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
 
 
 class AuditList(ListView, frozen=True, kw_only=True, tag="gateway.audit"):

@@ -197,7 +197,9 @@ export interface AttemptView {
  * One request that was to change something.
  *
  * `status` is the HTTP status of its answer; null where the gateway ended before it. `token_id` is
- * null, and `caller` empty, where no token is asked for.
+ * null, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
+ * what the path names that differ from just before the request to just after it; null where nothing
+ * was there, or its owner did not tell in time.
  */
 export interface AuditEntry {
   audit_id: number;
@@ -208,6 +210,8 @@ export interface AuditEntry {
   method: string;
   path: string;
   status: number | null;
+  before: Record<string, unknown> | null;
+  after: Record<string, unknown> | null;
 }
 
 /** Entries of the audit log, newest first. */

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,22 +11,38 @@ from msgspec import Struct
 
 from schemas.tokens import AuditEntry
 from services.gateway.domain.access import Identity
+from services.gateway.domain.audited import State
 from shared.postgres.database import Database
 
 TRIM_SECONDS: Final = 3600.0
 AUDIT_ID: Final = "audit_id"  # of a request that is recorded, in its state
+AUDIT_STATES: Final = "audit_states"  # asks, once it is done, what it changed
 
 INSERT_ENTRY: Final = """
 INSERT INTO audit (token_id, caller, address, method, path) VALUES ($1, $2, $3, $4, $5)
 RETURNING audit_id
 """
-SET_STATUS: Final = "UPDATE audit SET status = $2 WHERE audit_id = $1"
+SET_OUTCOME: Final = """
+UPDATE audit SET status = $2, before = $3, after = $4 WHERE audit_id = $1
+"""
 SELECT_ENTRIES: Final = """
-SELECT audit_id, at, token_id, caller, address, method, path, status FROM audit
+SELECT audit_id, at, token_id, caller, address, method, path, status, before, after FROM audit
 WHERE ($1::bigint IS NULL OR audit_id < $1) AND ($2::uuid IS NULL OR token_id = $2)
-ORDER BY audit_id DESC LIMIT $3
+  AND ($3::text IS NULL OR caller = $3) AND ($4::text IS NULL OR starts_with(path, $4))
+  AND ($5::timestamptz IS NULL OR at >= $5) AND ($6::timestamptz IS NULL OR at < $6)
+ORDER BY audit_id DESC LIMIT $7
 """
 DELETE_OLD: Final = "DELETE FROM audit WHERE at < now() - make_interval(days => $1)"
+
+
+class AuditFilter(Struct, frozen=True, kw_only=True):
+    """Entries that fit every field given; `path` is how theirs begins."""
+
+    token_id: UUID | None = None
+    caller: str | None = None
+    path: str | None = None
+    start_at: datetime | None = None
+    end_at: datetime | None = None
 
 
 class AuditPlace(Struct, frozen=True, array_like=True, tag="audit"):
@@ -49,19 +66,36 @@ class AuditLog:
             )
         return found
 
-    async def end(self, audit_id: int, status: int) -> None:
-        """Record how it was answered. Raises UnavailableError."""
+    async def end(
+        self, audit_id: int, status: int, before: State | None = None, after: State | None = None
+    ) -> None:
+        """Record how it was answered and what it changed. Raises UnavailableError."""
         async with self.database.statements() as connection:
-            await connection.execute(SET_STATUS, audit_id, status)
+            await connection.execute(SET_OUTCOME, audit_id, status, _json(before), _json(after))
 
     async def listed(
-        self, after: AuditPlace | None, token_id: UUID | None, limit: int
+        self, after: AuditPlace | None, wanted: AuditFilter, limit: int
     ) -> list[AuditEntry]:
         """Newest first."""
-        before = after.audit_id if after is not None else None
+        place = after.audit_id if after is not None else None
         async with self.database.statements() as connection:
-            rows: Any = await connection.fetch(SELECT_ENTRIES, before, token_id, limit)
-        return [msgspec.convert(dict(row), AuditEntry) for row in rows]
+            rows: Any = await connection.fetch(
+                SELECT_ENTRIES,
+                place,
+                wanted.token_id,
+                wanted.caller,
+                wanted.path,
+                wanted.start_at,
+                wanted.end_at,
+                limit,
+            )
+        return [
+            msgspec.convert(
+                {**row, "before": _value(row["before"]), "after": _value(row["after"])},
+                AuditEntry,
+            )
+            for row in rows
+        ]
 
     async def trim(self) -> None:
         """Delete what is past its retention, until cancelled."""
@@ -69,3 +103,11 @@ class AuditLog:
             async with self.database.statements() as connection:
                 await connection.execute(DELETE_OLD, self.retention_days)
             await asyncio.sleep(TRIM_SECONDS)
+
+
+def _json(state: State | None) -> str | None:
+    return None if state is None else msgspec.json.encode(state).decode()
+
+
+def _value(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)

@@ -10,7 +10,7 @@ import msgspec
 
 from schemas.errors import ErrorCode
 from schemas.tokens import LARGEST_BODY_BYTES, Role
-from services.gateway.audit import AUDIT_ID, AuditLog
+from services.gateway.audit import AUDIT_ID, AUDIT_STATES, AuditLog
 from services.gateway.domain.access import (
     CSRF_HEADER,
     EVERYTHING,
@@ -154,8 +154,10 @@ class Guard:
         async def send_recorded(message: dict[str, Any]) -> None:
             audit_id = scope["state"].get(AUDIT_ID)
             if audit_id is not None and message["type"] == "http.response.start":
+                states = scope["state"].get(AUDIT_STATES)
                 try:
-                    await self.audit.end(audit_id, message["status"])
+                    before, after = await states() if states is not None else (None, None)
+                    await self.audit.end(audit_id, message["status"], before, after)
                 except UnavailableError as error:
                     log.warning("audit_outcome_lost", audit_id=audit_id, error=str(error))
             await send(message)

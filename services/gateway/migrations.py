@@ -93,4 +93,8 @@ UPDATE event e SET namespace = known.namespace FROM (
     WHERE task_id IS NOT NULL AND namespace IS NOT NULL ORDER BY task_id, cursor) known
     WHERE e.task_id = known.task_id AND e.namespace IS NULL;
 """,
+    """
+ALTER TABLE audit ADD COLUMN before json, ADD COLUMN after json;
+CREATE INDEX audit_caller ON audit (caller, audit_id);
+""",
 )

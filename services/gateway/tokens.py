@@ -53,6 +53,8 @@ SELECT {COLUMNS}, token_sha256 FROM token JOIN login USING (token_id)
 WHERE login_sha256 = $1 AND ends_at > now()
 """
 
+SELECT_TOKEN_BY_ID: Final = f"SELECT {COLUMNS} FROM token WHERE token_id = $1"
+
 SET_LAST_USED: Final = """
 UPDATE token SET last_used_at = now() WHERE token_sha256 = $1
     AND (last_used_at IS NULL OR last_used_at < now() - make_interval(secs => $2))
@@ -172,6 +174,12 @@ class TokenStore:
         if row is None:
             raise RefusedError(ErrorCode.NOT_FOUND, f"no token {token_id}", path="path.token_id")
         return _view(row)
+
+    async def find(self, token_id: UUID) -> TokenView | None:
+        """None if there is none."""
+        async with self.database.statements() as connection:
+            row = await connection.fetchrow(SELECT_TOKEN_BY_ID, token_id)
+        return _view(row) if row is not None else None
 
     @contextmanager
     def stream(self, identity: Identity) -> Iterator[asyncio.Event]:

@@ -27,9 +27,11 @@ from schemas.base import (
 )
 from schemas.errors import ErrorCode
 from schemas.gateway import Problem
-from services.gateway.audit import AUDIT_ID
+from services.gateway.audit import AUDIT_ID, AUDIT_STATES
+from services.gateway.audited_state import state_of
 from services.gateway.context import Gateway
 from services.gateway.domain.access import READING_METHODS, TOKEN_PARAMETER, Identity, is_stream
+from services.gateway.domain.audited import State, difference
 from services.gateway.problems import PROBLEM_JSON
 from shared.errors import RefusedError
 from shared.ids import new_id
@@ -190,6 +192,13 @@ async def record_as(identity: Identity, connection: AnyConnection) -> None:
     scope["state"][AUDIT_ID] = await gateway.audit.begin(
         identity, address, scope["method"], scope["path"].replace("\0", "")
     )
+    places = connection.path_params
+    before = await state_of(gateway, places)
+
+    async def states() -> tuple[State | None, State | None]:
+        return difference(before, await state_of(gateway, places))
+
+    scope["state"][AUDIT_STATES] = states
 
 
 def query_names(handler: BaseRouteHandler) -> set[str]:

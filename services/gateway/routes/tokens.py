@@ -1,11 +1,13 @@
 """Tokens of the API, and the log of what was changed with them. For admins."""
 
+from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.tokens import AuditList, MadeToken, TokenList, TokenRequest, TokenView
-from services.gateway.audit import AuditPlace
+from services.gateway.audit import AuditFilter, AuditPlace
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
@@ -57,12 +59,26 @@ async def list_changes(
     gateway: TheGateway,
     identity: Caller,
     token_id: FromQuery[UUID | None] = None,
+    caller: Annotated[str | None, QueryParameter(max_length=200)] = None,
+    path: Annotated[
+        str | None, QueryParameter(max_length=1000, description="How the paths begin.")
+    ] = None,
+    start_at: FromQuery[datetime | None] = None,
+    end_at: FromQuery[datetime | None] = None,
     limit: PageSize = 100,
     cursor: Cursor = None,
 ) -> AuditList:
-    """Every request that was to change something, newest first. For admins."""
+    """Every request that was to change something, and what it changed, newest first. For admins."""
     identity.require_admin()
-    found = await gateway.audit.listed(place_at(cursor, AuditPlace), token_id, limit + 1)
+    wanted = AuditFilter(
+        token_id=token_id, caller=_text(caller), path=_text(path), start_at=start_at, end_at=end_at
+    )
+    found = await gateway.audit.listed(place_at(cursor, AuditPlace), wanted, limit + 1)
     page = found[:limit]
     more = cursor_at(AuditPlace(page[-1].audit_id)) if len(found) > limit else None
     return AuditList(entries=tuple(page), next_cursor=more)
+
+
+def _text(given: str | None) -> str | None:
+    """Postgres takes no NUL, and no entry has one."""
+    return None if given is None else given.replace("\0", "")

@@ -9,12 +9,22 @@ from uuid import uuid4
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 
+from schemas.errors import Accepted
 from schemas.orchestrator import GetTask, ListTasks, SubmitTask, TaskList
+from schemas.scheduler import CancelReservation, ReservationState
+from schemas.scheduler_views import GetReservation
 from services.gateway import tokens as token_store
 from services.gateway.app import API_ROUTES
 from shared.local_platform.tokens import digest_of
-from tests.support.worlds.gateway import TASK, Api, gateway, make_task_view
+from tests.support.worlds.gateway import (
+    TASK,
+    Api,
+    gateway,
+    make_reservation_view,
+    make_task_view,
+)
 
 Call = tuple[int, Any]
 
@@ -204,6 +214,41 @@ async def test_the_audit_log_has_every_change_with_who_when_and_its_outcome(
     ]
     assert all(entry["address"] == "127.0.0.1" and entry["at"] for entry in log["entries"])
     assert page["entries"] + rest["entries"] == log["entries"]
+
+
+async def test_an_entry_tells_what_was_there_before_and_after(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
+        found = make_reservation_view(uuid4())
+        states = [ReservationState.QUEUED]
+
+        def cancelled(command: CancelReservation) -> Accepted:
+            states.append(ReservationState.CANCELLED)
+            return Accepted(command_id=command.command_id, revision=2)
+
+        await admin.api.owners.answer(GetReservation, lambda _: replace(found, state=states[-1]))
+        await admin.api.owners.answer(CancelReservation, cancelled)
+        made = await admin.make("short-lived")
+        token = made["token"]["token_id"]
+        await admin.delete(f"/api/v1/reservations/{found.reservation_id}")
+        await admin.delete(f"/api/v1/tokens/{token}")
+        await admin.delete(f"/api/v1/tokens/{uuid4()}")
+
+        _, ended = await admin.get("/api/v1/audit?path=/api/v1/reservations&limit=1")
+        _, of_tokens = await admin.get("/api/v1/audit?path=/api/v1/tokens/&limit=2")
+        _, of_nobody = await admin.get("/api/v1/audit?caller=nobody")
+        _, of_later = await admin.get("/api/v1/audit?start_at=2100-01-01T00:00:00Z")
+        _, everything = await admin.get("/api/v1/audit?limit=1000")
+
+    (cancel,) = ended["entries"]
+    missing, revoked = of_tokens["entries"]
+    assert (cancel["before"], cancel["after"]) == ({"state": "queued"}, {"state": "cancelled"})
+    assert revoked["before"] == {"revoked_at": None}
+    assert revoked["after"]["revoked_at"] is not None
+    assert (missing["status"], missing["before"], missing["after"]) == (404, None, None)
+    assert (of_nobody["entries"], of_later["entries"]) == ([], [])
+    assert made["secret"] not in json.dumps(everything)
 
 
 # A path for each parameter that a route may have.

@@ -1,0 +1,62 @@
+"""What a request is about to change, asked before it and after it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from schemas.scheduler_namespaces import ListNamespaces, NamespaceList
+from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from services.gateway.context import Gateway
+from services.gateway.domain.access import EVERYTHING
+from shared.errors import RefusedError, UnavailableError
+from shared.waiting import within
+
+ANSWER_SECONDS: Final = 2.0  # a change does not wait longer for its record
+
+
+async def state_of(gateway: Gateway, places: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Of what a path names; None if it is not there, or not told in time."""
+    try:
+        async with within(ANSWER_SECONDS):
+            found = await _find(gateway, places)
+    except (RefusedError, UnavailableError, TimeoutError, ValueError):
+        return None
+    return None if found is None else msgspec.to_builtins(found)
+
+
+async def _find(gateway: Gateway, places: Mapping[str, Any]) -> object:
+    match places:
+        case {"task_id": value}:
+            return await gateway.task(UUID(str(value)), EVERYTHING)
+        case {"experiment_id": value}:
+            return await gateway.experiment(UUID(str(value)), EVERYTHING)
+        case {"reservation_id": value}:
+            return await gateway.reservation(UUID(str(value)), EVERYTHING)
+        case {"token_id": value}:
+            return await gateway.tokens.find(UUID(str(value)))
+        case {"namespace": value}:
+            uses = (await gateway.bus.query(ListNamespaces(), NamespaceList)).namespaces
+            return next((use for use in uses if use.namespace == value), None)
+        case {"node_id": value}:
+            return await _node(gateway, str(value))
+    return None
+
+
+async def _node(gateway: Gateway, node_id: str) -> object:
+    """Without its devices' readings: what people set of it."""
+    found = await gateway.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
+    for node in found.nodes:
+        if node.node_id == node_id:
+            return {
+                "cordon": node.cordon,
+                "labels": node.labels,
+                "admitted": node.admitted,
+                "cordoned_gpus": {
+                    device.uuid: device.cordon
+                    for device in node.devices
+                    if device.cordon is not None
+                },
+            }
+    return None
