@@ -7,4 +7,7 @@ export interface NavigationEntry {
   to: string;
 }
 
-export const NAVIGATION: NavigationEntry[] = [{ word: "Fleet", icon: "fleet", to: paths.fleet() }];
+export const NAVIGATION: NavigationEntry[] = [
+  { word: "Fleet", icon: "fleet", to: paths.fleet() },
+  { word: "Tasks", icon: "tasks", to: paths.tasks() },
+];

@@ -3,12 +3,24 @@ import { Empty, Failure } from "@/components/page";
 import { FleetPage } from "@/features/fleet/fleet-page";
 import { Shell } from "./shell";
 
+const page = <K extends string>(load: () => Promise<Record<K, React.ComponentType>>, name: K) => ({
+  lazy: async () => ({ Component: (await load())[name] }),
+  ErrorBoundary: BrokenPage,
+});
+
 export const router = createBrowserRouter([
   {
     Component: Shell,
     ErrorBoundary: BrokenPage,
+    HydrateFallback: () => null,
     children: [
       { index: true, Component: FleetPage, ErrorBoundary: BrokenPage },
+      { path: "tasks", ...page(() => import("@/features/tasks/tasks-page"), "TasksPage") },
+      { path: "tasks/:taskId", ...page(() => import("@/features/tasks/task-page"), "TaskPage") },
+      {
+        path: "experiments/:experimentId",
+        ...page(() => import("@/features/experiments/experiment-page"), "ExperimentPage"),
+      },
       { path: "*", Component: NoSuchPage },
     ],
   },

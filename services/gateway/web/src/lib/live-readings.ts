@@ -1,6 +1,7 @@
 import { useSyncExternalStore } from "react";
 import type { AttemptProgressed, GpuMetrics, GpuView } from "@schemas/messages";
 import { setLiveStatus } from "./live-events";
+import { receiveProgress } from "./live-progress";
 import { openLiveSocket } from "./live-socket";
 
 /** A GPU's newest reading and when it was taken, by this browser's own clock. */
@@ -68,6 +69,7 @@ export function followReadings(): () => void {
     onMessage(message) {
       setLiveStatus({ heardAt: Date.now() });
       if (message.type === "gateway.gpu_metrics") receiveMetrics(message, Date.now());
+      else receiveProgress(message);
     },
     onConnection: () => undefined,
   });

@@ -21,6 +21,7 @@ import {
   VisualMapComponent,
 } from "echarts/components";
 import { connect, init, use as register } from "echarts/core";
+import { LabelLayout } from "echarts/features";
 import { CanvasRenderer } from "echarts/renderers";
 
 register([
@@ -41,6 +42,7 @@ register([
   ToolboxComponent,
   TooltipComponent,
   VisualMapComponent,
+  LabelLayout,
   CanvasRenderer,
 ]);
 

@@ -1,0 +1,86 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import type { EChartsOption } from "echarts";
+import type { WaterfallView } from "@schemas/messages";
+import { api } from "@/lib/api-client";
+import { PHASE_SERIES } from "@/lib/phases";
+import { duration } from "@/lib/time";
+import { Chart } from "./chart/chart";
+import { seriesColors } from "./chart/theme";
+import { Loaded } from "./page";
+
+interface WaterfallProps {
+  subjectId: string;
+  /** Of what still runs the answer changes with its events. */
+  revision: number;
+}
+
+/** Where the GPU-seconds of a task or an experiment went. */
+export function Waterfall({ subjectId, revision }: WaterfallProps) {
+  const query = useQuery({
+    queryKey: ["reports", "waterfall", subjectId, revision],
+    queryFn: ({ signal }) => api<WaterfallView>(`/reports/waterfall/${subjectId}`, { signal }),
+    placeholderData: (before) => before,
+  });
+  return <Loaded query={query}>{(view) => <Steps view={view} />}</Loaded>;
+}
+
+function Steps({ view }: { view: WaterfallView }) {
+  const { option, table } = useMemo(() => stepsChart(view), [view]);
+  return (
+    <Chart
+      title={`GPU-seconds by step, ${view.attempts} ${view.attempts === 1 ? "attempt" : "attempts"}`}
+      option={option}
+      table={table}
+      heightPx={240}
+      empty="No GPU time is on record yet."
+    />
+  );
+}
+
+function stepsChart(view: WaterfallView) {
+  const shown = view.steps.filter((step) => step.seconds > 0);
+  let sum = 0;
+  const bars = shown.map((step) => {
+    const from = sum;
+    sum += step.gpu_seconds;
+    return { ...step, from };
+  });
+  const colors = seriesColors();
+  const option: EChartsOption = {
+    grid: { left: 110, right: 24, top: 8, bottom: 44 },
+    tooltip: {
+      trigger: "item",
+      formatter: (at) => {
+        const step = bars[(at as { dataIndex: number }).dataIndex];
+        if (!step) return "";
+        return `${words(step.step)}<br>${duration(step.gpu_seconds)} of GPU time<br>${duration(step.seconds)} of wall time`;
+      },
+    },
+    xAxis: { type: "value", name: "GPU time, summed (s)", nameLocation: "middle", nameGap: 28 },
+    yAxis: { type: "category", inverse: true, data: bars.map((step) => words(step.step)) },
+    series: [
+      {
+        type: "bar",
+        stack: "steps",
+        silent: true,
+        itemStyle: { opacity: 0 },
+        tooltip: { show: false },
+        data: bars.map((step) => step.from),
+      },
+      {
+        type: "bar",
+        stack: "steps",
+        barMaxWidth: 18,
+        data: bars.map((step) => ({
+          value: step.gpu_seconds,
+          itemStyle: { color: colors[(PHASE_SERIES[step.step] ?? 8) - 1] },
+        })),
+      },
+    ],
+  };
+  const rows = view.steps.map((step) => [step.step, step.seconds, step.gpu_seconds, step.cost]);
+  return { option, table: { columns: ["step", "wall time (s)", "GPU time (s)", `cost (${view.currency})`], rows: sum > 0 ? rows : [] } };
+}
+
+const words = (name: string) => name.replaceAll("_", " ");

@@ -1,0 +1,188 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { useComputedColorScheme } from "@mantine/core";
+import type { ExperimentDetail, GpuMonitoring, GpuStats, SeriesMetric, Spread } from "@schemas/messages";
+import { Chart } from "@/components/chart/chart";
+import { ChartGrid } from "@/components/chart/chart-grid";
+import { chartToken, seriesColors } from "@/components/chart/theme";
+import { DataTable, type Column } from "@/components/data-table";
+import { Facts } from "@/components/facts";
+import { Loaded } from "@/components/page";
+import { SimulatedBadge } from "@/components/simulated-badge";
+import { StateMark } from "@/components/state-mark";
+import { PHASE_SERIES, type PhaseSpan } from "@/lib/phases";
+import { seriesChart } from "@/lib/series-chart";
+import { duration } from "@/lib/time";
+import { number, percent, UNKNOWN, whole, withUnit } from "@/lib/units";
+import { seriesOptions } from "../api/get-experiment";
+
+interface MonitoringProps {
+  experiment: ExperimentDetail;
+  phases: PhaseSpan[];
+}
+
+export function GpuMonitoringBlock({ experiment, phases }: MonitoringProps) {
+  const monitoring = experiment.gpu_monitoring;
+  const onGpus = phases.filter((span) => span.phase !== "waiting");
+  const first = onGpus[0];
+  const last = onGpus.at(-1);
+  return (
+    <section>
+      <h2>GPU monitoring {(monitoring?.simulated ?? experiment.gpu_info?.simulated) && <SimulatedBadge />}</h2>
+      {monitoring ? (
+        <>
+          <Summary monitoring={monitoring} />
+          <DataTable
+            label="GPUs while measured"
+            columns={COLUMNS}
+            rows={Object.entries(monitoring.gpu_stats)}
+            rowKey={([index]) => index}
+          />
+        </>
+      ) : (
+        <p className="dim">
+          {experiment.state === "succeeded" && experiment.missing.includes("results")
+            ? "The service with the measurements does not answer."
+            : experiment.finished_at
+              ? "Without a benchmark there is no summary; below is what its GPUs did."
+              : "The summary is made when the experiment has ended; what its GPUs do is drawn as it comes."}
+        </p>
+      )}
+      {first && last && (
+        <ChartGrid>
+          {METRICS.map((metric) => (
+            <MetricChart
+              key={metric.metric}
+              {...metric}
+              experiment={experiment}
+              phases={onGpus}
+              startMs={first.startMs}
+              endMs={last.endMs}
+            />
+          ))}
+        </ChartGrid>
+      )}
+    </section>
+  );
+}
+
+function Summary({ monitoring }: { monitoring: GpuMonitoring }) {
+  return (
+    <Facts
+      facts={[
+        ["duration", duration(monitoring.monitoring_duration_seconds), `${monitoring.monitoring_duration_seconds} s`],
+        ["samples", whole(monitoring.sample_count)],
+        [
+          "coverage",
+          monitoring.trusted === false ? (
+            <StateMark kind="attention" word={percent(monitoring.coverage_percent)} title={monitoring.untrusted_because} />
+          ) : (
+            percent(monitoring.coverage_percent)
+          ),
+          "how many of the samples that were due are there",
+        ],
+        ["energy", withUnit(number(monitoring.energy_wh), "Wh"), `from the ${monitoring.energy_source ?? "–"}`],
+        ["output tokens per joule", number(monitoring.tokens_per_joule)],
+        ...(monitoring.untrusted_because
+          ? ([["not to be trusted", monitoring.untrusted_because]] as [string, string][])
+          : []),
+      ]}
+    />
+  );
+}
+
+type Row = [index: string, stats: GpuStats];
+
+function spread(name: string, unit: string, of: (stats: GpuStats) => Spread, scale = 1): Column<Row> {
+  const shown = (value: number | null) => number(value === null ? null : value / scale);
+  return {
+    name,
+    unit: `${unit}, mean (min–max)`,
+    isNumber: true,
+    cell: ([, stats]) => {
+      const { mean, min, max } = of(stats);
+      if (mean === null) return UNKNOWN;
+      return (
+        <span title={`mean ${mean}, min ${min}, max ${max}`}>
+          {shown(mean)} <span className="dim">({shown(min)}–{shown(max)})</span>
+        </span>
+      );
+    },
+  };
+}
+
+const COLUMNS: Column<Row>[] = [
+  { name: "GPU", cell: ([index, stats]) => <span title={stats.uuid}>{index}</span> },
+  { name: "Model", cell: ([, stats]) => stats.name },
+  spread("Utilization", "%", (stats) => stats.utilization),
+  spread("Memory", "%", (stats) => stats.memory_usage_percent),
+  spread("Memory used", "GiB", (stats) => stats.memory_used_mb, 1024),
+  spread("Temperature", "°C", (stats) => stats.temperature_c),
+  spread("Power", "W", (stats) => stats.power_draw_w),
+];
+
+interface Metric {
+  metric: SeriesMetric;
+  title: string;
+  unit: string;
+  maximum?: number;
+}
+
+const METRICS: Metric[] = [
+  { metric: "utilization_percent", title: "GPU utilization", unit: "%", maximum: 100 },
+  { metric: "memory_used_mb", title: "Memory usage", unit: "%", maximum: 100 },
+  { metric: "temperature_c", title: "Temperature", unit: "°C" },
+  { metric: "power_draw_w", title: "Power draw", unit: "W" },
+];
+
+function MetricChart(props: Metric & { experiment: ExperimentDetail; phases: PhaseSpan[]; startMs: number; endMs: number }) {
+  const { metric, title, unit, maximum, experiment, phases, startMs, endMs } = props;
+  const isRunning = experiment.finished_at === null;
+  const query = useQuery({
+    ...seriesOptions({ experiment, metric, startMs, endMs, isRunning }),
+    placeholderData: (before) => before,
+  });
+  const scheme = useComputedColorScheme("light");
+  const chart = useMemo(() => {
+    if (!query.data) return null;
+    const totals = new Map(experiment.gpu_info?.details.map((each) => [each.uuid, each.memory_total_mb]));
+    const own = new Set(experiment.gpu_info?.device_ids);
+    const devices = query.data.devices.filter((each) => own.has(each.device_uuid));
+    return seriesChart({ ...query.data, devices }, {
+      axis: `${unit}, mean with min–max`,
+      unit,
+      maximum,
+      colors: seriesColors(),
+      name: (device) => `${device.node_id} GPU ${device.index}`,
+      scale:
+        metric === "memory_used_mb"
+          ? (value, device) => (100 * value) / (totals.get(device.device_uuid) ?? NaN)
+          : undefined,
+      bandText: chartToken("dim"),
+      bands: phases.map((span) => ({
+        // A word that has no room would lie over its neighbours.
+        name: span.endMs - span.startMs > (endMs - startMs) / 8 ? span.phase.replaceAll("_", " ") : "",
+        startMs: span.startMs,
+        endMs: span.endMs,
+        color: chartToken(`series-${PHASE_SERIES[span.phase] ?? 8}`),
+      })),
+    });
+    // The colours are read from the page as it is drawn.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [experiment.gpu_info, maximum, metric, phases, query.data, scheme, startMs, endMs, unit]);
+  return (
+    <Loaded query={query}>
+      {() =>
+        chart && (
+          <Chart
+            title={title}
+            option={chart.option}
+            table={chart.table}
+            group={experiment.experiment_id}
+            empty="No sample of its GPUs is stored for this time."
+          />
+        )
+      }
+    </Loaded>
+  );
+}

@@ -1,0 +1,162 @@
+import { useMemo } from "react";
+import type { EChartsOption } from "echarts";
+import type { BenchmarkResult, Distribution, LevelResult } from "@schemas/messages";
+import { Chart } from "@/components/chart/chart";
+import { ChartGrid } from "@/components/chart/chart-grid";
+import { DataTable, type Column } from "@/components/data-table";
+import { SimulatedBadge } from "@/components/simulated-badge";
+import { StateMark } from "@/components/state-mark";
+import { number, percent, whole } from "@/lib/units";
+import { byScenario, halfInterval, levelName } from "../levels";
+
+const ms = (seconds: number | null | undefined) =>
+  number(seconds === null || seconds === undefined ? null : seconds * 1000);
+
+function latency(name: string, of: (level: LevelResult) => Distribution | null): Column<LevelResult> {
+  return {
+    name,
+    unit: "ms, mean (p99)",
+    isNumber: true,
+    title: "mean and 99th percentile over the requests of the level",
+    sortBy: (level) => of(level)?.mean,
+    cell: (level) => (
+      <>
+        {ms(of(level)?.mean)} <span className="dim">({ms(of(level)?.p99)})</span>
+      </>
+    ),
+  };
+}
+
+const COLUMNS: Column<LevelResult>[] = [
+  { name: "Scenario", cell: (level) => level.scenario, sortBy: (level) => level.scenario },
+  { name: "Concurrency", isNumber: true, cell: (level) => level.num_concurrency, sortBy: (level) => level.num_concurrency },
+  latency("TTFT", (level) => level.stats.ttft),
+  latency("TPOT", (level) => level.stats.tpot),
+  latency("E2E", (level) => level.stats.e2e_latency),
+  {
+    name: "Output",
+    unit: "tok/s, mean",
+    isNumber: true,
+    cell: (level) => number(level.mean_output_throughput_tokens_per_s),
+    sortBy: (level) => level.mean_output_throughput_tokens_per_s,
+  },
+  {
+    name: "Total",
+    unit: "tok/s, mean",
+    isNumber: true,
+    title: "input and output tokens",
+    cell: (level) => number(level.mean_total_tokens_throughput_tokens_per_s),
+    sortBy: (level) => level.mean_total_tokens_throughput_tokens_per_s,
+  },
+  { name: "Requests", unit: "per s", isNumber: true, cell: (level) => number(level.requests_per_second) },
+  {
+    name: "Completed",
+    unit: "of n",
+    isNumber: true,
+    cell: (level) => `${whole(level.num_completed_requests)} / ${whole(level.num_requests)}`,
+  },
+  {
+    name: "Errors",
+    isNumber: true,
+    cell: (level) =>
+      level.num_error_requests > 0 ? (
+        <StateMark
+          kind="bad"
+          word={percent(level.error_rate * 100)}
+          title={Object.entries(level.error_codes_frequency)
+            .map(([code, count]) => `${code}: ${count}`)
+            .join(", ")}
+        />
+      ) : (
+        "0"
+      ),
+  },
+];
+
+export function Levels({ benchmark }: { benchmark: BenchmarkResult }) {
+  const latencies = useMemo(() => latencyChart(benchmark), [benchmark]);
+  const rates = useMemo(() => throughputChart(benchmark), [benchmark]);
+  return (
+    <section>
+      <h2>
+        Benchmark by level {benchmark.simulated && <SimulatedBadge />}{" "}
+        <span className="dim" style={{ fontWeight: 400 }}>
+          {benchmark.tool} {benchmark.tool_version}
+        </span>
+      </h2>
+      <DataTable label="Levels of the benchmark" columns={COLUMNS} rows={benchmark.levels} rowKey={(level) => `${levelName(level)} ${level.started_at}`} />
+      <ChartGrid>
+        <Chart title="Latency by concurrency" {...latencies} empty="No level was served." />
+        <Chart title="Throughput by concurrency" {...rates} empty="No level was served." />
+      </ChartGrid>
+    </section>
+  );
+}
+
+const CONCURRENCY = { type: "value" as const, name: "concurrency (requests at once)", nameLocation: "middle" as const, nameGap: 26, minInterval: 1 };
+
+function latencyChart(benchmark: BenchmarkResult) {
+  const groups = [...byScenario(benchmark)];
+  const kinds = [
+    ["E2E", (level: LevelResult) => level.stats.e2e_latency],
+    ["TTFT", (level: LevelResult) => level.stats.ttft],
+  ] as const;
+  const lines = groups.flatMap(([scenario, levels]) =>
+    kinds.flatMap(([kind, of]) =>
+      (["mean", "p99"] as const).map((statistic) => ({
+        type: "line" as const,
+        name: `${kind} ${statistic}${groups.length > 1 ? ` ${scenario}` : ""}`,
+        symbolSize: 6,
+        lineStyle: { type: statistic === "p99" ? ("dashed" as const) : ("solid" as const) },
+        tooltip: { valueFormatter: (value: unknown) => `${number(Number(value))} ms` },
+        data: levels.flatMap((level) => {
+          const found = of(level);
+          return found ? [[level.num_concurrency, found[statistic] * 1000]] : [];
+        }),
+      })),
+    ),
+  );
+  const option: EChartsOption = {
+    xAxis: CONCURRENCY,
+    yAxis: { type: "value", name: "latency (ms)", nameTextStyle: { align: "left" } },
+    series: lines,
+  };
+  const rows = benchmark.levels.flatMap((level) =>
+    kinds.flatMap(([kind, of]) => {
+      const found = of(level);
+      if (!found) return [];
+      const half = halfInterval(found, level.num_completed_requests);
+      return [[level.scenario, level.num_concurrency, kind, found.mean, half, found.p50, found.p99, level.num_completed_requests]];
+    }),
+  );
+  const columns = ["scenario", "concurrency", "latency", "mean (s)", "± 95 % (s)", "p50 (s)", "p99 (s)", "n"];
+  return { option, table: { columns, rows } };
+}
+
+function throughputChart(benchmark: BenchmarkResult) {
+  const groups = [...byScenario(benchmark)];
+  const kinds = [
+    ["total", (level: LevelResult) => level.mean_total_tokens_throughput_tokens_per_s],
+    ["output", (level: LevelResult) => level.mean_output_throughput_tokens_per_s],
+  ] as const;
+  const option: EChartsOption = {
+    xAxis: CONCURRENCY,
+    yAxis: { type: "value", name: "throughput, mean of the level (tokens/s)", nameTextStyle: { align: "left" } },
+    series: groups.flatMap(([scenario, levels]) =>
+      kinds.map(([kind, of]) => ({
+        type: "line" as const,
+        name: `${kind}${groups.length > 1 ? ` ${scenario}` : ""}`,
+        symbolSize: 6,
+        tooltip: { valueFormatter: (value: unknown) => `${number(Number(value))} tok/s` },
+        data: levels.map((level) => [level.num_concurrency, of(level)]),
+      })),
+    ),
+  };
+  const rows = benchmark.levels.map((level) => [
+    level.scenario,
+    level.num_concurrency,
+    ...kinds.map(([, of]) => of(level)),
+    level.num_completed_requests,
+  ]);
+  return { option, table: { columns: ["scenario", "concurrency", "total (tok/s)", "output (tok/s)", "n"], rows } };
+}

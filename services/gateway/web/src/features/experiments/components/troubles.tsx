@@ -1,0 +1,66 @@
+import { Link } from "react-router";
+import type { ExperimentDetail, Failure } from "@schemas/messages";
+import { CopyText } from "@/components/copy-text";
+import { paths } from "@/lib/paths";
+import { moment } from "@/lib/time";
+import { whole } from "@/lib/units";
+import classes from "./troubles.module.css";
+
+/** Why it failed and what to do next. */
+export function FailureBlock({ failure }: { failure: Failure }) {
+  return (
+    <section className={classes.failure} role="alert" aria-label="failure">
+      <strong>
+        {failure.kind.replaceAll("_", " ")}
+        {failure.phase && ` while ${failure.phase.replaceAll("_", " ")}`}
+        {failure.exit_code !== null && `, exit code ${failure.exit_code}`}
+      </strong>
+      <div>{failure.message}</div>
+      {failure.hint && (
+        <div>
+          <strong>Next:</strong>{" "}
+          {failure.hint.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}
+        </div>
+      )}
+      {failure.log_tail.length > 0 && <pre className={classes.tail}>{failure.log_tail.join("\n")}</pre>}
+    </section>
+  );
+}
+
+/** Every reason why it waits, and the smallest change that would start it. */
+export function WaitingBlock({ experiment }: { experiment: ExperimentDetail }) {
+  const { explanation, waiting_reasons, missing } = experiment;
+  const reasons = explanation?.reasons ?? waiting_reasons;
+  return (
+    <section className={classes.waiting} aria-label="why it waits">
+      <strong>{explanation?.summary || "It waits for GPUs."}</strong>
+      {explanation && (
+        <div className="dim">
+          position {whole(explanation.queue_position)} of {whole(explanation.queue_length)}
+          {explanation.expected_start_at && `, expected to start at ${moment(explanation.expected_start_at)}`}
+        </div>
+      )}
+      {missing.includes("scheduler") && <div className="dim">The scheduler does not answer now.</div>}
+      <ul>
+        {reasons.map((reason, index) => (
+          <li key={index}>
+            {reason.node_id && (
+              <Link to={reason.device_uuid ? paths.gpu(reason.node_id, reason.device_uuid) : paths.fleet()}>
+                {reason.node_id}
+              </Link>
+            )}{" "}
+            {reason.message}
+          </li>
+        ))}
+      </ul>
+      {explanation?.suggestion && (
+        <div>
+          <strong>Would start it:</strong> {explanation.suggestion.message}
+        </div>
+      )}
+      {experiment.reservation_id && (
+        <CopyText text={`gpusteward why ${experiment.reservation_id}`} label="the command that explains it" />
+      )}
+    </section>
+  );
+}

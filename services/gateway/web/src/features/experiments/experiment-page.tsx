@@ -1,0 +1,99 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { Link, useParams } from "react-router";
+import type { ExperimentDetail } from "@schemas/messages";
+import { Chips } from "@/components/chips";
+import { Facts } from "@/components/facts";
+import { Loaded, Page } from "@/components/page";
+import { Progress } from "@/components/progress";
+import { SimulatedBadge } from "@/components/simulated-badge";
+import { Waterfall } from "@/components/waterfall";
+import { useLiveProgress } from "@/lib/live-progress";
+import { paths } from "@/lib/paths";
+import { phaseSpans } from "@/lib/phases";
+import { duration, moment, useNow } from "@/lib/time";
+import { number, UNKNOWN, whole } from "@/lib/units";
+import { useSharedSearch } from "@/lib/url-state";
+import { experimentOptions, ownEventsOptions, ownTaskOptions } from "./api/get-experiment";
+import { GpuMonitoringBlock } from "./components/gpu-monitoring";
+import { Levels } from "./components/levels";
+import { Logs } from "./components/logs";
+import { PhaseBar } from "./components/phase-bar";
+import { FailureBlock, WaitingBlock } from "./components/troubles";
+
+export function ExperimentPage() {
+  const { experimentId = "" } = useParams();
+  const query = useQuery(experimentOptions(experimentId));
+  return <Loaded query={query}>{(experiment) => <Known experiment={experiment} />}</Loaded>;
+}
+
+function Known({ experiment }: { experiment: ExperimentDetail }) {
+  const search = useSharedSearch();
+  const live = useLiveProgress().get(experiment.experiment_id);
+  const events = useQuery(ownEventsOptions(experiment.experiment_id));
+  const task = useQuery(ownTaskOptions(experiment.task_id));
+  const isRunning = experiment.finished_at === null;
+  const now = useNow();
+  // A second's grain is enough, and what has ended is not drawn anew.
+  const untilMs = isRunning ? now : 0;
+  const phases = useMemo(() => phaseSpans(events.data?.events ?? [], untilMs), [events.data, untilMs]);
+  const attempt = experiment.attempts.at(-1);
+  const searched = Object.entries(task.data?.task?.parameters ?? {}).flatMap(([name, values]) =>
+    Array.isArray(values) && values.length < 2 ? [] : [name],
+  );
+  return (
+    <Page
+      title={`${experiment.task_name} #${experiment.ordinal}`}
+      aside={
+        <>
+          <Progress state={experiment.state} phase={attempt?.phase} live={live} title={experiment.reason} />
+          {experiment.gpu_info?.simulated && <SimulatedBadge />}
+          {task.data?.best_experiment_id === experiment.experiment_id && <strong>best of its task</strong>}
+        </>
+      }
+      actions={<Link to={{ pathname: paths.task(experiment.task_id), search }}>All experiments of the task</Link>}
+    >
+      <Chips parameters={experiment.parameters} marked={searched} />
+      <Headline experiment={experiment} />
+      <PhaseBar phases={phases} />
+      {experiment.failure && experiment.state !== "succeeded" && <FailureBlock failure={experiment.failure} />}
+      {experiment.state === "waiting" && <WaitingBlock experiment={experiment} />}
+      {experiment.benchmark && <Levels benchmark={experiment.benchmark} />}
+      {attempt && <GpuMonitoringBlock experiment={experiment} phases={phases} />}
+      {attempt && (
+        <section>
+          <h2>Where the GPU time went</h2>
+          <Waterfall subjectId={experiment.experiment_id} revision={experiment.revision} />
+        </section>
+      )}
+      {attempt && <Logs experimentId={experiment.experiment_id} attemptId={attempt.attempt_id} isRunning={isRunning} />}
+    </Page>
+  );
+}
+
+function Headline({ experiment }: { experiment: ExperimentDetail }) {
+  const { gpu_info: gpus, metrics } = experiment;
+  const now = useNow();
+  const started = experiment.started_at ? Date.parse(experiment.started_at) : null;
+  const ended = experiment.finished_at ? Date.parse(experiment.finished_at) : now;
+  return (
+    <Facts
+      facts={[
+        [
+          "GPUs",
+          gpus
+            ? `${gpus.count} × ${gpus.model} (${gpus.details.map((each) => `${each.node_id} ${each.index}`).join(", ")})`
+            : `${experiment.request.gpus ?? 1} asked for`,
+        ],
+        ["objective score", number(experiment.objective_score), String(experiment.objective_score ?? "")],
+        ["max total throughput per GPU, tok/s", number(metrics?.max_total_throughput_per_gpu)],
+        ["p99 e2e latency, s", number(metrics?.p99_e2e_latency)],
+        ["requests completed", metrics ? `${whole(metrics.total_completed_requests)} of ${whole(metrics.total_requests)}` : UNKNOWN],
+        ["engine", `${experiment.engine.engine} (${experiment.engine.runtime})`],
+        ["started", moment(experiment.started_at)],
+        ["lasted", duration(started === null ? null : (ended - started) / 1000)],
+        ["attempts", whole(experiment.attempts.length)],
+      ]}
+    />
+  );
+}

@@ -1,0 +1,403 @@
+import type { EChartsOption } from "echarts";
+import type { ExperimentDetail, Objective, RequestsView, SloSpec } from "@schemas/messages";
+import { chartToken, seriesColors } from "@/components/chart/theme";
+import type { Cell } from "@/lib/csv";
+import { parametersText, valueText } from "@/lib/parameters";
+import { moment } from "@/lib/time";
+import { number } from "@/lib/units";
+import { objectiveOf } from "../task-sums";
+import {
+  cumulative,
+  halfInterval,
+  importances,
+  knee,
+  levelPoints,
+  paretoFront,
+  sloBound,
+  type LatencyName,
+  type Statistic,
+} from "./points";
+
+/** An option, and what it shows as a table. */
+export interface Shown {
+  option: EChartsOption;
+  table: { columns: string[]; rows: Cell[][] };
+}
+
+/** What all charts of a comparison share. */
+export interface Compared {
+  experiments: ExperimentDetail[];
+  /** Parameters that differ. */
+  names: string[];
+  bestId: string | null;
+  picked: string[];
+  objective: Objective;
+  slo: SloSpec | null | undefined;
+}
+
+export const LATENCY_WORDS: Record<LatencyName, string> = {
+  e2e_latency: "e2e latency",
+  ttft: "time to first token",
+  tpot: "time per output token",
+};
+
+export function labelOf(each: ExperimentDetail, { names }: Compared): string {
+  return `#${each.ordinal} ${parametersText(each.parameters, names)}`.trim();
+}
+
+/** As the legend has it. */
+function colorOf(each: ExperimentDetail): string {
+  const colors = seriesColors();
+  return colors[(each.ordinal - 1) % colors.length] ?? "";
+}
+
+const isFaint = (each: ExperimentDetail, { picked }: Compared) =>
+  picked.length > 0 && !picked.includes(each.experiment_id);
+
+const axisName = { nameLocation: "middle" as const, nameGap: 28 };
+
+export function paretoChart(compared: Compared): Shown {
+  const { experiments, bestId, slo } = compared;
+  const points = levelPoints(experiments);
+  const front = paretoFront(points);
+  const bound = slo?.tpot?.threshold;
+  const option: EChartsOption = {
+    grid: { left: 56, right: 24, top: 32, bottom: 44 },
+    tooltip: {
+      trigger: "item",
+      formatter: (at) => {
+        const { name, value } = at as unknown as { name: string; value: number[] };
+        return `${name}<br>${number(value[0])} tok/s per user, ${number(value[1])} tok/s per GPU`;
+      },
+    },
+    legend: { show: false },
+    xAxis: {
+      type: "value",
+      scale: true,
+      boundaryGap: ["5%", "10%"],
+      name: "output tokens/s per user (mean over requests)",
+      ...axisName,
+    },
+    yAxis: {
+      type: "value",
+      name: "output tokens/s per GPU (mean of the level)",
+      nameTextStyle: { align: "left" },
+      scale: true,
+    },
+    series: [
+      ...experiments.map((each) => {
+        const isBest = each.experiment_id === bestId;
+        return {
+          type: "scatter" as const,
+          name: labelOf(each, compared),
+          color: colorOf(each),
+          symbol: isBest ? ("diamond" as const) : ("circle" as const),
+          symbolSize: isBest ? 13 : 8,
+          itemStyle: { opacity: isFaint(each, compared) ? 0.15 : 1 },
+          data: points
+            .filter((point) => point.experimentId === each.experiment_id)
+            .map((point) => ({
+              name: `${labelOf(each, compared)}, ${point.level.scenario} × ${point.level.num_concurrency}, n=${point.level.num_completed_requests}`,
+              value: [point.perUser, point.perGpu],
+              experimentId: each.experiment_id,
+            })),
+        };
+      }),
+      {
+        type: "line",
+        name: "Pareto front",
+        color: chartToken("dim"),
+        symbol: "none",
+        silent: true,
+        z: 1,
+        lineStyle: { type: "dashed", width: 1.4 },
+        data: front.map((point) => [point.perUser, point.perGpu]),
+        ...(bound
+          ? {
+              markArea: {
+                silent: true,
+                itemStyle: { color: chartToken("ok"), opacity: 0.08 },
+                label: { color: chartToken("dim"), position: "insideTopRight" as const },
+                data: [
+                  [
+                    { name: `SLO: tpot ≤ ${number(bound * 1000)} ms`, xAxis: 1 / bound },
+                    { xAxis: Math.max(...points.map((p) => p.perUser), 1 / bound) * 1.05 },
+                  ],
+                ],
+              },
+            }
+          : {}),
+      },
+      {
+        type: "scatter",
+        name: "labels of the front",
+        silent: true,
+        symbolSize: 0.1,
+        labelLayout: { hideOverlap: true },
+        data: front.map((point) => ({
+          value: [point.perUser, point.perGpu],
+          label: {
+            show: true,
+            position: "right",
+            color: chartToken("text"),
+            fontSize: 11,
+            formatter: `#${point.ordinal}${point.experimentId === bestId ? " best" : ""} ×${point.level.num_concurrency}`,
+          },
+        })),
+      },
+    ],
+  };
+  const rows = points.map((point) => [
+    point.ordinal,
+    point.level.scenario,
+    point.level.num_concurrency,
+    point.perUser,
+    point.perGpu,
+    front.includes(point) ? "front" : "",
+    point.level.num_completed_requests,
+  ]);
+  const columns = ["experiment", "scenario", "concurrency", "output tok/s per user", "output tok/s per GPU", "Pareto", "n"];
+  return { option, table: { columns, rows } };
+}
+
+export function latencyChart(compared: Compared, name: LatencyName, statistic: Statistic, scenario: string): Shown {
+  const bound = sloBound(compared.slo, name, statistic);
+  const rows: Cell[][] = [];
+  const curves = compared.experiments.flatMap((each) => {
+    const levels = (each.benchmark?.levels ?? [])
+      .filter((level) => level.scenario === scenario && level.stats[name])
+      .toSorted((a, b) => a.num_concurrency - b.num_concurrency);
+    const atKnee = knee(levels, name);
+    let isBroken = false;
+    const points = levels.flatMap((level) => {
+      const found = level.stats[name];
+      if (!found) return [];
+      const value = found[statistic];
+      const half = statistic === "mean" ? halfInterval(found, level.num_completed_requests) : null;
+      const isFirstBreach = bound !== null && !isBroken && value > bound;
+      isBroken ||= isFirstBreach;
+      rows.push([each.ordinal, level.num_concurrency, level.requests_per_second, value, half, level.num_completed_requests]);
+      return [{ level, value, half, isFirstBreach }];
+    });
+    if (points.length === 0) return [];
+    const faint = isFaint(each, compared) ? 0.12 : 1;
+    const color = colorOf(each);
+    const base = {
+      type: "line" as const,
+      stack: each.experiment_id,
+      symbol: "none",
+      silent: true,
+      lineStyle: { opacity: 0 },
+      tooltip: { show: false },
+    };
+    return [
+      ...(statistic === "mean"
+        ? [
+            { ...base, data: points.map((p) => [p.level.num_concurrency, (p.value - (p.half ?? 0)) * 1000]) },
+            {
+              ...base,
+              areaStyle: { color, opacity: 0.18 * faint },
+              data: points.map((p) => [p.level.num_concurrency, 2 * (p.half ?? 0) * 1000]),
+            },
+          ]
+        : []),
+      {
+        type: "line" as const,
+        name: labelOf(each, compared),
+        color,
+        lineStyle: { opacity: faint, width: each.experiment_id === compared.bestId ? 3 : 1.6 },
+        itemStyle: { opacity: faint },
+        data: points.map((p) => ({
+          value: [p.level.num_concurrency, p.value * 1000],
+          experimentId: each.experiment_id,
+          symbol: p.isFirstBreach ? "triangle" : p.level === atKnee ? "diamond" : "circle",
+          symbolSize: p.isFirstBreach || p.level === atKnee ? 12 : 5,
+          ...(p.isFirstBreach ? { itemStyle: { color: chartToken("bad") } } : {}),
+        })),
+      },
+    ];
+  });
+  const option: EChartsOption = {
+    grid: { left: 56, right: 24, top: 32, bottom: 44 },
+    tooltip: {
+      trigger: "item",
+      formatter: (at) => {
+        const { seriesName, value } = at as unknown as { seriesName: string; value: number[] };
+        return `${seriesName}<br>concurrency ${value[0]}: ${number(value[1])} ms`;
+      },
+    },
+    legend: { show: false },
+    xAxis: { type: "value", minInterval: 1, name: `concurrency (requests at once), ${scenario}`, ...axisName },
+    yAxis: {
+      type: "value",
+      name: `${LATENCY_WORDS[name]}, ${statistic}${statistic === "mean" ? " with 95 % interval" : ""} (ms)`,
+      nameTextStyle: { align: "left" },
+    },
+    series: [
+      ...curves,
+      ...(bound === null
+        ? []
+        : [
+            {
+              type: "line" as const,
+              name: "SLO",
+              data: [],
+              markLine: {
+                silent: true,
+                symbol: "none",
+                lineStyle: { color: chartToken("bad"), type: "dashed" as const },
+                label: { formatter: `SLO ${number(bound * 1000)} ms`, color: chartToken("bad"), position: "insideEndTop" as const },
+                data: [{ yAxis: bound * 1000 }],
+              },
+            },
+          ]),
+    ],
+  };
+  const columns = ["experiment", "concurrency", "requests/s", `${name} ${statistic} (s)`, "± 95 % (s)", "n"];
+  return { option, table: { columns, rows } };
+}
+
+export function parallelChart(compared: Compared): Shown {
+  const { experiments, names, bestId, objective } = compared;
+  const { word, unit } = objectiveOf(objective);
+  const scored = experiments.filter((each) => each.metrics);
+  const axes = [
+    ...names.map((name) => ({ name, of: (each: ExperimentDetail) => each.parameters[name] })),
+    { name: "ttft, mean (ms)", of: (each: ExperimentDetail) => (each.metrics?.mean_ttft ?? NaN) * 1000 },
+    { name: "tpot, mean (ms)", of: (each: ExperimentDetail) => (each.metrics?.mean_tpot ?? NaN) * 1000 },
+    { name: `${word} (${unit})`, of: (each: ExperimentDetail) => each.objective_score },
+  ];
+  const isNumeric = axes.map(({ of }) => scored.every((each) => typeof of(each) === "number"));
+  const cell = (each: ExperimentDetail, index: number): number | string => {
+    const value = axes[index]?.of(each);
+    return isNumeric[index] ? (value as number) : valueText(value);
+  };
+  const option: EChartsOption = {
+    grid: undefined,
+    tooltip: { trigger: "item", formatter: (at) => (at as unknown as { name: string }).name },
+    legend: { show: false },
+    parallel: { left: 56, right: 96, top: 36, bottom: 20 },
+    parallelAxis: axes.map(({ name }, dim) => ({
+      dim,
+      name,
+      nameTextStyle: { fontSize: 11 },
+      axisLabel: { fontSize: 10, color: chartToken("dim") },
+      ...(isNumeric[dim]
+        ? { type: "value" as const, scale: true }
+        : { type: "category" as const, data: [...new Set(scored.map((each) => String(cell(each, dim))))] }),
+    })),
+    series: [
+      {
+        type: "parallel",
+        smooth: false,
+        data: scored.map((each) => ({
+          name: labelOf(each, compared),
+          experimentId: each.experiment_id,
+          value: axes.map((_, index) => cell(each, index)),
+          lineStyle: {
+            color: colorOf(each),
+            width: each.experiment_id === bestId ? 4 : 1.6,
+            opacity: isFaint(each, compared) ? 0.1 : 0.85,
+          },
+        })),
+      },
+    ],
+  };
+  const rows = scored.map((each) => [each.ordinal, ...axes.map((_, index) => cell(each, index))]);
+  return { option, table: { columns: ["experiment", ...axes.map((axis) => axis.name)], rows } };
+}
+
+export function historyChart(compared: Compared): Shown {
+  const { word, unit, isSmallerBetter } = objectiveOf(compared.objective);
+  const ended = compared.experiments
+    .flatMap((each) =>
+      each.finished_at && each.objective_score !== null
+        ? [{ each, at: each.finished_at, score: each.objective_score }]
+        : [],
+    )
+    .toSorted((a, b) => a.at.localeCompare(b.at));
+  let best: number | null = null;
+  const bests = ended.map(({ at, score }) => {
+    best = best === null ? score : isSmallerBetter ? Math.min(best, score) : Math.max(best, score);
+    return [at, best] as [string, number];
+  });
+  const option: EChartsOption = {
+    grid: { left: 56, right: 24, top: 32, bottom: 28 },
+    tooltip: {
+      trigger: "item",
+      formatter: (at) => {
+        const { name, value } = at as unknown as { name: string; value: [string, number] };
+        return `${name || "best so far"}<br>${number(value[1])} ${unit}, ${moment(value[0])}`;
+      },
+    },
+    xAxis: { type: "time" },
+    yAxis: { type: "value", scale: true, name: `${word} (${unit})`, nameTextStyle: { align: "left" } },
+    series: [
+      {
+        type: "scatter",
+        name: "experiments",
+        symbolSize: 8,
+        data: ended.map(({ each, at, score }) => ({
+          name: labelOf(each, compared),
+          value: [at, score],
+          experimentId: each.experiment_id,
+          itemStyle: { opacity: isFaint(each, compared) ? 0.15 : 1 },
+        })),
+      },
+      { type: "line", name: "best so far", step: "end", symbol: "none", data: bests },
+    ],
+  };
+  const rows = ended.map(({ each, at, score }, index) => [each.ordinal, at, score, bests[index]?.[1] ?? null]);
+  return { option, table: { columns: ["experiment", "ended at", `${word} (${unit})`, "best so far"], rows } };
+}
+
+export function importanceChart(compared: Compared): Shown {
+  const found = importances(compared.experiments, compared.names);
+  const option: EChartsOption = {
+    grid: { left: 140, right: 40, top: 8, bottom: 44 },
+    tooltip: { trigger: "axis", valueFormatter: (value) => `${number(Number(value))} %` },
+    xAxis: { type: "value", max: 100, name: "variance of the score explained by it alone (%)", ...axisName },
+    yAxis: { type: "category", inverse: true, data: found.map(([name]) => name) },
+    series: [
+      {
+        type: "bar",
+        barMaxWidth: 16,
+        label: { show: true, position: "right", color: chartToken("dim"), formatter: (at) => `${number(Number(at.value))} %` },
+        data: found.map(([, share]) => share * 100),
+      },
+    ],
+  };
+  return { option, table: { columns: ["parameter", "variance explained (%)"], rows: found.map(([name, share]) => [name, share * 100]) } };
+}
+
+export function cdfChart(compared: Compared, requests: RequestsView[], kind: "ttft" | "tpot"): Shown {
+  const rows: Cell[][] = [];
+  const word = kind === "ttft" ? "time to first token" : "time per output token";
+  const option: EChartsOption = {
+    grid: { left: 56, right: 24, top: 32, bottom: 44 },
+    tooltip: { valueFormatter: (value) => `${number(Number(value) * 100)} %` },
+    legend: { show: false },
+    xAxis: { type: "value", scale: true, name: `${word} of each request (ms)`, ...axisName },
+    yAxis: { type: "value", max: 1, name: "share of requests", nameTextStyle: { align: "left" } },
+    series: requests.map((view) => {
+      const each = compared.experiments.find((one) => one.experiment_id === view.experiment_id);
+      const values = view.ttft.map((ttft, index) => {
+        const [whole, tokens] = [view.e2e_latency[index] ?? null, view.num_output_tokens[index] ?? null];
+        if (kind === "ttft" || ttft === null) return ttft;
+        return whole === null || tokens === null || tokens < 2 ? null : (whole - ttft) / (tokens - 1);
+      });
+      const steps = cumulative(values);
+      const name = each ? labelOf(each, compared) : "";
+      for (const [value, share] of steps) rows.push([each?.ordinal ?? null, value, share]);
+      return {
+        type: "line" as const,
+        name,
+        step: "end" as const,
+        symbol: "none",
+        color: each && colorOf(each),
+        data: steps.map(([value, share]) => [value * 1000, share]),
+      };
+    }),
+  };
+  return { option, table: { columns: ["experiment", `${kind} (s)`, "share of requests"], rows } };
+}

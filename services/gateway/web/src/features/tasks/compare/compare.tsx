@@ -1,0 +1,202 @@
+import { Button, Select, useComputedColorScheme } from "@mantine/core";
+import { useQueries } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { useNavigate } from "react-router";
+import type { ECElementEvent } from "echarts/core";
+import type { ExperimentDetail, TaskView } from "@schemas/messages";
+import { Chart } from "@/components/chart/chart";
+import { ChartGrid } from "@/components/chart/chart-grid";
+import { Empty } from "@/components/page";
+import { differing } from "@/lib/parameters";
+import { paths } from "@/lib/paths";
+import { useSharedSearch, useUrlState } from "@/lib/url-state";
+import { detailOptions, requestsOptions } from "../api/get-tasks";
+import { MOST_PICKED, usePicked } from "../picked";
+import { ranked } from "../task-sums";
+import {
+  cdfChart,
+  historyChart,
+  importanceChart,
+  latencyChart,
+  LATENCY_WORDS,
+  paretoChart,
+  parallelChart,
+  type Compared,
+} from "./charts";
+import { DiffTable } from "./diff-table";
+import { Legend } from "./legend";
+import type { LatencyName, Statistic } from "./points";
+
+interface CompareProps {
+  task: TaskView;
+  experiments: ExperimentDetail[];
+}
+
+/** As many as charts stay readable with; beyond them the best. */
+const MOST_COMPARED = 60;
+
+export default function Compare({ task, experiments }: CompareProps) {
+  const { picked, clear } = usePicked();
+  const compared = useCompared(task, experiments, picked);
+  if (compared.experiments.length === 0) {
+    return <Empty title="Nothing was measured yet">Charts come with the first experiment that succeeds.</Empty>;
+  }
+  return (
+    <>
+      <Legend compared={compared} />
+      <Charts compared={compared} />
+      <h2>
+        {picked.length > 1 ? `${picked.length} picked experiments` : `Pick two to ${MOST_PICKED} experiments above to compare them`}{" "}
+        {picked.length > 0 && (
+          <Button size="compact-xs" variant="default" onClick={clear}>
+            Pick none
+          </Button>
+        )}
+      </h2>
+      {picked.length > 1 && <DiffTable compared={compared} />}
+    </>
+  );
+}
+
+function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: string[]): Compared {
+  const measured = useMemo(() => {
+    const all = ranked(task, experiments).slice(0, MOST_COMPARED);
+    return all.length > 0 ? all : experiments.filter((each) => each.metrics).slice(0, MOST_COMPARED);
+  }, [experiments, task]);
+  const details = useQueries({
+    queries: measured.map((each) => ({ ...detailOptions(each.experiment_id), staleTime: Infinity })),
+    combine: (all) => all.flatMap((each) => each.data ?? []),
+  });
+  const pickedText = picked.join(",");
+  return useMemo(
+    () => ({
+      experiments: measured.map(
+        (each) => details.find((detail) => detail.experiment_id === each.experiment_id) ?? each,
+      ),
+      names: differing(experiments.map((each) => each.parameters)),
+      bestId: task.best_experiment_id,
+      picked: pickedText ? pickedText.split(",") : [],
+      objective: task.objective,
+      slo: task.task?.slo,
+    }),
+    [details, experiments, measured, pickedText, task],
+  );
+}
+
+function Charts({ compared }: { compared: Compared }) {
+  const navigate = useNavigate();
+  const search = useSharedSearch();
+  const scheme = useComputedColorScheme("light");
+  const [name, setName] = useUrlState("latency", "e2e_latency");
+  const [statistic, setStatistic] = useUrlState("statistic", "mean");
+  const scenarios = [
+    ...new Set(compared.experiments.flatMap((each) => each.benchmark?.levels.map((level) => level.scenario) ?? [])),
+  ];
+  const [scenario, setScenario] = useUrlState("scenario", scenarios[0] ?? "");
+  const charts = useMemo(
+    () => ({
+      pareto: paretoChart(compared),
+      latency: latencyChart(compared, name as LatencyName, statistic as Statistic, scenario),
+      parallel: parallelChart(compared),
+      history: historyChart(compared),
+      importance: importanceChart(compared),
+    }),
+    // The colours are read from the page as it is drawn.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [compared, name, scenario, scheme, statistic],
+  );
+  const open = (event: ECElementEvent) => {
+    const { experimentId } = event.data as { experimentId?: string };
+    if (experimentId) void navigate({ pathname: paths.experiment(experimentId), search });
+  };
+  return (
+    <ChartGrid>
+      <Chart
+        title="Throughput per GPU against speed per user"
+        {...charts.pareto}
+        heightPx={320}
+        empty="No experiment has a level that was served yet."
+        onSelect={open}
+      />
+      <div>
+        <div style={{ display: "flex", gap: 8, flexWrap: "wrap" }}>
+          <Select
+            size="xs"
+            aria-label="Latency"
+            data={Object.entries(LATENCY_WORDS).map(([value, label]) => ({ value, label }))}
+            value={name}
+            allowDeselect={false}
+            onChange={(value) => value && setName(value)}
+          />
+          <Select
+            size="xs"
+            w={90}
+            aria-label="Statistic"
+            data={["mean", "p50", "p90", "p95", "p99"]}
+            value={statistic}
+            allowDeselect={false}
+            onChange={(value) => value && setStatistic(value)}
+          />
+          {scenarios.length > 1 && (
+            <Select size="xs" aria-label="Scenario" data={scenarios} value={scenario} allowDeselect={false} onChange={(value) => value && setScenario(value)} />
+          )}
+        </div>
+        <Chart
+          title="Latency against load (◆ knee, ▲ first breach of the SLO)"
+          {...charts.latency}
+          heightPx={290}
+          empty="No level of this scenario was served yet."
+          onSelect={open}
+        />
+      </div>
+      <div style={{ gridColumn: "1 / -1" }}>
+        <Chart
+          title="Parameters and results"
+          {...charts.parallel}
+          heightPx={280}
+          empty="Nothing was measured yet."
+          onSelect={open}
+        />
+      </div>
+      <Chart title="History, best so far" {...charts.history} heightPx={280} empty="Nothing was scored yet." onSelect={open} />
+      <Chart
+        title="Importance of parameters"
+        {...charts.importance}
+        heightPx={80 + 32 * Math.max(2, compared.names.length)}
+        empty="It takes three scored experiments that differ."
+      />
+      <Distributions compared={compared} scheme={scheme} />
+    </ChartGrid>
+  );
+}
+
+/** Of the picked, else of the best three, at their greatest load. */
+function Distributions({ compared, scheme }: { compared: Compared; scheme: string }) {
+  const { picked, experiments } = compared;
+  const chosen = useMemo(
+    () =>
+      picked.length > 0
+        ? experiments.filter((each) => picked.includes(each.experiment_id))
+        : experiments.slice(0, 3),
+    [experiments, picked],
+  );
+  const requests = useQueries({
+    queries: chosen.flatMap((each) =>
+      each.benchmark ? [requestsOptions(each.experiment_id, each.benchmark.levels.length - 1)] : [],
+    ),
+    combine: (all) => all.flatMap((each) => each.data ?? []),
+  });
+  const [ttft, tpot] = useMemo(
+    () => [cdfChart(compared, requests, "ttft"), cdfChart(compared, requests, "tpot")] as const,
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [compared, requests, scheme],
+  );
+  const first = requests[0];
+  const load = first ? `, ${first.scenario} × ${first.num_concurrency}` : "";
+  return (
+    <>
+      <Chart title={`Distribution of time to first token${load}`} {...ttft} empty="No request is stored." />
+      <Chart title={`Distribution of time per output token${load}`} {...tpot} empty="No request is stored." />
+    </>
+  );
+}

@@ -1,0 +1,91 @@
+import { useMemo } from "react";
+import type { Distribution, ExperimentDetail } from "@schemas/messages";
+import { DataTable, type Column } from "@/components/data-table";
+import { valueText } from "@/lib/parameters";
+import { number, UNKNOWN } from "@/lib/units";
+import type { Compared } from "./charts";
+import { isSame, type LatencyName } from "./points";
+
+interface Line {
+  name: string;
+  cells: string[];
+}
+
+/** What differs between the picked, and by how much of the first. */
+export function DiffTable({ compared }: { compared: Compared }) {
+  const chosen = compared.experiments.filter((each) => compared.picked.includes(each.experiment_id));
+  const lines = useMemo(() => diffLines(chosen, compared.names), [chosen, compared.names]);
+  const columns: Column<Line>[] = [
+    { name: "Parameter or metric", cell: (line) => line.name },
+    ...chosen.map((each, index): Column<Line> => ({
+      name: `#${each.ordinal}${each.experiment_id === compared.bestId ? " best" : ""}`,
+      isNumber: true,
+      cell: (line) => line.cells[index] ?? UNKNOWN,
+    })),
+  ];
+  return <DataTable label="Picked experiments" columns={columns} rows={lines} rowKey={(line) => line.name} />;
+}
+
+export function diffLines(chosen: ExperimentDetail[], names: string[]): Line[] {
+  const [first] = chosen;
+  if (!first) return [];
+  const parameters = names.map((name) => ({
+    name,
+    cells: chosen.map((each) => (name in each.parameters ? valueText(each.parameters[name]) : UNKNOWN)),
+  }));
+  const plain: [string, (each: ExperimentDetail) => number | null | undefined][] = [
+    ["max total throughput per GPU (tok/s)", (each) => each.metrics?.max_total_throughput_per_gpu],
+    ["mean output throughput per GPU (tok/s)", (each) => each.metrics?.mean_output_throughput_per_gpu],
+    ["power, mean of all GPUs (W)", meanPower],
+    ["output tokens per joule", (each) => each.gpu_monitoring?.tokens_per_joule],
+  ];
+  const metrics = plain.map(([name, of]) => ({
+    name,
+    cells: chosen.map((each) => withChange(of(each), of(first), each === first)),
+  }));
+  return [...parameters, ...metrics, ...LATENCIES.flatMap(([word, of]) => latencyLines(chosen, word, of))];
+}
+
+const LATENCIES: [string, LatencyName][] = [
+  ["ttft", "ttft"],
+  ["tpot", "tpot"],
+  ["e2e latency", "e2e_latency"],
+];
+
+/** By level, since only means over the same load can be the same within noise. */
+function latencyLines(chosen: ExperimentDetail[], word: string, of: LatencyName): Line[] {
+  const [first] = chosen;
+  return (first?.benchmark?.levels ?? []).map((level) => {
+    const found = (each: ExperimentDetail): [Distribution, number] | null => {
+      const same = each.benchmark?.levels.find(
+        (one) => one.scenario === level.scenario && one.num_concurrency === level.num_concurrency,
+      );
+      const stats = same?.stats[of];
+      return same && stats ? [stats, same.num_completed_requests] : null;
+    };
+    const base = found(first as ExperimentDetail);
+    return {
+      name: `${word}, mean at ${level.scenario} × ${level.num_concurrency} (ms)`,
+      cells: chosen.map((each) => {
+        const own = found(each);
+        if (!own) return UNKNOWN;
+        if (each !== first && base && isSame(...base, ...own)) {
+          return `${number(own[0].mean * 1000)} same within noise`;
+        }
+        return withChange(own[0].mean * 1000, base && base[0].mean * 1000, each === first);
+      }),
+    };
+  });
+}
+
+function meanPower(each: ExperimentDetail): number | null {
+  const powers = Object.values(each.gpu_monitoring?.gpu_stats ?? {}).flatMap((of) => of.power_draw_w.mean ?? []);
+  return powers.length > 0 ? powers.reduce((sum, power) => sum + power, 0) / powers.length : null;
+}
+
+function withChange(value: number | null | undefined, base: number | null | undefined, isFirst: boolean): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  if (isFirst || !base) return number(value);
+  const change = (value / base - 1) * 100;
+  return `${number(value)} (${change >= 0 ? "+" : "−"}${number(Math.abs(change))} %)`;
+}

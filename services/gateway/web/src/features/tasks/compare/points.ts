@@ -1,0 +1,101 @@
+import type { Distribution, ExperimentDetail, LevelResult, SloSpec } from "@schemas/messages";
+import { groupBy } from "@/lib/group-by";
+
+/** One level of one experiment, as an expert compares them. */
+export interface LevelPoint {
+  experimentId: string;
+  ordinal: number;
+  level: LevelResult;
+  /** Output tokens per second and GPU, mean of the level. */
+  perGpu: number;
+  /** Output tokens per second of one request, mean over requests. */
+  perUser: number;
+}
+
+export function levelPoints(experiments: ExperimentDetail[]): LevelPoint[] {
+  return experiments.flatMap((each) => {
+    const gpus = each.gpu_info?.count || each.request.gpus || 1;
+    const failed = new Set(each.metrics?.failed_levels.map((of) => `${of.scenario} ${of.num_concurrency}`));
+    return (each.benchmark?.levels ?? []).flatMap((level) => {
+      const perUser = level.stats.output_inference_speed?.mean;
+      if (perUser === undefined || failed.has(`${level.scenario} ${level.num_concurrency}`)) return [];
+      const perGpu = level.mean_output_throughput_tokens_per_s / gpus;
+      return [{ experimentId: each.experiment_id, ordinal: each.ordinal, level, perGpu, perUser }];
+    });
+  });
+}
+
+/** Those that no other beats in both, by rising tokens per user. */
+export function paretoFront(points: LevelPoint[]): LevelPoint[] {
+  const front: LevelPoint[] = [];
+  let most = -Infinity;
+  for (const point of points.toSorted((a, b) => b.perUser - a.perUser || b.perGpu - a.perGpu)) {
+    if (point.perGpu > most) {
+      front.push(point);
+      most = point.perGpu;
+    }
+  }
+  return front.reverse();
+}
+
+export type LatencyName = "e2e_latency" | "ttft" | "tpot";
+export type Statistic = "mean" | "p50" | "p90" | "p95" | "p99";
+
+/** The bound in seconds that a task set on this statistic; a bound on ttft or tpot is on its mean. */
+export function sloBound(slo: SloSpec | null | undefined, name: LatencyName, statistic: Statistic): number | null {
+  if (name !== "e2e_latency") return statistic === "mean" ? (slo?.[name]?.threshold ?? null) : null;
+  return statistic === "mean" ? null : (slo?.latency?.[statistic]?.threshold ?? null);
+}
+
+/** The load with the most throughput for its latency (Kleinrock's power). */
+export function knee(levels: LevelResult[], name: LatencyName): LevelResult | null {
+  const power = (level: LevelResult) =>
+    level.requests_per_second / (level.stats[name]?.mean || Infinity);
+  const best = levels.toSorted((a, b) => power(b) - power(a))[0];
+  return levels.length > 2 ? (best ?? null) : null;
+}
+
+/** Half of the 95 % interval of a mean. */
+export function halfInterval(of: Distribution, count: number): number | null {
+  return count > 1 ? (1.96 * of.stddev) / Math.sqrt(count) : null;
+}
+
+/** Whether two means lie within each other's noise; null where it is not known. */
+export function isSame(one: Distribution, n: number, other: Distribution, m: number): boolean | null {
+  const [a, b] = [halfInterval(one, n), halfInterval(other, m)];
+  if (a === null || b === null) return null;
+  return Math.abs(one.mean - other.mean) <= Math.hypot(a, b);
+}
+
+/** Share of the scores' variance that each parameter alone explains, greatest first. */
+export function importances(experiments: ExperimentDetail[], names: string[]): [name: string, share: number][] {
+  const scored = experiments.flatMap((each) =>
+    each.objective_score === null ? [] : [{ parameters: each.parameters, score: each.objective_score }],
+  );
+  const mean = average(scored.map((each) => each.score));
+  const total = scored.reduce((sum, each) => sum + (each.score - mean) ** 2, 0);
+  if (scored.length < 3 || total === 0) return [];
+  return names
+    .map((name): [string, number] => {
+      const groups = groupBy(scored, (each) => JSON.stringify(each.parameters[name] ?? null));
+      const between = [...groups.values()].reduce(
+        (sum, group) => sum + group.length * (average(group.map((each) => each.score)) - mean) ** 2,
+        0,
+      );
+      return [name, between / total];
+    })
+    .sort((a, b) => b[1] - a[1]);
+}
+
+function average(values: number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
+}
+
+/** At most `most` steps of a cumulative distribution: value, share of values not above it. */
+export function cumulative(values: (number | null)[], most = 400): [value: number, share: number][] {
+  const sorted = values.flatMap((value) => value ?? []).sort((a, b) => a - b);
+  const step = Math.max(1, Math.ceil(sorted.length / most));
+  return sorted.flatMap((value, index): [number, number][] =>
+    index % step === 0 || index === sorted.length - 1 ? [[value, (index + 1) / sorted.length]] : [],
+  );
+}

@@ -1,0 +1,122 @@
+import { Checkbox } from "@mantine/core";
+import { useMemo } from "react";
+import { Link } from "react-router";
+import type { ExperimentDetail, TaskView } from "@schemas/messages";
+import { DataTable, type Column } from "@/components/data-table";
+import { Progress } from "@/components/progress";
+import { SimulatedBadge } from "@/components/simulated-badge";
+import { useLiveProgress } from "@/lib/live-progress";
+import { differing, valueText } from "@/lib/parameters";
+import { paths } from "@/lib/paths";
+import { number, percent, UNKNOWN, whole } from "@/lib/units";
+import { useSharedSearch } from "@/lib/url-state";
+import { objectiveOf, ranked } from "../task-sums";
+import { MOST_PICKED, usePicked } from "../picked";
+
+interface ExperimentsTableProps {
+  task: TaskView;
+  experiments: ExperimentDetail[];
+}
+
+export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
+  const search = useSharedSearch();
+  const live = useLiveProgress();
+  const { picked, toggle } = usePicked();
+  const columns = useMemo(() => {
+    const names = differing(experiments.map((each) => each.parameters));
+    const ranks = new Map(ranked(task, experiments).map((each, index) => [each.experiment_id, index + 1]));
+    const { word, unit } = objectiveOf(task.objective);
+    const found: Column<ExperimentDetail>[] = [
+      {
+        name: "Pick",
+        title: `two to ${MOST_PICKED} are compared beside each other`,
+        cell: (each) => (
+          <Checkbox
+            size="xs"
+            aria-label={`pick experiment ${each.ordinal}`}
+            checked={picked.includes(each.experiment_id)}
+            disabled={picked.length >= MOST_PICKED && !picked.includes(each.experiment_id)}
+            onChange={() => toggle(each.experiment_id)}
+          />
+        ),
+      },
+      { name: "Rank", isNumber: true, sortBy: (each) => ranks.get(each.experiment_id), cell: (each) => ranks.get(each.experiment_id) ?? UNKNOWN },
+      {
+        name: "#",
+        isNumber: true,
+        sortBy: (each) => each.ordinal,
+        cell: (each) => <Link to={{ pathname: paths.experiment(each.experiment_id), search }} aria-label={`experiment ${each.ordinal}`}>{each.ordinal}</Link>,
+      },
+      {
+        name: "State",
+        sortBy: (each) => each.state,
+        cell: (each) => (
+          <>
+            <Progress state={each.state} phase={each.attempts.at(-1)?.phase} live={live.get(each.experiment_id)} />
+            {each.state === "failed" && each.failure && <div className="dim">{each.failure.kind.replaceAll("_", " ")}</div>}
+            {each.state === "waiting" && <div className="dim">{each.waiting_reasons[0]?.message}</div>}
+          </>
+        ),
+      },
+      ...names.map((name): Column<ExperimentDetail> => ({
+        name,
+        isNumber: experiments.every((each) => typeof each.parameters[name] === "number"),
+        sortBy: (each) => {
+          const value = each.parameters[name];
+          return typeof value === "number" ? value : valueText(value);
+        },
+        cell: (each) => (name in each.parameters ? valueText(each.parameters[name]) : UNKNOWN),
+      })),
+      { name: word, unit, isNumber: true, sortBy: (each) => each.objective_score, cell: (each) => number(each.objective_score) },
+      {
+        name: "Total per GPU",
+        unit: "tok/s, max",
+        isNumber: true,
+        sortBy: (each) => each.metrics?.max_total_throughput_per_gpu,
+        cell: (each) => number(each.metrics?.max_total_throughput_per_gpu),
+      },
+      { name: "TTFT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_ttft, cell: (each) => number(ms(each.metrics?.mean_ttft)) },
+      { name: "TPOT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_tpot, cell: (each) => number(ms(each.metrics?.mean_tpot)) },
+      { name: "E2E", unit: "ms, p99", isNumber: true, sortBy: (each) => each.metrics?.p99_e2e_latency, cell: (each) => number(ms(each.metrics?.p99_e2e_latency)) },
+      {
+        name: "Levels",
+        unit: "served",
+        isNumber: true,
+        cell: (each) =>
+          each.metrics ? `${each.metrics.total_levels - each.metrics.failed_levels.length}/${each.metrics.total_levels}` : UNKNOWN,
+      },
+      { name: "GPUs", cell: (each) => <Gpus experiment={each} /> },
+    ];
+    return found;
+  }, [experiments, live, picked, search, task, toggle]);
+  return (
+    <DataTable
+      label="Experiments"
+      columns={columns}
+      rows={experiments}
+      rowKey={(each) => each.experiment_id}
+      isMarked={(each) => each.experiment_id === task.best_experiment_id}
+    />
+  );
+}
+
+const ms = (seconds: number | null | undefined) =>
+  seconds === null || seconds === undefined ? null : seconds * 1000;
+
+function Gpus({ experiment }: { experiment: ExperimentDetail }) {
+  const { gpu_info: info, gpu_monitoring: monitoring } = experiment;
+  if (!info) return UNKNOWN;
+  return (
+    <>
+      {info.count} <span className="dim">× {info.model}</span> {info.simulated && <SimulatedBadge />}{" "}
+      {monitoring && (
+        <span
+          className={monitoring.trusted === false ? undefined : "dim"}
+          title={`GPU measurements are stored: ${whole(monitoring.sample_count)} samples. ${monitoring.untrusted_because}`}
+        >
+          {monitoring.trusted === false ? "▲" : "∿"} {percent(monitoring.coverage_percent)}
+        </span>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,193 @@
+import { Button, Tabs } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
+import { Link, useParams } from "react-router";
+import type { ExperimentDetail, TaskView } from "@schemas/messages";
+import { CopyText } from "@/components/copy-text";
+import { Facts } from "@/components/facts";
+import { Failure, Loaded, Page } from "@/components/page";
+import { RunState } from "@/components/run-state";
+import { SimulatedBadge } from "@/components/simulated-badge";
+import { StateMark } from "@/components/state-mark";
+import { api } from "@/lib/api-client";
+import { differing, parametersText, serveCommand } from "@/lib/parameters";
+import { paths } from "@/lib/paths";
+import { useMe } from "@/lib/session";
+import { moment } from "@/lib/time";
+import { number, percent, whole } from "@/lib/units";
+import { useSharedSearch, useUrlState } from "@/lib/url-state";
+import { experimentsOptions, taskOptions } from "./api/get-tasks";
+import { Definition } from "./components/definition";
+import { EventsTable } from "./components/events-table";
+import { ExperimentsTable } from "./components/experiments-table";
+import { gpusText, leadPercent, objectiveOf, ranked, scoreText, taskSums } from "./task-sums";
+
+const Compare = lazy(() => import("./compare/compare"));
+const Timeline = lazy(() => import("./components/timeline"));
+
+export function TaskPage() {
+  const { taskId = "" } = useParams();
+  const task = useQuery(taskOptions(taskId));
+  const experiments = useQuery(experimentsOptions(taskId));
+  return (
+    <Loaded query={task}>
+      {(known) => <Loaded query={experiments}>{(all) => <Known task={known} experiments={all} />}</Loaded>}
+    </Loaded>
+  );
+}
+
+function Known({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {
+  const [tab, setTab] = useUrlState("tab", "experiments");
+  const search = useSharedSearch();
+  return (
+    <Page
+      title={task.task_name}
+      aside={
+        <>
+          <RunState state={task.state} title={task.reason} />
+          {experiments.some((each) => each.gpu_info?.simulated) && <SimulatedBadge />}
+        </>
+      }
+      actions={
+        <>
+          <TaskActions task={task} />
+          <Button size="xs" variant="default" component={Link} to={`${paths.newTask()}?clone=${task.task_id}${search.replace("?", "&")}`}>
+            Clone with changes
+          </Button>
+        </>
+      }
+    >
+      {task.description && <p className="dim">{task.description}</p>}
+      {task.reason && <p>{task.reason}</p>}
+      <Best task={task} experiments={experiments} />
+      <Progressed task={task} experiments={experiments} />
+      <Tabs value={tab} onChange={(value) => setTab(value ?? "experiments")} keepMounted={false}>
+        <Tabs.List mb="sm">
+          <Tabs.Tab value="experiments">Experiments</Tabs.Tab>
+          <Tabs.Tab value="compare">Compare</Tabs.Tab>
+          <Tabs.Tab value="timeline">Timeline</Tabs.Tab>
+          <Tabs.Tab value="definition">Definition</Tabs.Tab>
+          <Tabs.Tab value="events">Events</Tabs.Tab>
+        </Tabs.List>
+        <Suspense>
+          <Tabs.Panel value="experiments">
+            <ExperimentsTable task={task} experiments={experiments} />
+          </Tabs.Panel>
+          <Tabs.Panel value="compare">
+            <Compare task={task} experiments={experiments} />
+          </Tabs.Panel>
+          <Tabs.Panel value="timeline">
+            <Timeline task={task} experiments={experiments} />
+          </Tabs.Panel>
+          <Tabs.Panel value="definition">
+            <Definition task={task} />
+          </Tabs.Panel>
+          <Tabs.Panel value="events">
+            <EventsTable taskId={task.task_id} />
+          </Tabs.Panel>
+        </Suspense>
+      </Tabs>
+    </Page>
+  );
+}
+
+function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {
+  const search = useSharedSearch();
+  const [best, second] = ranked(task, experiments);
+  if (!best || best.experiment_id !== task.best_experiment_id) return null;
+  const names = differing(experiments.map((each) => each.parameters));
+  const text = parametersText(best.parameters, names);
+  const command = serveCommand(best.engine);
+  const monitoring = best.gpu_monitoring;
+  const lead =
+    second && leadPercent(task.objective, best.objective_score ?? 0, second.objective_score ?? 0);
+  const runs = experiments.filter(
+    (each) => each.state === "succeeded" && parametersText(each.parameters) === parametersText(best.parameters),
+  ).length;
+  return (
+    <section aria-label="best configuration">
+      <div>
+        <span className="dim">{task.state === "completed" ? "Best" : "Best so far"}: </span>
+        <Link to={{ pathname: paths.experiment(best.experiment_id), search }}>
+          experiment {best.ordinal}
+        </Link>
+        , <strong>{text}</strong>, {objectiveOf(task.objective).word}{" "}
+        <strong title={String(best.objective_score)}>{scoreText(task.objective, best.objective_score)}</strong>
+      </div>
+      <div className="dim">
+        {second && typeof lead === "number" && `better by ${number(lead)} % than experiment ${second.ordinal}; `}
+        {runs === 1 ? "measured once, so its noise is not known" : `measured ${runs} times`}
+        {best.metrics && `; ${whole(best.metrics.total_completed_requests)} requests`}
+        {monitoring && `; GPU samples cover ${percent(monitoring.coverage_percent)}`}{" "}
+        {monitoring?.trusted === false && (
+          <StateMark kind="attention" word="not to be trusted" title={monitoring.untrusted_because} />
+        )}
+      </div>
+      <div style={{ margin: "6px 0 12px" }}>
+        <CopyText
+          text={command ?? `gpusteward show ${best.experiment_id}`}
+          label={command ? "the command that serves the best configuration" : "the command that shows the best configuration"}
+        />
+      </div>
+    </section>
+  );
+}
+
+function Progressed({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {
+  const sums = taskSums(task);
+  return (
+    <Facts
+      facts={[
+        ["succeeded", `${sums.done} of ${sums.total}`],
+        ["running", whole(sums.running)],
+        ["waiting", whole(sums.waiting)],
+        ["failed or cancelled", sums.failed > 0 ? <StateMark kind="bad" word={whole(sums.failed)} /> : "0"],
+        ["GPUs per experiment", gpusText(experiments) ?? "–"],
+        ["model", task.task?.model.id_or_path ?? "–"],
+        ["namespace", task.namespace],
+        ["started", moment(task.started_at)],
+        ["ended", moment(task.finished_at)],
+      ]}
+    />
+  );
+}
+
+const UNFINISHED = new Set(["accepted", "running", "paused"]);
+
+function TaskActions({ task }: { task: TaskView }) {
+  const client = useQueryClient();
+  const me = useMe();
+  const change = useMutation({
+    mutationFn: (verb: "pause" | "resume" | "cancel") =>
+      api<TaskView>(`/tasks/${task.task_id}/${verb}`, {
+        method: "POST",
+        ...(verb === "cancel" ? { body: { reason: "from the page" } } : {}),
+      }),
+    onSettled: () => client.invalidateQueries({ queryKey: ["tasks"] }),
+  });
+  if (me?.role === "viewer" || !UNFINISHED.has(task.state)) return null;
+  return (
+    <>
+      {change.error && <Failure error={change.error} />}
+      <Button
+        size="xs"
+        variant="default"
+        loading={change.isPending}
+        onClick={() => change.mutate(task.state === "paused" ? "resume" : "pause")}
+      >
+        {task.state === "paused" ? "Resume" : "Pause"}
+      </Button>
+      <Button
+        size="xs"
+        variant="default"
+        color="red"
+        disabled={task.cancel_requested}
+        onClick={() => {
+          if (window.confirm(`Cancel ${task.task_name}? What runs of it is stopped.`)) change.mutate("cancel");
+        }}
+      >
+        Cancel
+      </Button>
+    </>
+  );
+}

@@ -1,0 +1,29 @@
+import { expect, test } from "vitest";
+import type { ExperimentDetail, TaskView } from "@schemas/messages";
+import { gpusText, leadPercent, ranked } from "./task-sums";
+
+const task = { objective: "minimize_latency", best_experiment_id: "b" } as TaskView;
+const experiment = (experiment_id: string, objective_score: number | null, failed = 0) =>
+  ({
+    experiment_id,
+    objective_score,
+    metrics: { failed_levels: Array.from({ length: failed }) },
+    gpu_info: null,
+    request: { gpus: 2 },
+  }) as unknown as ExperimentDetail;
+
+test("what failed at a load that others served has no rank, however good its score", () => {
+  const all = [experiment("a", 3), experiment("b", 2), experiment("c", 1, 1), experiment("d", null)];
+
+  expect(ranked(task, all).map((each) => each.experiment_id)).toEqual(["b", "a"]);
+});
+
+test("a lead is counted in the direction of the objective", () => {
+  expect(leadPercent("minimize_latency", 1, 1.5)).toBeCloseTo(50);
+  expect(leadPercent("maximize_throughput", 110, 100)).toBeCloseTo(10);
+});
+
+test("GPUs that nobody granted yet are said to be asked for", () => {
+  expect(gpusText([experiment("a", null)])).toBe("2 asked for");
+  expect(gpusText([])).toBeNull();
+});

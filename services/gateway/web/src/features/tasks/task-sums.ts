@@ -1,0 +1,71 @@
+import type { ExperimentDetail, Objective, TaskView } from "@schemas/messages";
+import { number, withUnit, type Maybe } from "@/lib/units";
+
+const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBetter: boolean }> = {
+  maximize_throughput: { word: "max total throughput", unit: "tok/s", isSmallerBetter: false },
+  minimize_latency: { word: "mean e2e latency", unit: "s", isSmallerBetter: true },
+  minimize_ttft: { word: "mean ttft", unit: "s", isSmallerBetter: true },
+  minimize_tpot: { word: "mean tpot", unit: "s", isSmallerBetter: true },
+};
+
+export function objectiveOf(objective: Objective) {
+  return OBJECTIVES[objective];
+}
+
+export function scoreText(objective: Objective, score: Maybe): string {
+  const { unit } = OBJECTIVES[objective];
+  return withUnit(number(score), unit);
+}
+
+export interface Sums {
+  done: number;
+  running: number;
+  waiting: number;
+  failed: number;
+  total: number;
+}
+
+export function taskSums(task: TaskView): Sums {
+  const of = (...states: string[]) =>
+    states.reduce((sum, state) => sum + (task.experiments_by_state[state] ?? 0), 0);
+  return {
+    done: of("succeeded"),
+    running: of("running", "starting"),
+    waiting: of("waiting", "pending"),
+    failed: of("failed", "cancelled"),
+    total: task.experiments_total,
+  };
+}
+
+/** "4 × Simulated H200": how many each experiment has, and of which model. */
+export function gpusText(experiments: ExperimentDetail[]): string | null {
+  const known = experiments.flatMap((each) => each.gpu_info ?? []);
+  const kinds = new Set(known.map((info) => `${info.count} × ${info.model}`));
+  if (kinds.size > 0) return [...kinds].sort().join(", ");
+  const counts = [...new Set(experiments.map((each) => each.request.gpus ?? 1))].sort((a, b) => a - b);
+  return counts.length > 0 ? `${counts.join(" or ")} asked for` : null;
+}
+
+/** Best first; one that has no score, or failed at a load that others served, has no rank. */
+export function ranked(task: TaskView, experiments: ExperimentDetail[]): ExperimentDetail[] {
+  const sign = OBJECTIVES[task.objective].isSmallerBetter ? 1 : -1;
+  const fewest = Math.min(...experiments.map(failedLevels));
+  return experiments
+    .filter((each) => each.objective_score !== null && failedLevels(each) === fewest)
+    .toSorted((a, b) => {
+      if (a.experiment_id === task.best_experiment_id) return -1;
+      if (b.experiment_id === task.best_experiment_id) return 1;
+      return sign * ((a.objective_score ?? 0) - (b.objective_score ?? 0));
+    });
+}
+
+function failedLevels(each: ExperimentDetail): number {
+  return each.metrics?.failed_levels.length ?? Infinity;
+}
+
+/** By how much of the second's score the first is better, in percent. */
+export function leadPercent(objective: Objective, best: number, second: number): number | null {
+  if (second === 0 || best === 0) return null;
+  const ratio = OBJECTIVES[objective].isSmallerBetter ? second / best : best / second;
+  return (ratio - 1) * 100;
+}

@@ -1,0 +1,98 @@
+import type { EChartsOption } from "echarts";
+import type { SeriesView } from "@schemas/messages";
+import type { Cell } from "./csv";
+import { number, withUnit } from "./units";
+
+export interface SeriesShown {
+  /** Axis title: "power (W), mean with min-max". */
+  axis: string;
+  unit: string;
+  /** Of a value as the API has it; identity without one. */
+  scale?: (value: number, device: SeriesView["devices"][number]) => number;
+  name: (device: SeriesView["devices"][number]) => string;
+  colors: string[];
+  bands?: { name: string; startMs: number; endMs: number; color: string }[];
+  bandText?: string;
+  maximum?: number;
+}
+
+/** Mean of each bucket as a line, its min and max as a band around it. */
+export function seriesChart(view: SeriesView, shown: SeriesShown) {
+  const { scale = (value) => value, colors, name } = shown;
+  const lines = view.devices.flatMap((device, index) => {
+    const color = colors[index % colors.length] ?? "";
+    const points = device.points.map(([at, min, max, mean]) => ({
+      at,
+      min: scale(min, device),
+      max: scale(max, device),
+      mean: scale(mean, device),
+    }));
+    const band = {
+      type: "line" as const,
+      stack: `band ${index}`,
+      stackStrategy: "all" as const,
+      symbol: "none",
+      silent: true,
+      lineStyle: { opacity: 0 },
+      tooltip: { show: false },
+    };
+    const many = view.devices.length > 8;
+    return [
+      ...(many
+        ? []
+        : [
+            { ...band, name: name(device), color, data: points.map((p) => [p.at, p.min]) },
+            {
+              ...band,
+              name: name(device),
+              color,
+              areaStyle: { color, opacity: 0.16 },
+              data: points.map((p) => [p.at, p.max - p.min]),
+            },
+          ]),
+      {
+        type: "line" as const,
+        name: name(device),
+        color,
+        symbol: "none",
+        lineStyle: { width: many ? 1 : 1.6 },
+        tooltip: { valueFormatter: (value: unknown) => withUnit(number(Number(value)), shown.unit) },
+        data: points.map((p) => [p.at, p.mean]),
+      },
+    ];
+  });
+  if (lines.length > 0 && shown.bands?.length) {
+    Object.assign(lines[lines.length - 1] as object, {
+      markArea: {
+        silent: true,
+        label: { fontSize: 10, position: "insideTop", color: shown.bandText, textBorderWidth: 0 },
+        data: shown.bands.map((band) => [
+          { name: band.name, xAxis: band.startMs, itemStyle: { color: band.color, opacity: 0.1 } },
+          { xAxis: band.endMs },
+        ]),
+      },
+    });
+  }
+  const option: EChartsOption = {
+    xAxis: { type: "time" },
+    yAxis: {
+      type: "value",
+      name: shown.axis,
+      nameLocation: "end",
+      nameTextStyle: { align: "left" },
+      scale: shown.maximum === undefined,
+      ...(shown.maximum === undefined ? {} : { min: 0, max: shown.maximum }),
+    },
+    series: lines,
+  };
+  const rows: Cell[][] = view.devices.flatMap((device) =>
+    device.points.map(([at, min, max, mean]) => [
+      at,
+      device.node_id,
+      device.index,
+      ...[mean, min, max].map((value) => scale(value, device)),
+    ]),
+  );
+  const columns = ["time", "node", "GPU", ...["mean", "min", "max"].map((of) => `${of} (${shown.unit})`)];
+  return { option, table: { columns, rows } };
+}
