@@ -16,6 +16,7 @@ export const router = createBrowserRouter([
     children: [
       { index: true, Component: FleetPage, ErrorBoundary: BrokenPage },
       { path: "tasks", ...page(() => import("@/features/tasks/tasks-page"), "TasksPage") },
+      { path: "tasks/new", ...page(() => import("@/features/new-task/new-task-page"), "NewTaskPage") },
       { path: "tasks/:taskId", ...page(() => import("@/features/tasks/task-page"), "TaskPage") },
       {
         path: "experiments/:experimentId",

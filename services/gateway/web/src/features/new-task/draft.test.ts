@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { gridSize, isAbout, readDraft, valueAt, valuesOf, withValue, writeDraft } from "./draft";
+
+test("a file survives either form", () => {
+  const draft = { task_name: "a", parameters: { slots: [1, 2] }, benchmark: { traffic_scenarios: ["D(1,1)"] } };
+
+  expect(readDraft(writeDraft(draft, "yaml")).draft).toEqual(draft);
+  expect(readDraft(writeDraft(draft, "json")).draft).toEqual(draft);
+});
+
+test("what is no object is refused with a reason", () => {
+  expect(readDraft("[1]").error).toContain("expected an object");
+  expect(readDraft("a: [1").error).not.toBeNull();
+});
+
+test("a field is set in a copy, and leaves no empty object behind", () => {
+  const draft = { slo: { ttft: { threshold: 1 } } };
+
+  const changed = withValue(draft, "gpus.count", 2);
+
+  expect(valueAt(changed, "gpus.count")).toBe(2);
+  expect(withValue(draft, "slo.ttft.threshold", undefined)).toEqual({});
+  expect(draft).toEqual({ slo: { ttft: { threshold: 1 } } });
+});
+
+test("values read as numbers, booleans and texts", () => {
+  expect(valuesOf("1, 0.5, 1e-3, true, null, fp8,")).toEqual([1, 0.5, 0.001, true, null, "fp8"]);
+  expect(gridSize({ a: [1, 2], b: [1, 2, 3] })).toBe(6);
+  expect(gridSize({ a: { type: "integer", low: 1, high: 8 } })).toBeNull();
+});
+
+test("a problem is told at its field", () => {
+  expect(isAbout("$.parameters.slots[0]", "parameters.slots")).toBe(true);
+  expect(isAbout("$.parameters.slots-max", "parameters.slots")).toBe(false);
+  expect(isAbout(null, "task_name")).toBe(false);
+});

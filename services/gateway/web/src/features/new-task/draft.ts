@@ -1,0 +1,97 @@
+import { parse, stringify } from "yaml";
+import type { TaskFile } from "@schemas/messages";
+
+export type Format = "yaml" | "json";
+
+/** A file as it is being written: any part may be missing or wrong. */
+export type Draft = Record<string, unknown>;
+
+export type Read = { draft: Draft; error: null } | { draft: null; error: string };
+
+/** JSON is YAML too, so one reader reads both. */
+export function readDraft(text: string): Read {
+  let found: unknown;
+  try {
+    found = parse(text);
+  } catch (error) {
+    return { draft: null, error: error instanceof Error ? error.message : String(error) };
+  }
+  if (typeof found !== "object" || found === null || Array.isArray(found)) {
+    return { draft: null, error: "expected an object with task_name, model, base_runtime ..." };
+  }
+  return { draft: found as Draft, error: null };
+}
+
+export function writeDraft(draft: Draft, format: Format): string {
+  if (format === "json") return `${JSON.stringify(draft, null, 2)}\n`;
+  return stringify(draft, { flowCollectionPadding: false, lineWidth: 0 });
+}
+
+export function formatOf(text: string): Format {
+  return text.trimStart().startsWith("{") ? "json" : "yaml";
+}
+
+/** By path: "optimization.max_parallel". */
+export function valueAt(draft: Draft, path: string): unknown {
+  return path.split(".").reduce<unknown>((at, name) => (isObject(at) ? at[name] : undefined), draft);
+}
+
+/** A copy with the value at the path; undefined takes it away, and objects that it leaves empty. */
+export function withValue(draft: Draft, path: string, value: unknown): Draft {
+  const [name = "", ...rest] = path.split(".");
+  const before = draft[name];
+  const inner =
+    rest.length === 0 ? value : withValue(isObject(before) ? before : {}, rest.join("."), value);
+  const isEmpty = inner === undefined || (rest.length > 0 && isObject(inner) && Object.keys(inner).length === 0);
+  const others = Object.entries(draft).filter(([other]) => other !== name);
+  return isEmpty ? Object.fromEntries(others) : { ...draft, [name]: inner };
+}
+
+function isObject(value: unknown): value is Draft {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** "1, 2, true, fp8": each a number, a boolean or null where it reads as one, else a text. */
+export function valuesOf(text: string): unknown[] {
+  return text
+    .split(",")
+    .map((part) => part.trim())
+    .filter((part) => part !== "")
+    .map((part) => {
+      const isNumber = /^-?(\d+\.?\d*|\.\d+)(e-?\d+)?$/i.test(part);
+      return isNumber ? Number(part) : part === "true" ? true : part === "false" ? false : part === "null" ? null : part;
+    });
+}
+
+/** How many configurations a grid of plain lists has; null where a space is not a list. */
+export function gridSize(parameters: unknown): number | null {
+  if (!isObject(parameters)) return 1;
+  let size = 1;
+  for (const values of Object.values(parameters)) {
+    if (!Array.isArray(values)) return null;
+    size *= values.length;
+  }
+  return size;
+}
+
+/** The part of a problem's path ("$.parameters.slots[0]") that names this field. */
+export function isAbout(problemPath: string | null | undefined, field: string): boolean {
+  const path = (problemPath ?? "").replace(/^\$\.?/, "").replaceAll(/\[(\d+|\.\.\.)\]/g, "");
+  return path === field || path.startsWith(`${field}.`);
+}
+
+export const FIRST_DRAFT = {
+  task_name: "new-task",
+  deployment_mode: "process",
+  model: { id_or_path: "simulated-model" },
+  base_runtime: "simulated",
+  parameters: { "ttft-seconds": [0.005, 0.01], "tpot-seconds": [0.001, 0.002] },
+  optimization: { objective: "maximize_throughput", max_parallel: 2, timeout_per_iteration: 600 },
+  benchmark: { traffic_scenarios: ["D(100,40)"], num_concurrency: [1, 4], max_time_per_iteration: 10 },
+} satisfies TaskFile;
+
+/** What of a task is worth taking over: all but its name. */
+export function cloneOf(task: TaskFile): Draft {
+  const kept = Object.entries(task).filter(([, value]) => value !== null && value !== "");
+  return { ...Object.fromEntries(kept), task_name: `${task.task_name}-2` };
+}

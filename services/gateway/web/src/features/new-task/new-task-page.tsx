@@ -1,0 +1,120 @@
+import { Button, FileButton, SegmentedControl, Textarea } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { useNavigate, useSearchParams } from "react-router";
+import { Failure, Loaded, Page } from "@/components/page";
+import { ApiError } from "@/lib/api-client";
+import { paths } from "@/lib/paths";
+import { useMe } from "@/lib/session";
+import { useNamespace, useSharedSearch } from "@/lib/url-state";
+import { clonedOptions, planOptions, submit } from "./api/check-draft";
+import { DraftForm } from "./components/draft-form";
+import { PlanSummary } from "./components/plan-summary";
+import { cloneOf, FIRST_DRAFT, formatOf, readDraft, writeDraft, type Draft, type Format } from "./draft";
+import classes from "./new-task-page.module.css";
+
+export function NewTaskPage() {
+  const [parameters] = useSearchParams();
+  const cloned = useQuery(clonedOptions(parameters.get("clone")));
+  if (!parameters.get("clone")) return <Editor key="new" first={FIRST_DRAFT} />;
+  return (
+    <Loaded query={cloned}>
+      {(task) => <Editor key={task.task_id} first={task.task ? cloneOf(task.task) : FIRST_DRAFT} />}
+    </Loaded>
+  );
+}
+
+const SETTLE_MS = 400;
+
+function Editor({ first }: { first: Draft }) {
+  const navigate = useNavigate();
+  const search = useSharedSearch();
+  const client = useQueryClient();
+  const me = useMe();
+  const [namespace] = useNamespace();
+  // The text is the truth: the form reads it and writes it anew.
+  const [text, setText] = useState(() => writeDraft(first, "yaml"));
+  const read = readDraft(text);
+  const format = formatOf(text);
+  const [settled] = useDebouncedValue(text, SETTLE_MS);
+  const plan = useQuery(planOptions(readDraft(settled).draft));
+  const problem = plan.error instanceof ApiError ? plan.error.problem : null;
+  const submission = useMutation({
+    mutationFn: (draft: Draft) => submit(draft, namespace),
+    onSuccess: async (task) => {
+      await client.invalidateQueries({ queryKey: ["tasks"] });
+      void navigate({ pathname: paths.task(task.task_id), search });
+    },
+  });
+  const mayNot = me?.role === "viewer" ? "Your token may only look" : null;
+  const isReady = plan.data !== undefined && plan.data.missing.length === 0 && settled === text;
+  return (
+    <Page
+      title="New task"
+      actions={
+        <Button
+          size="xs"
+          disabled={!isReady || mayNot !== null}
+          title={mayNot ?? undefined}
+          loading={submission.isPending}
+          onClick={() => read.draft && submission.mutate(read.draft)}
+        >
+          Submit
+        </Button>
+      }
+    >
+      {mayNot && <p className="dim">{mayNot}: a submitter or an admin can submit this.</p>}
+      {submission.error && <Failure error={submission.error} />}
+      <div className={classes.columns}>
+        <div>
+          {read.draft ? (
+            <DraftForm
+              draft={read.draft}
+              problem={problem}
+              onChange={(draft) => setText(writeDraft(draft, format))}
+            />
+          ) : (
+            <p className="dim">The form comes back when the file can be read.</p>
+          )}
+        </div>
+        <div className={classes.side}>
+          <PlanSummary plan={plan} draft={read.draft} isSettled={settled === text} />
+          <div className={classes.tools}>
+            <SegmentedControl
+              size="xs"
+              aria-label="Form of the file"
+              data={[
+                { value: "yaml", label: "YAML" },
+                { value: "json", label: "JSON" },
+              ]}
+              value={format}
+              onChange={(value) => read.draft && setText(writeDraft(read.draft, value as Format))}
+            />
+            <FileButton
+              accept=".json,.yaml,.yml"
+              onChange={(file) => void file?.text().then(setText)}
+            >
+              {(props) => (
+                <Button size="xs" variant="default" {...props}>
+                  Open a file
+                </Button>
+              )}
+            </FileButton>
+          </div>
+          <Textarea
+            aria-label="The task as a file"
+            autosize
+            minRows={16}
+            maxRows={36}
+            spellCheck={false}
+            value={text}
+            error={read.error}
+            onChange={(event) => setText(event.currentTarget.value)}
+            styles={{ input: { fontFamily: "ui-monospace, Consolas, monospace", fontSize: 12 } }}
+          />
+        </div>
+      </div>
+    </Page>
+  );
+}
