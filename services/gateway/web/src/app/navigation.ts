@@ -10,4 +10,6 @@ export interface NavigationEntry {
 export const NAVIGATION: NavigationEntry[] = [
   { word: "Fleet", icon: "fleet", to: paths.fleet() },
   { word: "Tasks", icon: "tasks", to: paths.tasks() },
+  { word: "Monitoring", icon: "monitoring", to: paths.monitoring() },
+  { word: "Reports", icon: "reports", to: paths.reports() },
 ];

@@ -22,6 +22,11 @@ export const router = createBrowserRouter([
         path: "experiments/:experimentId",
         ...page(() => import("@/features/experiments/experiment-page"), "ExperimentPage"),
       },
+      {
+        path: "monitoring",
+        ...page(() => import("@/features/monitoring/monitoring-page"), "MonitoringPage"),
+      },
+      { path: "reports", ...page(() => import("@/features/reports/reports-page"), "ReportsPage") },
       { path: "*", Component: NoSuchPage },
     ],
   },

@@ -8,5 +8,7 @@ export const paths = {
   newTask: () => "/tasks/new",
   experiment: (experimentId: string) => `/experiments/${experimentId}`,
   queue: () => "/queue",
+  monitoring: () => "/monitoring",
+  reports: () => "/reports",
   admin: () => "/admin",
 } as const;

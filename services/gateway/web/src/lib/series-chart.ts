@@ -74,6 +74,7 @@ export function seriesChart(view: SeriesView, shown: SeriesShown) {
     });
   }
   const option: EChartsOption = {
+    grid: { left: 56, right: 16, top: 44, bottom: 28 },
     xAxis: { type: "time" },
     yAxis: {
       type: "value",

@@ -117,6 +117,7 @@ function latencyChart(benchmark: BenchmarkResult) {
     ),
   );
   const option: EChartsOption = {
+    grid: { left: 56, right: 16, top: 44, bottom: 40 },
     xAxis: CONCURRENCY,
     yAxis: { type: "value", name: "latency (ms)", nameTextStyle: { align: "left" } },
     series: lines,
@@ -140,6 +141,7 @@ function throughputChart(benchmark: BenchmarkResult) {
     ["output", (level: LevelResult) => level.mean_output_throughput_tokens_per_s],
   ] as const;
   const option: EChartsOption = {
+    grid: { left: 56, right: 16, top: 44, bottom: 40 },
     xAxis: CONCURRENCY,
     yAxis: { type: "value", name: "throughput, mean of the level (tokens/s)", nameTextStyle: { align: "left" } },
     series: groups.flatMap(([scenario, levels]) =>

@@ -322,7 +322,7 @@ export function historyChart(compared: Compared): Shown {
     return [at, best] as [string, number];
   });
   const option: EChartsOption = {
-    grid: { left: 56, right: 24, top: 32, bottom: 28 },
+    grid: { left: 56, right: 24, top: 44, bottom: 28 },
     tooltip: {
       trigger: "item",
       formatter: (at) => {

@@ -1,0 +1,151 @@
+import { Select, TextInput, useComputedColorScheme } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import type { GpuView, NodeView, SeriesMetric, SeriesView } from "@schemas/messages";
+import { Chart } from "@/components/chart/chart";
+import { ChartGrid } from "@/components/chart/chart-grid";
+import { seriesColors } from "@/components/chart/theme";
+import { Loaded, Page } from "@/components/page";
+import { SimulatedBadge } from "@/components/simulated-badge";
+import { allOf, api } from "@/lib/api-client";
+import { seriesChart } from "@/lib/series-chart";
+import { RANGES, useTimeRange, useUrlState } from "@/lib/url-state";
+import classes from "./monitoring-page.module.css";
+
+const METRICS: { metric: SeriesMetric; title: string; unit: string; maximum?: number }[] = [
+  { metric: "utilization_percent", title: "GPU utilization", unit: "%", maximum: 100 },
+  { metric: "memory_used_mb", title: "Memory used", unit: "GiB" },
+  { metric: "temperature_c", title: "Temperature", unit: "°C" },
+  { metric: "power_draw_w", title: "Power draw", unit: "W" },
+];
+
+const REFRESH_MS = 10_000;
+const SETTLE_MS = 400;
+
+interface Filters {
+  node_id: string | null;
+  gpu_model: string | null;
+  pod_namespace: string | null;
+  pod: string | null;
+}
+
+/** History of GPUs by node, by model, or of the pods that had them. */
+export function MonitoringPage() {
+  const [range, setRange] = useTimeRange();
+  const [node, setNode] = useUrlState("node", "");
+  const [model, setModel] = useUrlState("model", "");
+  const [podNamespace, setPodNamespace] = useUrlState("pod-namespace", "");
+  const [pod, setPod] = useUrlState("pod", "");
+  const nodes = useQuery({
+    queryKey: ["nodes"],
+    queryFn: ({ signal }) => allOf<"nodes", NodeView>("/nodes", "nodes", { signal }),
+  });
+  const gpus = useQuery({
+    queryKey: ["gpus"],
+    queryFn: ({ signal }) => allOf<"gpus", GpuView>("/gpus", "gpus", { signal }),
+  });
+  const [filters] = useDebouncedValue(
+    {
+      node_id: node || null,
+      gpu_model: model || null,
+      pod_namespace: podNamespace || null,
+      pod: pod || null,
+    },
+    SETTLE_MS,
+  );
+  return (
+    <Page title="Monitoring" aside={gpus.data?.some((gpu) => gpu.simulated) && <SimulatedBadge />}>
+      <div className={classes.filters}>
+        <Select
+          size="xs"
+          label="Time range"
+          data={[...RANGES]}
+          value={range}
+          allowDeselect={false}
+          onChange={(value) => value && setRange(value)}
+        />
+        <Select
+          size="xs"
+          label="Node"
+          placeholder="All nodes"
+          clearable
+          searchable
+          data={(nodes.data ?? []).map((each) => each.node_id)}
+          value={node || null}
+          onChange={(value) => setNode(value ?? "")}
+        />
+        <Select
+          size="xs"
+          label="GPU model"
+          placeholder="All models"
+          clearable
+          data={[...new Set(gpus.data?.map((gpu) => gpu.name))].sort()}
+          value={model || null}
+          onChange={(value) => setModel(value ?? "")}
+        />
+        <TextInput
+          size="xs"
+          label="Namespace of pods"
+          value={podNamespace}
+          onChange={(event) => setPodNamespace(event.currentTarget.value.trim())}
+        />
+        <TextInput
+          size="xs"
+          label="Pod"
+          value={pod}
+          onChange={(event) => setPod(event.currentTarget.value.trim())}
+        />
+      </div>
+      <ChartGrid>
+        {METRICS.map((metric) => (
+          <History key={metric.metric} {...metric} range={range} filters={filters} />
+        ))}
+      </ChartGrid>
+    </Page>
+  );
+}
+
+type HistoryProps = (typeof METRICS)[number] & { range: string; filters: Filters };
+
+function History({ metric, title, unit, maximum, range, filters }: HistoryProps) {
+  const scheme = useComputedColorScheme("light");
+  const query = useQuery({
+    queryKey: ["series", metric, range, filters],
+    queryFn: ({ signal }) =>
+      api<SeriesView>("/series", { query: { metric, range, points: 240, ...filters }, signal }),
+    refetchInterval: REFRESH_MS,
+    placeholderData: (before) => before,
+  });
+  const chart = useMemo(
+    () =>
+      query.data &&
+      seriesChart(query.data, {
+        axis: `${unit}, mean with min–max`,
+        unit,
+        maximum,
+        colors: seriesColors(),
+        scale: metric === "memory_used_mb" ? (value) => value / 1024 : undefined,
+        name: (device) => `${device.node_id} GPU ${device.index}`,
+      }),
+    // The colours are read from the page as it is drawn.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [maximum, metric, query.data, scheme, unit],
+  );
+  return (
+    <Loaded query={query}>
+      {() =>
+        chart && (
+          <Chart
+            title={title}
+            option={chart.option}
+            table={chart.table}
+            group="monitoring"
+            heightPx={260}
+            empty="No sample fits: take a filter away, or a longer range."
+          />
+        )
+      }
+    </Loaded>
+  );
+}

@@ -1,0 +1,295 @@
+import { Button, Select } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { Link } from "react-router";
+import type {
+  FailureLine,
+  FailuresView,
+  UsageLine,
+  UsageView,
+  WaitsLine,
+  WaitsView,
+  WasteLine,
+  WasteView,
+} from "@schemas/messages";
+import { DataTable, type Column } from "@/components/data-table";
+import { Facts } from "@/components/facts";
+import { Meter } from "@/components/meter";
+import { Empty, Loaded, Page } from "@/components/page";
+import { api } from "@/lib/api-client";
+import { csvOf, download, type Cell } from "@/lib/csv";
+import { duration, moment, useNow } from "@/lib/time";
+import { number, percent, whole, withUnit } from "@/lib/units";
+import { useNamespace, useUrlState } from "@/lib/url-state";
+import { paths } from "@/lib/paths";
+import { REPORT_RANGES, startOf } from "./report-range";
+import { partsOf } from "./usage";
+
+const BY = ["namespace", "requester", "model", "node"];
+
+/** Where GPU hours went, what was wasted, who waited, what failed. */
+export function ReportsPage() {
+  const [range, setRange] = useUrlState("report-range", "7d");
+  const [by, setBy] = useUrlState("by", "namespace");
+  return (
+    <Page
+      title="Reports"
+      actions={
+        <>
+          <Select
+            size="xs"
+            w={90}
+            aria-label="Days of the reports"
+            data={REPORT_RANGES}
+            value={range}
+            allowDeselect={false}
+            onChange={(value) => value && setRange(value)}
+          />
+          <Select
+            size="xs"
+            w={130}
+            aria-label="Usage by"
+            data={BY.map((value) => ({ value, label: `by ${value}` }))}
+            value={by}
+            allowDeselect={false}
+            onChange={(value) => value && setBy(value)}
+          />
+        </>
+      }
+    >
+      <Usage range={range} by={by} />
+      <Waste range={range} />
+      <Waits range={range} />
+      <Failures range={range} />
+    </Page>
+  );
+}
+
+function useReport<T>(name: string, range: string, query: Record<string, string> = {}) {
+  const [namespace] = useNamespace();
+  const start_at = startOf(range, useNow());
+  return useQuery({
+    queryKey: ["reports", name, start_at, namespace, query],
+    queryFn: ({ signal }) =>
+      api<T>(`/reports/${name}`, { query: { start_at, namespace: namespace || null, ...query }, signal }),
+    placeholderData: (before) => before,
+  });
+}
+
+interface ReportProps {
+  title: string;
+  csv: { name: string; columns: string[]; rows: Cell[][] };
+  empty: string;
+  children: ReactNode;
+}
+
+function Report({ title, csv, empty, children }: ReportProps) {
+  return (
+    <section>
+      <h2>
+        {title}{" "}
+        {csv.rows.length > 0 && (
+          <Button
+            size="compact-xs"
+            variant="default"
+            aria-label={`${title}: save as CSV`}
+            onClick={() => download(`${csv.name}.csv`, csvOf(csv.columns, csv.rows), "text/csv")}
+          >
+            CSV
+          </Button>
+        )}
+      </h2>
+      {csv.rows.length > 0 ? children : <p className="dim">{empty}</p>}
+    </section>
+  );
+}
+
+function Usage({ range, by }: { range: string; by: string }) {
+  const query = useReport<UsageView>("gpu-time", range, { by });
+  return (
+    <Loaded query={query}>
+      {(view) => {
+        const parts = partsOf(view.total);
+        const most = Math.max(...view.lines.map((line) => line.gpu_hours), 0);
+        return (
+          <>
+            <Facts
+              facts={[
+                ["GPUs", whole(view.gpus)],
+                ...parts.map((part): [string, string] => [
+                  part.name,
+                  `${withUnit(number(part.hours), "GPU-h")}, ${percent(part.share * 100)}`,
+                ]),
+              ]}
+            />
+            <Meter label={`GPU time: ${parts.map((part) => `${part.name} ${percent(part.share * 100)}`).join(", ")}`} parts={parts.map((part) => ({ share: part.share, series: part.series, title: part.name }))} />
+            <Report
+              title={`Usage by ${view.by}`}
+              empty="No GPU was held in this time."
+              csv={{
+                name: "usage",
+                columns: [view.by, "GPU-h", "used GPU-h", "idle GPU-h", "unknown GPU-h", "energy (Wh)", `cost (${view.currency})`, "GPU-h before"],
+                rows: view.lines.map((line) => [
+                  line.name,
+                  line.gpu_hours,
+                  line.used_hours,
+                  line.idle_hours,
+                  line.unknown_hours,
+                  line.energy_wh,
+                  line.cost,
+                  line.previous_gpu_hours,
+                ]),
+              }}
+            >
+              <DataTable label="Usage" columns={usageColumns(view, most)} rows={view.lines} rowKey={(line) => line.name} />
+            </Report>
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+function usageColumns(view: UsageView, most: number): Column<UsageLine>[] {
+  return [
+    { name: view.by, sortBy: (line) => line.name, cell: (line) => line.name },
+    {
+      name: "Share",
+      unit: "used, held and idle, unknown",
+      cell: (line) => (
+        <div style={{ minWidth: 160 }}>
+          <Meter
+            label={`${number(line.gpu_hours)} GPU-h`}
+            parts={[
+              { share: line.used_hours / most, series: 3, title: `used ${number(line.used_hours)} h` },
+              { share: line.idle_hours / most, series: 2, title: `held and idle ${number(line.idle_hours)} h` },
+              { share: line.unknown_hours / most, series: 8, title: `unknown ${number(line.unknown_hours)} h` },
+            ]}
+          />
+        </div>
+      ),
+    },
+    { name: "Held", unit: "GPU-h", isNumber: true, sortBy: (line) => line.gpu_hours, cell: (line) => number(line.gpu_hours) },
+    { name: "Used", unit: "GPU-h", isNumber: true, sortBy: (line) => line.used_hours, cell: (line) => number(line.used_hours) },
+    { name: "Idle", unit: "GPU-h", isNumber: true, sortBy: (line) => line.idle_hours, cell: (line) => number(line.idle_hours) },
+    { name: "Energy", unit: "kWh", isNumber: true, sortBy: (line) => line.energy_wh, cell: (line) => number(line.energy_wh / 1000) },
+    { name: "Cost", unit: view.currency, isNumber: true, sortBy: (line) => line.cost, cell: (line) => number(line.cost) },
+    { name: "As long before", unit: "GPU-h", isNumber: true, cell: (line) => number(line.previous_gpu_hours) },
+  ];
+}
+
+const WASTE: Column<WasteLine>[] = [
+  { name: "Holder", sortBy: (line) => line.holder, cell: (line) => line.holder },
+  { name: "Namespace", sortBy: (line) => line.namespace, cell: (line) => line.namespace },
+  { name: "Held", unit: "GPU-h", isNumber: true, sortBy: (line) => line.gpu_hours, cell: (line) => number(line.gpu_hours) },
+  { name: "Idle", unit: "GPU-h", isNumber: true, sortBy: (line) => line.idle_hours, cell: (line) => number(line.idle_hours) },
+  { name: "Idle part", unit: "% of held", isNumber: true, cell: (line) => percent(line.idle_percent) },
+  { name: "Memory used", isNumber: true, cell: (line) => percent(line.memory_percent) },
+  { name: "Because", cell: (line) => line.because.join("; ") },
+];
+
+function Waste({ range }: { range: string }) {
+  const query = useReport<WasteView>("waste", range);
+  return (
+    <Loaded query={query}>
+      {(view) => (
+        <Report
+          title="Held and hardly used"
+          empty="Nothing was held without being used."
+          csv={{
+            name: "waste",
+            columns: ["reservation", "namespace", "holder", "GPU-h", "idle GPU-h", "idle %", "memory %", "because"],
+            rows: view.lines.map((line) => [
+              line.reservation_id,
+              line.namespace,
+              line.holder,
+              line.gpu_hours,
+              line.idle_hours,
+              line.idle_percent,
+              line.memory_percent,
+              line.because.join("; "),
+            ]),
+          }}
+        >
+          <DataTable label="Waste" columns={WASTE} rows={view.lines} rowKey={(line) => line.reservation_id} />
+        </Report>
+      )}
+    </Loaded>
+  );
+}
+
+const WAITS: Column<WaitsLine>[] = [
+  { name: "Namespace", sortBy: (line) => line.namespace, cell: (line) => line.namespace },
+  { name: "Requests", isNumber: true, sortBy: (line) => line.requests, cell: (line) => whole(line.requests) },
+  { name: "Granted", isNumber: true, cell: (line) => whole(line.granted) },
+  { name: "Waiting now", isNumber: true, cell: (line) => whole(line.waiting) },
+  { name: "Ended ungranted", isNumber: true, cell: (line) => whole(line.ended) },
+  { name: "Waited", unit: "p50", isNumber: true, sortBy: (line) => line.p50_seconds, cell: (line) => duration(line.p50_seconds) },
+  { name: "p95", isNumber: true, sortBy: (line) => line.p95_seconds, cell: (line) => duration(line.p95_seconds) },
+  { name: "Longest", isNumber: true, sortBy: (line) => line.longest_seconds, cell: (line) => duration(line.longest_seconds) },
+];
+
+function Waits({ range }: { range: string }) {
+  const query = useReport<WaitsView>("waits", range);
+  return (
+    <Loaded query={query}>
+      {(view) => (
+        <Report
+          title="How long requests waited"
+          empty="Nobody asked for a GPU in this time."
+          csv={{
+            name: "waits",
+            columns: ["namespace", "requests", "granted", "waiting", "ended", "p50 (s)", "p95 (s)", "longest (s)"],
+            rows: view.lines.map((line) => [
+              line.namespace,
+              line.requests,
+              line.granted,
+              line.waiting,
+              line.ended,
+              line.p50_seconds,
+              line.p95_seconds,
+              line.longest_seconds,
+            ]),
+          }}
+        >
+          <DataTable label="Waits" columns={WAITS} rows={view.lines} rowKey={(line) => line.namespace} />
+        </Report>
+      )}
+    </Loaded>
+  );
+}
+
+const FAILURES: Column<FailureLine>[] = [
+  { name: "Of", sortBy: (line) => line.of, cell: (line) => line.of },
+  { name: "Reason", sortBy: (line) => line.reason, cell: (line) => line.reason.replaceAll("_", " ") },
+  { name: "Count", isNumber: true, sortBy: (line) => line.count, cell: (line) => whole(line.count) },
+  { name: "Last", sortBy: (line) => line.last_at, cell: (line) => moment(line.last_at) },
+  { name: "The last one said", cell: (line) => line.message },
+];
+
+function Failures({ range }: { range: string }) {
+  const query = useReport<FailuresView>("failures", range);
+  return (
+    <Loaded query={query}>
+      {(view) =>
+        view.lines.length === 0 ? (
+          <Empty title="No failure">
+            All that <Link to={paths.tasks()}>ran</Link> in this time ended as planned.
+          </Empty>
+        ) : (
+          <Report
+            title="Failures"
+            empty=""
+            csv={{
+              name: "failures",
+              columns: ["of", "reason", "count", "last at", "message"],
+              rows: view.lines.map((line) => [line.of, line.reason, line.count, line.last_at, line.message]),
+            }}
+          >
+            <DataTable label="Failures" columns={FAILURES} rows={view.lines} rowKey={(line) => `${line.of} ${line.reason}`} />
+          </Report>
+        )
+      }
+    </Loaded>
+  );
+}
