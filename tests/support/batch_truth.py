@@ -5,7 +5,7 @@ queues, no clients.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from services.executor.engines.servers.simulated_batch import (
@@ -26,7 +26,7 @@ class TrueTimes:
 
 def closed_loop(
     speed: BatchSpeed,
-    size: tuple[int, int],
+    size: tuple[int, int] | Callable[[], tuple[int, int]],
     *,
     clients: int,
     requests: int,
@@ -46,7 +46,7 @@ def open_loop(
 
 def _serve(
     speed: BatchSpeed,
-    size: tuple[int, int],
+    size: tuple[int, int] | Callable[[], tuple[int, int]],
     starts: Sequence[float],
     requests: int,
     travel_seconds: float,
@@ -66,8 +66,8 @@ def _serve(
             now = max(now, coming[0][0])
         while coming and coming[0][0] <= now:
             _, name, sent = heapq.heappop(coming)
-            prompt = [str(name)] * size[0]
-            request = BatchedRequest(prompt=prompt, output_tokens=size[1])
+            tokens_in, tokens_out = size() if callable(size) else size
+            request = BatchedRequest(prompt=[str(name)] * tokens_in, output_tokens=tokens_out)
             sent_at[request] = sent
             scheduler.add(request)
         step = scheduler.step()

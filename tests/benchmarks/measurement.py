@@ -1,0 +1,207 @@
+"""How far what the built-in load generator measures is from the truth, and what it can take.
+
+`make bench NAME=measurement`. It reports and never fails a test. The engine is the simulated one's
+batching, whose true times follow from its rules (`tests/support/batch_truth.py`). The last line is
+one JSON object:
+
+`p99_error_percent`: largest difference of the p99 of ttft and e2e from the truth over levels from
+idle to saturation, closed and open, in virtual time: what the method adds.
+`p99_error_wall_percent`: the same over HTTP from another process on this machine, timed arrivals:
+what machine and client add. `contamination_caught_percent`: of runs that the prefix cache of the
+run before had served, those that were set aside. `client_ceiling_tokens_per_s`: streamed tokens
+that one process takes from a server that computes nothing. `bound_right_percent` and
+`second_start_over_first` are not measured yet: null.
+"""
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from schemas.benchmark import BenchmarkResult, BenchmarkSpec, Distribution, LevelResult
+from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
+from services.executor.engines.servers.simulated_batch import BatchSpeed
+from shared.benchmarks.builtin import run_benchmark
+from shared.benchmarks.metrics import distribution
+from tests.support.batch_truth import TrueTimes, open_loop
+from tests.support.http_server import serving
+from tests.support.known_engine import (
+    SIZE,
+    SPEED,
+    TRAVEL_SECONDS,
+    VARIED,
+    make_spec,
+    measure,
+    varied_closed_loop,
+)
+from tests.support.processes.inference_engine import running_engine
+
+CLIENTS: Final = (1, 2, 4, 8, 16, 32)
+RATES_PER_S: Final = (2, 15, 30, 45)
+WALL_STEP_SECONDS: Final = 0.02
+WALL_REQUESTS: Final = 60
+ANSWER_TOKENS: Final = 256
+PIECES: Final = 8
+
+
+def p99_error_percent() -> float:
+    errors = []
+    for clients in CLIENTS:
+        truth = varied_closed_loop(clients)
+        level = measure(
+            make_spec(
+                traffic_scenarios=(VARIED,), num_concurrency=(clients,), max_requests_per_level=1500
+            )
+        )
+        errors.append(_error(level, truth))
+        print(f"closed({clients}): {errors[-1]:.2f} %", flush=True)
+    for kind in ("poisson({})", "constant({})", "burst({},4)"):
+        for rate in RATES_PER_S:
+            sent: list[float] = []
+            level = measure(make_spec(arrivals=(kind.format(rate),)), sent)
+            truth = open_loop(SPEED, SIZE, sent, TRAVEL_SECONDS)
+            measured = sorted(truth, key=lambda each: each.sent)[1:301]
+            errors.append(_error(level, measured))
+            print(f"{kind.format(rate)}: {errors[-1]:.2f} %", flush=True)
+    return max(errors)
+
+
+def p99_error_wall_percent() -> float:
+    """Constant arrivals, so that the truth needs no word of the client."""
+    errors = []
+    speed = BatchSpeed(step_seconds=WALL_STEP_SECONDS)
+    parameters = {"step-seconds": WALL_STEP_SECONDS, "slots": speed.slots}
+    with running_engine("simulated", parameters, model="m") as engine:
+        for rate in (2, 8):
+            spec = BenchmarkSpec(
+                traffic_scenarios=("D(16,20)",),
+                arrivals=(f"constant({rate})",),
+                max_requests_per_level=WALL_REQUESTS,
+            )
+            level = asyncio.run(_run(engine.base_url, spec)).levels[0]
+            truth = open_loop(speed, (16, 20), [n / rate for n in range(WALL_REQUESTS)], 0)
+            errors.append(_error(level, truth))
+            marks = ", ".join(level.marks) or "no marks"
+            print(f"over HTTP, constant({rate}): {errors[-1]:.2f} %, {marks}", flush=True)
+    return max(errors)
+
+
+def contamination_caught_percent() -> float:
+    return asyncio.run(_contamination())
+
+
+async def _contamination() -> float:
+    caught = []
+    spec = BenchmarkSpec(traffic_scenarios=("D(200,2)",), max_requests_per_level=6)
+    for dialect in ("vllm", "sglang"):
+        for cache_reset in ("ignored", "absent"):
+            behaviour = Behaviour(
+                model="m",
+                step_seconds=0.001,
+                prefix_cache=True,
+                dialect=dialect,
+                cache_reset=cache_reset,
+            )
+            async with serving(SimulatedEngine(behaviour).app()) as base_url:
+                for _ in range(3):
+                    await _run(base_url, spec, seed=1)
+                    again = await _run(base_url, spec, seed=1)
+                    caught.append(again.levels[0].set_aside is not None)
+    return 100 * sum(caught) / len(caught)
+
+
+def client_ceiling_tokens_per_s() -> float:
+    """The best of several concurrencies."""
+    with _instant_server() as base_url:
+        spec = BenchmarkSpec(
+            traffic_scenarios=(f"D(16,{ANSWER_TOKENS})",),
+            num_concurrency=(4, 16, 64),
+            max_requests_per_level=400,
+            max_time_per_level_seconds=20.0,
+        )
+        levels = asyncio.run(_run(base_url, spec)).levels
+    for level in levels:
+        rate = level.mean_output_throughput_tokens_per_s
+        print(f"ceiling at {level.num_concurrency}: {rate:.0f} tokens/s", flush=True)
+    return max(level.mean_output_throughput_tokens_per_s for level in levels)
+
+
+async def _run(base_url: str, spec: BenchmarkSpec, **options: Any) -> BenchmarkResult:  # passed on
+    return await run_benchmark(spec, base_url=base_url, model_name="m", **options)
+
+
+def _error(level: LevelResult, truth: Sequence[TrueTimes]) -> float:
+    """Of the p99 of ttft or e2e, whichever is further off, in percent."""
+    pairs = (
+        (level.stats.ttft, [each.ttft for each in truth]),
+        (level.stats.e2e_latency, [each.e2e for each in truth]),
+    )
+    return max(100 * abs(_p99(got) / _p99(distribution(want)) - 1) for got, want in pairs)
+
+
+def _p99(spread: Distribution | None) -> float:
+    if spread is None:
+        raise RuntimeError("a level gave no request")
+    return spread.p99
+
+
+@contextmanager
+def _instant_server() -> Iterator[str]:
+    argv = [sys.executable, "-m", "tests.benchmarks.measurement", "--serve"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().strip() if process.stdout else ""
+        finally:
+            process.kill()
+
+
+async def _serve() -> None:
+    """Answers at once with what a stream looks like, in a few packets."""
+    token = b'data: {"choices":[{"index":0,"delta":{"content":" token"},"finish_reason":null}]}\n\n'
+    usage = b'{"prompt_tokens":16,"completion_tokens":%d}' % ANSWER_TOKENS
+    end = b'data: {"choices":[],"usage":' + usage + b"}\n\ndata: [DONE]\n\n"
+    models = b'{"data":[{"id":"m"}]}'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"GET /v1/models"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(models))
+                writer.write(models)
+            elif head.startswith(b"GET"):
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            else:
+                writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+                for _ in range(PIECES):
+                    writer.write(token * (ANSWER_TOKENS // PIECES))
+                    await writer.drain()
+                writer.write(end)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    print("http://{}:{}".format(*server.sockets[0].getsockname()), flush=True)
+    await server.serve_forever()
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--serve"]:
+        asyncio.run(_serve())
+        return
+    found = {
+        "p99_error_percent": round(p99_error_percent(), 2),
+        "p99_error_wall_percent": round(p99_error_wall_percent(), 2),
+        "contamination_caught_percent": round(contamination_caught_percent(), 1),
+        "client_ceiling_tokens_per_s": round(client_ceiling_tokens_per_s()),
+        "bound_right_percent": None,
+        "second_start_over_first": None,
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The load generator on an engine of known truth, in virtual time."""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas.benchmark import BenchmarkSpec, CacheReset, LevelResult, PrefixCacheUse
+from services.executor.engines.servers.simulated_batch import BatchSpeed
+from services.executor.engines.servers.simulated_batch_server import BatchRunner
+from shared.benchmarks.arrivals import loads
+from shared.benchmarks.builtin import LoadGenerator
+from shared.benchmarks.chat_server import LoadLimits
+from shared.benchmarks.metrics import RequestSample
+from shared.benchmarks.prefix_cache import Start
+from shared.benchmarks.traffic import RequestSize
+from tests.support.batch_truth import TrueTimes, closed_loop
+from tests.support.virtual_time import run_virtually
+
+TRAVEL_SECONDS = 0.0007
+SIZE = (200, 12)
+# Equal requests in a closed loop keep the order in which they began; of these the truth is one.
+VARIED = "U(150,250)/(8,16)"
+SPEED = BatchSpeed(
+    step_seconds=0.01,
+    prefill_token_seconds=0.00005,
+    kv_token_seconds=0.0000002,
+    slots=16,
+    batch_tokens=512,
+)
+
+
+@dataclass(slots=True)
+class KnownEngine:
+    """In this process, a travel away."""
+
+    speed: BatchSpeed
+    limits: LoadLimits = field(default_factory=LoadLimits)
+    sent_at: list[float] = field(default_factory=list)
+    _runner: BatchRunner = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._runner = BatchRunner(self.speed)
+
+    async def request(
+        self, size: RequestSize, rng: random.Random, deadline_seconds: float
+    ) -> RequestSample:
+        assert deadline_seconds > 0
+        loop = asyncio.get_running_loop()
+        sent, first = loop.time(), None
+        self.sent_at.append(sent)
+        prompt = [str(rng.getrandbits(64))] * size.num_input_tokens
+        await asyncio.sleep(TRAVEL_SECONDS)
+        async for _ in self._runner.generate(prompt, size.num_output_tokens):
+            if first is None:
+                first = loop.time() + TRAVEL_SECONDS
+        await asyncio.sleep(TRAVEL_SECONDS)
+        assert first is not None
+        return RequestSample(
+            ttft=first - sent,
+            e2e_latency=loop.time() - sent,
+            num_input_tokens=size.num_input_tokens,
+            num_output_tokens=size.num_output_tokens,
+        )
+
+
+class NoCache:
+    async def begin(self) -> Start:
+        return Start(CacheReset.UNSUPPORTED)
+
+    async def use(self, start: Start, requests: int) -> PrefixCacheUse:
+        assert requests
+        return PrefixCacheUse(reset=start.reset)
+
+
+def make_spec(**overrides: Any) -> BenchmarkSpec:  # any field
+    fields: dict[str, Any] = {
+        "traffic_scenarios": (f"D({SIZE[0]},{SIZE[1]})",),
+        "max_requests_per_level": 300,
+        "max_time_per_level_seconds": 100_000.0,
+    }
+    return BenchmarkSpec(**fields | overrides)
+
+
+def measure(
+    spec: BenchmarkSpec, sent_at: list[float] | None = None, *, speed: BatchSpeed = SPEED
+) -> LevelResult:
+    """One level; `sent_at` gets the time of every request, measured or not."""
+
+    async def run() -> LevelResult:
+        engine = KnownEngine(speed, sent_at=[] if sent_at is None else sent_at)
+        generator = LoadGenerator(server=engine, cache=NoCache(), seed=7)
+        return await generator.run_level(1, spec.traffic_scenarios[0], loads(spec)[0], spec)
+
+    return run_virtually(run())
+
+
+def varied_closed_loop(clients: int) -> list[TrueTimes]:
+    rng = random.Random(3)
+    return closed_loop(
+        SPEED,
+        lambda: (rng.randint(150, 250), rng.randint(8, 16)),
+        clients=clients,
+        requests=6000,
+        travel_seconds=TRAVEL_SECONDS,
+    )[500:]
