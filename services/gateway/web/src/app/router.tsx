@@ -15,6 +15,8 @@ export const router = createBrowserRouter([
     HydrateFallback: () => null,
     children: [
       { index: true, Component: FleetPage, ErrorBoundary: BrokenPage },
+      { path: "gpus/:nodeId/:uuid", ...page(() => import("@/features/fleet/gpu-page"), "GpuPage") },
+      { path: "queue", ...page(() => import("@/features/queue/queue-page"), "QueuePage") },
       { path: "tasks", ...page(() => import("@/features/tasks/tasks-page"), "TasksPage") },
       { path: "tasks/new", ...page(() => import("@/features/new-task/new-task-page"), "NewTaskPage") },
       { path: "tasks/:taskId", ...page(() => import("@/features/tasks/task-page"), "TaskPage") },

@@ -3,6 +3,7 @@ import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import { GpuTile } from "./gpu-tile";
 import classes from "./node-row.module.css";
+import { ServiceActions } from "./service-actions";
 
 interface NodeRowProps {
   nodeId: string;
@@ -20,6 +21,9 @@ export function NodeRow({ nodeId, node, gpus, listedAt }: NodeRowProps) {
         <NodeMark node={node} />
         <span className="dim">
           {node ? `${node.gpus_free} of ${node.gpus_total} free` : `${gpus.length} GPUs`}
+        </span>
+        <span className={classes.actions}>
+          <ServiceActions nodeId={nodeId} isCordoned={Boolean(node?.cordon)} />
         </span>
       </header>
       <div className={classes.tiles}>

@@ -1,0 +1,157 @@
+import { Table } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useParams } from "react-router";
+import type { GpuView, SeriesMetric } from "@schemas/messages";
+import { Empty, Loaded, Page } from "@/components/page";
+import { SimulatedBadge } from "@/components/simulated-badge";
+import { StateMark } from "@/components/state-mark";
+import { gpuKey, useLiveReading } from "@/lib/live-readings";
+import { duration, fullMoment, moment, secondsSince, useNow } from "@/lib/time";
+import { celsius, gibibytes, percent, UNKNOWN, watts } from "@/lib/units";
+import { useTimeRange } from "@/lib/url-state";
+import { gpusOptions } from "./api/get-fleet";
+import { SeriesChart } from "./components/series-chart";
+import { ServiceActions } from "./components/service-actions";
+import { gpuState, withReading } from "./gpu-state";
+import classes from "./gpu-page.module.css";
+
+const METRICS: SeriesMetric[] = [
+  "utilization_percent",
+  "memory_used_mb",
+  "temperature_c",
+  "power_draw_w",
+];
+
+export function GpuPage() {
+  const { nodeId = "", uuid = "" } = useParams();
+  const gpus = useQuery(gpusOptions);
+  const listed = gpus.data?.find((gpu) => gpu.node_id === nodeId && gpu.uuid === uuid);
+  if (listed) return <Known listed={listed} listedAt={gpus.dataUpdatedAt} />;
+  return (
+    <Page title={`GPU ${uuid}`}>
+      <Loaded query={gpus}>
+        {() => <Empty title={`No GPU ${uuid} on node ${nodeId}`}>The fleet has those there are.</Empty>}
+      </Loaded>
+    </Page>
+  );
+}
+
+function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
+  const [range] = useTimeRange();
+  const now = useNow();
+  const live = useLiveReading(gpuKey(listed));
+  const { gpu, takenAt } = withReading(listed, listedAt, live);
+  const state = gpuState(gpu);
+  const age = takenAt === null ? null : Math.max(0, (now - takenAt) / 1000);
+  const facts: [string, string][] = [
+    ["utilization", percent(gpu.utilization_percent)],
+    ["memory", `${gibibytes(gpu.memory_used_mb)} of ${gibibytes(gpu.memory_total_mb)}`],
+    ["temperature", celsius(gpu.temperature_c)],
+    ["power", `${watts(gpu.power_draw_w)} of ${watts(gpu.power_limit_w)}`],
+    ["age of the reading", age === null ? UNKNOWN : duration(Math.round(age))],
+    ["holder", gpu.holder || UNKNOWN],
+    ["namespace", gpu.namespace ?? UNKNOWN],
+    ["MIG", gpu.mig_profile ?? (gpu.mig_enabled === null ? UNKNOWN : gpu.mig_enabled ? "on" : "off")],
+    ["PCI", gpu.pci_bus_id ?? UNKNOWN],
+    ["UUID", gpu.uuid],
+  ];
+  return (
+    <Page
+      title={`${gpu.node_id} GPU ${gpu.index}: ${gpu.name}`}
+      aside={
+        <>
+          {gpu.simulated && <SimulatedBadge />}
+          <StateMark {...state} />
+        </>
+      }
+      actions={
+        <ServiceActions
+          nodeId={gpu.node_id}
+          deviceUuid={gpu.uuid}
+          isCordoned={gpu.cordon !== null}
+          isQuarantined={gpu.state === "quarantined"}
+        />
+      }
+    >
+      {gpu.reasons.length > 0 && (
+        <ul className={classes.reasons}>
+          {gpu.reasons.map((reason) => (
+            <li key={reason.code + reason.message}>{reason.message}</li>
+          ))}
+        </ul>
+      )}
+      <dl className={classes.facts}>
+        {facts.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      <div className={classes.charts}>
+        {METRICS.map((metric) => (
+          <SeriesChart key={metric} nodeId={gpu.node_id} uuid={gpu.uuid} metric={metric} range={range} />
+        ))}
+      </div>
+      <Processes gpu={gpu} />
+      <Faults gpu={gpu} now={now} />
+    </Page>
+  );
+}
+
+function Processes({ gpu }: { gpu: GpuView }) {
+  return (
+    <section>
+      <h2>Processes</h2>
+      {gpu.processes === null ? (
+        <p className="dim">The source of its readings does not tell them.</p>
+      ) : gpu.processes.length === 0 ? (
+        <p className="dim">None has memory on it.</p>
+      ) : (
+        <Table.ScrollContainer minWidth={420}>
+          <Table verticalSpacing={4}>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>process</Table.Th>
+                <Table.Th className="number">id</Table.Th>
+                <Table.Th className="number">memory</Table.Th>
+                <Table.Th>reservation</Table.Th>
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {gpu.processes.map((process) => (
+                <Table.Tr key={process.pid}>
+                  <Table.Td>{process.name ?? UNKNOWN}</Table.Td>
+                  <Table.Td className="number">{process.pid}</Table.Td>
+                  <Table.Td className="number">{gibibytes(process.memory_used_mb)}</Table.Td>
+                  <Table.Td className="mono">{process.reservation_id ?? "none"}</Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      )}
+    </section>
+  );
+}
+
+function Faults({ gpu, now }: { gpu: GpuView; now: number }) {
+  if (gpu.recent_faults.length === 0) return null;
+  return (
+    <section>
+      <h2>Faults</h2>
+      <ul className={classes.reasons}>
+        {gpu.recent_faults.map((fault) => (
+          <li key={fault.event_id}>
+            <time dateTime={fault.occurred_at} title={fullMoment(fault.occurred_at)}>
+              {moment(fault.occurred_at, now)}
+            </time>{" "}
+            <span className="dim">({duration(secondsSince(fault.occurred_at, now))} ago)</span>{" "}
+            {fault.xid !== null && <strong>XID {fault.xid}</strong>} {fault.detail} Advice:{" "}
+            {fault.action.replaceAll("_", " ")}.
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,61 @@
+import { Button } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import type { Reason, ReservationView } from "@schemas/messages";
+import { Failure, Loaded } from "@/components/page";
+import { useMe } from "@/lib/session";
+import { duration, moment, secondsSince, useNow } from "@/lib/time";
+import { explanationOptions, useReplaceRequest } from "../api/get-queue";
+
+/** All reasons by node, when it starts, and the smallest change with which it would run. */
+export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
+  const explanation = useQuery(explanationOptions(waiting.reservation_id));
+  const replace = useReplaceRequest();
+  const now = useNow();
+  const mayChange = useMe()?.role !== "viewer";
+  return (
+    <Loaded query={explanation}>
+      {({ reasons, expected_start_at: startAt, suggestion }) => (
+        <>
+          <p>
+            <strong>Expected start: </strong>
+            {startAt
+              ? `${moment(startAt, now)}, in about ${duration(-(secondsSince(startAt, now) ?? 0))}`
+              : "unknown: a lease or a duration that matters has no end yet"}
+          </p>
+          {suggestion && (
+            <p>
+              <strong>Would run now: </strong>
+              {suggestion.message}{" "}
+              {mayChange && (
+                <Button
+                  size="compact-xs"
+                  loading={replace.isPending}
+                  onClick={() => replace.mutate({ waiting, request: suggestion.request })}
+                >
+                  Ask for that instead
+                </Button>
+              )}
+            </p>
+          )}
+          {replace.error && <Failure error={replace.error} />}
+          {[...byNode(reasons)].map(([node, its]) => (
+            <section key={node}>
+              <strong>{node}</strong>
+              <ul>
+                {its.map((reason) => (
+                  <li key={`${reason.code} ${reason.device_uuid ?? ""}`}>
+                    {reason.message} <span className="dim">{reason.device_uuid}</span>
+                  </li>
+                ))}
+              </ul>
+            </section>
+          ))}
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+function byNode(reasons: Reason[]): Map<string, Reason[]> {
+  return Map.groupBy(reasons, (reason) => reason.node_id ?? "everywhere");
+}
