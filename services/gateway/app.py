@@ -14,6 +14,7 @@ from litestar.openapi.spec import Tag
 from schemas.tokens import Token
 from services.gateway import server_sent, sockets
 from services.gateway.audit import AuditLog
+from services.gateway.conditional_reads import ConditionalReads
 from services.gateway.context import Gateway
 from services.gateway.eventlog import EventLog
 from services.gateway.guard import Guard
@@ -176,7 +177,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         data_dir=Path(settings.data_dir),
     )
     guard = Guard(
-        create_app(gateway),
+        ConditionalReads(create_app(gateway)),
         host_names(settings.host, settings.allowed_hosts.split(",")),
         gateway.tokens,
         gateway.audit,

@@ -22,6 +22,7 @@ from tests.support.paths import ROOT
 from tests.support.ports import free_port, is_open
 from tests.support.worlds.gateway import Api, gateway
 
+pytestmark = pytest.mark.timeout(180)  # processes that start, on whatever machine
 TOKENS = {"viewers": "viewer", "submitters": "submitter"}
 
 

@@ -28,6 +28,7 @@ from tests.support.fakes.gateway import StubGateway, stub_gateway
 from tests.support.paths import ROOT
 from tests.support.worlds.gateway_views import NODE, NOW, make_gpu
 
+pytestmark = pytest.mark.timeout(180)  # processes that start, on whatever machine
 Running = tuple[TopApp, Pilot[None], StubGateway]
 
 

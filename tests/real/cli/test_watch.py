@@ -19,6 +19,7 @@ from tests.support.fakes.gateway import StubGateway, stub_gateway
 from tests.support.paths import ROOT
 from tests.support.worlds.gateway_views import make_experiment, make_reservation, make_task
 
+pytestmark = pytest.mark.timeout(180)  # processes that start, on whatever machine
 ID = UUID(int=7)
 DEADLINE_SECONDS = 60.0
 

@@ -1,0 +1,61 @@
+"""Answers a read with an ETag, and with 304 where the client has it already (RFC 9110)."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+Scope = dict[str, Any]
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+PREFIX: Final = "/api/v1/"
+TAG_DIGITS: Final = 32
+_OF_A_BODY: Final = frozenset({b"content-length", b"content-type"})
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalReads:
+    """ASGI middleware. A tag is of the bytes of one answer, whoever made it: the same on every
+    gateway.
+    """
+
+    application: Application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_read = scope["type"] == "http" and scope["method"] == "GET"
+        if is_read and scope["path"].startswith(PREFIX):
+            send = _tagged(scope, send)
+        await self.application(scope, receive, send)
+
+
+def _tagged(scope: Scope, send: Send) -> Send:
+    known = b",".join(value for name, value in scope["headers"] if name == b"if-none-match")
+    held: list[Message] = []  # the start of an answer, until its body is there
+
+    async def send_tagged(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.OK:
+            held.append(message)
+            return
+        if held:
+            start = held.pop()
+            if not message.get("more_body", False):
+                start, message = _with_tag(start, message, known)
+            await send(start)
+        await send(message)
+
+    return send_tagged
+
+
+def _with_tag(start: Message, body: Message, known: bytes) -> tuple[Message, Message]:
+    digest = hashlib.sha256(body.get("body", b"")).hexdigest()[:TAG_DIGITS]
+    tag = f'"{digest}"'.encode()
+    headers = [*start["headers"], (b"etag", tag)]
+    tags = {each.strip().removeprefix(b"W/") for each in known.split(b",")}
+    if not tags & {tag, b"*"}:
+        return {**start, "headers": headers}, body
+    kept = [header for header in headers if header[0].lower() not in _OF_A_BODY]
+    return {**start, "status": int(HTTPStatus.NOT_MODIFIED), "headers": kept}, {**body, "body": b""}

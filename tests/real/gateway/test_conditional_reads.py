@@ -1,0 +1,45 @@
+"""Reads carry an ETag; a client that has the answer is sent none."""
+
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from schemas.orchestrator import GetTask, TaskState
+from tests.support.worlds.gateway import Api, gateway, make_task_view
+
+
+@pytest.fixture
+async def api(nats_url: str, postgres_dsn: str) -> AsyncIterator[Api]:
+    async with gateway(nats_url, postgres_dsn) as running:
+        yield running
+
+
+async def test_what_has_not_changed_is_not_sent_again(api: Api) -> None:
+    task = make_task_view(UUID(int=1))
+    await api.owners.answer(GetTask, lambda _: task)
+    url = f"{api.url}/api/v1/tasks/{task.task_id}"
+    async with api.session.get(url) as first:
+        tag, body = first.headers["ETag"], await first.read()
+
+    async with api.session.get(url, headers={"If-None-Match": f'"other", W/{tag}'}) as again:
+        unchanged = again.status, again.headers["ETag"], await again.read()
+    task = replace(task, state=TaskState.CANCELLED)
+    async with api.session.get(url, headers={"If-None-Match": tag}) as later:
+        changed = later.status, later.headers["ETag"] == tag, (await later.json())["state"]
+
+    assert body
+    assert unchanged == (304, tag, b"")
+    assert changed == (200, False, "cancelled")
+
+
+async def test_a_refusal_and_what_is_no_read_carry_no_tag(api: Api) -> None:
+    async with api.session.get(f"{api.url}/api/v1/nodes/none") as missing:
+        headers = missing.headers
+    async with api.session.get(f"{api.url}/healthz") as health:
+        outside = health.headers
+
+    assert missing.status == 404
+    assert "ETag" not in headers
+    assert "ETag" not in outside
