@@ -11,10 +11,9 @@ from schemas.scheduler_views import Idleness, ReservationView
 from services.cli.commands.idle import freed_table, idle_table
 from shared.clock import utcnow
 
-NOW = utcnow()
-
 
 def view(idle: Idleness | None, exempt: bool = False) -> ReservationView:
+    now = utcnow()
     return ReservationView(
         reservation_id=UUID(int=1),
         namespace="a",
@@ -22,18 +21,19 @@ def view(idle: Idleness | None, exempt: bool = False) -> ReservationView:
         state=ReservationState.ACTIVE,
         request=GpuRequest(),
         revision=3,
-        requested_at=NOW,
+        requested_at=now,
         idle=idle,
-        idle_exempt_until=NOW + timedelta(hours=50) if exempt else None,
+        idle_exempt_until=now + timedelta(hours=50) if exempt else None,
         idle_exempt_reason="a demo" if exempt else "",
     )
 
 
 def test_a_row_says_for_how_long_it_is_idle_and_what_follows() -> None:
-    since = NOW - timedelta(minutes=40)
+    now = utcnow()
+    since = now - timedelta(minutes=40)
     warned = Idleness(since_at=since, action=IdleAction.WARN)
     releasing = Idleness(
-        since_at=since, action=IdleAction.RELEASE, acts_at=NOW + timedelta(minutes=20.4)
+        since_at=since, action=IdleAction.RELEASE, acts_at=now + timedelta(minutes=20.4)
     )
     given = Idleness(since_at=since, action=IdleAction.PREEMPTIBLE, preemptible=True)
 
@@ -57,6 +57,6 @@ def test_what_would_have_been_freed_is_by_namespace_and_holder() -> None:
         used_again=1,
     )
 
-    table = freed_table(IdleView(start_at=NOW, end_at=NOW, lines=(line,)))
+    table = freed_table(IdleView(start_at=utcnow(), end_at=utcnow(), lines=(line,)))
 
     assert table.rows == [["a", "exec/ada", "2", "4.00", "1.50", "1"]]

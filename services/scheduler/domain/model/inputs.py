@@ -13,7 +13,7 @@ from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import WHOLE, Device, Node
-from services.scheduler.domain.model.namespaces import Held, Quota, Use
+from services.scheduler.domain.model.namespaces import Quota, Use
 
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FAR: Final = datetime.max.replace(tzinfo=UTC)
@@ -72,16 +72,6 @@ class Lease(Struct, frozen=True, kw_only=True):
     def hundredths(self) -> int:
         """What it holds of GPUs."""
         return sum(self.parts) if self.parts else WHOLE * len(self.numbers)
-
-    @property
-    def held(self) -> Held:
-        """What it holds of everything."""
-        nodes = self.request.nodes
-        return Held(
-            hundredths=self.hundredths,
-            cpu_milli=round((self.request.cpu_count or 0) * CPU_PARTS) * nodes,
-            memory_mb=(self.request.host_memory_mb or 0) * nodes,
-        )
 
 
 class NodeSeen(Struct, frozen=True, kw_only=True, tag="node_seen"):

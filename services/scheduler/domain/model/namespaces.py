@@ -25,13 +25,6 @@ class Held(Struct, frozen=True, kw_only=True):
     cpu_milli: int = 0
     memory_mb: int = 0
 
-    def plus(self, other: "Held", sign: int = 1) -> "Held":
-        return Held(
-            hundredths=self.hundredths + sign * other.hundredths,
-            cpu_milli=self.cpu_milli + sign * other.cpu_milli,
-            memory_mb=self.memory_mb + sign * other.memory_mb,
-        )
-
 
 class Use(Struct, frozen=True, kw_only=True):
     """What namespaces have held, decayed: at most `window_seconds` of what there is."""

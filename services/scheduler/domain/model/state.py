@@ -65,7 +65,7 @@ class State:
         self.quotas: dict[str, Quota] = {}
         self.has_guarantees = False
         self.use = NO_USE
-        self._held_by: dict[str, Held] = {}  # by namespace
+        self._held_by: dict[str, list[int]] = {}  # by namespace
         self._host_capacity: tuple[int, int] | None = None  # until a node changes
         self.touched: set[NodeId] = set()
         self.undo: list[Input] | None = None  # in a what-if: the last inverse takes back first
@@ -164,7 +164,10 @@ class State:
 
     def held(self, namespace: str) -> Held:
         """What its leases hold."""
-        return self._held_by.get(namespace, NOTHING)
+        held = self._held_by.get(namespace)
+        if held is None:
+            return NOTHING
+        return Held(hundredths=held[0], cpu_milli=held[1], memory_mb=held[2])
 
     def quota(self, namespace: str) -> Quota:
         """What it may hold; without anybody's word no limit, no guarantee, weight 1."""
@@ -315,7 +318,7 @@ class State:
         if before is not None and (before.numbers, before.parts) != (lease.numbers, lease.parts):
             self._end(lease.reservation_id)
         if lease.reservation_id not in self.leases:
-            self._held_by[lease.namespace] = self.held(lease.namespace).plus(lease.held)
+            self._count_held(lease, 1)
         self.leases[lease.reservation_id] = lease
         self._overdue.discard(lease.reservation_id)
         if lease.expected_end_at is not None:
@@ -342,7 +345,7 @@ class State:
         lease = self.leases.pop(reservation_id, None)
         if lease is None:
             return
-        self._held_by[lease.namespace] = self.held(lease.namespace).plus(lease.held, -1)
+        self._count_held(lease, -1)
         self._overdue.discard(reservation_id)
         self._drop_preemptible(lease)
         self.preempting.discard(reservation_id)
@@ -358,6 +361,14 @@ class State:
             device = self.devices.get(number)
             if device is not None:
                 self._set_holder(number, device.holder if device.quarantined else None)
+
+    def _count_held(self, lease: Lease, sign: int) -> None:
+        held, request = self._held_by.setdefault(lease.namespace, [0, 0, 0]), lease.request
+        held[0] += sign * lease.hundredths
+        if request.cpu_count:
+            held[1] += sign * round(request.cpu_count * CPU_PARTS) * request.nodes
+        if request.host_memory_mb:
+            held[2] += sign * request.host_memory_mb * request.nodes
 
     def _drop_preemptible(self, lease: Lease) -> None:
         alike = self.preemptible.get(lease.request.priority, {})

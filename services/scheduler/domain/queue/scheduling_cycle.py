@@ -145,7 +145,8 @@ class SchedulingCycle:
         self._state.pass_time(now)
         self._refresh()
         while True:
-            self.put_in_order(now)
+            if self.waiting.is_contended or len(self.waiting.by_namespace) > 1:
+                self.put_in_order(now)
             rank = self.order.rank(entry) if entry is not None else LAST
             item = self._worklist.pop(rank)
             if item is None:
