@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 from aiohttp import WSMsgType, web
 
+from schemas.archives import ImportedList
 from schemas.available_gpus import AvailableGpus, ScoredGpu
 from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
 from schemas.executor import AttemptLogged, LogChunk
@@ -132,6 +133,7 @@ class StubGateway:
                 web.delete("/api/v1/nodes/{id}", self._operate),
                 web.get("/api/v1/nodes/{id}/gpu-alloc-map", self._allocation_map),
                 web.get("/api/v1/drifts", self._drifts),
+                web.get("/api/v1/imports", self._imports),
             ]
         )
         return application
@@ -199,6 +201,9 @@ class StubGateway:
 
     async def _drifts(self, _: web.Request) -> web.Response:
         return _json(DriftList(drifts=tuple(self.drifts)))
+
+    async def _imports(self, _: web.Request) -> web.Response:
+        return _json(ImportedList(imported=()))
 
     async def _tasks(self, _: web.Request) -> web.Response:
         return _json(TaskList(tasks=tuple(self.tasks)))

@@ -13,7 +13,7 @@ from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import WHOLE, Device, Node
-from services.scheduler.domain.model.namespaces import Quota, Use
+from services.scheduler.domain.model.namespaces import Held, Quota, Use
 
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FAR: Final = datetime.max.replace(tzinfo=UTC)
@@ -72,6 +72,22 @@ class Lease(Struct, frozen=True, kw_only=True):
     def hundredths(self) -> int:
         """What it holds of GPUs."""
         return sum(self.parts) if self.parts else WHOLE * len(self.numbers)
+
+    @property
+    def cpu_milli(self) -> int:
+        """What it holds of its nodes' processors."""
+        cpu_count = self.request.cpu_count
+        return round(cpu_count * CPU_PARTS) * self.request.nodes if cpu_count else 0
+
+    @property
+    def memory_mb(self) -> int:
+        """What it holds of its nodes' memory."""
+        return (self.request.host_memory_mb or 0) * self.request.nodes
+
+    @property
+    def held(self) -> Held:
+        """What it holds of everything."""
+        return Held(hundredths=self.hundredths, cpu_milli=self.cpu_milli, memory_mb=self.memory_mb)
 
 
 class NodeSeen(Struct, frozen=True, kw_only=True, tag="node_seen"):

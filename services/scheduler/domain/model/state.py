@@ -363,12 +363,10 @@ class State:
                 self._set_holder(number, device.holder if device.quarantined else None)
 
     def _count_held(self, lease: Lease, sign: int) -> None:
-        held, request = self._held_by.setdefault(lease.namespace, [0, 0, 0]), lease.request
+        held = self._held_by.setdefault(lease.namespace, [0, 0, 0])
         held[0] += sign * lease.hundredths
-        if request.cpu_count:
-            held[1] += sign * round(request.cpu_count * CPU_PARTS) * request.nodes
-        if request.host_memory_mb:
-            held[2] += sign * request.host_memory_mb * request.nodes
+        held[1] += sign * lease.cpu_milli
+        held[2] += sign * lease.memory_mb
 
     def _drop_preemptible(self, lease: Lease) -> None:
         alike = self.preemptible.get(lease.request.priority, {})
