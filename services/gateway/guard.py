@@ -59,6 +59,7 @@ OPEN_PATHS: Final = frozenset(
 IMPORTS: Final = "/api/v1/imports"
 WAITS: Final = b"wait_seconds="
 POLICY_VIOLATION: Final = 1008
+FIRST_ERROR: Final = 400  # of HTTP statuses
 # Of what says nothing else: an answer is data, and no browser is to show or frame it as a page.
 SECURITY_HEADERS: Final = {
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
@@ -154,7 +155,9 @@ class Guard:
         async def send_recorded(message: dict[str, Any]) -> None:
             audit_id = scope["state"].get(AUDIT_ID)
             if audit_id is not None and message["type"] == "http.response.start":
-                states = scope["state"].get(AUDIT_STATES)
+                # What was refused has changed nothing that is worth the wait for its owner.
+                has_changed = message["status"] < FIRST_ERROR
+                states = scope["state"].get(AUDIT_STATES) if has_changed else None
                 try:
                     before, after = await states() if states is not None else (None, None)
                     await self.audit.end(audit_id, message["status"], before, after)

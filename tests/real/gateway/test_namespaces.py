@@ -171,6 +171,8 @@ async def _answer_as_namespace_a(admin: Caller) -> None:
     await owners.answer(
         GetReservation, lambda query: make_reservation_view(query.reservation_id, namespace="a")
     )
+    await owners.answer(GetAllocationMap, make_allocation_map())
+    await owners.answer(ListNamespaces, NamespaceList(namespaces=()))
 
 
 async def test_a_token_reaches_by_every_route_only_what_its_rule_lets_it(
