@@ -64,7 +64,8 @@ async def test_a_task_runs_from_submission_to_measured_results(platform: Platfor
         assert monitoring["simulated"] is True
         assert monitoring["sample_count"] >= 1
         assert set(monitoring["gpu_stats"]) == {str(i) for i in experiment["gpu_info"]["indices"]}
-        assert experiment["metrics"]["total_completed_requests"] >= 150
+        # Up to half of them may have been a start that was no steady state.
+        assert experiment["metrics"]["total_completed_requests"] >= 75
     scores = {e["experiment_id"]: e["objective_score"] for e in experiments}
     assert view["best_experiment_id"] == min(scores, key=lambda key: scores[key])
     await assert_sound(platform, task_id)
@@ -261,7 +262,7 @@ async def test_cancel_stops_a_running_experiment_and_frees_its_gpu_within_5_s(
 async def test_who_waits_behind_a_task_learns_when_he_starts_and_short_requests_go_before(
     platform: PlatformProcess,
 ) -> None:
-    task = quick_task("in-the-way")
+    task = quick_task("in-the-way", model={"id_or_path": "a-model-never-run-before"})
     task["parameters"] = {"start-delay-seconds": [50]}
     task_id = await platform.submit(task)
 

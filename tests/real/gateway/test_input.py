@@ -11,7 +11,7 @@ import pytest
 from schemas.errors import ErrorCode, Refused
 from schemas.orchestrator import GetTask
 from schemas.scheduler import RequestReservation
-from schemas.scheduler_views import GetAvailability
+from schemas.scheduler_views import GetAvailability, GetReservation
 from tests.support.worlds.gateway import (
     TASK,
     Api,
@@ -197,6 +197,7 @@ SAYS = {
 
 
 async def test_bad_input_is_refused_by_field_and_not_forwarded(api: Api) -> None:
+    await api.owners.answer(GetReservation, Refused(code=ErrorCode.NOT_FOUND, message="none"))
     sent = await api.owners.overhear()
     found, said = {}, {}
 

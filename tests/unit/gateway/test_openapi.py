@@ -15,6 +15,8 @@ from services.gateway.openapi import StructSchemas
 # Whatever a client or an engine puts there.
 FREE = {
     "estimate",
+    "AuditEntry.after",
+    "AuditEntry.before",
     "BenchmarkConfig.additional_params",
     "CustomEventRequest.data",
     "DecisionRecord.inputs",
