@@ -169,7 +169,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     reason: str = ""
     preempting_until: UtcDatetime | None = None
     preempted_for: UUID | None = None
-    preempted_by: PreemptionCause = PreemptionCause.PRIORITY
+    preempted_by: PreemptionCause | None = None
     cluster: ClusterPlacement | None = None
     idle: Idleness | None = None
     idle_exempt_until: UtcDatetime | None = None

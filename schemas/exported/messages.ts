@@ -3528,7 +3528,7 @@ export interface ReservationView {
   reason: string;
   preempting_until: string | null;
   preempted_for: string | null;
-  preempted_by: PreemptionCause;
+  preempted_by: PreemptionCause | null;
   cluster: ClusterPlacement | null;
   idle: Idleness | null;
   idle_exempt_until: string | null;

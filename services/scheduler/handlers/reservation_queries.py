@@ -340,7 +340,7 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         reason=_notice(stored) or stored.reason,
         preempting_until=stored.preempting_until,
         preempted_for=stored.preempted_for,
-        preempted_by=stored.preempted_by,
+        preempted_by=stored.preempted_by if stored.preempted_for is not None else None,
         cluster=stored.cluster,
         idle=_idleness(stored),
         idle_exempt_until=stored.idle_exempt_until,
