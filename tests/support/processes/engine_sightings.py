@@ -13,6 +13,7 @@ from shared.labels import INSTALLATION_VARIABLE, RESERVATION_VARIABLE
 
 LOOK_SECONDS: Final = 0.2
 YOUNG_SECONDS: Final = 5.0  # may not have executed its program yet, whose environment tells
+ENDED: Final = ("Z", "X")  # its parent has yet to ask how it ended: it holds nothing any more
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -53,8 +54,10 @@ class EngineWatch:
 
     def _look_at(self, pid: int) -> Sighting | None:
         try:
-            started_at = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-            at = started_at / TICKS
+            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            if stat[0] in ENDED:
+                return None
+            at = int(stat[19]) / TICKS
             if (pid, at) in self._seen:
                 return self._seen[pid, at]
             variables = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")

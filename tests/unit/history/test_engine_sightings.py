@@ -1,8 +1,12 @@
 """Which engines count as having run at once."""
 
+import os
+import subprocess
+
 import pytest
 
-from tests.support.processes.engine_sightings import Sighting, overlaps
+from shared.labels import INSTALLATION_VARIABLE, RESERVATION_VARIABLE
+from tests.support.processes.engine_sightings import EngineWatch, Sighting, overlaps
 
 
 @pytest.mark.parametrize(
@@ -18,3 +22,17 @@ def test_two_reservations_on_one_device_at_one_time_overlap(other: Sighting, wan
     first = Sighting("a", ("GPU-0", "GPU-1"), 10, 20)
 
     assert len(overlaps([first, other])) == want
+
+
+def test_a_process_that_ended_and_was_not_yet_asked_how_is_no_engine_that_runs() -> None:
+    watch = EngineWatch("one")
+    labels = {INSTALLATION_VARIABLE: "one", RESERVATION_VARIABLE: "a", "CUDA_VISIBLE_DEVICES": "G"}
+    with subprocess.Popen(["sleep", "60"], env=labels) as engine:
+        while not watch.look():
+            pass
+        engine.kill()
+        os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
+        left = watch.look()
+
+    assert left == 0
+    assert [each.reservation_id for each in watch.sightings] == ["a"]
