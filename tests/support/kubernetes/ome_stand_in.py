@@ -177,6 +177,11 @@ class OmeStandIn:
         finally:
             self._goes_on.set()
 
+    def has_seen(self, thing: Object) -> bool:
+        """Whether its view of an object is this one or a later one."""
+        seen = self._seen[thing["kind"]].get(_key(thing))
+        return seen is not None and _version(seen) >= _version(thing)
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for api_version, kind in _WATCHED:
@@ -309,6 +314,10 @@ class OmeStandIn:
                 name: each for (_, name), each in self._seen["AcceleratorClass"].items()
             },
         )
+
+
+def _version(thing: Object) -> int:
+    return int(thing["metadata"]["resourceVersion"])
 
 
 def _key(thing: Object) -> Key:
