@@ -25,10 +25,4 @@ class ArchiveClient(GatewayConnection):
 
     async def imports(self) -> tuple[ImportedView, ...]:
         """What was imported, newest first."""
-        found: list[ImportedView] = []
-        cursor: str | None = None
-        while True:
-            page = await self.get("/imports", ImportedList, {"limit": 1000, "cursor": cursor})
-            found += page.imported
-            if (cursor := page.next_cursor) is None:
-                return tuple(found)
+        return await self.listed("/imports", ImportedList, lambda page: page.imported, {})

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final, Self, TypeVar
@@ -12,6 +12,7 @@ from uuid import UUID
 import aiohttp
 import msgspec
 
+from schemas.base import ListView
 from schemas.errors import ErrorCode
 from schemas.gateway import Problem
 from shared.client.discovery import Address
@@ -19,6 +20,8 @@ from shared.client.errors import ApiError, PlatformUnreachable
 from shared.ids import new_id
 
 T = TypeVar("T")
+L = TypeVar("L", bound=ListView)
+LARGEST_PAGE: Final = 1000
 Parameters = Mapping[str, str | int | UUID | None]
 
 API: Final = "/api/v1"
@@ -96,6 +99,25 @@ class GatewayConnection:
         """Ask for something below the API's root; `reply` is what it is decoded as."""
         body = await self.send("GET", path, None, parameters, timeout_seconds=timeout_seconds)
         return self.decoded(body, reply)
+
+    async def listed(
+        self,
+        path: str,
+        view: type[L],
+        items: Callable[[L], tuple[T, ...]],
+        wanted: Parameters,
+        limit: int | None = None,
+    ) -> tuple[T, ...]:
+        """A list, part by part, to its end or to `limit`."""
+        found: list[T] = []
+        cursor = None
+        while True:
+            left = LARGEST_PAGE if limit is None else min(limit - len(found), LARGEST_PAGE)
+            page = await self.get(path, view, {**wanted, "limit": left, "cursor": cursor})
+            found += items(page)
+            cursor = page.next_cursor
+            if cursor is None or (limit is not None and len(found) >= limit):
+                return tuple(found[:limit])
 
     async def post(self, path: str, document: object, reply: type[T]) -> T:
         """Send a document below the API's root; `reply` is what the answer is decoded as."""

@@ -1,7 +1,7 @@
 """The gateway's API as typed methods."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -9,7 +9,6 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.base import ListView
 from schemas.checks import Check, CheckView
 from schemas.errors import Accepted
 from schemas.executor import LogChunk
@@ -45,10 +44,8 @@ from shared.client.streams import StreamClient
 from shared.client.tokens import TokenClient
 from shared.ids import new_id
 
-L = TypeVar("L", bound=ListView)
 T = TypeVar("T")
 
-LARGEST_PAGE: Final = 1000
 LONGEST_POLL_SECONDS: Final = 30.0
 REPLAY_SECONDS: Final = 75.0
 TRIAL_SECONDS: Final = 135.0
@@ -94,7 +91,7 @@ class StewardClient(ArchiveClient, NodeClient, ReportClient, StreamClient, Token
     ) -> tuple[TaskView, ...]:
         """Tasks, newest first; all of them without a `limit`, with `archived` those too."""
         wanted = {"namespace": namespace, "state": _joined(states), **_archived(archived)}
-        return await self._listed("/tasks", TaskList, lambda page: page.tasks, wanted, limit)
+        return await self.listed("/tasks", TaskList, lambda page: page.tasks, wanted, limit)
 
     async def task(self, task_id: UUID) -> TaskView:
         """One task."""
@@ -133,9 +130,7 @@ class StewardClient(ArchiveClient, NodeClient, ReportClient, StreamClient, Token
         }
         if task_id is None:
             path, wanted = "/experiments", {**wanted, "namespace": namespace, **_archived(archived)}
-        return await self._listed(
-            path, ExperimentList, lambda page: page.experiments, wanted, limit
-        )
+        return await self.listed(path, ExperimentList, lambda page: page.experiments, wanted, limit)
 
     async def experiment(self, experiment_id: UUID) -> ExperimentView:
         """One experiment with its measurements."""
@@ -258,7 +253,7 @@ class StewardClient(ArchiveClient, NodeClient, ReportClient, StreamClient, Token
     ) -> tuple[ReservationView, ...]:
         """Reservations, newest first; all of them without a `limit`."""
         wanted = {"state": _joined(states), "namespace": namespace, "node_id": node_id}
-        return await self._listed(
+        return await self.listed(
             "/reservations", ReservationList, lambda page: page.reservations, wanted, limit
         )
 
@@ -347,27 +342,8 @@ class StewardClient(ArchiveClient, NodeClient, ReportClient, StreamClient, Token
         """Where reserved, running and physically used disagree, oldest first."""
         wanted = {"node_id": node_id, "ended": str(ended).lower()}
         return DriftList(
-            drifts=await self._listed("/drifts", DriftList, lambda page: page.drifts, wanted)
+            drifts=await self.listed("/drifts", DriftList, lambda page: page.drifts, wanted)
         )
-
-    async def _listed(
-        self,
-        path: str,
-        view: type[L],
-        items: Callable[[L], tuple[T, ...]],
-        wanted: Parameters,
-        limit: int | None = None,
-    ) -> tuple[T, ...]:
-        """A list, part by part, to its end or to `limit`."""
-        found: list[T] = []
-        cursor = None
-        while True:
-            left = LARGEST_PAGE if limit is None else min(limit - len(found), LARGEST_PAGE)
-            page = await self.get(path, view, {**wanted, "limit": left, "cursor": cursor})
-            found += items(page)
-            cursor = page.next_cursor
-            if cursor is None or (limit is not None and len(found) >= limit):
-                return tuple(found[:limit])
 
 
 def _thresholds(utilization: float, memory: float) -> dict[str, str]:

@@ -13,9 +13,9 @@ class TokenClient(GatewayConnection):
         """Make a token; its secret is told this once."""
         return await self.post("/tokens", request, MadeToken)
 
-    async def tokens(self, *, limit: int = 100, cursor: str | None = None) -> TokenList:
-        """Tokens, newest first, also those that count no more."""
-        return await self.get("/tokens", TokenList, {"limit": limit, "cursor": cursor})
+    async def tokens(self) -> tuple[TokenView, ...]:
+        """All tokens, newest first, also those that count no more."""
+        return await self.listed("/tokens", TokenList, lambda page: page.tokens, {})
 
     async def revoke_token(self, token_id: UUID) -> TokenView:
         """Have a token count no more."""

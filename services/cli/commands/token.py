@@ -141,7 +141,7 @@ def _create_in_file(directory: DataDirectory, role: Role, namespace: str) -> Non
 @table_options
 def list_tokens(target: Target) -> None:
     """Show tokens, newest first, also those that count no more."""
-    found = target.ask(_all_tokens)
+    found = target.ask(lambda client: client.tokens())
     rows = [
         [
             short(each.token_id),
@@ -177,7 +177,7 @@ def revoke(target: Target, wanted: str) -> None:
     """
 
     async def ask(client: "StewardClient") -> TokenView:
-        known = await _all_tokens(client)
+        known = await client.tokens()
         found = [each for each in known if each.name == wanted and not each.revoked_at]
         if len(wanted) >= SHORTEST_END:
             found += [each for each in known if str(each.token_id).endswith(wanted.lower())]
@@ -222,16 +222,6 @@ def audit(target: Target, limit: int) -> None:
         shortened=frozenset({"token", "what"}),
     )
     print_answer(log, table, as_json=target.as_json)
-
-
-async def _all_tokens(client: "StewardClient") -> list[TokenView]:
-    found: list[TokenView] = []
-    cursor = None
-    while True:
-        page = await client.tokens(limit=LARGEST_PAGE, cursor=cursor)
-        found += page.tokens
-        if (cursor := page.next_cursor) is None:
-            return found
 
 
 def _state(view: TokenView) -> str:
