@@ -27,14 +27,16 @@ def fitting(items: Iterable[T], limit_bytes: int = REPLY_BYTES) -> list[T]:
 
 
 def page_of(
-    found: Sequence[tuple[T, msgspec.Struct]], limit: int
+    found: Sequence[tuple[T, msgspec.Struct]], limit: int, *, over_bus: bool = True
 ) -> tuple[tuple[T, ...], str | None]:
-    """The first `limit` or as many as fit, at least one, and the cursor of what follows them.
+    """The first `limit` or, over the bus, as many as fit, at least one; and the cursor of what
+    follows them.
 
     `found` has each item with its place in the order, and one item too many where there are more.
     """
     items = [item for item, _ in found]
-    page = tuple(fitting(items[:limit]) or items[:1])
+    first = items[:limit]
+    page = tuple((fitting(first) or items[:1]) if over_bus else first)
     return page, cursor_at(found[len(page) - 1][1]) if len(page) < len(found) else None
 
 

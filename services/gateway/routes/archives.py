@@ -50,7 +50,7 @@ from shared.archives.redaction import without_secrets
 from shared.archives.tar import EXPERIMENT, TASK, ArchiveWriter, document
 from shared.clock import utcnow
 from shared.errors import RefusedError
-from shared.messaging.paging import cursor_at, place_at
+from shared.messaging.paging import page_of, place_at
 
 TAR: Final = "application/x-tar"
 EXPORTED: Final = {
@@ -142,9 +142,9 @@ async def list_imports(
 ) -> ImportedList:
     """What was imported, newest first."""
     found = await gateway.imports.listed(place_at(cursor, ImportedPlace), identity, limit + 1)
-    page = found[:limit]
-    last = ImportedPlace(page[-1].imported_at, page[-1].subject_id) if len(found) > limit else None
-    return ImportedList(imported=tuple(page), next_cursor=cursor_at(last) if last else None)
+    placed = [(each, ImportedPlace(each.imported_at, each.subject_id)) for each in found]
+    page, more = page_of(placed, limit, over_bus=False)
+    return ImportedList(imported=page, next_cursor=more)
 
 
 async def _imported(gateway: Gateway, identity: Identity, subject_id: UUID, missing: str) -> Stream:

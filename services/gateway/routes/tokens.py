@@ -19,7 +19,7 @@ from services.gateway.routes.common import (
     post,
 )
 from services.gateway.tokens import TokenPlace
-from shared.messaging.paging import cursor_at, place_at
+from shared.messaging.paging import page_of, place_at
 
 
 @post("/tokens", dto=StrictBody[TokenRequest])
@@ -38,9 +38,9 @@ async def list_tokens(
     """Tokens, newest first, also those that count no more. For admins."""
     identity.require_admin()
     found = await gateway.tokens.listed(place_at(cursor, TokenPlace), limit + 1)
-    page = found[:limit]
-    last = TokenPlace(page[-1].created_at, page[-1].token_id) if len(found) > limit else None
-    return TokenList(tokens=tuple(page), next_cursor=cursor_at(last) if last else None)
+    placed = [(each, TokenPlace(each.created_at, each.token_id)) for each in found]
+    page, more = page_of(placed, limit, over_bus=False)
+    return TokenList(tokens=page, next_cursor=more)
 
 
 @delete("/tokens/{token_id:uuid}", status_code=200)
@@ -74,9 +74,9 @@ async def list_changes(
         token_id=token_id, caller=_text(caller), path=_text(path), start_at=start_at, end_at=end_at
     )
     found = await gateway.audit.listed(place_at(cursor, AuditPlace), wanted, limit + 1)
-    page = found[:limit]
-    more = cursor_at(AuditPlace(page[-1].audit_id)) if len(found) > limit else None
-    return AuditList(entries=tuple(page), next_cursor=more)
+    placed = [(each, AuditPlace(each.audit_id)) for each in found]
+    page, more = page_of(placed, limit, over_bus=False)
+    return AuditList(entries=page, next_cursor=more)
 
 
 def _text(given: str | None) -> str | None:
