@@ -13,6 +13,7 @@ from uuid import UUID
 from schemas.base import Event, NodeId
 from schemas.gpu_request import CELLS_PER_DEVICE
 from schemas.scheduler import ReservationState
+from services.scheduler.domain.model.inputs import CPU_PARTS
 from services.scheduler.domain.placement.decisions import (
     Decision,
     Grant,
@@ -27,8 +28,6 @@ from services.scheduler.ledger.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
 from shared.postgres.database import Connection, to_json
 from shared.postgres.outbox import stage
-
-CPU_PARTS: Final = 1_000
 
 Stored = Mapping[UUID, Reservation]
 
