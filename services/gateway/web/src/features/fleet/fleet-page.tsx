@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import type { GpuView, NodeView } from "@schemas/messages";
 import { Empty, Loaded, Page } from "@/components/page";
 import { SimulatedBadge } from "@/components/simulated-badge";
+import { groupBy } from "@/lib/group-by";
 import { gpusOptions, nodesOptions } from "./api/get-fleet";
 import { NodeRow } from "./components/node-row";
 import { SummaryStrip } from "./components/summary-strip";
@@ -35,6 +36,6 @@ export function FleetPage() {
 
 function byNode(gpus: GpuView[], nodes: NodeView[]): [string, NodeView | undefined, GpuView[]][] {
   const known = new Map(nodes.map((node) => [node.node_id, node]));
-  const groups = Map.groupBy(gpus, (gpu) => gpu.node_id);
+  const groups = groupBy(gpus, (gpu) => gpu.node_id);
   return [...groups].map(([nodeId, its]) => [nodeId, known.get(nodeId), its]);
 }

@@ -2,6 +2,7 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { Reason, ReservationView } from "@schemas/messages";
 import { Failure, Loaded } from "@/components/page";
+import { groupBy } from "@/lib/group-by";
 import { useMe } from "@/lib/session";
 import { duration, moment, secondsSince, useNow } from "@/lib/time";
 import { explanationOptions, useReplaceRequest } from "../api/get-queue";
@@ -57,5 +58,5 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
 }
 
 function byNode(reasons: Reason[]): Map<string, Reason[]> {
-  return Map.groupBy(reasons, (reason) => reason.node_id ?? "everywhere");
+  return groupBy(reasons, (reason) => reason.node_id ?? "everywhere");
 }
