@@ -112,6 +112,18 @@ async def unsettled(dsn: str) -> dict[str, int]:
     return {name: number for name, number in (row or {}).items() if number}
 
 
+async def count_grants(dsn: str) -> int:
+    """All that were committed, ended ones too."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        granted: int = await connection.fetchval(
+            "SELECT count(*) FROM audit.line WHERE kind = 'moved' AND after = 'granted'"
+        )
+    finally:
+        await connection.close()
+    return granted
+
+
 async def cordoned_nodes(dsn: str) -> list[str]:
     """Nodes of which a device is out of service."""
     connection = await asyncpg.connect(dsn)

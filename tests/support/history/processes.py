@@ -25,9 +25,18 @@ class Victim:
     _process: "subprocess.Popen[bytes] | None" = None
 
     async def start(self, *, within_seconds: float = 60.0) -> None:
-        """Start it and wait until it answers."""
-        self.launch()
-        await eventually(self.is_ready, within_seconds=within_seconds, what=f"{self.name} ready")
+        """Start it, again where it ends by itself as a supervisor does, until it answers."""
+
+        def is_ready() -> bool:
+            if self._process is None or self._process.poll() is not None:
+                self.launch()
+            return self.is_ready()
+
+        try:
+            await eventually(is_ready, within_seconds=within_seconds, what=f"{self.name} ready")
+        except AssertionError as error:
+            error.add_note(self.log_tail())
+            raise
 
     def launch(self) -> None:
         """Start it."""

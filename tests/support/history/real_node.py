@@ -7,6 +7,7 @@ this truth may miss an overlap and never makes one up.
 import asyncio
 import sqlite3
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -36,7 +37,7 @@ ramp_seconds = 0.5
 DEVICE = '{{ mother_uuid = "GPU-rho-{0}", model_name = "Simulated H100", memory_size = "80000M" }}'
 
 _reply = msgspec.msgpack.Decoder(Accepted | Refused)
-Running = dict[tuple[UUID, int, str], float]
+Work = tuple[UUID, int, str]
 
 
 def real_node(nats_url: str, directory: Path) -> list[Victim]:
@@ -66,14 +67,38 @@ def real_node(nats_url: str, directory: Path) -> list[Victim]:
 
 
 @dataclass(slots=True)
+class Sightings:
+    """What surely ran: from the end of the first look that saw it to the start of the last."""
+
+    _running: dict[Work, tuple[float, float]] = field(default_factory=dict)
+    _ended: list[tuple[Work, tuple[float, float]]] = field(default_factory=list)
+
+    def note(self, found: set[Work], began_at: float, ended_at: float) -> None:
+        """What one look found that began and ended then."""
+        for work in found:
+            first, _ = self._running.get(work, (ended_at, began_at))
+            self._running[work] = (first, began_at)
+        for work in self._running.keys() - found:
+            self._ended.append((work, self._running.pop(work)))
+
+    def records(self) -> Iterator[AnyRecord]:
+        """None of what one look alone has found: when in it that ran is not known."""
+        for work, (first, last) in (*self._ended, *self._running.items()):
+            reservation_id, epoch, device = work
+            on = (NODE, device)
+            if first < last:
+                yield Began(at=first, device=on, reservation_id=reservation_id, epoch=epoch)
+                yield Ceased(at=last, device=on, reservation_id=reservation_id, epoch=epoch)
+
+
+@dataclass(slots=True)
 class Watch:
     """Notes what runs on the real node, and what its executor has confirmed."""
 
     bus: Bus
     directory: Path
-    records: list[AnyRecord] = field(default_factory=list)
     _fences: dict[UUID, UUID] = field(default_factory=dict)
-    _last_seen: Running = field(default_factory=dict)
+    _sightings: Sightings = field(default_factory=Sightings)
 
     async def hear(self) -> None:
         """Learn which command is a fence of which reservation."""
@@ -87,19 +112,14 @@ class Watch:
     async def look(self) -> None:
         """Look until cancelled."""
         while True:
-            at = time.monotonic()
+            began_at = time.monotonic()
             found = await asyncio.to_thread(_labelled, str(self.directory))
-            for key in found - self._last_seen.keys():
-                self.records.append(_began(key, time.monotonic()))
-            for key in self._last_seen.keys() - found:
-                self.records.append(_ceased(key, self._last_seen.pop(key)))
-            self._last_seen |= dict.fromkeys(found, at)
+            self._sightings.note(found, began_at, time.monotonic())
             await asyncio.sleep(LOOK_SECONDS)
 
     def collect(self) -> list[AnyRecord]:
         """Everything, from here and from the executor's journal."""
-        ceased = [_ceased(key, at) for key, at in self._last_seen.items()]
-        return [*self.records, *ceased, *self._confirmations()]
+        return [*self._sightings.records(), *self._confirmations()]
 
     def _confirmations(self) -> list[AnyRecord]:
         offset = time.monotonic() - time.time()
@@ -124,9 +144,9 @@ class Watch:
         ]
 
 
-def _labelled(installation_id: str) -> set[tuple[UUID, int, str]]:
+def _labelled(installation_id: str) -> set[Work]:
     """Reservation, epoch and device of every process that this installation has started."""
-    found: set[tuple[UUID, int, str]] = set()
+    found: set[Work] = set()
     mark = f"GPUSTEWARD_INSTALLATION={installation_id}".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -141,13 +161,3 @@ def _labelled(installation_id: str) -> set[tuple[UUID, int, str]]:
                 (UUID(values["GPUSTEWARD_RESERVATION"]), int(values["GPUSTEWARD_EPOCH"]), device)
             )
     return found
-
-
-def _began(key: tuple[UUID, int, str], at: float) -> Began:
-    reservation_id, epoch, device = key
-    return Began(at=at, device=(NODE, device), reservation_id=reservation_id, epoch=epoch)
-
-
-def _ceased(key: tuple[UUID, int, str], at: float) -> Ceased:
-    reservation_id, epoch, device = key
-    return Ceased(at=at, device=(NODE, device), reservation_id=reservation_id, epoch=epoch)
