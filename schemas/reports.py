@@ -165,7 +165,8 @@ class WaitsLine(Struct, frozen=True, kw_only=True):
 
     `expected_off_*` is by how much the time that a request was expected to hold, which times of
     start are worked out from, missed the one that it did: of the `expected` ones that said so and
-    were given back.
+    were given back. `start_off_*` is by how much the start that was expected of a request as it
+    began to wait missed its grant: of the `forecast` ones that waited and of which one was known.
     """
 
     namespace: str
@@ -179,6 +180,9 @@ class WaitsLine(Struct, frozen=True, kw_only=True):
     expected: Count = 0
     expected_off_p50_seconds: Seconds | None = None
     expected_off_p95_seconds: Seconds | None = None
+    forecast: Count = 0
+    start_off_p50_seconds: Seconds | None = None
+    start_off_p90_seconds: Seconds | None = None
 
 
 class WaitsView(View, frozen=True, kw_only=True, tag="results.waits_view"):

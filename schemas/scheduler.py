@@ -215,7 +215,7 @@ class ReservationGranted(
     """Devices are held for this reservation under `epoch` until the lease ends without renewal.
 
     `node_id` is the first of `node_ids`; more than one is a gang. With `cluster` there are no
-    `devices`, and `node_id` is the cluster's id.
+    `devices`, `node_id` is the cluster's. `forecast_start_at`: as its wait began; None: unknown.
     """
 
     epoch: Epoch
@@ -225,6 +225,7 @@ class ReservationGranted(
     waited_seconds: Seconds
     node_ids: tuple[NodeId, ...] = ()
     cluster: ClusterPlacement | None = None
+    forecast_start_at: UtcDatetime | None = None
 
 
 class ReservationActivated(

@@ -146,6 +146,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
 
     With `preempting_until` it has to stop by then; `preempted_for` is what it gives way to.
     `idle` None: something uses it, or nothing is known. Until `idle_exempt_until` it is never idle.
+    `forecast_start_at`: see `ReservationGranted`.
     """
 
     reservation_id: UUID
@@ -174,6 +175,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     idle: Idleness | None = None
     idle_exempt_until: UtcDatetime | None = None
     idle_exempt_reason: str = ""
+    forecast_start_at: UtcDatetime | None = None
 
 
 class ReservationList(ListView, frozen=True, kw_only=True, tag="scheduler.reservations"):

@@ -3319,7 +3319,7 @@ export interface ReservationFoundIdle {
  * Devices are held for this reservation under `epoch` until the lease ends without renewal.
  *
  * `node_id` is the first of `node_ids`; more than one is a gang. With `cluster` there are no
- * `devices`, and `node_id` is the cluster's id.
+ * `devices`, `node_id` is the cluster's. `forecast_start_at`: as its wait began; null: unknown.
  */
 export interface ReservationGranted {
   type: "scheduler.reservation_granted";
@@ -3338,6 +3338,7 @@ export interface ReservationGranted {
   waited_seconds: number;
   node_ids: string[];
   cluster: ClusterPlacement | null;
+  forecast_start_at: string | null;
 }
 
 /** Reservations, newest first. */
@@ -3503,6 +3504,7 @@ export interface ReservationTimedOut {
  *
  * With `preempting_until` it has to stop by then; `preempted_for` is what it gives way to. `idle`
  * null: something uses it, or nothing is known. Until `idle_exempt_until` it is never idle.
+ * `forecast_start_at`: see `ReservationGranted`.
  */
 export interface ReservationView {
   type: "scheduler.reservation";
@@ -3533,6 +3535,7 @@ export interface ReservationView {
   idle: Idleness | null;
   idle_exempt_until: string | null;
   idle_exempt_reason: string;
+  forecast_start_at: string | null;
 }
 
 /** Go on with a paused task. */
@@ -4328,7 +4331,8 @@ export interface VolumeClaim {
  *
  * `expected_off_*` is by how much the time that a request was expected to hold, which times of
  * start are worked out from, missed the one that it did: of the `expected` ones that said so and
- * were given back.
+ * were given back. `start_off_*` is by how much the start that was expected of a request as it
+ * began to wait missed its grant: of the `forecast` ones that waited and of which one was known.
  */
 export interface WaitsLine {
   namespace: string;
@@ -4342,6 +4346,9 @@ export interface WaitsLine {
   expected: number;
   expected_off_p50_seconds: number | null;
   expected_off_p95_seconds: number | null;
+  forecast: number;
+  start_off_p50_seconds: number | null;
+  start_off_p90_seconds: number | null;
 }
 
 /** Most requests first. */

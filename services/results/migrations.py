@@ -268,4 +268,8 @@ CREATE TABLE driver_version (
 -- For how long it was expected to hold, as its request said.
 ALTER TABLE reservation ADD COLUMN expected_seconds double precision;
 """,
+    """
+-- When it was expected to start as it began to wait.
+ALTER TABLE reservation ADD COLUMN forecast_start_at timestamptz;
+""",
 )

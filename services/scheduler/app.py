@@ -42,6 +42,7 @@ from services.scheduler.leader.cluster_decisions import ClusterDecisions
 from services.scheduler.leader.decision_loop import DecisionLoop
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.query_engine import QueryEngine
+from services.scheduler.leader.start_forecasts import StartForecasts
 from services.scheduler.ledger.change_listener import ChangeListener
 from services.scheduler.ledger.leader_election import Leadership, Succession
 from services.scheduler.ledger.migrations import MIGRATIONS
@@ -139,6 +140,7 @@ def create_service(
             "decisions": decision_loop.run,
             "ledger_changes": ChangeListener(database, decision_loop.wake).run,
             "snapshots": snapshots.run,
+            "start_forecasts": StartForecasts(database, leadership, query_engine).run,
             "cluster_views": views.run,
             "reconciler": reconciler.run,
             "succession": Succession(leadership, decision_loop.wake).run,

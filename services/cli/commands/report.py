@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import wraps
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,6 +18,7 @@ from schemas.reports import (
     UsageBy,
     UsageLine,
     UsageView,
+    WaitsLine,
     WaitsView,
     WasteView,
     WaterfallView,
@@ -88,6 +90,9 @@ def waits(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
     """How long requests waited for GPUs."""
     view = target.ask(lambda client: client.waits_report(**asked))
     _print(target, view, waits_table(view), as_csv=as_csv)
+    if not (as_csv or target.as_json):
+        for text in chain.from_iterable(map(forecast_lines, view.lines)):
+            click.echo(text)
 
 
 @report.command()
@@ -230,8 +235,6 @@ def waits_table(view: WaitsView) -> Table:
         "p50 s",
         "p95 s",
         "longest s",
-        "end off p50 s",
-        "end off p95 s",
     ]
     return Table(
         headings=headings,
@@ -245,13 +248,31 @@ def waits_table(view: WaitsView) -> Table:
                 number(line.p50_seconds, 1),
                 number(line.p95_seconds, 1),
                 number(line.longest_seconds, 1),
-                number(line.expected_off_p50_seconds, 1),
-                number(line.expected_off_p95_seconds, 1),
             ]
             for line in view.lines
         ],
         numeric=frozenset(headings[1:]),
     )
+
+
+def forecast_lines(line: WaitsLine) -> list[str]:
+    """By how much expected starts and durations were wrong, as far as there were any."""
+    found = (
+        (line.forecast, "starts", line.start_off_p50_seconds, line.start_off_p90_seconds, 90),
+        (
+            line.expected,
+            "durations",
+            line.expected_off_p50_seconds,
+            line.expected_off_p95_seconds,
+            95,
+        ),
+    )
+    return [
+        f"{line.namespace}: expected {what} were off by {number(p50, 1)} s (p50),"
+        f" {number(high, 1)} s (p{rank}), of {count}"
+        for count, what, p50, high, rank in found
+        if count
+    ]
 
 
 def failures_table(view: FailuresView) -> Table:

@@ -98,10 +98,15 @@ SELECT namespace, count(*) AS requests, count(granted_at) AS granted,
     percentile_cont(0.95) WITHIN GROUP (ORDER BY waited_seconds) AS p95_seconds,
     max(waited_seconds) AS longest_seconds, count(off_seconds) AS expected,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY off_seconds) AS expected_off_p50_seconds,
-    percentile_cont(0.95) WITHIN GROUP (ORDER BY off_seconds) AS expected_off_p95_seconds
+    percentile_cont(0.95) WITHIN GROUP (ORDER BY off_seconds) AS expected_off_p95_seconds,
+    count(start_off_seconds) AS forecast,
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY start_off_seconds) AS start_off_p50_seconds,
+    percentile_cont(0.9) WITHIN GROUP (ORDER BY start_off_seconds) AS start_off_p90_seconds
 FROM (SELECT reservation.*, CASE WHEN state = 'released' THEN
         abs(extract(epoch FROM ended_at - granted_at) - expected_seconds)::float8
-    END AS off_seconds FROM reservation) AS reservation
+    END AS off_seconds,
+    abs(extract(epoch FROM granted_at - forecast_start_at))::float8 AS start_off_seconds
+    FROM reservation) AS reservation
 WHERE requested_at >= $1 AND requested_at < $2 AND ($3::text IS NULL OR namespace = $3)
 GROUP BY 1 ORDER BY requests DESC, namespace
 """

@@ -345,6 +345,7 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         idle=_idleness(stored),
         idle_exempt_until=stored.idle_exempt_until,
         idle_exempt_reason=stored.idle_exempt_reason,
+        forecast_start_at=stored.forecast_start_at,
     )
 
 

@@ -85,6 +85,7 @@ def granted(
         lease_ttl_seconds=before.lease_ttl_seconds,
         waited_seconds=max(0.0, (now - before.requested_at).total_seconds()),
         cluster=cluster,
+        forecast_start_at=before.forecast_start_at,
     )
 
 

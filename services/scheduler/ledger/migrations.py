@@ -335,4 +335,8 @@ ALTER TABLE reservation ADD COLUMN preempted_by text NOT NULL DEFAULT 'priority'
 CREATE INDEX reservation_preempted_for ON reservation (preempted_for)
     WHERE preempted_for IS NOT NULL;
 """,
+    """
+-- When a request was expected to start as it began to wait; compared with its grant.
+ALTER TABLE reservation ADD COLUMN forecast_start_at timestamptz;
+""",
 )

@@ -55,6 +55,16 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::fl
 ORDER BY new.place
 ON CONFLICT DO NOTHING RETURNING reservation_id, requested_at, wait_deadline_at
 """
+_WAITING_SINCE: Final = """
+SELECT arrival, reservation_id, requested_at FROM reservation
+WHERE state = 'queued' AND arrival > $1 AND request->>'cluster' IS NULL
+    AND requested_at < clock_timestamp() - $2 * interval '1 second'
+ORDER BY arrival DESC LIMIT $3
+"""
+_FORECAST: Final = """
+UPDATE reservation SET forecast_start_at = $2
+WHERE reservation_id = $1 AND state = 'queued' AND forecast_start_at IS NULL
+"""
 _RENEW: Final = """
 UPDATE reservation r SET state = new.state, revision = new.revision,
     lease_expires_at = clock_timestamp() + r.lease_ttl_seconds * interval '1 second'
@@ -142,6 +152,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
     idle_preemptible: bool = False
     idle_exempt_until: datetime | None = None
     idle_exempt_reason: str = ""
+    forecast_start_at: datetime | None = None
 
     @property
     def holds_host(self) -> bool:
@@ -185,6 +196,14 @@ class QueuedTimes(NamedTuple):
 
     requested_at: datetime
     wait_deadline_at: datetime
+
+
+class Waiting(NamedTuple):
+    """A request that is queued for our own GPUs."""
+
+    arrival: int
+    reservation_id: UUID
+    requested_at: datetime
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -259,6 +278,19 @@ async def insert(
         row["reservation_id"]: QueuedTimes(row["requested_at"], row["wait_deadline_at"])
         for row in rows
     }
+
+
+async def waiting_since(
+    connection: Connection, arrival: int, waited_seconds: float, limit: int
+) -> list[Waiting]:
+    """The newest requests after an arrival that have waited for so long, in order of arrival."""
+    rows = await connection.fetch(_WAITING_SINCE, arrival, waited_seconds, limit)
+    return [Waiting(*row) for row in reversed(rows)]
+
+
+async def write_forecast(connection: Connection, reservation_id: UUID, at: datetime) -> None:
+    """Store when a queued request is expected to start, unless that is stored already."""
+    await connection.execute(_FORECAST, reservation_id, at)
 
 
 async def write_renewed(connection: Connection, renewed: Sequence[Reservation]) -> None:

@@ -349,6 +349,7 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
     start = utcnow() - timedelta(seconds=150)
     held = granted(start + timedelta(seconds=5), new_id(), grant_of(0))
     half = granted(start + timedelta(seconds=5), new_id(), grant_of(1, 50))
+    held = replace(held, forecast_start_at=held.occurred_at + timedelta(seconds=30))
     half = replace(half, namespace="team-b", holder=f"experiment/{new_id()}/tune#2", epoch=1)
     queued = ReservationQueued(
         **common(start),
@@ -426,6 +427,11 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
     assert (wait.namespace, wait.requests, wait.granted, wait.p95_seconds) == ("team-a", 1, 1, 1.5)
     # It held for 60 of the 100 seconds.
     assert (wait.expected, wait.expected_off_p50_seconds) == (1, 40.0)
+    assert (wait.forecast, wait.start_off_p50_seconds, wait.start_off_p90_seconds) == (
+        1,
+        30.0,
+        30.0,
+    )
     assert {(line.of, line.reason, line.count) for line in failures[0].lines} == {
         ("attempt", "gpu_out_of_memory", 1),
         ("reservation", "expired", 1),

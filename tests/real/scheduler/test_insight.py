@@ -34,6 +34,7 @@ from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.postgres.database import Database
+from shared.testing import eventually
 from tests.support.worlds.scheduler import FakeGpu, World, accepted, ledger, scheduler, world
 
 
@@ -83,6 +84,29 @@ async def test_a_waiting_request_is_told_what_would_help_and_when_it_starts(
         ReasonCode.KEPT_FOR_EARLIER,
     }
     assert (await steward.view(reservation_id)).state is ReservationState.QUEUED
+
+
+async def test_a_grant_says_when_its_request_was_expected_to_start(steward: World) -> None:
+    await steward.add_node("alpha", 2)
+    await steward.known("alpha", 2)
+    held = await steward.granted(
+        await steward.request(GpuRequest(gpus=2, expected_duration_seconds=600.0))
+    )
+    waits = await steward.request(GpuRequest(gpus=1))
+    held_view = await steward.view(held.reservation_id)
+    assert held_view.granted_at is not None
+    expected = held_view.granted_at + timedelta(seconds=600)
+
+    async def is_forecast() -> bool:
+        return (await steward.view(waits)).forecast_start_at is not None
+
+    await eventually(is_forecast, what="a forecast of the start")
+    accepted(await steward.release(held))
+    granted = await steward.granted(waits)
+
+    assert held_view.forecast_start_at is None
+    assert (await steward.view(waits)).forecast_start_at == expected
+    assert granted.forecast_start_at == expected
 
 
 async def test_applying_a_suggestion_is_a_grant_and_what_does_not_wait_has_no_what_if(
