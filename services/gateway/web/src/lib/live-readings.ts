@@ -13,8 +13,6 @@ export interface LiveReading {
 const readings = new Map<string, LiveReading>();
 const watchers = new Map<string, Set<() => void>>();
 const changed = new Set<string>();
-let version = 0;
-const versionWatchers = new Set<() => void>();
 let frame: number | undefined;
 
 export function gpuKey(gpu: { node_id: string; uuid: string }): string {
@@ -24,10 +22,8 @@ export function gpuKey(gpu: { node_id: string; uuid: string }): string {
 /** Everything that came since the last frame is drawn with one. */
 function tellAll(): void {
   frame = undefined;
-  version += 1;
   for (const key of changed) for (const tell of watchers.get(key) ?? []) tell();
   changed.clear();
-  for (const tell of versionWatchers) tell();
 }
 
 export function receiveMetrics(metrics: GpuMetrics, nowMs: number): void {
@@ -50,16 +46,9 @@ export function useLiveReading(key: string): LiveReading | undefined {
   );
 }
 
-/** All of them, for sums and heat maps; read again with each frame that brought any. */
-export function useLiveReadings(): ReadonlyMap<string, LiveReading> {
-  useSyncExternalStore(
-    (tell) => {
-      versionWatchers.add(tell);
-      return () => versionWatchers.delete(tell);
-    },
-    () => version,
-  );
-  return readings;
+/** For what draws at a pace of its own, such as sums of a whole fleet. */
+export function newestReading(key: string): LiveReading | undefined {
+  return readings.get(key);
 }
 
 export function followReadings(): () => void {

@@ -1,11 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
-import type { GpuView, NodeView } from "@schemas/messages";
+import type { NodeView } from "@schemas/messages";
 import { Empty, Loaded, Page } from "@/components/page";
 import { SimulatedBadge } from "@/components/simulated-badge";
-import { groupBy } from "@/lib/group-by";
 import { gpusOptions, nodesOptions } from "./api/get-fleet";
-import { NodeRow } from "./components/node-row";
+import { FleetContent } from "./components/fleet-content";
 import { SummaryStrip } from "./components/summary-strip";
+
+const NO_NODES: NodeView[] = [];
 
 export function FleetPage() {
   const gpus = useQuery(gpusOptions);
@@ -23,19 +24,11 @@ export function FleetPage() {
           ) : (
             <>
               <SummaryStrip gpus={known} listedAt={gpus.dataUpdatedAt} />
-              {byNode(known, nodes.data ?? []).map(([nodeId, node, its]) => (
-                <NodeRow key={nodeId} nodeId={nodeId} node={node} gpus={its} listedAt={gpus.dataUpdatedAt} />
-              ))}
+              <FleetContent gpus={known} nodes={nodes.data ?? NO_NODES} listedAt={gpus.dataUpdatedAt} />
             </>
           )
         }
       </Loaded>
     </Page>
   );
-}
-
-function byNode(gpus: GpuView[], nodes: NodeView[]): [string, NodeView | undefined, GpuView[]][] {
-  const known = new Map(nodes.map((node) => [node.node_id, node]));
-  const groups = groupBy(gpus, (gpu) => gpu.node_id);
-  return [...groups].map(([nodeId, its]) => [nodeId, known.get(nodeId), its]);
 }

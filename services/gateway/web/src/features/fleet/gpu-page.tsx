@@ -10,9 +10,11 @@ import { duration, fullMoment, moment, secondsSince, useNow } from "@/lib/time";
 import { celsius, gibibytes, percent, UNKNOWN, watts } from "@/lib/units";
 import { useTimeRange } from "@/lib/url-state";
 import { gpusOptions } from "./api/get-fleet";
+import { holdingOptions } from "./api/get-holding";
 import { SeriesChart } from "./components/series-chart";
 import { ServiceActions } from "./components/service-actions";
 import { gpuState, withReading } from "./gpu-state";
+import { heldUntil } from "./held-until";
 import classes from "./gpu-page.module.css";
 
 const METRICS: SeriesMetric[] = [
@@ -40,6 +42,7 @@ function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
   const [range] = useTimeRange();
   const now = useNow();
   const live = useLiveReading(gpuKey(listed));
+  const held = useQuery(holdingOptions).data?.get(listed.reservation_id ?? "");
   const { gpu, takenAt } = withReading(listed, listedAt, live);
   const state = gpuState(gpu);
   const age = takenAt === null ? null : Math.max(0, (now - takenAt) / 1000);
@@ -50,6 +53,7 @@ function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
     ["power", `${watts(gpu.power_draw_w)} of ${watts(gpu.power_limit_w)}`],
     ["age of the reading", age === null ? UNKNOWN : duration(Math.round(age))],
     ["holder", gpu.holder || UNKNOWN],
+    ["until", (held && heldUntil(held, now)) ?? UNKNOWN],
     ["namespace", gpu.namespace ?? UNKNOWN],
     ["MIG", gpu.mig_profile ?? (gpu.mig_enabled === null ? UNKNOWN : gpu.mig_enabled ? "on" : "off")],
     ["PCI", gpu.pci_bus_id ?? UNKNOWN],

@@ -1,7 +1,8 @@
 import { memo } from "react";
 import { Link } from "react-router";
-import type { GpuView } from "@schemas/messages";
+import type { GpuView, ReservationView } from "@schemas/messages";
 import { Meter } from "@/components/meter";
+import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import { gpuKey, useLiveReading } from "@/lib/live-readings";
 import { paths } from "@/lib/paths";
@@ -9,12 +10,22 @@ import { duration, useNow } from "@/lib/time";
 import { celsius, gibibytes, percent, share, watts } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
 import { gpuState, withReading } from "../gpu-state";
+import { heldUntil } from "../held-until";
 import classes from "./gpu-tile.module.css";
 
-export const GpuTile = memo(function GpuTile(props: { listed: GpuView; listedAt: number }) {
+interface GpuTileProps {
+  listed: GpuView;
+  listedAt: number;
+  /** The reservation of its first holder, where one may read it. */
+  held: ReservationView | undefined;
+  /** Where the tile stands alone, without its node. */
+  isAlone?: boolean;
+}
+
+export const GpuTile = memo(function GpuTile({ listed, listedAt, held, isAlone }: GpuTileProps) {
   const search = useSharedSearch();
-  const live = useLiveReading(gpuKey(props.listed));
-  const { gpu, takenAt } = withReading(props.listed, props.listedAt, live);
+  const live = useLiveReading(gpuKey(listed));
+  const { gpu, takenAt } = withReading(listed, listedAt, live);
   const state = gpuState(gpu);
   const used = share(gpu.memory_used_mb, gpu.memory_total_mb);
   return (
@@ -24,6 +35,12 @@ export const GpuTile = memo(function GpuTile(props: { listed: GpuView; listedAt:
       data-stale={gpu.stale || undefined}
       data-kind={state.kind}
     >
+      {isAlone && (
+        <span className={classes.head}>
+          <strong className={classes.model}>{gpu.node_id}</strong>
+          {gpu.simulated && <SimulatedBadge />}
+        </span>
+      )}
       <span className={classes.head}>
         <strong>{gpu.index}</strong>
         <span className={classes.model} title={gpu.name}>
@@ -40,8 +57,9 @@ export const GpuTile = memo(function GpuTile(props: { listed: GpuView; listedAt:
       <span className={classes.foot}>
         <span>{celsius(gpu.temperature_c)}</span>
         <span>{watts(gpu.power_draw_w)}</span>
-        {gpu.stale ? <Age takenAt={takenAt} /> : <span className={classes.holder}>{gpu.holder}</span>}
+        <Age takenAt={takenAt} isStale={gpu.stale} />
       </span>
+      <Holder gpu={gpu} held={held} />
     </Link>
   );
 });
@@ -58,11 +76,29 @@ function Reading({ name, value, part }: { name: string; value: string; part: num
   );
 }
 
-function Age({ takenAt }: { takenAt: number | null }) {
+function Holder({ gpu, held }: { gpu: GpuView; held: ReservationView | undefined }) {
   const now = useNow();
+  const shared = gpu.holders.filter((each) => each.shares < 1);
+  const words =
+    shared.length > 0
+      ? shared.map((each) => `${each.holder ?? "held"} ${percent(each.shares * 100)}`).join(", ")
+      : gpu.holder;
   return (
-    <span className={classes.age}>
-      {takenAt === null ? "no reading" : `${duration(Math.round((now - takenAt) / 1000))} old`}
+    <span className={classes.foot}>
+      <span className={classes.holder} title={words ?? undefined}>
+        {words ?? <span className="dim">not held</span>}
+      </span>
+      {held && <span className={classes.until}>{heldUntil(held, now)}</span>}
+    </span>
+  );
+}
+
+function Age({ takenAt, isStale }: { takenAt: number | null; isStale: boolean }) {
+  const now = useNow();
+  const seconds = takenAt === null ? null : Math.max(0, Math.round((now - takenAt) / 1000));
+  return (
+    <span className={classes.age} data-stale={isStale || undefined} title="age of the reading">
+      {seconds === null ? "no reading" : `${duration(seconds)} old`}
     </span>
   );
 }

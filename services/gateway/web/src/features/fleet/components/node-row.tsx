@@ -1,41 +1,65 @@
-import type { GpuView, NodeView } from "@schemas/messages";
+import { Link } from "react-router";
+import type { ReservationView } from "@schemas/messages";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
+import type { NodeGpus } from "../fleet-filter";
 import { GpuTile } from "./gpu-tile";
-import classes from "./node-row.module.css";
 import { ServiceActions } from "./service-actions";
+import classes from "./node-row.module.css";
 
-interface NodeRowProps {
-  nodeId: string;
-  node: NodeView | undefined;
-  gpus: GpuView[];
+export type Holding = ReadonlyMap<string, ReservationView>;
+
+export interface NodeProps extends NodeGpus {
   listedAt: number;
+  holding: Holding | undefined;
 }
 
-export function NodeRow({ nodeId, node, gpus, listedAt }: NodeRowProps) {
-  return (
-    <section className={classes.row} aria-label={`node ${nodeId}`}>
-      <header className={classes.header}>
-        <h2>{nodeId}</h2>
-        {node?.simulated && <SimulatedBadge />}
+interface NodeHeaderProps extends NodeGpus {
+  /** Of the address that shows this node alone. */
+  search: string;
+  isShort?: boolean;
+}
+
+/** A node's name opens it alone, with all that can be done there. */
+export function NodeHeader({ nodeId, node, gpus, search, isShort }: NodeHeaderProps) {
+  if (isShort) {
+    return (
+      <header className={classes.short}>
+        <Link to={{ search }} title={`${nodeId} alone`}>
+          {nodeId}
+        </Link>
         <NodeMark node={node} />
-        <span className="dim">
-          {node ? `${node.gpus_free} of ${node.gpus_total} free` : `${gpus.length} GPUs`}
-        </span>
-        <span className={classes.actions}>
-          <ServiceActions nodeId={nodeId} isCordoned={Boolean(node?.cordon)} />
-        </span>
       </header>
-      <div className={classes.tiles}>
-        {gpus.map((gpu) => (
-          <GpuTile key={gpu.uuid} listed={gpu} listedAt={listedAt} />
-        ))}
-      </div>
-    </section>
+    );
+  }
+  return (
+    <header className={classes.header}>
+      <h2>
+        <Link to={{ search }}>{nodeId}</Link>
+      </h2>
+      {(node?.simulated ?? gpus.some((gpu) => gpu.simulated)) && <SimulatedBadge />}
+      <NodeMark node={node} />
+      <span className="dim">
+        {node ? `${node.gpus_free} of ${node.gpus_total} free` : `${gpus.length} GPUs`}
+      </span>
+      <span className={classes.actions}>
+        <ServiceActions nodeId={nodeId} isCordoned={Boolean(node?.cordon)} />
+      </span>
+    </header>
   );
 }
 
-function NodeMark({ node }: { node: NodeView | undefined }) {
+export function NodeTiles({ gpus, listedAt, holding }: NodeProps) {
+  return (
+    <div className={classes.tiles}>
+      {gpus.map((gpu) => (
+        <GpuTile key={gpu.uuid} listed={gpu} listedAt={listedAt} held={holding?.get(gpu.reservation_id ?? "")} />
+      ))}
+    </div>
+  );
+}
+
+function NodeMark({ node }: Pick<NodeGpus, "node">) {
   if (!node) return null;
   if (!node.admitted) return <StateMark kind="attention" word="waits to be admitted" />;
   if (!node.fresh) return <StateMark kind="bad" word="silent" title="no reading comes from it" />;

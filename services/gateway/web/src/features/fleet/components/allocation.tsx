@@ -1,0 +1,56 @@
+import { useMemo } from "react";
+import { Link } from "react-router";
+import type { GpuView } from "@schemas/messages";
+import { paths } from "@/lib/paths";
+import { useNow } from "@/lib/time";
+import { percent } from "@/lib/units";
+import { useSharedSearch } from "@/lib/url-state";
+import { heldUntil } from "../held-until";
+import { slicesOf, type GpuSlices, type Slice } from "../slices";
+import type { Holding } from "./node-row";
+import classes from "./allocation.module.css";
+
+/** Who has which part of each GPU, to scale. */
+export function Allocation({ gpus, holding }: { gpus: GpuView[]; holding: Holding | undefined }) {
+  const search = useSharedSearch();
+  const cut = useMemo(() => slicesOf(gpus), [gpus]);
+  return (
+    <ul className={classes.list}>
+      {cut.map(({ gpu, slices }) => (
+        <li key={gpu.uuid} className={classes.line}>
+          <Link to={{ pathname: paths.gpu(gpu.node_id, gpu.uuid), search }} aria-label={label({ gpu, slices })}>
+            {gpu.index}
+          </Link>
+          <span className={classes.bar} aria-hidden>
+            {slices.map((slice) => (
+              <Part key={slice.key} slice={slice} holding={holding} />
+            ))}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+const told = (slice: Slice) => `${slice.word}, ${percent(slice.share * 100)}`;
+
+function label({ gpu, slices }: GpuSlices): string {
+  return `${gpu.node_id} GPU ${gpu.index}: ${slices.map(told).join("; ")}`;
+}
+
+function Part({ slice, holding }: { slice: Slice; holding: Holding | undefined }) {
+  const now = useNow();
+  const held = holding?.get(slice.reservationId ?? "");
+  const until = held && heldUntil(held, now);
+  return (
+    <span
+      className={classes.part}
+      data-kind={slice.kind}
+      style={{ flexGrow: slice.share }}
+      title={until ? `${told(slice)}, ${until}` : told(slice)}
+    >
+      {slice.word}
+      {until && <span className="dim"> {until}</span>}
+    </span>
+  );
+}

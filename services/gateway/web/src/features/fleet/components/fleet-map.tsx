@@ -1,0 +1,137 @@
+import { memo, useRef, useState } from "react";
+import { Link } from "react-router";
+import type { GpuView } from "@schemas/messages";
+import { gpuKey, useLiveReading } from "@/lib/live-readings";
+import { paths } from "@/lib/paths";
+import { useSharedSearch } from "@/lib/url-state";
+import { HEAT_ENDS, HEAT_STEPS, heatStep, type HeatMetric } from "../fleet-filter";
+import { gpuState, withReading } from "../gpu-state";
+import { GpuTile } from "./gpu-tile";
+import type { Holding } from "./node-row";
+import classes from "./fleet-map.module.css";
+
+interface CellsProps {
+  gpus: GpuView[];
+  listedAt: number;
+  holding: Holding | undefined;
+  metric: HeatMetric;
+}
+
+interface Pointed {
+  gpu: GpuView;
+  left: number;
+  top: number;
+}
+
+const TILE_WIDTH_PX = 240;
+const TILE_HEIGHT_PX = 160;
+
+/** A cell for each GPU; pointed at, it shows its tile. */
+export function Cells({ gpus, listedAt, holding, metric }: CellsProps) {
+  const search = useSharedSearch();
+  const list = useRef<HTMLDivElement>(null);
+  const [pointed, setPointed] = useState<Pointed | null>(null);
+
+  function point(target: EventTarget): void {
+    const cell = target instanceof Element ? target.closest("a") : null;
+    const gpu = cell && gpus[Array.prototype.indexOf.call(list.current?.children ?? [], cell)];
+    if (!gpu) return;
+    const { left, bottom, top } = cell.getBoundingClientRect();
+    const isLow = bottom + TILE_HEIGHT_PX > window.innerHeight;
+    setPointed({
+      gpu,
+      left: Math.max(4, Math.min(left, window.innerWidth - TILE_WIDTH_PX - 4)),
+      top: isLow ? top - TILE_HEIGHT_PX - 4 : bottom + 4,
+    });
+  }
+
+  return (
+    <>
+      <div
+        ref={list}
+        className={classes.cells}
+        onPointerOver={(event) => point(event.target)}
+        onPointerLeave={() => setPointed(null)}
+        onFocus={(event) => point(event.target)}
+        onBlur={() => setPointed(null)}
+      >
+        {gpus.map((gpu) => (
+          <Cell key={gpu.uuid} listed={gpu} listedAt={listedAt} metric={metric} search={search} />
+        ))}
+      </div>
+      {pointed && (
+        <div className={classes.pointed} style={{ left: pointed.left, top: pointed.top }} aria-hidden>
+          <GpuTile
+            listed={pointed.gpu}
+            listedAt={listedAt}
+            held={holding?.get(pointed.gpu.reservation_id ?? "")}
+            isAlone
+          />
+        </div>
+      )}
+    </>
+  );
+}
+
+const Cell = memo(function Cell(props: { listed: GpuView; listedAt: number; metric: HeatMetric; search: string }) {
+  const { listed, listedAt, metric, search } = props;
+  const state = gpuState(listed);
+  const holder = listed.holder ? `, ${listed.holder}` : "";
+  return (
+    <Link
+      to={{ pathname: paths.gpu(listed.node_id, listed.uuid), search }}
+      className={classes.cell}
+      data-kind={state.kind}
+      aria-label={`${listed.node_id} GPU ${listed.index}: ${state.word}${holder}`}
+    >
+      <Heat listed={listed} listedAt={listedAt} metric={metric} />
+    </Link>
+  );
+});
+
+/** What changes each second, apart from the link around it. */
+function Heat({ listed, listedAt, metric }: { listed: GpuView; listedAt: number; metric: HeatMetric }) {
+  const { gpu } = withReading(listed, listedAt, useLiveReading(gpuKey(listed)));
+  const step = metric === "state" ? "state" : (heatStep(gpu, metric) ?? "unknown");
+  return <span className={classes.heat} data-step={step} data-stale={gpu.stale || undefined} />;
+}
+
+export function HeatLegend({ metric }: { metric: HeatMetric }) {
+  const ends = HEAT_ENDS[metric];
+  return (
+    <span className={classes.legend}>
+      {ends && (
+        <span>
+          {ends[0]}
+          {Array.from({ length: HEAT_STEPS }, (_, step) => (
+            <span key={step} className={classes.swatch}>
+              <span className={classes.heat} data-step={step} />
+            </span>
+          ))}
+          {ends[1]}
+        </span>
+      )}
+      {(
+        [
+          ["ok", "free"],
+          ["busy", "held"],
+          ["attention", "attention"],
+          ["bad", "bad"],
+        ] as const
+      ).map(([kind, word]) => (
+        <span key={kind}>
+          <span className={classes.swatch} data-kind={kind}>
+            <span className={classes.heat} data-step={metric === "state" ? "state" : 0} />
+          </span>
+          {word}
+        </span>
+      ))}
+      <span>
+        <span className={classes.swatch}>
+          <span className={classes.heat} data-step="unknown" />
+        </span>
+        no reading
+      </span>
+    </span>
+  );
+}
