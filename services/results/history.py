@@ -113,7 +113,8 @@ SELECT * FROM ({sources}) AS source WHERE EXISTS (
 TABLES: Final = {Level.MINUTE: "sample_minute", Level.HOUR: "sample_hour"}
 
 # A mean is no further out than what it is of, however its sum was rounded. Buckets are numbered,
-# and a device's come as arrays: ten thousand rows with times would take most of the answer's time.
+# and a device's come as arrays: ten thousand rows with times would take most of the answer's time,
+# and so would their order.
 SELECT_BUCKETS: Final = """
 SELECT device_no, array_agg(number) AS numbers, array_agg(min) AS min, array_agg(max) AS max,
        array_agg(mean) AS mean
@@ -123,7 +124,7 @@ FROM (
            min(lowest) AS min, max(highest) AS max,
            least(greatest(sum(total) / sum(count), min(lowest)), max(highest)) AS mean
     FROM (SELECT *, date_bin($1, at, $2) AS bucket FROM ({sources}) AS source) AS binned
-    GROUP BY device_no, bucket ORDER BY device_no, bucket) AS found
+    GROUP BY device_no, bucket) AS found
 GROUP BY device_no
 """
 
@@ -215,10 +216,11 @@ def _points(of_device: Row | None, starts: Mapping[int, datetime]) -> tuple[Seri
     if of_device is None:
         return ()
     columns = (of_device[name] for name in ("numbers", "min", "max", "mean"))
-    return tuple(
-        SeriesPoint(at=starts[number], min=lowest, max=highest, mean=mean)
+    points = {
+        number: SeriesPoint(at=starts[number], min=lowest, max=highest, mean=mean)
         for number, lowest, highest, mean in zip(*columns, strict=True)
-    )
+    }
+    return tuple([points[number] for number in sorted(points)])
 
 
 async def _plan(
