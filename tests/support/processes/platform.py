@@ -22,7 +22,7 @@ from shared.paths import DataDirectory
 from shared.testing import eventually
 from tests.support.ports import free_port
 
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 
 
 def marked_processes(installation_id: str) -> list[psutil.Process]:
