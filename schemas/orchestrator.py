@@ -26,7 +26,7 @@ from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
 from schemas.gpu_info import GpuInfo
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
 from schemas.results import GpuMonitoring
-from schemas.task import DeploymentMode, Objective, Strategy, TaskFile
+from schemas.task import DeploymentMode, Objective, StopReason, Strategy, TaskFile
 
 
 class TaskState(StrEnum):
@@ -96,7 +96,10 @@ class TaskEvent(Event, frozen=True, kw_only=True):
 
 
 class TaskAccepted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_accepted"):
-    """Stored with `experiments` experiments; `cut` were left out by `max_iterations`."""
+    """Stored with `experiments` experiments; `cut` were left out by `max_iterations`.
+
+    A search tries `experiments` at most, and stores them one by one.
+    """
 
     experiments: Count
     cut: Count
@@ -120,12 +123,14 @@ class TaskCompleted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task
     best_experiment_id: UUID | None = None  # None: no success could be scored
     succeeded: Count
     failed: Count
+    stop_reason: StopReason | None = None
 
 
 class TaskFailed(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_failed"):
     """Every experiment ended and none succeeded."""
 
     reason: str
+    stop_reason: StopReason | None = None
 
 
 class TaskCancelled(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_cancelled"):
@@ -268,6 +273,8 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
     """A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
 
+    A search has no `experiments` yet; it tries `experiments_at_most`.
+
     `benchmark_tool` would measure every experiment; None if no node could run the task.
     """
 
@@ -280,6 +287,7 @@ class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     benchmark_tool: BenchmarkTool | None = None
+    experiments_at_most: Count = 0
 
 
 class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
@@ -288,7 +296,8 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     `archived`: it has been finished for so long that lists leave it out unless asked.
     `benchmark_tool` measures every experiment; None: an older release stored the task, and it is
     chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
-    another installation.
+    another installation. `experiments_at_most`: a search proposes them one by one, and
+    `experiments_total` are those so far; 0: unknown, an older release stored the task.
     """
 
     task_id: UUID
@@ -312,6 +321,8 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     benchmark_tool: BenchmarkTool | None = None
     archived: bool = False
     imported_at: UtcDatetime | None = None
+    experiments_at_most: Count = 0
+    stop_reason: StopReason | None = None
 
 
 class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):
@@ -340,7 +351,8 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     """As the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
 
     `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
-    levels of `metrics` out: it compares only experiments that failed at the same loads.
+    levels of `metrics` out: it compares only experiments that failed at the same loads. `proposal`:
+    why a search chose it.
     """
 
     experiment_id: UUID
@@ -369,6 +381,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     failed_attempts: Count = 0
     task_name: str = ""
     imported_at: UtcDatetime | None = None
+    proposal: str = ""
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

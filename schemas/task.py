@@ -59,6 +59,14 @@ class Strategy(StrEnum):
     BAYESIAN = "bayesian"
 
 
+class StopReason(StrEnum):
+    """Why a task tries no further configuration."""
+
+    SPACE_EXHAUSTED = "space_exhausted"  # every configuration was tried
+    MAX_ITERATIONS = "max_iterations"
+    MAX_GPU_HOURS = "max_gpu_hours"
+
+
 class Objective(StrEnum):
     """What the best experiment is best at."""
 
@@ -213,7 +221,9 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs
     only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
     attempts are interrupted, or fail in a way that may pass. `n_initial_random` and `seed` are of
-    searches that draw configurations.
+    searches that draw configurations; without a seed one follows from the task's id. A search tries
+    `max_iterations` configurations at most, 50 if it is not given, a grid all. Once the attempts
+    have had their GPUs for `max_gpu_hours` together, nothing further starts.
     """
 
     strategy: Strategy = Strategy.GRID_SEARCH
@@ -225,6 +235,7 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
     n_initial_random: PositiveInt | None = None
     seed: Integer | None = None
+    max_gpu_hours: Annotated[float, Meta(gt=0)] | None = None
 
 
 class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):

@@ -1213,6 +1213,7 @@ export interface ExperimentDetail {
   failed_attempts: number;
   task_name: string;
   imported_at: string | null;
+  proposal: string;
   benchmark: BenchmarkResult | null;
   explanation: Explanation | null;
   missing: string[];
@@ -1351,7 +1352,8 @@ export interface ExperimentSummarized {
  * As the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
  *
  * `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
- * levels of `metrics` out: it compares only experiments that failed at the same loads.
+ * levels of `metrics` out: it compares only experiments that failed at the same loads. `proposal`:
+ * why a search chose it.
  */
 export interface ExperimentView {
   type: "orchestrator.experiment";
@@ -1382,6 +1384,7 @@ export interface ExperimentView {
   failed_attempts: number;
   task_name: string;
   imported_at: string | null;
+  proposal: string;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -2805,7 +2808,9 @@ export type Objective =
  * `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs
  * only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
  * attempts are interrupted, or fail in a way that may pass. `n_initial_random` and `seed` are of
- * searches that draw configurations.
+ * searches that draw configurations; without a seed one follows from the task's id. A search tries
+ * `max_iterations` configurations at most, 50 if it is not given, a grid all. Once the attempts
+ * have had their GPUs for `max_gpu_hours` together, nothing further starts.
  */
 export interface OptimizationSpec {
   strategy?: Strategy;
@@ -2817,6 +2822,7 @@ export interface OptimizationSpec {
   max_attempts?: number;
   n_initial_random?: number | null;
   seed?: number | null;
+  max_gpu_hours?: number | null;
 }
 
 /** Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp). */
@@ -3916,6 +3922,9 @@ export interface StopMonitoring {
   monitoring_id: string;
 }
 
+/** Why a task tries no further configuration. */
+export type StopReason = "max_gpu_hours" | "max_iterations" | "space_exhausted";
+
 /** A volume claim that holds the model (Kubernetes). */
 export interface StorageSpec {
   type: "hf" | "hostpath" | "pvc";
@@ -3988,7 +3997,11 @@ export interface SummaryView {
   driver_versions: Record<string, string>;
 }
 
-/** Stored with `experiments` experiments; `cut` were left out by `max_iterations`. */
+/**
+ * Stored with `experiments` experiments; `cut` were left out by `max_iterations`.
+ *
+ * A search tries `experiments` at most, and stores them one by one.
+ */
 export interface TaskAccepted {
   type: "orchestrator.task_accepted";
   message_id: string;
@@ -4028,6 +4041,7 @@ export interface TaskCompleted {
   best_experiment_id: string | null;
   succeeded: number;
   failed: number;
+  stop_reason: StopReason | null;
 }
 
 /** Forgotten on request, with this many experiments; of those no event of their own tells. */
@@ -4054,6 +4068,7 @@ export interface TaskFailed {
   namespace: string;
   task_name: string;
   reason: string;
+  stop_reason: StopReason | null;
 }
 
 /**
@@ -4121,6 +4136,8 @@ export interface TaskPaused {
 /**
  * A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
  *
+ * A search has no `experiments` yet; it tries `experiments_at_most`.
+ *
  * `benchmark_tool` would measure every experiment; null if no node could run the task.
  */
 export interface TaskPlan {
@@ -4134,6 +4151,7 @@ export interface TaskPlan {
   missing: string[];
   notes: string[];
   benchmark_tool: BenchmarkTool | null;
+  experiments_at_most: number;
 }
 
 /** Experiments start again. */
@@ -4169,7 +4187,8 @@ export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "pau
  * `archived`: it has been finished for so long that lists leave it out unless asked.
  * `benchmark_tool` measures every experiment; null: an older release stored the task, and it is
  * chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
- * another installation.
+ * another installation. `experiments_at_most`: a search proposes them one by one, and
+ * `experiments_total` are those so far; 0: unknown, an older release stored the task.
  */
 export interface TaskView {
   type: "orchestrator.task";
@@ -4195,6 +4214,8 @@ export interface TaskView {
   benchmark_tool: BenchmarkTool | null;
   archived: boolean;
   imported_at: string | null;
+  experiments_at_most: number;
+  stop_reason: StopReason | null;
 }
 
 /** Tokens, newest first, also those that count no more. */

@@ -127,10 +127,10 @@ class EventHandlers:
                     message=reply.message,
                 )
 
-    async def retry_failed(self) -> None:
-        """The pause after some failed attempts may be over."""
+    async def advance_due(self) -> None:
+        """The pause after some failed attempts may be over, or an executor back for a search."""
         async with self.database.transaction() as connection:
-            due = await self.progress.tasks_to_retry(connection)
+            due = await self.progress.tasks_to_advance(connection)
         for task_id in due:
             async with self.database.transaction() as connection:
                 await self.progress.advance(connection, task_id)

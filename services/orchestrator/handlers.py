@@ -35,7 +35,14 @@ from schemas.orchestrator import (
 from services.orchestrator import store
 from services.orchestrator.domain import running, tasks, waiting
 from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
-from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision, delete
+from services.orchestrator.domain.records import (
+    Decision,
+    Experiment,
+    Task,
+    TaskDecision,
+    delete,
+    new_experiment,
+)
 from services.orchestrator.node_names import with_node_ids
 from services.orchestrator.store import ExperimentPlace, TaskPlace
 from services.orchestrator.task_progress import Progress
@@ -277,28 +284,16 @@ class Handlers:
             created_at=now,
             notes=plan.notes,
             benchmark_tool=plan.benchmark_tool,
+            experiments_at_most=plan.experiments_at_most,
+            stop_reason=plan.stop_reason,
         )
-        accepted = tasks.accept(task, experiments=len(plan.experiments), cut=plan.cut, now=now)
+        accepted = tasks.accept(task, experiments=plan.experiments_at_most, cut=plan.cut, now=now)
         try:
             await store.insert_task(connection, accepted.task)
         except asyncpg.UniqueViolationError as error:
             raise _taken(command, error) from error
         await self.progress.write_task(connection, accepted)
-        experiments = [
-            Experiment(
-                experiment_id=new_id(),
-                task_id=task.task_id,
-                namespace=task.namespace,
-                ordinal=planned.ordinal,
-                state=ExperimentState.PENDING,
-                parameters=planned.parameters,
-                engine=planned.engine,
-                request=planned.request,
-                created_at=now,
-                task_name=task.task_name,
-            )
-            for planned in plan.experiments
-        ]
+        experiments = [new_experiment(task, planned, new_id(), now) for planned in plan.experiments]
         await store.save_experiments(connection, experiments)
 
 

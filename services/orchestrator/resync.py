@@ -63,8 +63,10 @@ class Resync:
             await wait_for(self._wake, self.interval_seconds)
 
     async def sweep(self, silent_for: timedelta) -> None:
-        """Query the owner of each attempt that has been silent for that long; retry what failed."""
-        await self.handlers.retry_failed()
+        """Query the owner of each attempt that has been silent for that long; go on with tasks that
+        stand still.
+        """
+        await self.handlers.advance_due()
         async with self.database.transaction() as connection:
             silent = await store.silent_attempts(connection, silent_for)
         by_executor: dict[str, list[Attempt]] = defaultdict(list)

@@ -65,12 +65,16 @@ WHERE task_id = $1 AND state = 'pending' AND NOT EXISTS (
 ORDER BY ordinal LIMIT $2
 """
 
-SELECT_TASKS_TO_RETRY: Final = """
+# The latter: a search of which nothing is under way, as no executor was present.
+SELECT_TASKS_TO_ADVANCE: Final = """
 SELECT task_id FROM task
 WHERE state = 'running' AND EXISTS (
     SELECT FROM experiment JOIN attempt USING (experiment_id)
     WHERE experiment.task_id = task.task_id AND experiment.state = 'pending' AND outcome = 'failed'
     GROUP BY experiment_id HAVING max(closed_at) <= $1)
+OR state IN ('accepted', 'running') AND NOT EXISTS (
+    SELECT FROM experiment WHERE experiment.task_id = task.task_id
+      AND experiment.state IN ('pending', 'waiting', 'starting', 'running'))
 """
 
 SELECT_EXPERIMENTS: Final = """
@@ -246,9 +250,11 @@ async def pending_experiments(
     return await _all(connection, Experiment, SELECT_PENDING, task_id, limit, failed_before)
 
 
-async def tasks_to_retry(connection: Connection, failed_before: datetime) -> list[UUID]:
-    """Running tasks with a pending experiment that has failed, for the last time before that."""
-    rows = await connection.fetch(SELECT_TASKS_TO_RETRY, failed_before)
+async def tasks_to_advance(connection: Connection, failed_before: datetime) -> list[UUID]:
+    """Running tasks with a pending experiment that has failed, for the last time before that, and
+    those with nothing unfinished.
+    """
+    rows = await connection.fetch(SELECT_TASKS_TO_ADVANCE, failed_before)
     return [row["task_id"] for row in rows]
 
 

@@ -1,5 +1,6 @@
 """Decisions made durable: rows, events and commands in one transaction, then the task goes on."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,8 +9,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentState
-from services.orchestrator import offer_rows, past_runs, store
+from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
+from schemas.task import StopReason
+from services.orchestrator import offer_rows, past_runs, search_history, store
 from services.orchestrator.domain import tasks, waiting
 from services.orchestrator.domain.deadlines import (
     PastHolds,
@@ -17,13 +19,24 @@ from services.orchestrator.domain.deadlines import (
     longest_hold_seconds,
 )
 from services.orchestrator.domain.executor_offers import Offer, eligible_nodes, serving_offers
-from services.orchestrator.domain.records import Decision, Experiment, Task, TaskDecision
+from services.orchestrator.domain.plan import make_planner, make_search
+from services.orchestrator.domain.records import (
+    Decision,
+    Experiment,
+    Task,
+    TaskDecision,
+    new_experiment,
+)
 from services.orchestrator.domain.retrying import nodes_to_request
+from services.orchestrator.domain.search.history import trials_of
+from services.orchestrator.domain.search.propose import propose
 from services.orchestrator.domain.tools import tool_of_old
 from services.orchestrator.node_names import with_node_ids
 from shared.benchmarks.ranking import rank
 from shared.clock import utcnow
+from shared.errors import RefusedError
 from shared.ids import new_id
+from shared.logging import log
 from shared.postgres.commands import send_later
 from shared.postgres.database import Connection
 from shared.postgres.outbox import stage
@@ -70,9 +83,16 @@ class Progress:
         task = await self._require(connection, task_id)
         if task.may_start_experiments and task.benchmark_tool is None:
             task = await self._with_tool(connection, task)
-        if task.may_start_experiments and await self._request_next(connection, task):
-            await self.write_task(connection, tasks.start(task, utcnow()))
-            task = await self._require(connection, task_id)
+        if task.may_start_experiments:
+            task = await self._within_budget(connection, task)
+        if task.may_start_experiments:
+            is_requested = await self._request_next(connection, task)
+            if task.may_propose:
+                task = await self._propose(connection, task)
+                is_requested |= await self._request_next(connection, task)
+            if is_requested:
+                await self.write_task(connection, tasks.start(task, utcnow()))
+                task = await self._require(connection, task_id)
         tally = (await store.tallies(connection, [task_id]))[task_id]
         leader = await self._best(connection, task, tally.get(ExperimentState.SUCCEEDED, 0))
         ending = tasks.finish(task, tally, leader, utcnow())
@@ -84,9 +104,61 @@ class Progress:
             await store.save_task(connection, task)
         return task
 
-    async def tasks_to_retry(self, connection: Connection) -> list[UUID]:
-        """Those with a failed experiment that has paused for long enough."""
-        return await store.tasks_to_retry(connection, utcnow() - self.retry_pause)
+    async def tasks_to_advance(self, connection: Connection) -> list[UUID]:
+        """Those with a failed experiment that has paused for long enough, and searches of which
+        nothing is under way.
+        """
+        return await store.tasks_to_advance(connection, utcnow() - self.retry_pause)
+
+    async def _propose(self, connection: Connection, task: Task) -> Task:
+        """Store the next experiment of a search, or why there is none.
+
+        One that waits for GPUs is enough: what is proposed later knows more.
+        """
+        tally = (await store.tallies(connection, [task.task_id]))[task.task_id]
+        unfinished = sum(tally[state] for state in tally if state not in FINISHED_EXPERIMENT_STATES)
+        is_waiting = tally.get(ExperimentState.WAITING, 0) > 0
+        if is_waiting or unfinished >= task.file.optimization.max_parallel:
+            return task
+        file = with_node_ids(task.file)
+        search = make_search(file, default_seed=task.task_id.int)
+        if search is None:
+            return task
+        try:
+            planner = make_planner(file, await self.offers(connection))
+        except RefusedError as error:
+            log.info("proposal_postponed", task_id=task.task_id, reason=str(error))
+            return task  # no executor present knows the engine; looked at again by the next sweep
+        past = await search_history.tried(connection, task.task_id)
+        trials = trials_of(task.file.optimization.objective, search.space, past)
+        # Its arithmetic takes some 50 ms, and half a second of imports the first time.
+        proposal = await asyncio.to_thread(propose, search, trials, planner.is_possible)
+        if isinstance(proposal, StopReason):
+            task = replace(task, stop_reason=proposal)
+            await store.save_task(connection, task)
+            return task
+        planned, _, _ = planner.experiment(proposal.ordinal, proposal.point)
+        experiment = new_experiment(task, planned, new_id(), utcnow(), proposal.reason)
+        await store.save_experiments(connection, [experiment])
+        return task
+
+    async def _within_budget(self, connection: Connection, task: Task) -> Task:
+        """Cancels what has not started of a task that has used up its GPU-hours."""
+        most = task.file.optimization.max_gpu_hours
+        if most is None or task.stop_reason is StopReason.MAX_GPU_HOURS:
+            return task
+        spent = await search_history.gpu_seconds(connection, task.task_id, utcnow())
+        if spent < most * 3600:
+            return task
+        task = replace(task, stop_reason=StopReason.MAX_GPU_HOURS)
+        await store.save_task(connection, task)
+        reason = f"the task has used up its {most:g} GPU-hours"
+        unfinished = await store.unfinished_experiments(connection, task.task_id)
+        pending = [each for each in unfinished if each.state is ExperimentState.PENDING]
+        await self.write(
+            connection, [waiting.cancel_unstarted(each, reason, utcnow()) for each in pending]
+        )
+        return task
 
     async def _request_next(self, connection: Connection, task: Task) -> bool:
         free = task.file.optimization.max_parallel - await store.open_attempts(

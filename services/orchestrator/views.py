@@ -55,6 +55,8 @@ def task_view(
         benchmark_tool=task.benchmark_tool,
         task=task.file if with_file else None,
         archived=archived,
+        experiments_at_most=task.experiments_at_most,
+        stop_reason=task.stop_reason if task.is_finished else None,
     )
 
 
@@ -99,6 +101,7 @@ def experiment_view(
         failure=_failure(experiment.failure, with_logs=with_logs),
         task_name=experiment.task_name,
         reason=experiment.reason,
+        proposal=experiment.proposal,
     )
 
 
@@ -118,6 +121,7 @@ def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
             missing=tuple(missing.sentence for missing in plan.missing),
             notes=(*plan.notes, *notes),
             benchmark_tool=plan.benchmark_tool,
+            experiments_at_most=plan.experiments_at_most,
         )
     )
 

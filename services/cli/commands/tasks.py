@@ -40,7 +40,10 @@ def submit(target: Target, file: BinaryIO) -> None:
     if target.as_json:
         print_json(task)
         return
-    click.echo(f"task {task.task_id}  {task.task_name}  {task.experiments_total} experiments")
+    at_most = task.experiments_at_most
+    is_search = task.experiments_total < at_most
+    count = f"at most {at_most}" if is_search else f"{task.experiments_total}"
+    click.echo(f"task {task.task_id}  {task.task_name}  {count} experiments")
     for note in task.notes:
         click.echo(note)
     click.echo(f"see `gpusteward show {task.task_id}`")

@@ -12,7 +12,7 @@ from schemas.archives import ImportedView
 from schemas.cluster import GpuSupply
 from schemas.gateway import NodeView
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
-from schemas.orchestrator import ExperimentView, TaskPlan, TaskView
+from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentView, TaskPlan, TaskView
 from schemas.scheduler import CordonCause, CordonState, holder_name
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
 from schemas.telemetry import Source
@@ -348,7 +348,9 @@ def source_text(simulated: bool, fresh: bool) -> str:
 def _progress(task: TaskView) -> str:
     by_state = task.experiments_by_state
     done = sum(by_state.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
-    return f"{done}/{task.experiments_total}"
+    is_over = task.state in FINISHED_TASK_STATES
+    expected = 0 if is_over else task.experiments_at_most
+    return f"{done}/{max(expected, task.experiments_total)}"
 
 
 def print_devices(devices: Sequence[DeviceGrant]) -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -10,6 +10,7 @@ from msgspec import Struct
 from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
 from schemas.task import (
+    Categorical,
     ContinuousRange,
     IntegerRange,
     ParallelConfig,
@@ -29,11 +30,16 @@ MOST_VALUES: Final = 1000
 
 
 class Axis(Struct, frozen=True, kw_only=True):
-    """One thing that varies. `block` is the part of the task file that names it."""
+    """One thing that varies. `block` is the part of the task file that names it.
+
+    A search also takes a `span` in place of values. `is_categorical`: values without an order.
+    """
 
     block: str
     name: str
-    values: tuple[Any, ...]
+    values: tuple[Any, ...] = ()
+    span: IntegerRange | ContinuousRange | None = None
+    is_categorical: bool = False
 
 
 class Point(Struct, frozen=True, kw_only=True):
@@ -68,8 +74,7 @@ def expand(task: TaskFile) -> Grid:
 
     Raises RefusedError for a grid larger than any task may be, and for values that are no grid.
     """
-    axes = (*_quant_axes(task.quant_config), *_parallel_axes(task.parallel_config))
-    axes = (*axes, *_parameter_axes(task))
+    axes = (*_block_axes(task), *_parameter_axes(task))
     total = math.prod(len(axis.values) for axis in axes)
     kept = min(total, task.optimization.max_iterations or total)
     if kept > LARGEST_TASK:
@@ -81,23 +86,52 @@ def expand(task: TaskFile) -> Grid:
         )
     total = min(total, LARGEST_INTEGER)
     combinations = itertools.product(*(axis.values for axis in axes))
-    points = tuple(_point(axes, values) for values in itertools.islice(combinations, kept))
+    points = tuple(
+        point_of(list(zip(axes, values, strict=True)))
+        for values in itertools.islice(combinations, kept)
+    )
     return Grid(points=points, total=total, cut=total - kept)
 
 
-def _point(axes: tuple[Axis, ...], values: tuple[Any, ...]) -> Point:
+def search_axes(task: TaskFile) -> tuple[Axis, ...]:
+    """The axes of a search, which takes ranges as they are. Raises RefusedError for a bad range."""
+    return (
+        *_block_axes(task),
+        *(_search_axis(name, values) for name, values in task.parameters.items()),
+    )
+
+
+def point_of(chosen: Sequence[tuple[Axis, Any]]) -> Point:
+    """The configuration with these values."""
     blocks: dict[str, dict[str, Any]] = {
         "quant_config": {},
         "parallel_config": {},
         "parameters": {},
     }
-    for axis, value in zip(axes, values, strict=True):
+    for axis, value in chosen:
         blocks[axis.block][axis.name] = value
     return Point(
         quant=blocks["quant_config"],
         parallel=blocks["parallel_config"],
         parameters=blocks["parameters"],
     )
+
+
+def _block_axes(task: TaskFile) -> tuple[Axis, ...]:
+    return (*_quant_axes(task.quant_config), *_parallel_axes(task.parallel_config))
+
+
+def _search_axis(name: str, values: ParameterValues) -> Axis:
+    if not isinstance(values, IntegerRange | ContinuousRange):
+        is_categorical = isinstance(values, Categorical)
+        listed = values if isinstance(values, tuple) else values.values
+        return Axis(block="parameters", name=name, values=listed, is_categorical=is_categorical)
+    path = f"$.parameters.{name}"
+    _refuse_empty(values, path)
+    if isinstance(values, ContinuousRange) and values.log and values.low <= 0:
+        message = f"expected more than 0 where log is true, got {values.low:g}"
+        raise RefusedError(ErrorCode.BAD_REQUEST, message, path=f"{path}.low")
+    return Axis(block="parameters", name=name, span=values)
 
 
 def _quant_axes(config: QuantConfig | None) -> Iterator[Axis]:
@@ -141,11 +175,12 @@ def values_of(name: str, values: ParameterValues) -> tuple[Any, ...]:
     if not isinstance(values, IntegerRange | ContinuousRange):
         return values.values
     path = f"$.parameters.{name}"
-    if values.high < values.low:
-        message = f"expected at least {values.low:g}, its low, got {values.high:g}"
-        raise RefusedError(ErrorCode.BAD_REQUEST, message, path=f"{path}.high")
+    _refuse_empty(values, path)
     if isinstance(values, ContinuousRange):
-        message = "a grid cannot try every number of a continuous range: give a list of values"
+        message = (
+            "a grid cannot try every number of a continuous range: give a list of values, or take "
+            "strategy 'random' or 'bayesian'"
+        )
         raise RefusedError(ErrorCode.BAD_REQUEST, message, path=path)
     if values.step is None:
         message = "a grid takes an integer range in steps: give its step, or a list of values"
@@ -155,6 +190,12 @@ def values_of(name: str, values: ParameterValues) -> tuple[Any, ...]:
         message = f"expected at most {MOST_VALUES} values of a parameter, got {len(steps)}"
         raise RefusedError(ErrorCode.BAD_REQUEST, message, path=f"{path}.step")
     return tuple(steps)
+
+
+def _refuse_empty(values: IntegerRange | ContinuousRange, path: str) -> None:
+    if values.high < values.low:
+        message = f"expected at least {values.low:g}, its low, got {values.high:g}"
+        raise RefusedError(ErrorCode.BAD_REQUEST, message, path=f"{path}.high")
 
 
 def _several(values: Any) -> tuple[Any, ...]:

@@ -6,12 +6,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from schemas.base import LARGEST_INTEGER
 from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
 from schemas.engine_rules import EngineRules
 from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime
+from schemas.kubernetes import KubernetesSpec
 from schemas.orchestrator import PlannedExperiment
-from schemas.task import BenchmarkConfig, DeploymentMode, Strategy, TaskFile
+from schemas.task import BenchmarkConfig, DeploymentMode, StopReason, Strategy, TaskFile
 from services.orchestrator.domain.cluster_objects import (
     engine_of_runtime,
     kubernetes_spec,
@@ -27,15 +29,16 @@ from services.orchestrator.domain.executor_offers import (
     refuse_unread,
     serving_offers,
 )
-from services.orchestrator.domain.expansion import Grid, Point, expand
+from services.orchestrator.domain.expansion import Point, expand, search_axes
 from services.orchestrator.domain.requirements_check import (
     Missing,
     missing_field,
     missing_nodes,
-    missing_strategy,
 )
+from services.orchestrator.domain.search.propose import Search, search_of
+from services.orchestrator.domain.search.space import Space, space_of
 from services.orchestrator.domain.sizing import request_for
-from services.orchestrator.domain.tools import choose_tool
+from services.orchestrator.domain.tools import ToolChoice, choose_tool
 from shared.accelerator_rules.compute_capability import spelled
 from shared.accelerator_rules.precision import Demand, demand_of, hint_for
 from shared.engine_parameters.check import check_parameters
@@ -48,7 +51,7 @@ _IMAGE_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 class Plan(Struct, frozen=True, kw_only=True):
     """A task's expansion. `benchmark_tool` is what all its experiments are measured with; None if
-    no node could run it.
+    no node could run it. A search has a `search` instead of experiments.
     """
 
     mode: DeploymentMode
@@ -58,10 +61,66 @@ class Plan(Struct, frozen=True, kw_only=True):
     cut: int
     missing: tuple[Missing, ...]
     notes: tuple[str, ...]
+    search: Search | None = None
+
+    @property
+    def experiments_at_most(self) -> int:
+        return self.search.experiments if self.search is not None else len(self.experiments)
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why a grid ends, which is known from the start; None: a search finds out."""
+        if self.search is not None:
+            return None
+        return StopReason.MAX_ITERATIONS if self.cut else StopReason.SPACE_EXHAUSTED
 
 
-def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
-    """Expand the task. Raises RefusedError for what no installation could run."""
+class Planner(Struct, frozen=True, kw_only=True):
+    """What all configurations of a task have in common in this installation."""
+
+    task: TaskFile
+    mode: DeploymentMode
+    engine: str
+    rules: EngineRules
+    kubernetes: KubernetesSpec | None
+    node_ids: tuple[str, ...]
+    choice: ToolChoice
+    missing: tuple[Missing, ...]
+
+    def experiment(
+        self, ordinal: int, point: Point
+    ) -> tuple[PlannedExperiment, list[Missing], list[str]]:
+        """With what the engine cannot take, and notes. Raises RefusedError for a bad parameter."""
+        parameters, lacking, notes = _engine_parameters(self.engine, self.rules, point)
+        demand = demand_of(parameters)
+        if demand is not None:
+            notes.append(_demand_note(demand))
+        planned = PlannedExperiment(
+            ordinal=ordinal,
+            parameters=point.shown(),
+            engine=EngineSpec(
+                runtime=Runtime(self.mode.value),
+                engine=self.engine,
+                model=self.task.model.id_or_path,
+                parameters=parameters,
+                image_tag=self.task.runtime_image_tag,
+                kubernetes=self.kubernetes,
+            ),
+            request=request_for(self.task, point, self.node_ids, demand, mode=self.mode),
+        )
+        return planned, lacking, notes
+
+    def is_possible(self, point: Point) -> bool:
+        """Whether the engine takes this configuration."""
+        try:
+            _, lacking, _ = self.experiment(1, point)
+        except RefusedError:
+            return False
+        return not lacking
+
+
+def make_planner(task: TaskFile, offers: Sequence[Offer]) -> Planner:
+    """Raises RefusedError for what no installation could run."""
     _refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
     known = known_engines(offers)
@@ -71,52 +130,55 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     refuse_unread(task.model.id_or_path, "$.model.id_or_path", mode, offers)
     tokenizer = task.benchmark.model_tokenizer
     refuse_unread(tokenizer, "$.benchmark.model_tokenizer", mode, offers)
-    rules = engine_rules(engine, mode, offers)
     choice = choose_tool(task.benchmark.tool, serving_offers(task, mode, engine, offers))
     tool = choice.tool or BenchmarkTool.BUILTIN
-    is_grid = task.optimization.strategy is Strategy.GRID_SEARCH
-    grid = expand(task) if is_grid else Grid(points=(), total=0, cut=0)
-    nodes = eligible_nodes(task, mode, engine, offers, tool)
+    return Planner(
+        task=task,
+        mode=mode,
+        engine=engine,
+        rules=engine_rules(engine, mode, offers),
+        kubernetes=kubernetes,
+        node_ids=eligible_nodes(task, mode, engine, offers, tool),
+        choice=choice,
+        missing=tuple(missing_nodes(task, mode, engine, offers, tool)),
+    )
+
+
+def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
+    """Expand the task. Raises RefusedError for what no installation could run."""
+    planner = make_planner(task, offers)
+    search = make_search(task)
+    grid = expand(task) if search is None else None
+    # Of a search every single value is checked here, and a configuration when it is proposed.
+    points = grid.points if grid is not None else tuple(_space(task).single_values())
     experiments: list[PlannedExperiment] = []
     unknown: dict[Missing, None] = {}
     notes: dict[str, None] = {}
-    for ordinal, point in enumerate(grid.points, start=1):
-        parameters, lacking, said = _engine_parameters(engine, rules, point)
-        demand = demand_of(parameters)
-        request = request_for(task, point, nodes, demand, mode=mode)
+    for ordinal, point in enumerate(points, start=1):
+        planned, lacking, said = planner.experiment(ordinal, point)
+        experiments.append(planned)
         unknown |= dict.fromkeys(lacking)
         notes |= dict.fromkeys(said)
-        if demand is not None:
-            notes[_demand_note(demand)] = None
-        experiments.append(
-            PlannedExperiment(
-                ordinal=ordinal,
-                parameters=point.shown(),
-                engine=EngineSpec(
-                    runtime=Runtime(mode.value),
-                    engine=engine,
-                    model=task.model.id_or_path,
-                    parameters=parameters,
-                    image_tag=task.runtime_image_tag,
-                    kubernetes=kubernetes,
-                ),
-                request=request,
-            )
-        )
-    missing = (
-        *missing_nodes(task, mode, engine, offers, tool),
-        *missing_strategy(task),
-        *unknown,
-    )
+    total = grid.total if grid is not None else _size(task)
+    cut = grid.cut if grid is not None else 0
+    notes_of_task = _notes(task, planner.mode, total, cut, planner.choice.note)
     return Plan(
-        mode=mode,
-        benchmark_tool=choice.tool,
-        experiments=tuple(experiments),
-        total=grid.total,
-        cut=grid.cut,
-        missing=missing,
-        notes=(*_notes(task, mode, grid.total, grid.cut, choice.note), *notes),
+        mode=planner.mode,
+        benchmark_tool=planner.choice.tool,
+        experiments=tuple(experiments) if search is None else (),
+        total=total,
+        cut=cut,
+        missing=(*planner.missing, *unknown),
+        notes=(*notes_of_task, *_search_notes(search), *notes),
+        search=search,
     )
+
+
+def make_search(task: TaskFile, default_seed: int = 0) -> Search | None:
+    """None: a grid. Raises RefusedError for a bad range."""
+    if task.optimization.strategy is Strategy.GRID_SEARCH:
+        return None
+    return search_of(task.optimization, _space(task), default_seed)
 
 
 def refuse_missing(plan: Plan) -> None:
@@ -150,6 +212,26 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool) -> BenchmarkSpec:
         arrival_trace_seconds=config.arrival_trace_seconds,
         prefix_share=config.prefix_share,
     )
+
+
+def _space(task: TaskFile) -> Space:
+    return space_of(search_axes(task))
+
+
+def _size(task: TaskFile) -> int:
+    size = _space(task).size
+    return LARGEST_INTEGER if size is None else min(size, LARGEST_INTEGER)
+
+
+def _search_notes(search: Search | None) -> Iterator[str]:
+    if search is None:
+        return
+    size = search.space.size
+    of_all = f"of {size} configurations" if size is not None else "of ranges without steps"
+    first = "drawn at random"
+    if search.drawn < search.experiments:
+        first = f"{search.drawn} {first}, then each from the measurements so far (Optuna's TPE)"
+    yield f"strategy '{search.strategy.value}': at most {search.experiments} {of_all}, {first}"
 
 
 def _refuse_excessive(config: BenchmarkConfig) -> None:

@@ -19,13 +19,17 @@ from schemas.orchestrator import (
     ExperimentFailed,
     ExperimentState,
     ExperimentSucceeded,
+    PlannedExperiment,
     TaskState,
 )
-from schemas.task import DeploymentMode, TaskFile
+from schemas.task import DeploymentMode, StopReason, Strategy, TaskFile
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One row of `task`. `benchmark_tool` None: stored by a release that did not choose one."""
+    """One row of `task`. `benchmark_tool` None: stored by a release that did not choose one.
+
+    `stop_reason`: no further configuration is tried. A search whose is None goes on.
+    """
 
     task_id: UUID
     namespace: str
@@ -43,10 +47,18 @@ class Task(Struct, frozen=True, kw_only=True):
     reason: str = ""
     notes: tuple[str, ...] = ()
     benchmark_tool: BenchmarkTool | None = None
+    experiments_at_most: int = 0
+    stop_reason: StopReason | None = None
 
     @property
     def is_finished(self) -> bool:
         return self.state in FINISHED_TASK_STATES
+
+    @property
+    def may_propose(self) -> bool:
+        """Whether more experiments than it has may follow."""
+        is_search = self.file.optimization.strategy is not Strategy.GRID_SEARCH
+        return is_search and self.stop_reason is None and not self.cancel_requested
 
     @property
     def may_start_experiments(self) -> bool:
@@ -86,6 +98,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     failed_attempts: dict[FailureKind, int] = {}
     avoided_node_ids: tuple[str, ...] = ()
     task_name: str = ""
+    proposal: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -105,6 +118,24 @@ class Experiment(Struct, frozen=True, kw_only=True):
     def attempts_spent(self) -> int:
         """How many of `max_attempts` are used up."""
         return self.attempts_made - self.stopped_attempts
+
+
+def new_experiment(
+    task: Task, planned: PlannedExperiment, experiment_id: UUID, now: datetime, proposal: str = ""
+) -> Experiment:
+    return Experiment(
+        experiment_id=experiment_id,
+        task_id=task.task_id,
+        namespace=task.namespace,
+        ordinal=planned.ordinal,
+        state=ExperimentState.PENDING,
+        parameters=planned.parameters,
+        engine=planned.engine,
+        request=planned.request,
+        created_at=now,
+        task_name=task.task_name,
+        proposal=proposal,
+    )
 
 
 class Attempt(Struct, frozen=True, kw_only=True):

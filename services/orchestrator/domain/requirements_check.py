@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from schemas.benchmark import BenchmarkTool
-from schemas.task import DeploymentMode, Strategy, TaskFile
+from schemas.task import DeploymentMode, TaskFile
 from services.orchestrator.domain.engines import engine_of
 from services.orchestrator.domain.executor_offers import (
     CLUSTER_MODES,
@@ -41,16 +41,6 @@ def missing_nodes(
         )
         return
     yield _missing_runtime(task, mode, engine, offers, tool)
-
-
-def missing_strategy(task: TaskFile) -> Iterator[Missing]:
-    """A search that is not known here."""
-    strategy = task.optimization.strategy
-    if strategy is not Strategy.GRID_SEARCH:
-        yield Missing(
-            path="$.optimization.strategy",
-            sentence=f"strategy '{strategy.value}' is not available yet; use 'grid_search'",
-        )
 
 
 def missing_field(

@@ -81,8 +81,10 @@ def request_cancel(task: Task, reason: str) -> Task | None:
 
 
 def finish(task: Task, tally: Tally, best: UUID | None, now: datetime) -> TaskDecision | None:
-    """The task's end, once every experiment has ended; None before."""
+    """The task's end, once every experiment has ended and none may follow; None before."""
     if task.is_finished or any(tally[s] for s in tally if s not in FINISHED_EXPERIMENT_STATES):
+        return None
+    if task.may_propose:
         return None
     succeeded = tally.get(ExperimentState.SUCCEEDED, 0)
     failed = tally.get(ExperimentState.FAILED, 0)
@@ -92,12 +94,16 @@ def finish(task: Task, tally: Tally, best: UUID | None, now: datetime) -> TaskDe
     elif succeeded:
         ended = replace(_ended(task, TaskState.COMPLETED, "", now), best_experiment_id=best)
         event = TaskCompleted(
-            **_fields(ended, now), best_experiment_id=best, succeeded=succeeded, failed=failed
+            **_fields(ended, now),
+            best_experiment_id=best,
+            succeeded=succeeded,
+            failed=failed,
+            stop_reason=task.stop_reason,
         )
     else:
         reason = f"none of {sum(tally.values())} experiments succeeded"
         ended = _ended(task, TaskState.FAILED, reason, now)
-        event = TaskFailed(**_fields(ended, now), reason=reason)
+        event = TaskFailed(**_fields(ended, now), reason=reason, stop_reason=task.stop_reason)
     return TaskDecision(task=ended, events=(event,))
 
 

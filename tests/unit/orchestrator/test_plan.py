@@ -196,12 +196,6 @@ def test_a_task_that_can_run_here_lacks_nothing() -> None:
             id="an engine",
         ),
         pytest.param(
-            {"optimization": {"strategy": "random"}},
-            "$.optimization.strategy",
-            "strategy 'random' is not available yet; use 'grid_search'",
-            id="a strategy",
-        ),
-        pytest.param(
             {"quant_config": {"preset": "kv-cache-fp8"}},
             "$.quant_config.preset",
             "presets of quant_config",
@@ -212,15 +206,6 @@ def test_a_task_that_can_run_here_lacks_nothing() -> None:
             "$.parallel_config.tp",
             "engine 'llamacpp' has no flag for parallel_config.tp",
             id="a flag",
-        ),
-        pytest.param(
-            {
-                "optimization": {"strategy": "bayesian", "n_initial_random": 3, "seed": 7},
-                "parameters": {"slots": {"type": "integer", "low": 1, "high": 64}},
-            },
-            "$.optimization.strategy",
-            "strategy 'bayesian' is not available yet; use 'grid_search'",
-            id="a search of ranges",
         ),
         pytest.param(
             {"base_runtime": "llamacpp", "parallel_config": {"enable_expert_parallel": True}},
@@ -595,3 +580,43 @@ def test_a_typed_block_asks_for_a_capability_as_its_flags_do() -> None:
     ).experiments
 
     assert experiment.request.min_compute_capability == "8.0"
+
+
+@pytest.mark.parametrize(
+    ("optimization", "note", "at_most"),
+    [
+        pytest.param(
+            {"strategy": "random"},
+            "strategy 'random': at most 12 of 12 configurations, drawn at random",
+            12,
+            id="a small space",
+        ),
+        pytest.param(
+            {"strategy": "bayesian", "max_iterations": 8, "n_initial_random": 4},
+            "strategy 'bayesian': at most 8 of 12 configurations, 4 drawn at random, then each from"
+            " the measurements so far (Optuna's TPE)",
+            8,
+            id="said",
+        ),
+    ],
+)
+def test_the_plan_of_a_search_says_what_it_does_and_how_much(
+    optimization: dict[str, Any], note: str, at_most: int
+) -> None:
+    slots = {"type": "integer", "low": 1, "high": 4}
+
+    planned = plan(parameters={"slots": slots, "seed": [1, 2, 3]}, optimization=optimization)
+
+    assert planned.notes[-1] == note
+    assert (planned.experiments, planned.total, planned.experiments_at_most) == ((), 12, at_most)
+    assert planned.missing == ()
+
+
+def test_a_search_is_refused_for_a_value_that_a_grid_would_be_refused_for() -> None:
+    slots = [*range(1, 60), "many"]
+    grid = {"base_runtime": "llamacpp", "parameters": {"threads": [4], "parallel": slots}}
+
+    for strategy in ("grid_search", "bayesian"):
+        with pytest.raises(RefusedError) as refused:
+            plan(**grid, optimization={"strategy": strategy})
+        assert refused.value.path == "$.parameters.parallel"

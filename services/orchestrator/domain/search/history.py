@@ -1,0 +1,56 @@
+"""What a search has tried, and how each configuration stands among them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from schemas.executor import FailureKind
+from schemas.orchestrator import ExperimentState
+from schemas.task import Objective
+from services.orchestrator.domain.search.space import Place, Space
+from shared.benchmarks.ranking import Scored, rank
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """An experiment of the task. `scored`: it succeeded."""
+
+    ordinal: int
+    state: ExperimentState
+    parameters: dict[str, Any]
+    scored: Scored | None = None
+    failure: FailureKind | None = None
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """A configuration that was proposed before; `place` None: it is not in the space.
+
+    `standing` counts from 0, the best; those that failed share the last. None: not known yet, or
+    never, as it was cancelled.
+    """
+
+    ordinal: int
+    place: Place | None
+    standing: int | None = None
+    failure: FailureKind | None = None
+
+
+def trials_of(objective: Objective, space: Space, past: Sequence[Past]) -> list[Trial]:
+    """In order of their ordinals."""
+    ranking = rank(objective, [each.scored for each in past if each.scored is not None])
+    ordered = (*ranking.ranked, *ranking.unranked)
+    standings = {scored.ordinal: standing for standing, scored in enumerate(ordered)}
+
+    def standing(each: Past) -> int | None:
+        is_failed = each.state is ExperimentState.FAILED
+        return len(ordered) if is_failed else standings.get(each.ordinal)
+
+    return [
+        Trial(
+            ordinal=each.ordinal,
+            place=space.place(each.parameters),
+            standing=standing(each),
+            failure=each.failure,
+        )
+        for each in sorted(past, key=lambda each: each.ordinal)
+    ]

@@ -1,0 +1,126 @@
+"""The configurations that a search may propose, as places: one number for each dimension."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+from schemas.task import ContinuousRange
+from services.orchestrator.domain.expansion import Axis, Point, point_of
+
+Place = tuple[int | float, ...]
+
+
+class Dimension(Struct, frozen=True, kw_only=True):
+    """An axis whose values are numbered from 0, or with `continuous` are numbers themselves.
+
+    `is_ordered`: values next to each other are alike.
+    """
+
+    axis: Axis
+    values: Sequence[Any] = ()
+    is_ordered: bool = False
+    continuous: ContinuousRange | None = None
+
+    @property
+    def name(self) -> str:
+        """As `Point.shown` has it."""
+        axis = self.axis
+        return axis.name if axis.block == "parameters" else f"{axis.block}.{axis.name}"
+
+    def value(self, at: float) -> Any:
+        return self.values[int(at)] if self.continuous is None else at
+
+    def at(self, value: Any) -> int | float | None:
+        """Where `value` is; None if it is none of this dimension's."""
+        if (span := self.continuous) is not None:
+            is_within = isinstance(value, int | float) and span.low <= value <= span.high
+            return float(value) if is_within else None
+        if isinstance(self.values, range):
+            is_one = isinstance(value, int) and value in self.values
+            return self.values.index(value) if is_one else None
+        return next((n for n, own in enumerate(self.values) if _same(own, value)), None)
+
+    def draw(self, random: Random) -> int | float:
+        if (span := self.continuous) is None:
+            return random.randrange(len(self.values))
+        if not span.log:
+            return readable(random.uniform(span.low, span.high), span)
+        return readable(math.exp(random.uniform(math.log(span.low), math.log(span.high))), span)
+
+
+class Space(Struct, frozen=True, kw_only=True):
+    dimensions: tuple[Dimension, ...]
+
+    @property
+    def size(self) -> int | None:
+        """How many configurations there are; None: more than can be counted."""
+        if any(each.continuous is not None for each in self.dimensions):
+            return None
+        return math.prod(len(each.values) for each in self.dimensions)
+
+    def point(self, place: Place) -> Point:
+        pairs = zip(self.dimensions, place, strict=True)
+        return point_of([(dimension.axis, dimension.value(at)) for dimension, at in pairs])
+
+    def place(self, shown: Mapping[str, Any]) -> Place | None:
+        """Where a configuration is that `Point.shown` wrote; None if it is not in this space."""
+        places = [
+            each.at(shown[each.name]) if each.name in shown else None for each in self.dimensions
+        ]
+        known = tuple(at for at in places if at is not None)
+        return known if len(known) == len(places) else None
+
+    def draw(self, random: Random) -> Place:
+        return tuple(each.draw(random) for each in self.dimensions)
+
+    def places(self) -> Iterator[Place]:
+        """All of a space that can be counted, in the order of a grid."""
+        return itertools.product(*(range(len(each.values)) for each in self.dimensions))
+
+    def single_values(self) -> Iterator[Point]:
+        """Few configurations that together have every value; of a continuous range both ends."""
+        firsts = [_ends(each)[0] for each in self.dimensions]
+        yield self.point(tuple(firsts))
+        for number, dimension in enumerate(self.dimensions):
+            for at in _ends(dimension)[1:]:
+                yield self.point((*firsts[:number], at, *firsts[number + 1 :]))
+
+
+def space_of(axes: Sequence[Axis]) -> Space:
+    """Each value once; numbers in ascending order."""
+    return Space(dimensions=tuple(_dimension(axis) for axis in axes if axis.values or axis.span))
+
+
+def readable(number: float, span: ContinuousRange) -> float:
+    """`number` with 4 digits, within its range."""
+    return min(max(float(f"{number:.4g}"), span.low), span.high)
+
+
+def _dimension(axis: Axis) -> Dimension:
+    if isinstance(axis.span, ContinuousRange):
+        return Dimension(axis=axis, is_ordered=True, continuous=axis.span)
+    if axis.span is not None:
+        steps = range(axis.span.low, axis.span.high + 1, axis.span.step or 1)
+        return Dimension(axis=axis, values=steps, is_ordered=True)
+    distinct = tuple({(type(value), value): value for value in axis.values}.values())
+    is_ordered = not axis.is_categorical and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in distinct
+    )
+    values = tuple(sorted(distinct)) if is_ordered else distinct
+    return Dimension(axis=axis, values=values, is_ordered=is_ordered)
+
+
+def _ends(dimension: Dimension) -> tuple[int | float, ...]:
+    if (span := dimension.continuous) is not None:
+        return (span.low, span.high)
+    if isinstance(dimension.values, range):
+        return tuple(dict.fromkeys((0, len(dimension.values) - 1)))
+    return tuple(range(len(dimension.values)))
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)

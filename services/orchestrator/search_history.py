@@ -1,0 +1,57 @@
+"""What a task has tried, from its experiments."""
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from schemas.benchmark import FailedLevel
+from schemas.executor import FailureKind
+from schemas.orchestrator import ExperimentState
+from services.orchestrator.domain.search.history import Past
+from shared.benchmarks.ranking import Scored
+from shared.postgres.database import Connection, from_json
+
+SELECT_TRIED: Final = """
+SELECT experiment_id, ordinal, state, objective_score, record -> 'parameters' AS parameters,
+       record #> '{metrics,failed_levels}' AS failed_levels,
+       record #>> '{failure,kind}' AS failure
+FROM experiment WHERE task_id = $1 ORDER BY ordinal
+"""
+
+# An attempt has its GPUs from its start; of shares of a GPU their sum.
+SUM_GPU_SECONDS: Final = """
+SELECT coalesce(sum(
+    extract(epoch FROM coalesce(a.closed_at, $2) - (a.record ->> 'started_at')::timestamptz)
+    * coalesce((e.record #>> '{request,shares}')::float8, (a.record #>> '{cluster,gpus}')::float8,
+               json_array_length(a.record -> 'devices'))), 0)::float8
+FROM attempt a JOIN experiment e USING (experiment_id)
+WHERE a.task_id = $1 AND a.record ->> 'started_at' IS NOT NULL
+"""
+
+
+async def tried(connection: Connection, task_id: UUID) -> list[Past]:
+    """The experiments of a task, in order."""
+    rows = await connection.fetch(SELECT_TRIED, task_id)
+    return [
+        Past(
+            ordinal=row["ordinal"],
+            state=ExperimentState(row["state"]),
+            parameters=from_json(row["parameters"], dict[str, Any]),
+            scored=Scored(
+                experiment_id=row["experiment_id"],
+                ordinal=row["ordinal"],
+                score=row["objective_score"],
+                failed_levels=from_json(row["failed_levels"] or "[]", tuple[FailedLevel, ...]),
+            )
+            if row["state"] == ExperimentState.SUCCEEDED
+            else None,
+            failure=FailureKind(row["failure"]) if row["failure"] else None,
+        )
+        for row in rows
+    ]
+
+
+async def gpu_seconds(connection: Connection, task_id: UUID, now: datetime) -> float:
+    """For how long the attempts of a task have had their GPUs, times their number."""
+    total: float = await connection.fetchval(SUM_GPU_SECONDS, task_id, now)
+    return total

@@ -1,0 +1,113 @@
+"""Searches over a real nats-server and Postgres; what runs them follows a script."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.orchestrator import ExperimentState, TaskPlan, TaskState, ValidateTask
+from schemas.task import StopReason, TaskFile
+from services.orchestrator.app import create_service
+from services.orchestrator.settings import OrchestratorSettings
+from shared.service import Service
+from shared.testing import eventually
+from tests.support.worlds.orchestrator import World, scripted_world, task_file
+
+SLOTS = {"slots": {"type": "integer", "low": 1, "high": 32}}
+
+
+def search_file(name: str = "search", **optimization: Any) -> TaskFile:
+    settings = {"strategy": "bayesian", "seed": 5, "max_iterations": 8, "n_initial_random": 3}
+    return task_file(name, parameters=SLOTS, optimization={**settings, **optimization})
+
+
+@pytest.fixture
+async def world(nats_url: str) -> AsyncIterator[World]:
+    async with scripted_world(nats_url) as running:
+        yield running
+
+
+@pytest.fixture
+async def service(nats_url: str, postgres_dsn: str, world: World) -> AsyncIterator[Service]:
+    settings = OrchestratorSettings(nats_url=nats_url, postgres_dsn=postgres_dsn)
+    service = create_service(settings)
+    async with service.running():
+        yield service
+
+
+async def until_started(world: World, count: int) -> None:
+    await eventually(lambda: len(world.starts) == count, what=f"{count} starts")
+
+
+async def slots_of(world: World, task_id: UUID) -> list[int]:
+    return [each.parameters["slots"] for each in await world.experiments(task_id)]
+
+
+async def test_a_search_proposes_one_experiment_after_the_other(
+    world: World, service: Service
+) -> None:
+    task_id = await world.submit(search_file())
+
+    view = await world.until(task_id, TaskState.COMPLETED)
+
+    experiments = await world.experiments(task_id)
+    assert [each.ordinal for each in experiments] == list(range(1, 9))
+    assert experiments[0].proposal == "drawn at random, 1 of 3"
+    assert experiments[7].proposal == "the most promising by 7 measured"
+    assert len({each.parameters["slots"] for each in experiments}) == 8
+    assert (view.stop_reason, view.experiments_at_most) == (StopReason.MAX_ITERATIONS, 8)
+    best = max(experiments, key=lambda each: each.parameters["slots"])
+    assert view.best_experiment_id == best.experiment_id
+    # Each start was sent once, in the order of the proposals.
+    assert [start.experiment_id for start in world.starts] == [e.experiment_id for e in experiments]
+
+
+async def test_experiments_in_parallel_are_proposed_as_gpus_are_granted(
+    world: World, service: Service
+) -> None:
+    world.auto_grant = world.auto_run = False
+    task_id = await world.submit(search_file(max_parallel=3))
+
+    for granted in range(3):
+        await eventually(lambda: len(world.requests) > len(world.starts), what="another request")
+        states = [each.state for each in await world.experiments(task_id)]
+        assert states.count(ExperimentState.WAITING) == 1
+        await world.grant(list(world.requests)[-1])
+        await until_started(world, granted + 1)
+
+    assert len(world.requests) == 3
+    await world.tell_started(world.starts[0])
+    await world.finish(world.starts[0])
+    await eventually(lambda: len(world.requests) == 4, what="a request in its place")
+    assert len(set(await slots_of(world, task_id))) == 4
+
+
+async def test_a_task_without_gpu_hours_left_starts_nothing_further(
+    world: World, service: Service
+) -> None:
+    # Every attempt of the script has its GPU for a second or more.
+    for strategy in ("bayesian", "grid_search"):
+        slots = [1, 2, 3] if strategy == "grid_search" else SLOTS["slots"]
+        task_id = await world.submit(
+            task_file(
+                strategy,
+                parameters={"slots": slots},
+                optimization={"strategy": strategy, "max_gpu_hours": 0.5 / 3600},
+            )
+        )
+
+        view = await world.until(task_id, TaskState.COMPLETED)
+
+        assert view.stop_reason is StopReason.MAX_GPU_HOURS
+        states = [each.state for each in await world.experiments(task_id)]
+        assert states[0] is ExperimentState.SUCCEEDED
+        cut = 2 if strategy == "grid_search" else 0
+        assert states[1:] == [ExperimentState.CANCELLED] * cut
+
+
+async def test_validating_a_search_says_what_it_may_take(world: World, service: Service) -> None:
+    plan = await world.bus.query(ValidateTask(task=search_file()), TaskPlan)
+
+    assert (plan.experiments, plan.total, plan.experiments_at_most) == ((), 32, 8)
+    assert plan.notes[0].startswith("strategy 'bayesian': at most 8 of 32 configurations")

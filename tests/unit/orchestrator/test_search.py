@@ -1,0 +1,173 @@
+"""What a search proposes from its history."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.executor import FailureKind
+from schemas.orchestrator import ExperimentState
+from schemas.task import Objective, StopReason
+from services.orchestrator.domain.expansion import Point
+from services.orchestrator.domain.plan import make_search
+from services.orchestrator.domain.search.history import Past, Trial, trials_of
+from services.orchestrator.domain.search.propose import Proposal, Search, propose
+from shared.benchmarks.ranking import Scored
+from tests.support.worlds.orchestrator_records import make_file
+
+GRID: dict[str, Any] = {"tp": [1, 2, 4, 8], "batch": [64, 16, 256], "policy": ["lpm", "fcfs"]}
+RANGES = {
+    "slots": {"type": "integer", "low": 1, "high": 64},
+    "fraction": {"type": "continuous", "low": 0.5, "high": 0.95},
+    "rate": {"type": "continuous", "low": 0.001, "high": 1000, "log": True},
+}
+
+Measure = Callable[[Point], float | None]
+
+
+def make(parameters: dict[str, Any], **optimization: Any) -> Search:
+    search = make_search(make_file(parameters=parameters, optimization=optimization))
+    assert search is not None
+    return search
+
+
+def any_point(_: Point) -> bool:
+    return True
+
+
+def past_of(ordinal: int, point: Point, score: float | None) -> Past:
+    """An experiment that ended; without a score it failed."""
+    parameters = point.shown()
+    if score is None:
+        return Past(
+            ordinal=ordinal,
+            state=ExperimentState.FAILED,
+            parameters=parameters,
+            failure=FailureKind.GPU_OUT_OF_MEMORY,
+        )
+    return Past(
+        ordinal=ordinal,
+        state=ExperimentState.SUCCEEDED,
+        parameters=parameters,
+        scored=Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=score),
+    )
+
+
+def run(
+    search: Search, measure: Measure, is_possible: Callable[[Point], bool] = any_point
+) -> tuple[list[Proposal], StopReason]:
+    """The whole search, one experiment after the other; the smallest measured is best."""
+    proposals: list[Proposal] = []
+    past: list[Past] = []
+    while True:
+        trials = trials_of(Objective.MINIMIZE_LATENCY, search.space, past)
+        proposal = propose(search, trials, is_possible)
+        if isinstance(proposal, StopReason):
+            return proposals, proposal
+        proposals.append(proposal)
+        past.append(past_of(proposal.ordinal, proposal.point, measure(proposal.point)))
+
+
+def ordinal_of(point: Point) -> float:
+    return float(GRID["tp"].index(point.parameters["tp"]))
+
+
+@pytest.mark.parametrize("strategy", ["random", "bayesian"])
+def test_a_search_that_may_try_everything_tries_each_configuration_once(strategy: str) -> None:
+    proposals, stopped = run(make(GRID, strategy=strategy), ordinal_of)
+
+    shown = {tuple(proposal.point.shown().items()) for proposal in proposals}
+    assert (len(proposals), len(shown), stopped) == (24, 24, StopReason.SPACE_EXHAUSTED)
+    assert [proposal.ordinal for proposal in proposals] == list(range(1, 25))
+
+
+@pytest.mark.parametrize("strategy", ["random", "bayesian"])
+def test_the_same_seed_and_history_give_the_same_proposals(strategy: str) -> None:
+    def of_seed(seed: int) -> list[Point]:
+        search = make(GRID | RANGES, strategy=strategy, max_iterations=7, seed=seed)
+        return [proposal.point for proposal in run(search, ordinal_of)[0]]
+
+    assert of_seed(7) == of_seed(7)
+    assert of_seed(7) != of_seed(8)
+
+
+def test_a_search_takes_ranges_as_they_are() -> None:
+    proposals, stopped = run(make(RANGES, strategy="random", max_iterations=40), lambda _: 1.0)
+
+    values = [proposal.point.parameters for proposal in proposals]
+    assert stopped is StopReason.MAX_ITERATIONS
+    assert {type(each["slots"]) for each in values} == {int}
+    assert all(1 <= each["slots"] <= 64 and 0.5 <= each["fraction"] <= 0.95 for each in values)
+    # As many below the middle of six decades as above.
+    assert 8 <= sum(each["rate"] < 1 for each in values) <= 32
+
+
+def test_the_first_are_drawn_at_random_then_measurements_lead() -> None:
+    search = make(GRID, strategy="bayesian", n_initial_random=4, max_iterations=7)
+
+    proposals, _ = run(search, ordinal_of)
+
+    assert [proposal.reason for proposal in proposals] == [
+        *(f"drawn at random, {number} of 4" for number in range(1, 5)),
+        *(f"the most promising by {number} measured" for number in range(4, 7)),
+    ]
+
+
+def test_measurements_lead_to_where_the_best_are() -> None:
+    def tried(strategy: str, seed: int) -> int:
+        search = make(GRID, strategy=strategy, n_initial_random=4, max_iterations=12, seed=seed)
+        return sum(each.point.parameters["tp"] == 1 for each in run(search, ordinal_of)[0][4:])
+
+    # 6 of 24 configurations have the best degree.
+    by_chance, led = (sum(tried(name, n) for n in range(6)) for name in ("random", "bayesian"))
+    assert led >= 1.5 * by_chance
+
+
+def test_what_failed_counts_as_worse_than_anything_measured() -> None:
+    search = make(GRID, strategy="bayesian")
+    point = search.space.point((0, 0, 0))
+    past = [past_of(1, point, None), past_of(2, point, 9.0), past_of(3, point, 1.0)]
+
+    trials = trials_of(Objective.MINIMIZE_LATENCY, search.space, past)
+
+    assert [trial.standing for trial in trials] == [2, 1, 0]
+    assert trials[0].failure is FailureKind.GPU_OUT_OF_MEMORY
+
+
+def test_what_still_runs_is_not_proposed_again() -> None:
+    search = make(GRID, strategy="bayesian", n_initial_random=1, seed=3)
+    trials = [Trial(ordinal=1, place=(0, 0, 0), standing=0)]
+
+    for ordinal in range(2, 25):
+        proposal = propose(search, trials, any_point)
+        assert isinstance(proposal, Proposal)
+        place = search.space.place(proposal.point.shown())
+        assert place not in {trial.place for trial in trials}
+        trials.append(Trial(ordinal=ordinal, place=place))
+
+
+@pytest.mark.parametrize("strategy", ["random", "bayesian"])
+def test_what_no_engine_takes_is_never_proposed(strategy: str) -> None:
+    def is_possible(point: Point) -> bool:
+        return bool(point.parameters["tp"] * point.parameters["batch"] == 64)
+
+    proposals, stopped = run(make(GRID, strategy=strategy), ordinal_of, is_possible)
+
+    assert {proposal.point.parameters["tp"] for proposal in proposals} == {1, 4}
+    assert (len(proposals), stopped) == (4, StopReason.SPACE_EXHAUSTED)
+
+
+def test_a_configuration_is_found_again_in_the_history_by_value_and_type() -> None:
+    values: dict[str, Any] = {"a": [1, 1.0, True, None, "1"], "b": [2.5, 0.5]}
+    space = make(values | RANGES, strategy="random").space
+
+    for at, value in enumerate((1, 1.0, True, None, "1")):
+        shown = {"a": value, "b": 2.5, "slots": 3, "fraction": 0.5, "rate": 1.0}
+        assert space.place(shown) == (at, 1, 2, 0.5, 1.0)
+    assert space.place({"a": 2, "b": 2.5}) is None
+
+
+def test_without_iterations_given_a_search_ends_after_fifty() -> None:
+    assert make(RANGES, strategy="random").experiments == 50
+    assert make(GRID, strategy="random").experiments == 24
