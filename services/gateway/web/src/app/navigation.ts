@@ -13,4 +13,5 @@ export const NAVIGATION: NavigationEntry[] = [
   { word: "Queue", icon: "queue", to: paths.queue() },
   { word: "Monitoring", icon: "monitoring", to: paths.monitoring() },
   { word: "Reports", icon: "reports", to: paths.reports() },
+  { word: "Admin", icon: "admin", to: paths.admin() },
 ];

@@ -29,6 +29,7 @@ export const router = createBrowserRouter([
         ...page(() => import("@/features/monitoring/monitoring-page"), "MonitoringPage"),
       },
       { path: "reports", ...page(() => import("@/features/reports/reports-page"), "ReportsPage") },
+      { path: "admin", ...page(() => import("@/features/admin/admin-page"), "AdminPage") },
       { path: "*", Component: NoSuchPage },
     ],
   },

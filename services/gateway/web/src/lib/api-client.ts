@@ -37,16 +37,26 @@ export async function api<T>(path: string, call: Call = {}): Promise<T> {
   }
   const init: RequestInit = { method, headers, signal: signal ?? null };
   if (body !== undefined) init.body = typeof body === "string" ? body : JSON.stringify(body);
+  const text = await textOf(API + path + queryString(call.query), init);
+  return (text ? JSON.parse(text) : undefined) as T;
+}
+
+/** What the gateway answers outside of its API: `/metrics`, `/readyz`. Raises ApiError. */
+export function textAt(path: string, signal: AbortSignal): Promise<string> {
+  return textOf(path, { signal });
+}
+
+async function textOf(url: string, init: RequestInit): Promise<string> {
   let response: Response;
   try {
-    response = await fetch(API + path + queryString(call.query), init);
+    response = await fetch(url, init);
   } catch (error) {
-    if (signal?.aborted) throw error;
+    if (init.signal?.aborted) throw error;
     throw new ApiError(unreachable());
   }
   const text = await response.text();
   if (!response.ok) throw new ApiError(problemIn(response, text));
-  return (text ? JSON.parse(text) : undefined) as T;
+  return text;
 }
 
 /** Every page of a list, as one. */

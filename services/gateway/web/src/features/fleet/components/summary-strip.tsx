@@ -9,7 +9,7 @@ import { SHOWN } from "../fleet-filter";
 import { fleetSums, withReading } from "../gpu-state";
 import classes from "./summary-strip.module.css";
 
-const HOUR_US = 3600e6;
+const CENTIHOUR_US = 36e6;
 const IDLE_REFRESH_MS = 60_000;
 
 /** In three seconds: what is free, what is wrong, who waits. */
@@ -38,7 +38,7 @@ export function SummaryStrip({ gpus, listedAt }: { gpus: GpuView[]; listedAt: nu
     ["out of service", whole(sums.outOfService), sums.outOfService > 0 ? "bad" : undefined],
     ["waiting requests", whole(waiting) + (queue.data?.next_cursor ? "+" : "")],
     ["power now", watts(sums.powerW)],
-    ["held and idle today", withUnit(number(idle.data && idle.data.total.idle_us / HOUR_US), "GPU-h")],
+    ["held and idle today", withUnit(number(idle.data && Math.round(idle.data.total.idle_us / CENTIHOUR_US) / 100), "GPU-h")],
   ];
   return (
     <dl className={classes.strip}>

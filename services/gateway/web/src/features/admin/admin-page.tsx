@@ -1,0 +1,50 @@
+import { Tabs } from "@mantine/core";
+import { Page } from "@/components/page";
+import { useMe } from "@/lib/session";
+import { useUrlState } from "@/lib/url-state";
+import { AuditLog } from "./components/audit-log";
+import { Decisions } from "./components/decisions";
+import { Drifts } from "./components/drifts";
+import { Namespaces } from "./components/namespaces";
+import { PlatformHealth } from "./components/platform-health";
+import { Tokens } from "./components/tokens";
+
+const TABS = [
+  { value: "health", word: "Health", Content: PlatformHealth },
+  { value: "namespaces", word: "Namespaces", Content: Namespaces },
+  { value: "drift", word: "Drift", Content: Drifts },
+  { value: "tokens", word: "Tokens", Content: Tokens, isForAdmins: true },
+  { value: "audit", word: "Audit log", Content: AuditLog, isForAdmins: true },
+  { value: "decisions", word: "Decisions", Content: Decisions, isForAdmins: true },
+];
+
+export function AdminPage() {
+  const me = useMe();
+  const [chosen, setTab] = useUrlState("tab", "health");
+  const tabs = TABS.filter((tab) => !tab.isForAdmins || me?.role === "admin");
+  const tab = tabs.find((each) => each.value === chosen) ?? tabs[0];
+  return (
+    <Page title="Administration">
+      {me && me.role !== "admin" && (
+        <p className="dim">
+          You are here as a {me.role} of {me.namespaces.join(", ")}. Tokens, the audit log and decisions are for
+          admins.
+        </p>
+      )}
+      <Tabs value={tab?.value ?? null} onChange={(value) => value && setTab(value)} keepMounted={false}>
+        <Tabs.List mb="sm">
+          {tabs.map(({ value, word }) => (
+            <Tabs.Tab key={value} value={value}>
+              {word}
+            </Tabs.Tab>
+          ))}
+        </Tabs.List>
+        {tabs.map(({ value, Content }) => (
+          <Tabs.Panel key={value} value={value}>
+            <Content />
+          </Tabs.Panel>
+        ))}
+      </Tabs>
+    </Page>
+  );
+}

@@ -1,0 +1,118 @@
+import { Button, TextInput } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import type { AuditEntry } from "@schemas/messages";
+import { DataTable, type Column } from "@/components/data-table";
+import { Empty, Loaded } from "@/components/page";
+import { StateMark } from "@/components/state-mark";
+import { fullMoment, moment, useNow } from "@/lib/time";
+import { useUrlState } from "@/lib/url-state";
+import { auditOptions } from "../api/get-admin";
+import { changesOf } from "../changes";
+import classes from "./admin.module.css";
+
+const SETTLE_MS = 400;
+const FIRST_ERROR = 400;
+
+/** Every request that was to change something, newest first. */
+export function AuditLog() {
+  const [caller, setCaller] = useUrlState("caller", "");
+  const [path, setPath] = useUrlState("path", "");
+  const [wanted] = useDebouncedValue({ caller, path }, SETTLE_MS);
+  const log = useInfiniteQuery(auditOptions(wanted));
+  const now = useNow();
+  const columns: Column<AuditEntry>[] = [
+    {
+      name: "When",
+      cell: (entry) => (
+        <time dateTime={entry.at} title={fullMoment(entry.at)}>
+          {moment(entry.at, now)}
+        </time>
+      ),
+    },
+    { name: "Who", cell: (entry) => entry.caller || "everybody" },
+    { name: "From", cell: (entry) => entry.address },
+    {
+      name: "Asked for",
+      cell: (entry) => (
+        <span className="mono">
+          {entry.method} {entry.path.replace("/api/v1", "")}
+        </span>
+      ),
+    },
+    { name: "Answer", cell: (entry) => <Answer status={entry.status} /> },
+    {
+      name: "What it changed",
+      cell: (entry) => <Changes lines={changesOf(entry.before, entry.after)} />,
+    },
+  ];
+  return (
+    <>
+      <div className={classes.filters}>
+        <TextInput
+          size="xs"
+          label="Name of a token"
+          value={caller}
+          onChange={(event) => setCaller(event.currentTarget.value)}
+        />
+        <TextInput
+          size="xs"
+          label="How the path begins"
+          placeholder="/api/v1/nodes"
+          value={path}
+          onChange={(event) => setPath(event.currentTarget.value)}
+        />
+      </div>
+      <Loaded query={log}>
+        {({ pages }) => {
+          const entries = pages.flatMap((page) => page.entries);
+          return entries.length === 0 ? (
+            <Empty title="Nothing was changed">Take a filter away, or wait for the first request.</Empty>
+          ) : (
+            <DataTable
+              label="Audit log"
+              columns={columns}
+              rows={entries}
+              rowKey={(entry) => String(entry.audit_id)}
+            />
+          );
+        }}
+      </Loaded>
+      {log.hasNextPage && (
+        <Button size="xs" variant="default" mt="sm" loading={log.isFetchingNextPage} onClick={() => void log.fetchNextPage()}>
+          Older ones
+        </Button>
+      )}
+    </>
+  );
+}
+
+function Answer({ status }: { status: number | null }) {
+  if (status === null) return <StateMark kind="unknown" word="none yet" title="asked, and not answered" />;
+  return <StateMark kind={status < FIRST_ERROR ? "ok" : "bad"} word={String(status)} />;
+}
+
+const SHORT_LINES = 4;
+
+function Changes({ lines }: { lines: string[] }) {
+  const list = (some: string[]) => (
+    <ul className={classes.changes}>
+      {some.map((line) => (
+        <li key={line} title={line}>
+          {line}
+        </li>
+      ))}
+    </ul>
+  );
+  return (
+    <>
+      {list(lines.slice(0, SHORT_LINES))}
+      {lines.length > SHORT_LINES && (
+        <details>
+          <summary>{lines.length - SHORT_LINES} more</summary>
+          {list(lines.slice(SHORT_LINES))}
+        </details>
+      )}
+    </>
+  );
+}
