@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any, Final
 from uuid import UUID
 
@@ -159,7 +160,6 @@ class EventLog:
     floor: int = 0
     tail: deque[LogEntry] = field(default_factory=deque)
     followers: list[Callable[[StoredEvent], Awaitable[None]]] = field(default_factory=list)
-    _grown: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def cursor(self) -> int:
@@ -223,7 +223,8 @@ class EventLog:
     ) -> tuple[list[StoredEvent], int]:
         """Wanted events after a cursor, and the cursor to read on after."""
         if after >= self.floor:
-            passed = [entry for entry in self.tail if entry.event.cursor > after][:PAGE]
+            newest = takewhile(lambda entry: entry.event.cursor > after, reversed(self.tail))
+            passed = list(newest)[::-1][:PAGE]
             found = [e.event for e in passed if wanted.matches(e.event.type, e.about)]
             if len(found) > limit:
                 return found[:limit], found[limit - 1].cursor
@@ -238,11 +239,6 @@ class EventLog:
         async with self.database.statements() as connection:
             found: str | None = await connection.fetchval(SELECT_NAMESPACE_OF_TASK, str(task_id))
         return found
-
-    async def grown(self, after: int) -> None:
-        """Wait until there are events after a cursor."""
-        while self.cursor <= after:
-            await self._grown.wait()
 
     async def last_of_each(self, type_: str) -> list[dict[str, Any]]:
         """The newest event of a type per subject."""
@@ -267,9 +263,6 @@ class EventLog:
                 await follower(entry.event)
         while len(self.tail) > TAIL_EVENTS:
             self.floor = self.tail.popleft().event.cursor
-        if entries:
-            grown, self._grown = self._grown, asyncio.Event()
-            grown.set()
         return len(entries)
 
 

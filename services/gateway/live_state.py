@@ -32,11 +32,12 @@ RESERVATION_EVENTS: Final = tuple(e for e in EVENTS if issubclass(e, Reservation
 class Watcher:
     """One client of live data. What it has not taken yet is replaced by what is newer.
 
-    `ledger_changed` is set by every event of the scheduler, and cleared by the client's handler.
+    `ledger_changed` is set by every event of the scheduler, `news` by every event of the log and
+    every report of progress; both are cleared by the client's handler.
     """
 
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    progressed: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
     ledger_changed: asyncio.Event = field(default_factory=asyncio.Event)
     metrics: dict[str, tuple[GpuMetrics, float]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=lambda: Counter[str]())
@@ -62,7 +63,6 @@ class Watcher:
         self.skipped.clear()
         self.progress.clear()
         self.wake.clear()
-        self.progressed.clear()
         return taken
 
 
@@ -129,6 +129,8 @@ class LiveState:
 
     async def on_logged(self, event: StoredEvent) -> None:
         """Take a report of a node, or a change of the ledger, from the event log."""
+        for watcher in self.watchers:
+            watcher.news.set()
         if event.type == tag_of(NodeRemoved):
             self.forget(event.event["node_id"])
         if event.type.startswith("scheduler."):
@@ -166,7 +168,7 @@ class LiveState:
     async def on_progress(self, progress: AttemptProgressed) -> None:
         for watcher in self.watchers:
             watcher.progress.append(progress)
-            watcher.progressed.set()
+            watcher.news.set()
             watcher.wake.set()
 
     async def on_reservation(self, event: ReservationEvent) -> None:

@@ -9,11 +9,52 @@ from typing import Any, Final
 
 import uvicorn
 from typing_extensions import override
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 SHUTDOWN_SECONDS: Final = 3
 BACKLOG: Final = 512
+STUCK_SECONDS: Final = 60.0
 WEBSOCKET_PING_SECONDS: Final = 20.0
 LARGEST_FRAME_BYTES: Final = 1 << 16  # clients send nothing but control frames
+
+
+class _HeedsStuckClients(asyncio.Protocol):
+    """Cuts a client off that has read nothing for a minute: neither waiting for it to read nor
+    closing its connection, which waits for the same, would end. One timer while it does not read,
+    none for each message.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    _cut: asyncio.TimerHandle | None = None
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._cut = self.loop.call_later(STUCK_SECONDS, self.transport.abort)
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._keep()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._keep()
+        super().connection_lost(exc)
+
+    def _keep(self) -> None:
+        if self._cut is not None:
+            self._cut.cancel()
+
+
+class _Http(_HeedsStuckClients, H11Protocol):
+    pass
+
+
+class _WebSocket(_HeedsStuckClients, WebSocketsSansIOProtocol):
+    pass
 
 
 class _Server(uvicorn.Server):
@@ -78,7 +119,8 @@ class HttpServer:
     def _config(self) -> uvicorn.Config:
         return uvicorn.Config(
             self.application,
-            ws="websockets-sansio",
+            http=_Http,
+            ws=_WebSocket,
             ws_per_message_deflate=False,
             ws_max_size=LARGEST_FRAME_BYTES,
             ws_ping_interval=WEBSOCKET_PING_SECONDS,

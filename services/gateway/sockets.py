@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -43,11 +43,9 @@ from services.gateway.routes.common import (
 from services.gateway.routes.history import event_filter
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
-from shared.waiting import cancelled, within
 
 Socket = WebSocket[Any, Any, Any]
 
-SEND_SECONDS: Final = 60.0
 RESOLVE_SECONDS: Final = 1.0
 TRY_AGAIN_LATER: Final = 1013
 INTERNAL_ERROR: Final = 1011
@@ -60,7 +58,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def _serve(socket: Socket, messages: AsyncGenerator[object, None]) -> None:
-    """Send until the client goes; close with 1013 where an owner is away or the client slow."""
+    """Send until the client goes; close with 1013 where an owner is away."""
     await socket.accept()
     try:
         async with aclosing(messages):
@@ -73,7 +71,7 @@ async def _serve(socket: Socket, messages: AsyncGenerator[object, None]) -> None
             )
     except* WebSocketDisconnect:
         pass
-    except* (UnavailableError, TimeoutError) as errors:
+    except* UnavailableError as errors:
         log.info("websocket_closed", reason=repr(errors.exceptions))
         await _close(socket, TRY_AGAIN_LATER, "try again later")
     except* Exception:  # noqa: BLE001  # one client's failure is not the process's
@@ -82,9 +80,7 @@ async def _serve(socket: Socket, messages: AsyncGenerator[object, None]) -> None
 
 
 async def _send(socket: Socket, message: object) -> None:
-    """Raises TimeoutError if the client does not take it."""
-    async with within(SEND_SECONDS):
-        await socket.send_data(_encode(message).decode(), mode="text")
+    await socket.send_data(_encode(message).decode(), mode="text")
 
 
 async def _close(socket: Socket, code: int, reason: str) -> None:
@@ -276,6 +272,7 @@ async def event_messages(
     cursor = gateway.log.cursor if after is None else after
     watcher.take(gateway.live.monotonic())
     while True:
+        watcher.news.clear()
         events, cursor = await gateway.log.read(cursor, wanted, EVENTS_AT_ONCE)
         for event in events:
             yield event
@@ -283,7 +280,7 @@ async def event_messages(
             if (passing := await _passing(gateway, report, wanted)) is not None:
                 yield passing
         if cursor >= gateway.log.cursor:
-            await _first_of(gateway.log.grown(cursor), watcher.progressed.wait())
+            await watcher.news.wait()
 
 
 async def _passing(
@@ -338,14 +335,6 @@ async def watch_logs(
     finally:
         with suppress(Exception):  # the connection may be closed already
             await subscription.unsubscribe()
-
-
-async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await cancelled(*tasks)
 
 
 ROUTES = [

@@ -159,8 +159,11 @@ def provide_identity(scope: Scope) -> Identity:
     return identity
 
 
-def refuse_unknown_parameters(connection: AnyConnection, handler: BaseRouteHandler) -> None:
-    """A misspelt filter would show everything. Raises RefusedError naming those there are."""
+async def refuse_unknown_parameters(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+    """A misspelt filter would show everything. Raises RefusedError naming those there are.
+
+    A coroutine, because Litestar has a thread run each guard that is none.
+    """
     known = query_names(handler)
     accepted = {*known, TOKEN_PARAMETER} if is_stream(connection.scope) else known
     for name in connection.query_params:

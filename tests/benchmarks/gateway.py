@@ -1,0 +1,318 @@
+"""How many clients one gateway serves, and how late.
+
+`make bench NAME=gateway`; `python -m tests.benchmarks.gateway 100` with fewer clients. The gateway
+is a process of its own. This one publishes a node's samples, answers for owners and holds every
+client, as raw frames: on two cores it has the other one. Litestar and uvicorn alone
+(`bare_gateway`) are measured alike, with the same bytes, in the same run.
+
+The last line is one JSON object:
+
+`ws_p99_ms`: from the publication of a sample, at 10 Hz, to each of 1,000 clients of `/ws/metrics`.
+`ws_lost`: samples that a client was not sent, because a newer one had replaced them.
+`view_age_p99_s`: how old the newest sample that a client has is at any moment, at 1 Hz.
+`requests_per_s`: `GET /api/v1/tasks`, a page of 20, over 32 connections.
+`ws_cores`, `request_cpu_ms`: processor time of the gateway: for the clients at 10 Hz, and for one
+request. `bare_...` are the same figures of the peer.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+import aiohttp
+import nats
+import psutil
+import uvloop
+from typing_extensions import override
+
+from schemas.base import subject_for
+from schemas.orchestrator import ListTasks, TaskList
+from shared.ids import new_id
+from shared.messaging.codec import encode
+from shared.testing import NatsServer, PostgresServer, eventually, short_directory
+from tests.benchmarks.bare_gateway import FRAMES
+from tests.support.ports import free_port
+from tests.support.worlds.gateway import Owners, make_sample, make_task_view
+
+CLIENTS: Final = 1000
+SECONDS: Final = 10
+CONNECTIONS: Final = 32
+PAGE: Final = 20
+LOOK_SECONDS: Final = 0.05
+START_SECONDS: Final = 120
+SEQUENCE: Final = re.compile(rb'"sequence":(\d+)')
+LENGTH: Final = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+
+Publish = Callable[[int], Awaitable[None]]
+
+
+class Follower(asyncio.Protocol):
+    """A WebSocket's frames, as raw as they come: a client library would be what is measured."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.is_open = False
+        self.newest = 0
+        self.frame = b""
+        self.received: list[tuple[int, float]] = []
+        self._buffer = bytearray()
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        key = base64.b64encode(os.urandom(16)).decode()
+        request = (
+            f"GET /ws/metrics HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nUpgrade: websocket\r\n"
+            f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        cast(asyncio.WriteTransport, transport).write(request.encode())
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if not self.is_open:
+            head, end, rest = self._buffer.partition(b"\r\n\r\n")
+            if not end:
+                return
+            assert head.startswith(b"HTTP/1.1 101"), head
+            self.is_open, self._buffer = True, rest
+        while (size := self._frame_size()) is not None and len(self._buffer) >= size:
+            found = SEQUENCE.search(self._buffer, 0, size)
+            if found is not None:
+                self.newest = int(found[1])
+                self.frame = bytes(self._buffer[4:size])
+                self.received.append((self.newest, time.perf_counter()))
+            del self._buffer[:size]
+
+    def _frame_size(self) -> int | None:
+        if len(self._buffer) < 4:
+            return None
+        length = self._buffer[1]
+        return length + 2 if length < 126 else int.from_bytes(self._buffer[2:4], "big") + 4
+
+
+class Asker(asyncio.Protocol):
+    """The same request again as soon as it is answered."""
+
+    def __init__(self, port: int) -> None:
+        self.request = f"GET /api/v1/tasks HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+        self.answered = 0
+        self.body = b""
+        self._buffer = bytearray()
+        self._transport: asyncio.WriteTransport | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is none by name
+        self._transport.write(self.request)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, end, body = self._buffer.partition(b"\r\n\r\n")
+        if not end:
+            return
+        assert head.startswith(b"HTTP/1.1 200"), self._buffer
+        length = LENGTH.search(head)
+        assert length is not None
+        if len(body) == int(length[1]):
+            self.answered += 1
+            self.body = bytes(body)
+            self._buffer.clear()
+            assert self._transport is not None
+            self._transport.write(self.request)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A process that serves HTTP, seen from outside."""
+
+    port: int
+    process: psutil.Process
+
+    def cpu_seconds(self) -> float:
+        return sum(self.process.cpu_times()[:2])
+
+
+@asynccontextmanager
+async def a_server(log: Path, port: int, *command: str, **variables: str) -> AsyncIterator[Server]:
+    with log.open("wb") as output:
+        process = await asyncio.to_thread(
+            subprocess.Popen,
+            [sys.executable, "-m", *command],
+            env={**os.environ, **variables},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        async with aiohttp.ClientSession() as session:
+
+            async def answers() -> bool:
+                try:
+                    async with session.get(f"http://127.0.0.1:{port}/healthz") as response:
+                        return response.status == 200
+                except aiohttp.ClientError:
+                    assert process.poll() is None, f"{command} ended: {log}"
+                    return False
+
+            await eventually(answers, within_seconds=START_SECONDS, what="a server")
+        yield Server(port, psutil.Process(process.pid))
+    finally:
+        process.kill()  # it would wait for the clients
+        process.wait()
+
+
+def p99(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.99)]
+
+
+async def publish_for(
+    seconds: float, first: int, rate: float, publish: Publish
+) -> dict[int, float]:
+    """When each sample was published."""
+    sent: dict[int, float] = {}
+    began = time.perf_counter()
+    for number in range(int(seconds * rate)):
+        await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
+        sent[first + number] = time.perf_counter()
+        await publish(first + number)
+    return sent
+
+
+async def connect(port: int, clients: int) -> list[Follower]:
+    loop = asyncio.get_running_loop()
+    followers = []
+    for _ in range(clients):
+        _, follower = await loop.create_connection(lambda: Follower(port), "127.0.0.1", port)
+        followers.append(follower)
+    await eventually(
+        lambda: all(each.is_open for each in followers),
+        within_seconds=START_SECONDS,
+        what="every client",
+    )
+    return followers
+
+
+async def measure_fast(
+    server: Server, followers: list[Follower], publish: Publish
+) -> dict[str, float]:
+    before, began = server.cpu_seconds(), time.perf_counter()
+    sent = await publish_for(SECONDS, 1, 10.0, publish)
+    last = max(sent)
+    await eventually(
+        lambda: all(each.newest == last for each in followers),
+        within_seconds=START_SECONDS,
+        what="the last sample at every client",
+    )
+    taken = time.perf_counter() - began
+    late = [at - sent[number] for each in followers for number, at in each.received]
+    lost = sum(len(sent) - len({number for number, _ in each.received}) for each in followers)
+    return {
+        "ws_p99_ms": round(p99(late) * 1000, 1),
+        "ws_lost": lost,
+        "ws_cores": round((server.cpu_seconds() - before) / taken, 2),
+    }
+
+
+async def measure_age(followers: list[Follower], publish: Publish) -> float:
+    first = 10_000
+    publishing = asyncio.create_task(publish_for(SECONDS, first, 1.0, publish))
+    await eventually(
+        lambda: all(each.newest >= first for each in followers),
+        within_seconds=START_SECONDS,
+        what="the first sample at every client",
+    )
+    looks: list[tuple[float, list[int]]] = []
+    while not publishing.done():
+        await asyncio.sleep(LOOK_SECONDS)
+        looks.append((time.perf_counter(), [each.newest for each in followers]))
+    sent = await publishing
+    return p99([at - sent[number] for at, seen in looks for number in seen])
+
+
+async def measure_requests(server: Server) -> tuple[dict[str, float], bytes]:
+    """The figures, and an answer."""
+    loop = asyncio.get_running_loop()
+    before, began = server.cpu_seconds(), time.perf_counter()
+    connections = [
+        await loop.create_connection(lambda: Asker(server.port), "127.0.0.1", server.port)
+        for _ in range(CONNECTIONS)
+    ]
+    await asyncio.sleep(SECONDS)
+    taken, cpu = time.perf_counter() - began, server.cpu_seconds() - before
+    for transport, _ in connections:
+        transport.close()
+    answered = sum(asker.answered for _, asker in connections)
+    figures = {
+        "requests_per_s": round(answered / taken),
+        "request_cpu_ms": round(cpu / answered * 1000, 3),
+    }
+    return figures, next(asker.body for _, asker in connections if asker.body)
+
+
+async def measure(home: Path, clients: int) -> dict[str, float]:
+    async with AsyncExitStack() as stack:
+        bus, postgres = NatsServer(home / "nats"), PostgresServer(home)
+        for each in (bus, postgres):
+            await each.start()
+            stack.push_async_callback(each.stop)
+        owners = Owners(await nats.connect(bus.authenticated_url))
+        stack.push_async_callback(owners.client.close)
+        await owners.answer(
+            ListTasks, TaskList(tasks=tuple(make_task_view(new_id()) for _ in range(PAGE)))
+        )
+
+        async def publish(number: int) -> None:
+            sample = make_sample(number)
+            await owners.client.publish(subject_for(sample), encode(sample))
+            await owners.client.flush()
+
+        port = free_port()
+        gateway = a_server(
+            home / "gateway.log",
+            port,
+            "services.gateway",
+            GPUSTEWARD_NATS_URL=bus.authenticated_url,
+            GPUSTEWARD_POSTGRES_DSN=await postgres.take_database(),
+            GPUSTEWARD_GATEWAY_PORT=str(port),
+            GPUSTEWARD_DATA_DIR=str(home),
+        )
+        async with gateway as server:
+            figures, answer = await measure_requests(server)
+            print(figures, flush=True)
+            followers = await connect(server.port, clients)
+            figures |= await measure_fast(server, followers, publish)
+            print(figures, flush=True)
+            figures["view_age_p99_s"] = round(await measure_age(followers, publish), 3)
+        (home / "answer").write_bytes(answer)
+        frame = followers[0].frame
+
+        async def publish_frame(number: int) -> None:
+            await owners.client.publish(FRAMES, SEQUENCE.sub(b'"sequence":%d' % number, frame))
+            await owners.client.flush()
+
+        port = free_port()
+        command = (str(port), bus.authenticated_url, str(home / "answer"))
+        peer = a_server(home / "bare.log", port, "tests.benchmarks.bare_gateway", *command)
+        async with peer as server:
+            bare, _ = await measure_requests(server)
+            bare |= await measure_fast(server, await connect(server.port, clients), publish_frame)
+    return {**figures, **{f"bare_{name}": value for name, value in bare.items()}}
+
+
+if __name__ == "__main__":
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else CLIENTS
+    with (
+        short_directory() as directory,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        print(json.dumps(runner.run(measure(directory, count))))
