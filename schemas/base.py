@@ -114,6 +114,17 @@ class Event(Message, frozen=True, kw_only=True):
     revision: Count
 
 
+class Sample(Message, frozen=True, kw_only=True):
+    """A reading of something that goes on: in the stream of samples, unacknowledged.
+
+    Its identity is in its own fields; seen twice or late it changes nothing.
+    """
+
+    kind: ClassVar[Kind] = Kind.EVENT
+    key_field: ClassVar[str | None] = "node_id"
+    node_id: NodeId
+
+
 class Command(Message, frozen=True, kw_only=True):
     """A request to change something, answered `Accepted` or `Refused` after the owner's commit.
 

@@ -8,6 +8,8 @@ from schemas import (
     available_gpus,
     cluster,
     deletion,
+    engine_metrics,
+    engine_samples,
     executor,
     executor_ranks,
     gateway,
@@ -29,6 +31,7 @@ from schemas.base import Command, Event, Live, Message, Query
 
 MODULES: tuple[ModuleType, ...] = (
     telemetry,
+    engine_samples,
     monitoring,
     scheduler,
     scheduler_nodes,
@@ -44,6 +47,7 @@ MODULES: tuple[ModuleType, ...] = (
     executor,
     executor_ranks,
     results,
+    engine_metrics,
     reports,
     gateway,
 )
@@ -84,6 +88,8 @@ REPLIES: dict[type[Query], type[Struct]] = {
     results.ListSamples: results.SampleList,
     results.ListSummaries: results.SummaryList,
     results.GetSeries: results.SeriesView,
+    engine_metrics.GetEngineSeries: engine_metrics.EngineSeriesView,
+    engine_metrics.ListEngineSamples: engine_metrics.EngineSampleList,
     results.GetReport: results.ReportView,
     reports.GetUsage: reports.UsageView,
     reports.GetWaste: reports.WasteView,

@@ -14,13 +14,12 @@ from schemas.base import (
     Count,
     DeviceUuid,
     Event,
-    Kind,
     Line,
     Mebibytes,
-    Message,
     NodeId,
     PositiveSeconds,
     Query,
+    Sample,
     UtcDatetime,
 )
 
@@ -154,16 +153,13 @@ class GpuReading(Struct, frozen=True, array_like=True, gc=False):
     pods: tuple[GpuPod, ...] | None = None
 
 
-class GpuSampled(Message, frozen=True, kw_only=True, array_like=True, tag="telemetry.gpu_sampled"):
+class GpuSampled(Sample, frozen=True, kw_only=True, array_like=True, tag="telemetry.gpu_sampled"):
     """All GPUs of a node at one tick, ordered by index. Identity: node, boot id, sequence.
 
     `sequence` grows by one per tick within a boot of the agent, so a gap is countable.
     `observed_at` is the node's clock.
     """
 
-    kind: ClassVar[Kind] = Kind.EVENT
-    key_field: ClassVar[str | None] = "node_id"
-    node_id: NodeId
     boot_id: UUID
     sequence: Count
     observed_at: UtcDatetime

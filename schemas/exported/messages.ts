@@ -1012,6 +1012,17 @@ export interface DriftResolved {
 /** Where an energy comes from: the devices' counters, or their power over time. */
 export type EnergySource = "counter" | "mixed" | "power";
 
+/** What an engine's history shows; rates are over the time between two samples. */
+export type EngineMetric =
+  | "accept_length"
+  | "generation_tokens_per_s"
+  | "kv_cache_percent"
+  | "preemptions_per_s"
+  | "prefix_hit_percent"
+  | "prompt_tokens_per_s"
+  | "running"
+  | "waiting";
+
 /** A parameter of known form, under its hyphenated name. */
 export interface EngineParameter {
   name: string;
@@ -1036,6 +1047,25 @@ export interface EnginePod {
 }
 
 /**
+ * An engine's `/metrics` at one moment, all its replicas together.
+ *
+ * Requests and the share of its KV cache in use (of the fullest replica) are of that moment, the
+ * rest counts since the engine's start. `accept_length` is how many tokens a step of speculative
+ * decoding gave in the mean.
+ */
+export interface EngineReading {
+  running: number | null;
+  waiting: number | null;
+  kv_cache_percent: number | null;
+  preemptions: number | null;
+  prefix_queried_tokens: number | null;
+  prefix_hit_tokens: number | null;
+  prompt_tokens: number | null;
+  generation_tokens: number | null;
+  accept_length: number | null;
+}
+
+/**
  * What a task may give to an engine.
  *
  * With `is_closed` there are no parameters beside `parameters`. `refused` are those that are not a
@@ -1050,6 +1080,67 @@ export interface EngineRules {
   task_fields?: Record<string, TaskField>;
   allow_list?: string | null;
   allowed?: string[];
+}
+
+/**
+ * By sequence, as columns of equal length, as `EngineReading` has them.
+ *
+ * Times are microseconds since 1970.
+ */
+export interface EngineSampleList {
+  type: "results.engine_samples";
+  next_cursor: string | null;
+  attempt_id: string | null;
+  engine: string | null;
+  sequence: number[];
+  observed_at_us: number[];
+  phase: AttemptPhase[];
+  running: (number | null)[];
+  waiting: (number | null)[];
+  kv_cache_percent: (number | null)[];
+  preemptions: (number | null)[];
+  prefix_queried_tokens: (number | null)[];
+  prefix_hit_tokens: (number | null)[];
+  prompt_tokens: (number | null)[];
+  generation_tokens: (number | null)[];
+  accept_length: (number | null)[];
+}
+
+/**
+ * An attempt's engine, asked by its executor. Identity: attempt, sequence.
+ *
+ * `engine` is whose names it speaks; null: it has no metrics that are known, and is told so once.
+ */
+export interface EngineSampled {
+  type: "telemetry.engine_sampled";
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  experiment_id: string;
+  attempt_id: string;
+  task_id: string;
+  reservation_id: string;
+  epoch: number;
+  sequence: number;
+  observed_at: string;
+  interval_seconds: number;
+  phase: AttemptPhase;
+  engine: string | null;
+  reading: EngineReading;
+}
+
+/**
+ * A metric that the engine does not tell is absent, as is a bucket without a known value.
+ *
+ * `engine` is whose names it speaks. null: it has no metrics that are known, or, without an
+ * `attempt_id`, none have come.
+ */
+export interface EngineSeriesView {
+  type: "results.engine_series_view";
+  experiment_id: string;
+  attempt_id: string | null;
+  engine: string | null;
+  bucket_seconds: number;
+  series: Record<string, SeriesPoint[]>;
 }
 
 /**
@@ -1584,6 +1675,19 @@ export interface GetCluster {
 export interface GetClusterStatus {
   type: "scheduler.cluster_status";
   after_node_id?: string | null;
+}
+
+/**
+ * History of an experiment's engine, in at most `points` buckets of each metric.
+ *
+ * Of its newest attempt, all of it unless times are given. Answered by `EngineSeriesView`.
+ */
+export interface GetEngineSeries {
+  type: "results.engine_series";
+  experiment_id: string;
+  start_at?: string | null;
+  end_at?: string | null;
+  points?: number;
 }
 
 /** Answered by `ExperimentView`. */
@@ -2441,6 +2545,14 @@ export interface ListDrifts {
   cursor?: string | null;
   node_id?: string | null;
   ended?: boolean;
+}
+
+/** What the engine of an experiment's newest attempt told. Answered by `EngineSampleList`. */
+export interface ListEngineSamples {
+  type: "results.list_engine_samples";
+  limit?: number;
+  cursor?: string | null;
+  experiment_id: string;
 }
 
 /**
@@ -4537,6 +4649,7 @@ export type MessageType =
   | "telemetry.inventory_reported"
   | "telemetry.burst"
   | "telemetry.set_power_limit"
+  | "telemetry.engine_sampled"
   | "telemetry.agent"
   | "telemetry.gpu_info"
   | "telemetry.start_monitoring"
@@ -4643,6 +4756,8 @@ export type MessageType =
   | "results.get_summary"
   | "results.list_samples"
   | "results.list_summaries"
+  | "results.engine_series"
+  | "results.list_engine_samples"
   | "results.failures"
   | "results.idle"
   | "results.usage"

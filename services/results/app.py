@@ -3,9 +3,13 @@
 import asyncio
 from datetime import timedelta
 
+from schemas.engine_samples import EngineSampled
+from schemas.telemetry import GpuSampled
 from services.results.bursts import Bursts
 from services.results.bursts import build_routes as bursts_routes
 from services.results.domain.prices import parse_prices
+from services.results.engine_samples import EngineSamples
+from services.results.engine_samples import build_routes as engine_samples_routes
 from services.results.experiment_samples import ExperimentSamples
 from services.results.experiment_samples import build_routes as samples_routes
 from services.results.handlers import Handlers, build_routes
@@ -26,6 +30,7 @@ from services.results.settings import ResultsSettings
 from services.results.summaries import Summarizer
 from shared.messaging.bus import Bus
 from shared.messaging.samples import SampleConsumer
+from shared.messaging.streams import ENGINE_SAMPLES, SAMPLES
 from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
@@ -71,8 +76,23 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
     ledger = Ledger(database, samples_kept, timedelta(days=settings.hours_retention_days))
 
     bursts = Bursts(bus, database, settings.burst_interval_seconds, settings.burst_seconds)
+    linger_seconds = settings.batch_linger_seconds
     consumer = SampleConsumer(
-        bus, "results_store_samples", samples.store, settings.batch_linger_seconds
+        bus,
+        str(SAMPLES.name),
+        "results_store_samples",
+        GpuSampled,
+        samples.store,
+        linger_seconds,
+    )
+    engine_samples = EngineSamples(database)
+    engine_consumer = SampleConsumer(
+        bus,
+        str(ENGINE_SAMPLES.name),
+        "results_store_engine_samples",
+        EngineSampled,
+        engine_samples.store,
+        linger_seconds,
     )
 
     return Service(
@@ -83,6 +103,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
             *build_routes(handlers),
             *bursts_routes(bursts),
             *samples_routes(ExperimentSamples(database)),
+            *engine_samples_routes(engine_samples),
             *ledger_routes(facts),
             *report_routes(Reports(database, prices, settings.currency, bus)),
             *idle_routes(IdleReports(database)),
@@ -91,6 +112,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         start=raw.make_ahead,
         loops={
             "samples": consumer.run,
+            "engine_samples": engine_consumer.run,
             "summaries": summarizer.run,
             "rollups": rollups.run,
             "ledger": ledger.run,

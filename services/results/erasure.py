@@ -35,6 +35,10 @@ WHERE level_requests.attempt_id = attempt.attempt_id
   AND task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
 """
 
+DELETE_ENGINE_RUNS: Final = """
+DELETE FROM engine_run WHERE task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
+"""
+
 EMPTY_ATTEMPTS: Final = """
 UPDATE attempt SET event = '' WHERE task_id = $1 AND ($2::uuid IS NULL OR experiment_id = $2)
 """
@@ -49,7 +53,13 @@ async def erase(
 ) -> None:
     """Forget what was measured of a task, or of one experiment of it, also what comes late."""
     await connection.execute(INSERT_DELETED, experiment_id or task_id, now)
-    for statement in (EMPTY_SUMMARIES, DELETE_SAMPLES, DELETE_REQUESTS, EMPTY_ATTEMPTS):
+    for statement in (
+        EMPTY_SUMMARIES,
+        DELETE_SAMPLES,
+        DELETE_REQUESTS,
+        DELETE_ENGINE_RUNS,
+        EMPTY_ATTEMPTS,
+    ):
         await connection.execute(statement, task_id, experiment_id)
 
 

@@ -272,4 +272,32 @@ ALTER TABLE reservation ADD COLUMN expected_seconds double precision;
 -- When it was expected to start as it began to wait.
 ALTER TABLE reservation ADD COLUMN forecast_start_at timestamptz;
 """,
+    # What attempts' engines told, as long as their experiment is there.
+    """
+CREATE TABLE engine_run (
+    attempt_id uuid PRIMARY KEY,
+    experiment_id uuid NOT NULL,
+    task_id uuid NOT NULL,
+    epoch bigint NOT NULL,
+    began_at timestamptz NOT NULL,
+    engine text);
+CREATE INDEX engine_run_experiment ON engine_run (experiment_id, epoch);
+CREATE INDEX engine_run_task ON engine_run (task_id);
+
+CREATE TABLE engine_sample (
+    attempt_id uuid NOT NULL REFERENCES engine_run ON DELETE CASCADE,
+    sequence bigint NOT NULL,
+    observed_at timestamptz NOT NULL,
+    phase text NOT NULL,
+    running double precision,
+    waiting double precision,
+    kv_cache_percent double precision,
+    preemptions double precision,
+    prefix_queried_tokens double precision,
+    prefix_hit_tokens double precision,
+    prompt_tokens double precision,
+    generation_tokens double precision,
+    accept_length double precision,
+    PRIMARY KEY (attempt_id, sequence));
+""",
 )

@@ -14,29 +14,13 @@ import msgspec
 from schemas.benchmark import CacheReset, PrefixCacheUse
 from shared.benchmarks.chat_server import ChatServer, RequestFailed
 from shared.benchmarks.traffic import RequestSize
-from shared.prometheus_text import samples
+from shared.engine_metrics import EngineNames, read_page
 
 COLD_HIT_SHARE: Final = 0.01
 PROBE: Final = RequestSize(num_input_tokens=256, num_output_tokens=1)
 PROBE_SECONDS: Final = 60.0
 BUSY_TRIES: Final = 25
 BUSY_PAUSE_SECONDS: Final = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    queries: str
-    hits: str
-    reset_path: str
-
-
-_DIALECTS: Final = (
-    _Dialect(
-        "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "/reset_prefix_cache"
-    ),
-    _Dialect("vllm:prefix_cache_queries", "vllm:prefix_cache_hits", "/reset_prefix_cache"),
-    _Dialect("sglang:prompt_tokens_total", "sglang:cached_tokens_total", "/flush_cache"),
-)
 
 
 class _ResetAnswer(msgspec.Struct, frozen=True):
@@ -75,12 +59,12 @@ class ServerPrefixCache:
 
     async def begin(self) -> Start:
         """Empty the cache where the engine can, and see that it is."""
-        dialect, _ = await self._counters()
-        if dialect is None:
+        engine, known = await self._counters()
+        if engine is None or engine.reset_path is None or known is None:
             return Start(CacheReset.UNSUPPORTED)
         probe = self.rng.getrandbits(64)
         await self._hits_of(probe)
-        was_accepted = await self._reset(dialect)
+        was_accepted = await self._reset(engine.reset_path)
         found = await self._hits_of(probe)
         template = await self._hits_of(self.rng.getrandbits(64))
         _, counters = await self._counters()
@@ -113,10 +97,10 @@ class ServerPrefixCache:
             return None
         return after.hits - before.hits
 
-    async def _reset(self, dialect: _Dialect) -> bool:
+    async def _reset(self, path: str) -> bool:
         # An engine that still drops what the level before cancelled refuses for a moment.
         for _ in range(BUSY_TRIES):
-            answer = await self.server.post(dialect.reset_path)
+            answer = await self.server.post(path)
             if answer is None or answer[0] in (404, 405):
                 return False
             status, body = answer
@@ -125,16 +109,14 @@ class ServerPrefixCache:
             await asyncio.sleep(BUSY_PAUSE_SECONDS)
         return False
 
-    async def _counters(self) -> tuple[_Dialect | None, Counters | None]:
+    async def _counters(self) -> tuple[EngineNames | None, Counters | None]:
         page = await self.server.metrics_page()
-        sums: dict[str, float] = {}
-        for sample in samples(page or ""):
-            sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
-        for dialect in _DIALECTS:
-            # A counter with labels of its own is not there before its first count.
-            if dialect.queries in sums:
-                return dialect, Counters(sums[dialect.queries], sums.get(dialect.hits, 0.0))
-        return None, None
+        found = read_page(page or "")
+        if found is None:
+            return None, None
+        engine, reading = found
+        queries, hits = reading.prefix_queried_tokens, reading.prefix_hit_tokens
+        return engine, None if queries is None or hits is None else Counters(queries, hits)
 
 
 def _says_success(body: bytes) -> bool:

@@ -32,12 +32,12 @@ from schemas.base import (
     Live,
     Message,
     Query,
+    Sample,
     pattern_for,
     subject_for,
     tag_of,
 )
 from schemas.errors import Refused, Reply
-from schemas.telemetry import GpuSampled
 from shared.errors import NodeUnavailableError, RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.codec import TypedCodec, check_size, check_subject, decode_reply, encode
@@ -216,7 +216,7 @@ class Bus:
         except msgspec.MsgspecError as error:
             raise _refusal(query, data, error) from None
 
-    async def publish_live(self, message: Live | GpuSampled) -> None:
+    async def publish_live(self, message: Live | Sample) -> None:
         """Publish a passing view or a sample, unacknowledged; dropped while the bus is away."""
         if self.is_connected:
             await self.nats.publish(subject_for(message), encode(message))

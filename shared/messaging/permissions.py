@@ -14,10 +14,22 @@ import msgspec
 from msgspec import Struct
 
 from schemas.available_gpus import ListAvailableGpus
-from schemas.base import NODE_PREFIX, PREFIX, Event, Kind, Live, Message, pattern_for, tag_of
+from schemas.base import (
+    NODE_PREFIX,
+    PREFIX,
+    Event,
+    Kind,
+    Live,
+    Message,
+    Sample,
+    pattern_for,
+    tag_of,
+)
 from schemas.catalog import MESSAGES
 from schemas.cluster import ClusterChanged, GetCluster
 from schemas.deletion import DeleteExperiment, DeleteTask
+from schemas.engine_metrics import GetEngineSeries, ListEngineSamples
+from schemas.engine_samples import EngineSampled
 from schemas.executor import (
     AttemptEvent,
     AttemptLogged,
@@ -94,7 +106,7 @@ from schemas.telemetry import (
     SetBurst,
     SetPowerLimit,
 )
-from shared.messaging.streams import EVENTS, SAMPLES, STREAMS
+from shared.messaging.streams import ENGINE_SAMPLES, EVENTS, SAMPLES, STREAMS
 
 
 class Role(StrEnum):
@@ -183,6 +195,8 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             ListExperiments,
             ValidateTask,
             ReadLog,
+            GetEngineSeries,
+            ListEngineSamples,
             ListSamples,
             ListSummaries,
             GetRequests,
@@ -204,6 +218,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     ListRunning: _READERS | _SCHEDULER | _ORCHESTRATOR | _NODE,
     GetRank: _NODE,
     GpuSampled: _READERS | _SCHEDULER,
+    EngineSampled: _READERS,
     InventoryReported: _PEOPLE | _SCHEDULER | {Role.RESULTS},
     HealthChanged: _PEOPLE,
     ExecutorReported: _PEOPLE | _SCHEDULER,
@@ -249,6 +264,7 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
             "results_record_ledger",
         ),
         str(SAMPLES.name): ("results_store_samples",),
+        str(ENGINE_SAMPLES.name): ("results_store_engine_samples",),
     },
     Role.GATEWAY: {str(EVENTS.name): ("gateway_event_log",)},
 }
@@ -288,7 +304,7 @@ def permissions_of(user: BusUser) -> Permissions:
         # They receive every event, and subscribe by patterns of their own.
         subscribe += [f"{PREFIX}.{kind.value}.>" for kind in (Kind.EVENT, Kind.LIVE)]
     for message in MESSAGES:
-        passes = issubclass(message, Event | Live) or message is GpuSampled
+        passes = issubclass(message, Event | Live | Sample)
         if owner_of(message) is user.role:
             (publish if passes else subscribe).append(_own(message, user))
         if user.role in rule_of(message) and not (passes and user.role in _PEOPLE):

@@ -1,11 +1,11 @@
-"""Consuming the SAMPLES stream: in batches, past FastStream, because samples are hot."""
+"""Consuming a stream of samples: in batches, past FastStream, because samples are hot."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Generic, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -13,24 +13,20 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from schemas.base import pattern_for
-from schemas.telemetry import GpuSampled
+from schemas.base import Sample, pattern_for
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.messaging.codec import check_subject
 from shared.messaging.routes import ACK_WAIT_SECONDS
 from shared.messaging.settlement import RETRY_SECONDS
-from shared.messaging.streams import SAMPLES
 from shared.waiting import within
 
 CHECK_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 2.0  # beyond the linger
-STREAM: Final = str(SAMPLES.name)
 NOTHING_MORE: Final = frozenset({"404", "408"})  # there are no more messages, or not in time
 
-_SUBJECT: Final = pattern_for(GpuSampled).removesuffix("*")
-_decode = msgspec.msgpack.Decoder(GpuSampled).decode
+S = TypeVar("S", bound=Sample)
 
 
 @dataclass(slots=True)
@@ -56,6 +52,7 @@ class _Inbox:
     """Where pulled messages come to: one callback for each, and one pull under way at a time."""
 
     bus: Bus
+    stream: str
     durable: str
     size: int
     linger_seconds: float
@@ -67,7 +64,7 @@ class _Inbox:
         self.under_way = _Pull(self.size)
         request = {"batch": self.size, "expires": int(self.linger_seconds * 1e9)}
         await self.bus.nats.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self.durable}",
+            f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}",
             msgspec.json.encode(request),
             reply=self.name,
         )
@@ -77,8 +74,8 @@ class _Inbox:
 
 
 @dataclass(frozen=True, slots=True)
-class SampleConsumer:
-    """Hands samples to `handler`, each batch at least once.
+class SampleConsumer(Generic[S]):
+    """Hands samples of one kind to `handler`, each batch at least once.
 
     A batch is acknowledged when the handler has returned, and handed over again while the outside
     is down. Two are handled at a time, so that one is decoded while the other waits for a server; a
@@ -86,8 +83,10 @@ class SampleConsumer:
     """
 
     bus: Bus
+    stream: str
     durable: str
-    handler: Callable[[list[GpuSampled]], Awaitable[None]]
+    sample: type[S]
+    handler: Callable[[list[S]], Awaitable[None]]
     linger_seconds: float = 0.25
     batch: int = 500
 
@@ -101,7 +100,7 @@ class SampleConsumer:
         )
         while True:
             try:
-                await self.bus.jetstream.add_consumer(STREAM, config)
+                await self.bus.jetstream.add_consumer(self.stream, config)
                 async with self._inbox() as inbox, asyncio.TaskGroup() as handlers:
                     await self._consume(inbox, handlers)
             except* (nats.errors.Error, OSError) as errors:
@@ -111,7 +110,7 @@ class SampleConsumer:
     @asynccontextmanager
     async def _inbox(self) -> AsyncIterator[_Inbox]:
         name = f"{self.bus.pull_inbox.decode()}{uuid4().hex}"
-        inbox = _Inbox(self.bus, self.durable, self.batch, self.linger_seconds, name)
+        inbox = _Inbox(self.bus, self.stream, self.durable, self.batch, self.linger_seconds, name)
         subscription = await self.bus.nats.subscribe(name, cb=inbox.take)
         await inbox.pull()
         try:
@@ -133,7 +132,7 @@ class SampleConsumer:
             is_odd = pull.status is not None and pull.status not in NOTHING_MORE
             if is_odd or loop.time() - checked_at > CHECK_SECONDS:
                 # NotFound means that the stream is a new one: declare again.
-                await self.bus.jetstream.consumer_info(STREAM, self.durable)
+                await self.bus.jetstream.consumer_info(self.stream, self.durable)
                 checked_at = loop.time()
             if is_odd:
                 log.info("samples_pull_ended", status=pull.status)
@@ -146,11 +145,13 @@ class SampleConsumer:
                 before = handled
 
     async def _hand_over(self, messages: list[Msg]) -> None:
-        samples = []
+        samples: list[S] = []
+        decode = msgspec.msgpack.Decoder(self.sample).decode
+        prefix = pattern_for(self.sample).removesuffix("*")
         for message in messages:
             try:
-                sample = _decode(message.data)
-                if message.subject != _SUBJECT + sample.node_id:
+                sample = decode(message.data)
+                if message.subject != prefix + sample.node_id:
                     check_subject(sample, message.subject)
                 samples.append(sample)
             except msgspec.MsgspecError as error:
@@ -164,7 +165,7 @@ class SampleConsumer:
         for message in messages:
             await message.ack()
 
-    async def _handle(self, samples: list[GpuSampled], messages: list[Msg]) -> None:
+    async def _handle(self, samples: list[S], messages: list[Msg]) -> None:
         """Until it is done: while the outside is down, what comes waits in the stream."""
         clock = asyncio.get_running_loop().time
         told_at = clock()

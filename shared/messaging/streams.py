@@ -5,6 +5,7 @@ from typing import Final
 from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 
 from schemas.base import PREFIX, pattern_for
+from schemas.engine_samples import EngineSampled
 from schemas.telemetry import GpuSampled
 
 HOUR: Final = 3600.0
@@ -27,6 +28,15 @@ SAMPLES: Final = StreamConfig(
     discard=DiscardPolicy.OLD,
     duplicate_window=DUPLICATE_WINDOW_SECONDS,
 )
+ENGINE_SAMPLES: Final = StreamConfig(
+    name="GPUSTEWARD_ENGINE_SAMPLES",
+    subjects=[pattern_for(EngineSampled)],
+    storage=StorageType.FILE,
+    max_age=HOUR,
+    max_bytes=1 << 28,
+    discard=DiscardPolicy.OLD,
+    duplicate_window=DUPLICATE_WINDOW_SECONDS,
+)
 EVENTS: Final = StreamConfig(
     name="GPUSTEWARD_EVENTS",
     subjects=list(_EVENT_SUBJECTS),
@@ -35,4 +45,4 @@ EVENTS: Final = StreamConfig(
     discard=DiscardPolicy.OLD,
     duplicate_window=DUPLICATE_WINDOW_SECONDS,
 )
-STREAMS: Final = (SAMPLES, EVENTS)
+STREAMS: Final = (SAMPLES, ENGINE_SAMPLES, EVENTS)

@@ -16,6 +16,8 @@ from schemas import (
     catalog,
     cluster,
     deletion,
+    engine_metrics,
+    engine_samples,
     executor,
     executor_ranks,
     gateway,
@@ -44,6 +46,7 @@ from tests.support.paths import ROOT
 MAKE = "python -m tests.contract.make_golden"
 OWNERS = {
     telemetry: "telemetry",
+    engine_samples: "telemetry",
     monitoring: "telemetry",
     scheduler: "scheduler",
     scheduler_nodes: "scheduler",
@@ -60,6 +63,7 @@ OWNERS = {
     executor_ranks: "executor",
     reports: "results",
     results: "results",
+    engine_metrics: "results",
     gateway: "gateway",
 }
 
@@ -239,7 +243,7 @@ def test_durable_names_start_with_their_service_and_are_unique() -> None:
 
     assert len(names) == len(set(names))
     permitted = {each for of in CONSUMERS.values() for named in of.values() for each in named}
-    assert permitted == {*names, "results_store_samples"}
+    assert permitted == {*names, "results_store_samples", "results_store_engine_samples"}
 
 
 def durables_of(path: Path) -> Iterator[str]:

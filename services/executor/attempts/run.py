@@ -19,6 +19,7 @@ from schemas.executor_ranks import RankState, RankView
 from schemas.kubernetes import EnginePod
 from services.executor.attempts import transitions
 from services.executor.attempts.benchmark_check import model_place
+from services.executor.attempts.engine_meter import EngineMeter
 from services.executor.attempts.lease_keeper import LeaseKeeper
 from services.executor.attempts.progress import ProgressReporter
 from services.executor.domain.admission import gpus_of
@@ -353,6 +354,8 @@ class AttemptRun:
             )
         )
         exited = asyncio.create_task(engine.until_ended())
+        meter = EngineMeter(command=self.command, bus=self.bus, progress=self._progress)
+        metering = asyncio.create_task(meter.run(base_url), name="meter_engine")
         try:
             await asyncio.wait({load, exited}, return_when=asyncio.FIRST_COMPLETED)
             if exited.done():
@@ -361,7 +364,7 @@ class AttemptRun:
         except BenchmarkFailed as error:
             raise AttemptFailed.of(FailureKind.BENCHMARK_FAILED, str(error)) from error
         finally:
-            await cancelled(load, exited)
+            await cancelled(load, exited, metering)
         await self._progress.finish_load()
         return replace(
             result,

@@ -51,6 +51,9 @@ _OURS: Final = (sys.executable, "-m")
 _OUR_ENV: Final = (("PYTHONPATH", str(SOURCE_ROOT)),)
 _ADDRESS: Final = frozenset({"host", "port", "model", "alias"})
 _QUIET: Final = (("DO_NOT_TRACK", "1"),)
+# Without it there is no /metrics; vLLM always has it.
+_SGLANG: Final = ("-m", "sglang.launch_server", "--enable-metrics")
+_LLAMA_SERVER: Final = ("--metrics",)
 
 ENGINES: Final[Mapping[str, Engine]] = {
     engine.name: engine
@@ -109,7 +112,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
         Engine(
             name="sglang",
             allow_list=SGLANG.name,
-            program=(sys.executable, "-m", "sglang.launch_server"),
+            program=(sys.executable, *_SGLANG),
             task_fields=SGLANG_FIELDS,
             model_flag="--model-path",
             missing=_sglang_missing,
@@ -151,9 +154,7 @@ IMAGES: Final[Mapping[str, EngineImage]] = {
             port=8000,
         ),
         EngineImage(
-            engine=in_container(
-                ENGINES["sglang"], program=("python3", "-m", "sglang.launch_server")
-            ),
+            engine=in_container(ENGINES["sglang"], program=("python3", *_SGLANG)),
             repository="lmsysorg/sglang",
             tag="v0.5.19-cu129",
             port=30000,
@@ -162,7 +163,7 @@ IMAGES: Final[Mapping[str, EngineImage]] = {
             # llama-server itself, which knows more flags than the process of ours.
             engine=in_container(
                 ENGINES["llamacpp"],
-                program=(),
+                program=_LLAMA_SERVER,
                 hub_flag="--hf-repo",
                 allow_list=LLAMACPP.name,
                 owned=_LLAMA_OWNED,

@@ -12,6 +12,8 @@ from litestar.params import FromPath
 from litestar.response import Stream
 
 from schemas.archives import FORMAT, ArchiveKind, ImportedList, ImportedView, Manifest
+from schemas.engine_metrics import EngineSampleList, ListEngineSamples
+from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode
 from schemas.orchestrator import (
     FINISHED_EXPERIMENT_STATES,
@@ -78,6 +80,12 @@ SAMPLE_COLUMNS: Final = {
     "energy_mj": Kind.INTEGER,
     "ecc_corrected": Kind.INTEGER,
     "ecc_uncorrected": Kind.INTEGER,
+}
+ENGINE_COLUMNS: Final = {
+    "observed_at": Kind.MICROSECONDS,
+    "sequence": Kind.INTEGER,
+    "phase": Kind.TEXT,
+    **dict.fromkeys(EngineReading.__struct_fields__, Kind.NUMBER),
 }
 
 
@@ -210,6 +218,9 @@ async def _files(gateway: Gateway, view: ExperimentView) -> AsyncIterator[tuple[
     async for part in _samples(gateway, view.experiment_id):
         number += 1
         yield f"samples/part-{number:03}.parquet", part
+    engine = await _engine_samples(gateway, view.experiment_id)
+    if engine is not None:
+        yield "engine.parquet", engine
 
 
 async def _samples(gateway: Gateway, experiment_id: UUID) -> AsyncIterator[bytes]:
@@ -224,6 +235,22 @@ async def _samples(gateway: Gateway, experiment_id: UUID) -> AsyncIterator[bytes
         if file.rows >= PART_ROWS or query is None:
             yield file.content()
             file = ParquetFile(SAMPLE_COLUMNS)
+
+
+async def _engine_samples(gateway: Gateway, experiment_id: UUID) -> bytes | None:
+    """None where its engine told nothing."""
+    file = ParquetFile(ENGINE_COLUMNS)
+    query: ListEngineSamples | None = ListEngineSamples(experiment_id=experiment_id)
+    while query is not None:
+        page = await gateway.bus.query(query, EngineSampleList, timeout_seconds=PAGE_SECONDS)
+        if page.sequence:
+            own = {name: getattr(page, name) for name in ENGINE_COLUMNS if hasattr(page, name)}
+            file.add({**own, "observed_at": page.observed_at_us})
+        following = page.next_cursor
+        query = (
+            ListEngineSamples(experiment_id=experiment_id, cursor=following) if following else None
+        )
+    return file.content() if file.rows else None
 
 
 def _columns(page: SampleList) -> dict[str, Sequence[object]]:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from schemas.engine_metrics import EngineSeriesView, GetEngineSeries
 from schemas.errors import ErrorCode
 from schemas.gateway import CustomEvent, CustomEventRequest, EventList, Published
 from schemas.results import (
@@ -116,6 +117,27 @@ async def get_requests(
     await require_readable(gateway, identity, experiment_id)
     query = GetRequests(experiment_id=experiment_id, level=level)
     return await gateway.bus.query(query, RequestsView)
+
+
+@get("/experiments/{experiment_id:str}/engine")
+async def get_engine_series(
+    experiment_id: FromPath[UUID],
+    gateway: TheGateway,
+    identity: Caller,
+    start_at: FromQuery[datetime | None] = None,
+    end_at: FromQuery[datetime | None] = None,
+    points: Annotated[int, QueryParameter(ge=1, le=5000)] = 300,
+) -> EngineSeriesView:
+    """What the engine of the newest attempt told of itself, in at most `points` buckets: requests
+    that run and wait, its KV cache, preemptions, prefix hits, tokens, accepted drafts.
+
+    Empty for an engine without metrics, or as long as none have come.
+    """
+    await require_readable(gateway, identity, experiment_id)
+    query = GetEngineSeries(
+        experiment_id=experiment_id, start_at=start_at, end_at=end_at, points=points
+    )
+    return await gateway.bus.query(query, EngineSeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
 
 
 @get("/reports/usage")

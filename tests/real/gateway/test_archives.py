@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from schemas.archives import MANIFEST, ArchiveKind
 from schemas.benchmark import BenchmarkMetrics
+from schemas.engine_metrics import EngineSampleList, ListEngineSamples
+from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import Failure, FailureKind
+from schemas.executor import AttemptPhase, Failure, FailureKind
 from schemas.orchestrator import (
     ExperimentList,
     ExperimentState,
@@ -94,6 +96,7 @@ class Elsewhere:
         listed = replace(summary, benchmark={}, driver_versions={})
         await owners.answer(ListSummaries, SummaryList(summaries=(listed,)))
         await owners.answer(ListSamples, samples)
+        await owners.answer(ListEngineSamples, engine_samples)
 
     def _experiment(self, query: GetExperiment) -> ExperimentView | Refused:
         known = {each.experiment_id: each for each in self.experiments if self.is_known}
@@ -121,6 +124,21 @@ def samples(query: ListSamples) -> SampleList:
         next_cursor="more" if query.cursor is None else None,
         **known,
         **{name: tuple(rows) for name in counted},
+    )
+
+
+def engine_samples(query: ListEngineSamples) -> EngineSampleList:
+    """Two pages of one."""
+    row = 0 if query.cursor is None else 1
+    none: dict[str, Any] = dict.fromkeys(EngineReading.__struct_fields__, (None,))
+    return EngineSampleList(
+        attempt_id=new_id(),
+        engine="vllm",
+        sequence=(row,),
+        observed_at_us=(1_700_000_000_000_000 + row,),
+        phase=(AttemptPhase.MEASURING,),
+        next_cursor="more" if query.cursor is None else None,
+        **none | {"running": (2.0 + row,)},
     )
 
 
@@ -170,6 +188,7 @@ async def test_an_export_has_what_was_measured_and_no_secret(elsewhere: Elsewher
     assert SECRET.encode() not in tar
     assert set(files) == {
         "task.json",
+        "experiments/0001/engine.parquet",
         "experiments/0001/experiment.json",
         "experiments/0001/measured.json",
         "experiments/0001/samples/part-001.parquet",
@@ -182,6 +201,10 @@ async def test_an_export_has_what_was_measured_and_no_secret(elsewhere: Elsewher
     assert table.column("power_draw_w").to_pylist() == [300.0] * 4 + [None]
     assert table.column("device_uuid").to_pylist() == ["GPU-0"] * 5
     assert table.column("sequence").to_pylist() == list(range(5))
+    engine = pyarrow.parquet.read_table(io.BytesIO(files["experiments/0001/engine.parquet"]))
+    assert engine.column("running").to_pylist() == [2.0, 3.0]
+    assert engine.column("waiting").to_pylist() == [None, None]
+    assert engine.column("phase").to_pylist() == ["measuring"] * 2
 
 
 async def test_one_experiment_goes_alone(elsewhere: Elsewhere) -> None:

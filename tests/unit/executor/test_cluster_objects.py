@@ -103,7 +103,8 @@ CONTAINER: Object = {
     "name": "ome-container",
     "image": "lmsysorg/sglang:v1",
     "args": [
-        *("python3", "-m", "sglang.launch_server", "--model-path", "/raid/models/llama"),
+        *("python3", "-m", "sglang.launch_server", "--enable-metrics"),
+        *("--model-path", "/raid/models/llama"),
         *("--served-model-name", "llama", "--tp-size", "2"),
         *("--host", "0.0.0.0", "--port", "30000"),  # noqa: S104
     ],

@@ -77,7 +77,8 @@ def test_each_engine_gets_model_name_and_address_its_own_way() -> None:
 
     address = ("--host", "127.0.0.1", "--port", "8001")
     assert vllm == ("vllm", "serve", "a/model", "--served-model-name", "a/model", *address)
-    assert sglang[:5] == (sys.executable, "-m", "sglang.launch_server", "--model-path", "a/model")
+    assert sglang[1:4] == ("-m", "sglang.launch_server", "--enable-metrics")
+    assert (sglang[0], *sglang[4:6]) == (sys.executable, "--model-path", "a/model")
     assert llamacpp[1:7] == (
         "-m",
         "services.executor.engines.servers.llamacpp",

@@ -54,22 +54,31 @@ def test_each_engine_in_a_container_listens_where_it_can_be_published() -> None:
 
     assert arguments("vllm", {}) == ("a/model", "--served-model-name", "name", *address, "8000")
     assert arguments("sglang", {"tp_size": 2}) == (
-        *("python3", "-m", "sglang.launch_server", "--model-path", "a/model"),
-        *("--served-model-name", "name", "--tp-size", "2", *address, "30000"),
+        *("python3", "-m", "sglang.launch_server", "--enable-metrics"),
+        *(
+            "--model-path",
+            "a/model",
+            "--served-model-name",
+            "name",
+            "--tp-size",
+            "2",
+            *address,
+            "30000",
+        ),
     )
     assert arguments("llamacpp", {}, "/models/a.gguf") == (
-        *("--model", "/models/a.gguf", "--alias", "name", *address, "8080"),
+        *("--metrics", "--model", "/models/a.gguf", "--alias", "name", *address, "8080"),
     )
 
 
 def test_llama_server_fetches_what_is_no_path() -> None:
-    assert arguments("llamacpp", {})[:2] == ("--hf-repo", "a/model")
+    assert arguments("llamacpp", {})[1:3] == ("--hf-repo", "a/model")
 
 
 def test_llama_server_takes_flags_that_our_own_process_does_not_know() -> None:
     given = arguments("llamacpp", {"threads": 2, "no_mmap": True, "flash-attn": "on"})
 
-    assert given[4:-4] == ("--threads", "2", "--no-mmap", "--flash-attn", "on")
+    assert given[5:-4] == ("--threads", "2", "--no-mmap", "--flash-attn", "on")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +102,7 @@ def test_a_rank_is_told_what_a_task_may_not_set() -> None:
     )
 
     given = ("--tp-size", "16", "--node-rank", "1", "--dist-init-addr", "10.0.0.1:5000")
-    assert command.argv[7:-4] == given
+    assert command.argv[8:-4] == given
 
 
 @pytest.mark.parametrize("tag", ["latest", "v0.11.0-cu129", "1_x.Y"])

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from schemas.base import PLATFORM, Event, Live, Message, node_speaker, pattern_for, tag_of
+from schemas.base import PLATFORM, Event, Live, Message, Sample, node_speaker, pattern_for, tag_of
 from schemas.catalog import MESSAGES
 from schemas.executor import ListRunning
-from schemas.telemetry import GpuSampled
 from shared.messaging.permissions import (
     SERVICES,
     Role,
@@ -38,7 +37,7 @@ def may(patterns: Iterable[str], subject: str) -> bool:
 
 
 def passes(message: type[Message]) -> bool:
-    return issubclass(message, Event | Live) or message is GpuSampled
+    return issubclass(message, Event | Live | Sample)
 
 
 @every_message

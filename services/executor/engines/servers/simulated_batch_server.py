@@ -168,7 +168,7 @@ class BatchRoutes:
             "num_running_reqs": running,
             "num_queue_reqs": waiting,
             "token_usage": kv_share,
-            "num_retractions_total": now.preemptions,
+            "num_retracted_requests_total": now.preemptions,
             "cached_tokens_total": now.prefix_hits,
             "prompt_tokens_total": now.prompt_tokens,
             "generation_tokens_total": now.generated_tokens,

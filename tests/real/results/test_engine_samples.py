@@ -1,0 +1,152 @@
+"""What engines told: stored once whatever happens on its way, shown as history, forgotten whole."""
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from schemas.deletion import ExperimentDeleted
+from schemas.engine_metrics import (
+    EngineMetric,
+    EngineSampleList,
+    EngineSeriesView,
+    GetEngineSeries,
+    ListEngineSamples,
+)
+from schemas.engine_samples import EngineReading, EngineSampled
+from schemas.executor import AttemptPhase
+from shared.clock import utcnow
+from shared.ids import new_id
+from shared.testing import eventually
+from tests.support.worlds.results import NODE, World
+
+
+def make_samples(count: int, **overrides: Any) -> list[EngineSampled]:  # any field
+    start = utcnow() - timedelta(minutes=10)
+    known: dict[str, Any] = {
+        "node_id": NODE,
+        "experiment_id": new_id(),
+        "attempt_id": new_id(),
+        "task_id": new_id(),
+        "reservation_id": new_id(),
+        "epoch": 3,
+        "interval_seconds": 1.0,
+        "phase": AttemptPhase.MEASURING,
+        "engine": "vllm",
+    }
+    return [
+        EngineSampled(
+            sequence=number,
+            observed_at=start + timedelta(seconds=number),
+            reading=EngineReading(
+                running=float(number % 4),
+                kv_cache_percent=50.0,
+                prefix_queried_tokens=100.0 * number,
+                prefix_hit_tokens=25.0 * number,
+                generation_tokens=8.0 * number * number,
+            ),
+            **known | overrides,
+        )
+        for number in range(count)
+    ]
+
+
+async def series(world: World, sample: EngineSampled, **query: Any) -> EngineSeriesView:
+    found: EngineSeriesView = await world.ask(
+        GetEngineSeries(experiment_id=sample.experiment_id, **query), EngineSeriesView
+    )
+    return found
+
+
+async def listed(world: World, sample: EngineSampled) -> list[tuple[int, float | None]]:
+    """Over several pages."""
+    found: list[tuple[int, float | None]] = []
+    query = ListEngineSamples(experiment_id=sample.experiment_id, limit=7)
+    while True:
+        page: EngineSampleList = await world.ask(query, EngineSampleList)
+        found += zip(page.sequence, page.generation_tokens, strict=True)
+        if page.next_cursor is None:
+            return found
+        query = ListEngineSamples(
+            experiment_id=sample.experiment_id, limit=7, cursor=page.next_cursor
+        )
+
+
+async def stored(world: World, rows: int) -> None:
+    async def are_there() -> bool:
+        return await world.count("engine_sample") == rows
+
+    await eventually(are_there, what=f"{rows} stored samples of engines")
+
+
+async def test_each_sample_is_stored_once_and_shown_in_time(world: World) -> None:
+    samples = make_samples(20)
+    lost = samples.pop(11)
+    late = [*samples, *samples[3:9]]
+    random.Random(1).shuffle(late)
+
+    async with world.results():
+        await world.publish(*late)
+        await stored(world, len(samples))
+        view = await series(world, lost)
+        few = await series(world, lost, points=3)
+        of_two = await series(
+            world, lost, start_at=samples[4].observed_at, end_at=samples[6].observed_at
+        )
+        rows = await listed(world, lost)
+
+    assert rows == [(each.sequence, each.reading.generation_tokens) for each in samples]
+    assert (view.attempt_id, view.engine) == (lost.attempt_id, "vllm")
+    assert view.series[EngineMetric.PREFIX_HIT_PERCENT][0].mean == pytest.approx(25)
+    assert EngineMetric.ACCEPT_LENGTH not in view.series
+    rates = view.series[EngineMetric.GENERATION_TOKENS_PER_S]
+    # Over the gap the rate is that of two seconds.
+    want = [8.0 * (2 * n - 1) for n in range(1, 20) if n not in {11, 12}]
+    assert [point.mean for point in rates if point.mean != 8.0 * (12**2 - 10**2) / 2] == want
+    assert [len(found) for found in few.series.values()] == [3] * len(few.series)
+    running = few.series[EngineMetric.RUNNING]
+    assert {(point.min, point.max) for point in running} == {(0.0, 3.0)}
+    assert [point.mean for point in of_two.series[EngineMetric.RUNNING]] == [0.0, 1.0]
+
+
+async def test_the_newest_attempt_is_shown_and_an_engine_without_metrics_is_one(
+    world: World,
+) -> None:
+    old, other = make_samples(3), make_samples(1, engine=None)[0]
+    again = make_samples(2, experiment_id=old[0].experiment_id, attempt_id=new_id(), epoch=4)
+
+    async with world.results():
+        nothing = await series(world, old[0])
+        await world.publish(*again, *old, other)
+        await stored(world, 6)
+        newest = await series(world, old[0])
+        silent = await series(world, other)
+
+    assert (nothing.attempt_id, nothing.series) == (None, {})
+    assert newest.attempt_id == again[0].attempt_id
+    assert (silent.attempt_id, silent.engine) == (other.attempt_id, None)
+
+
+async def test_a_deleted_experiment_is_forgotten_also_what_comes_late(world: World) -> None:
+    samples, kept = make_samples(3), make_samples(2)
+    async with world.results():
+        await world.publish(*samples, *kept)
+        await stored(world, 5)
+        await world.publish(
+            ExperimentDeleted(
+                message_id=new_id(),
+                occurred_at=utcnow(),
+                revision=1,
+                task_id=samples[0].task_id,
+                experiment_id=samples[0].experiment_id,
+                namespace="default",
+                ordinal=1,
+            )
+        )
+        await stored(world, 2)
+
+        await world.publish(*samples, *make_samples(1))
+        await stored(world, 3)
+
+        assert await listed(world, samples[0]) == []
