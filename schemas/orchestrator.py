@@ -26,7 +26,7 @@ from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
 from schemas.gpu_info import GpuInfo
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
 from schemas.results import GpuMonitoring
-from schemas.task import DeploymentMode, Objective, StopReason, Strategy, TaskFile
+from schemas.task import DeploymentMode, MemorySource, Objective, StopReason, Strategy, TaskFile
 
 
 class TaskState(StrEnum):
@@ -268,6 +268,7 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
     parameters: dict[str, Any]
     engine: EngineSpec
     request: GpuRequest
+    memory_source: MemorySource = MemorySource.MODEL_NAME
 
 
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
@@ -352,7 +353,8 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
 
     `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
     levels of `metrics` out: it compares only experiments that failed at the same loads. `proposal`:
-    why a search chose it.
+    why a search chose it. `memory_source` is that of `request.min_memory_mb`; None: an older
+    release stored it.
     """
 
     experiment_id: UUID
@@ -382,6 +384,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     task_name: str = ""
     imported_at: UtcDatetime | None = None
     proposal: str = ""
+    memory_source: MemorySource | None = None
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

@@ -104,7 +104,10 @@ class GpuMonitoring(Struct, frozen=True, kw_only=True):
 
 
 class ExperimentSummarized(Event, frozen=True, kw_only=True, tag="results.experiment_summarized"):
-    """The measurements of a succeeded attempt are stored, joined to its GPU samples."""
+    """The measurements of a succeeded attempt are stored, joined to its GPU samples.
+
+    `peak_memory_mb` is the most that one of its GPUs had in use over the whole run; None: unknown.
+    """
 
     key_field: ClassVar[str | None] = "experiment_id"
     experiment_id: UUID
@@ -113,6 +116,7 @@ class ExperimentSummarized(Event, frozen=True, kw_only=True, tag="results.experi
     version: PositiveInt
     metrics: BenchmarkMetrics
     gpu_monitoring: GpuMonitoring
+    peak_memory_mb: Count | None = None
 
 
 class GetSummary(Query, frozen=True, kw_only=True, tag="results.get_summary"):

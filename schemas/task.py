@@ -269,6 +269,14 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     prefix_share: Share = 0.0
 
 
+class MemorySource(StrEnum):
+    """Where the memory that an experiment asks for comes from."""
+
+    TASK = "task"
+    MODEL_NAME = "model_name"  # the documented heuristic
+    HISTORY = "history"  # the peak of past experiments like it
+
+
 class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     """What the task file may say about its GPUs; what it does not say is estimated from model and
     parameters.

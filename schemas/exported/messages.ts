@@ -1305,6 +1305,7 @@ export interface ExperimentDetail {
   task_name: string;
   imported_at: string | null;
   proposal: string;
+  memory_source: MemorySource | null;
   benchmark: BenchmarkResult | null;
   explanation: Explanation | null;
   missing: string[];
@@ -1425,7 +1426,11 @@ export interface ExperimentSucceeded {
   metrics: BenchmarkMetrics;
 }
 
-/** The measurements of a succeeded attempt are stored, joined to its GPU samples. */
+/**
+ * The measurements of a succeeded attempt are stored, joined to its GPU samples.
+ *
+ * `peak_memory_mb` is the most that one of its GPUs had in use over the whole run; null: unknown.
+ */
 export interface ExperimentSummarized {
   type: "results.experiment_summarized";
   message_id: string;
@@ -1437,6 +1442,7 @@ export interface ExperimentSummarized {
   version: number;
   metrics: BenchmarkMetrics;
   gpu_monitoring: GpuMonitoring;
+  peak_memory_mb: number | null;
 }
 
 /**
@@ -1444,7 +1450,8 @@ export interface ExperimentSummarized {
  *
  * `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
  * levels of `metrics` out: it compares only experiments that failed at the same loads. `proposal`:
- * why a search chose it.
+ * why a search chose it. `memory_source` is that of `request.min_memory_mb`; null: an older release
+ * stored it.
  */
 export interface ExperimentView {
   type: "orchestrator.experiment";
@@ -1476,6 +1483,7 @@ export interface ExperimentView {
   task_name: string;
   imported_at: string | null;
   proposal: string;
+  memory_source: MemorySource | null;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -2697,6 +2705,9 @@ export interface MeasuredMetrics {
   gpu_monitoring: GpuMonitoring | null;
 }
 
+/** Where the memory that an experiment asks for comes from. */
+export type MemorySource = "history" | "model_name" | "task";
+
 /** The model to serve: a hub id, a name below the executor's model roots, or a path. */
 export interface ModelSpec {
   /** one line without control characters or marks of text direction */
@@ -2989,6 +3000,7 @@ export interface PlannedExperiment {
   parameters: Record<string, unknown>;
   engine: EngineSpec;
   request: GpuRequest;
+  memory_source: MemorySource;
 }
 
 /**

@@ -96,7 +96,7 @@ class EventHandlers:
 
     async def on_summarized(self, event: ExperimentSummarized) -> None:
         """The measurements are stored."""
-        await self.apply_summary(event.attempt_id, event.metrics)
+        await self.apply_summary(event.attempt_id, event.metrics, event.peak_memory_mb)
 
     async def on_reported(self, event: ExecutorReported) -> None:
         """What an executor offers."""
@@ -187,9 +187,12 @@ class EventHandlers:
             lambda t, e, a: running.on_stop_confirmed(t, e, a, reason, utcnow()),
         )
 
-    async def apply_summary(self, attempt_id: UUID, metrics: BenchmarkMetrics) -> None:
+    async def apply_summary(
+        self, attempt_id: UUID, metrics: BenchmarkMetrics, peak_memory_mb: int | None
+    ) -> None:
         await self._apply(
-            _by_attempt(attempt_id), lambda t, e, a: running.on_summary(t, e, a, metrics, utcnow())
+            _by_attempt(attempt_id),
+            lambda t, e, a: running.on_summary(t, e, a, metrics, utcnow(), peak_memory_mb),
         )
 
     async def _apply(self, find: Find, decide: Decide) -> None:

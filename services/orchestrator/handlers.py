@@ -32,7 +32,7 @@ from schemas.orchestrator import (
     TaskView,
     ValidateTask,
 )
-from services.orchestrator import store
+from services.orchestrator import past_runs, store
 from services.orchestrator.domain import running, tasks, waiting
 from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
 from services.orchestrator.domain.records import (
@@ -252,7 +252,9 @@ class Handlers:
         await self._await_first_report()
         async with self.database.transaction() as connection:
             offers = await self.progress.offers(connection)
-        return plan_view(query.task, make_plan(with_node_ids(query.task), offers))
+            plan = make_plan(with_node_ids(query.task), offers)
+            plan = await past_runs.with_memory_learned(connection, query.task, plan)
+        return plan_view(query.task, plan)
 
     def _task_view(
         self, task: Task, tally: Mapping[ExperimentState, int], *, with_file: bool

@@ -1,12 +1,27 @@
-"""How long experiments of the same engine and model have held their GPUs."""
+"""How long experiments of the same engine and model have held their GPUs, and how much memory of
+them they had in use.
+"""
 
-from typing import Final
+from typing import Any, Final
 
+from msgspec.structs import replace
+
+from schemas.executor import EngineSpec
+from schemas.gpu_request import GpuRequest
+from schemas.task import TaskFile
 from services.orchestrator.domain.deadlines import PastHolds
+from services.orchestrator.domain.past_memory import (
+    LearnedMemory,
+    PastRun,
+    learned_note,
+    with_memory,
+)
+from services.orchestrator.domain.plan import Plan
 from services.orchestrator.domain.records import Experiment
-from shared.postgres.database import Connection, to_json
+from shared.postgres.database import Connection, from_json, to_json
 
 NEWEST: Final = 20  # of each kind
+NEWEST_PEAKS: Final = 200
 
 # Of attempts that succeeded, those of the same model, engine and GPUs; `same`: with the same
 # parameters too.
@@ -25,6 +40,21 @@ numbered AS (
 SELECT same, seconds FROM numbered WHERE place <= $5
 """
 
+# The same of one GPU's memory, for all parameters. A part of a GPU says nothing of a whole one.
+SELECT_PEAKS: Final = """
+SELECT e.record -> 'engine' -> 'parameters' AS parameters,
+    a.record #>> '{devices,0,name}' AS gpu_model,
+    (a.record #>> '{devices,0,memory_total_mb}')::int AS memory_total_mb,
+    (a.record ->> 'peak_memory_mb')::int AS peak_memory_mb
+FROM experiment e JOIN attempt a USING (experiment_id)
+WHERE e.record -> 'engine' ->> 'model' = $1 AND e.record -> 'engine' ->> 'engine' = $2
+    AND json_array_length(a.record -> 'devices') = $3
+    AND a.outcome = 'succeeded' AND a.record ->> 'peak_memory_mb' IS NOT NULL
+    AND a.record #>> '{devices,0,memory_total_mb}' IS NOT NULL
+    AND a.record #>> '{devices,0,share}' IS NULL
+ORDER BY a.closed_at DESC LIMIT $4
+"""
+
 
 async def past_holds(connection: Connection, experiment: Experiment) -> PastHolds:
     """Newest holds of experiments like this one, in seconds."""
@@ -41,3 +71,33 @@ async def past_holds(connection: Connection, experiment: Experiment) -> PastHold
         same=tuple(row["seconds"] for row in rows if row["same"]),
         alike=tuple(row["seconds"] for row in rows),
     )
+
+
+async def past_peaks(
+    connection: Connection, engine: EngineSpec, request: GpuRequest
+) -> list[PastRun]:
+    """Newest runs of this engine and model on as many GPUs, whatever their parameters."""
+    rows = await connection.fetch(
+        SELECT_PEAKS, engine.model, engine.engine, request.gpus * request.nodes, NEWEST_PEAKS
+    )
+    return [
+        PastRun(**{**row, "parameters": from_json(row["parameters"], dict[str, Any])})
+        for row in rows
+    ]
+
+
+async def with_memory_learned(connection: Connection, task: TaskFile, plan: Plan) -> Plan:
+    """The plan with the memory that its experiments would ask for now."""
+    past: dict[int, list[PastRun]] = {}
+    experiments, notes = [], list(plan.notes)
+    learned: list[LearnedMemory] = []
+    for each in plan.experiments:
+        gpus = each.request.gpus * each.request.nodes
+        if gpus not in past:
+            past[gpus] = await past_peaks(connection, each.engine, each.request)
+        asking, found = with_memory(each, task.gpus, past[gpus])
+        experiments.append(asking)
+        learned += [found] if found is not None else []
+    if learned:
+        notes.append(learned_note(task.model.id_or_path, learned))
+    return replace(plan, experiments=tuple(experiments), notes=tuple(notes))

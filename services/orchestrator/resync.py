@@ -17,6 +17,7 @@ from services.orchestrator.domain.waiting import Grant, ReservationEnd
 from services.orchestrator.event_handlers import EventHandlers
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
+from shared.gpu.stats import peak_memory_mb
 from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
@@ -146,7 +147,8 @@ class Resync:
         except (RefusedError, UnavailableError) as error:
             log.info("owner_unreachable", owner="results", error=str(error))
             return
-        await self.handlers.apply_summary(view.attempt_id, view.metrics)
+        peak = peak_memory_mb(view.whole_run) if view.whole_run is not None else None
+        await self.handlers.apply_summary(view.attempt_id, view.metrics, peak)
 
 
 def _end(view: ReservationView) -> ReservationEnd:

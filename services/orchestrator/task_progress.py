@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from schemas.executor import FailureKind
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.task import StopReason
@@ -19,6 +20,7 @@ from services.orchestrator.domain.deadlines import (
     longest_hold_seconds,
 )
 from services.orchestrator.domain.executor_offers import Offer, eligible_nodes, serving_offers
+from services.orchestrator.domain.past_memory import with_memory
 from services.orchestrator.domain.plan import make_planner, make_search
 from services.orchestrator.domain.records import (
     Decision,
@@ -173,20 +175,31 @@ class Progress:
             return False
         offers = await self.offers(connection)
         now = utcnow()
-        decisions = [
-            waiting.request_gpus(
-                experiment,
-                self._request_now(
-                    task, experiment, offers, await past_runs.past_holds(connection, experiment)
-                ),
-                now,
-                attempt_id=new_id(),
-                reservation_id=new_id(),
+        decisions = []
+        for experiment in pending:
+            asking = await self._with_memory(connection, task, experiment)
+            past = await past_runs.past_holds(connection, asking)
+            decisions.append(
+                waiting.request_gpus(
+                    asking,
+                    self._request_now(task, asking, offers, past),
+                    now,
+                    attempt_id=new_id(),
+                    reservation_id=new_id(),
+                )
             )
-            for experiment in pending
-        ]
         await self.write(connection, decisions)
         return True
+
+    async def _with_memory(
+        self, connection: Connection, task: Task, experiment: Experiment
+    ) -> Experiment:
+        """Learned memory counts until an attempt has run out of it."""
+        ran_out = FailureKind.GPU_OUT_OF_MEMORY in experiment.failed_attempts
+        engine, request = experiment.engine, experiment.request
+        past = [] if ran_out else await past_runs.past_peaks(connection, engine, request)
+        asking, _ = with_memory(experiment, task.file.gpus, past)
+        return asking
 
     def _request_now(
         self, task: Task, experiment: Experiment, offers: Sequence[Offer], past: PastHolds

@@ -100,6 +100,7 @@ def experiment_view(
         failed_attempts=experiment.failures_counted,
         failure=_failure(experiment.failure, with_logs=with_logs),
         task_name=experiment.task_name,
+        memory_source=experiment.memory_source,
         reason=experiment.reason,
         proposal=experiment.proposal,
     )

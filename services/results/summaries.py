@@ -19,6 +19,7 @@ from services.results.domain.reading import Span, union_of
 from services.results.summary_rows import Pending
 from shared.clock import utcnow
 from shared.errors import UnavailableError
+from shared.gpu.stats import peak_memory_mb
 from shared.ids import new_id
 from shared.logging import log
 from shared.postgres.database import Connection, Database
@@ -94,7 +95,7 @@ async def _summarize_if_ready(connection: Connection, pending: Pending) -> None:
         now=utcnow(),
     )
     if changed:
-        await stage(connection, _summarized(pending, monitoring, version))
+        await stage(connection, _summarized(pending, monitoring, whole_run, version))
         log.info(
             "experiment_summarized",
             experiment_id=str(experiment_id),
@@ -143,7 +144,9 @@ def _output_tokens(event: AttemptFinished) -> float | None:
     return sum(known) if known else None
 
 
-def _summarized(pending: Pending, monitoring: GpuMonitoring, version: int) -> ExperimentSummarized:
+def _summarized(
+    pending: Pending, monitoring: GpuMonitoring, whole_run: GpuMonitoring, version: int
+) -> ExperimentSummarized:
     event = pending.event
     return ExperimentSummarized(
         message_id=new_id(),
@@ -155,4 +158,5 @@ def _summarized(pending: Pending, monitoring: GpuMonitoring, version: int) -> Ex
         version=version,
         metrics=event.benchmark.metrics if event.benchmark is not None else BenchmarkMetrics(),
         gpu_monitoring=monitoring,
+        peak_memory_mb=peak_memory_mb(whole_run),
     )

@@ -7,6 +7,7 @@ use this one, which keeps a few numbers per GPU however long it runs.
 from dataclasses import dataclass, field
 
 from schemas.monitoring import GpuStats, SampledSpread, Spread
+from schemas.results import GpuMonitoring
 
 
 @dataclass(slots=True)
@@ -101,3 +102,10 @@ def memory_usage_percent(used_mb: float | None, total_mb: float | None) -> float
     if used_mb is None or not total_mb:
         return None
     return 100.0 * used_mb / total_mb
+
+
+def peak_memory_mb(run: GpuMonitoring) -> int | None:
+    """The most memory that one of its GPUs had in use; None if too little is known of them."""
+    known = [each.memory_used_mb.max for each in run.gpu_stats.values()]
+    peaks = [peak for peak in known if peak is not None]
+    return round(max(peaks)) if run.trusted and len(peaks) == len(known) > 0 else None

@@ -269,10 +269,11 @@ def plan_table(plan: TaskPlan) -> Table:
             f"{each.engine.runtime.value}/{each.engine.engine}",
             str(each.request.gpus),
             number(each.request.min_memory_mb),
+            each.memory_source.value.replace("_", " "),
         ]
         for each in plan.experiments
     ]
-    headings = ["#", "parameters", "engine", "GPUs", "memory MB"]
+    headings = ["#", "parameters", "engine", "GPUs", "memory MB", "memory by"]
     return Table(
         headings,
         rows,

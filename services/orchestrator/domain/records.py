@@ -22,7 +22,7 @@ from schemas.orchestrator import (
     PlannedExperiment,
     TaskState,
 )
-from schemas.task import DeploymentMode, StopReason, Strategy, TaskFile
+from schemas.task import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -99,6 +99,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     avoided_node_ids: tuple[str, ...] = ()
     task_name: str = ""
     proposal: str = ""
+    memory_source: MemorySource | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -143,7 +144,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
     It is closed when nothing of it runs and nothing will; an attempt that was granted then has its
     one outcome. `is_accepted`: the executor renews the lease from there on. It should have ended by
-    `deadline_at`; `overdue_at` is when its stop was sent because it had not.
+    `deadline_at`; `overdue_at` is when its stop was sent because it had not. `peak_memory_mb`: see
+    `ExperimentSummarized`.
     """
 
     attempt_id: UUID
@@ -171,6 +173,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     closed_at: datetime | None = None
+    peak_memory_mb: int | None = None
 
     @property
     def node_ids(self) -> tuple[str, ...]:

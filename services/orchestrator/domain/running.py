@@ -139,12 +139,18 @@ def on_attempt_event(
 
 
 def on_summary(
-    task: Task, experiment: Experiment, attempt: Attempt, metrics: BenchmarkMetrics, now: datetime
+    task: Task,
+    experiment: Experiment,
+    attempt: Attempt,
+    metrics: BenchmarkMetrics,
+    now: datetime,
+    peak_memory_mb: int | None = None,
 ) -> Decision | None:
     """The measurements of an attempt are stored. Their event may come before the attempt's end."""
     if experiment.is_finished or experiment.summary_attempt_id == attempt.attempt_id:
         return None
     measured = replace(experiment, summary_attempt_id=attempt.attempt_id, metrics=metrics)
+    attempt = replace(attempt, peak_memory_mb=peak_memory_mb)
     if attempt.outcome is not AttemptOutcome.SUCCEEDED:
         return Decision(experiment=measured, attempt=attempt)
     return _succeed(task, measured, attempt, now)

@@ -35,6 +35,7 @@ from schemas.orchestrator import (
     ValidateTask,
 )
 from schemas.scheduler import ReservationCancelled, ReservationState
+from schemas.task import MemorySource
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.clock import utcnow
@@ -192,6 +193,29 @@ async def test_from_the_fourth_alike_on_an_experiment_expects_to_hold_as_long_as
     assert fourth is not None
     assert larger is not None
     assert 0 < fourth < larger
+
+
+async def test_an_experiment_asks_for_the_memory_that_those_like_it_had_in_use(
+    world: World, service: Service
+) -> None:
+    task = task_file(parameters={"slots": [1]})
+    world.peak_memory_mb = 3_000
+    first = await world.submit(task)
+    await world.until(first, TaskState.COMPLETED)
+
+    plan = await world.bus.query(ValidateTask(task=task), TaskPlan)
+    second = await world.submit(task)
+    await world.until(second, TaskState.COMPLETED)
+
+    [planned] = plan.experiments
+    assert (planned.request.min_memory_mb, planned.memory_source) == (3_300, MemorySource.HISTORY)
+    assert any("by the model's name it would be 8000 MB" in note for note in plan.notes)
+    asked = [
+        (view.request.min_memory_mb, view.memory_source)
+        for task_id in (first, second)
+        for view in await world.experiments(task_id)
+    ]
+    assert asked == [(8_000, MemorySource.MODEL_NAME), (3_300, MemorySource.HISTORY)]
 
 
 async def test_what_is_sent_is_what_the_task_says(world: World, service: Service) -> None:

@@ -116,6 +116,7 @@ class World:
     summaries: dict[UUID, SummaryView] = field(default_factory=dict)
     epoch: int = 0
     executor_gone: bool = False
+    peak_memory_mb: int | None = None  # of the next attempts
     asked: int = 0  # about reservations
 
     # What the orchestrator asks
@@ -333,6 +334,7 @@ class World:
             version=1,
             metrics=self.metrics_of(start),
             gpu_monitoring=monitoring,
+            peak_memory_mb=self.peak_memory_mb,
         )
 
     async def report(self, executor_id: str = NODE, tools: tuple[str, ...] = ("builtin",)) -> None:

@@ -1,0 +1,118 @@
+"""How much GPU memory experiments like one that is to start have needed."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from schemas.orchestrator import PlannedExperiment
+from schemas.task import GpuPreferences, MemorySource
+from services.orchestrator.domain.records import Experiment
+from shared.gpu.model_names import matches_model
+from shared.gpu.sizing import hyphenated, memory_per_gpu_mb
+
+MARGIN_PERCENT: Final = 10  # a peak between two samples is not seen
+FILLED: Final = 0.8  # of a GPU: an engine that takes what there is says nothing of what it needs
+
+# Parameters that move no memory of a GPU.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        *("decode-log-interval", "default-priority-value", "disable-log-requests"),
+        *("disable-log-stats", "log-requests-level", "random-seed", "schedule-conservativeness"),
+        *("schedule-policy", "scheduling-policy", "seed", "shutdown-timeout", "stream-interval"),
+    }
+)
+_TAKE_A_PART: Final = frozenset(
+    {"gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction", "mem-fraction-static"}
+)
+
+
+E = TypeVar("E", PlannedExperiment, Experiment)
+
+
+class PastRun(Struct, frozen=True, kw_only=True):
+    """An attempt that succeeded, and the most memory that one of its GPUs had in use."""
+
+    parameters: dict[str, Any]
+    gpu_model: str
+    memory_total_mb: int
+    peak_memory_mb: int
+
+
+class LearnedMemory(Struct, frozen=True, kw_only=True):
+    """What to ask for of each GPU, and what that was learned from."""
+
+    min_memory_mb: int
+    peak_memory_mb: int
+    gpu_model: str
+    runs: int
+
+
+def learned_memory(
+    past: Sequence[PastRun], parameters: Mapping[str, Any], gpu_models: Sequence[str] = ()
+) -> LearnedMemory | None:
+    """The least that was enough on a model of GPU, of runs with the same parameters as far as these
+    matter. None where there were none, and for engines that take a part of the GPU, not what they
+    need.
+    """
+    wanted = _that_matter(parameters)
+    if wanted.keys() & _TAKE_A_PART:
+        return None
+    alike: dict[str, list[PastRun]] = {}
+    for run in past:
+        if _that_matter(run.parameters) == wanted and matches_model(run.gpu_model, gpu_models):
+            alike.setdefault(run.gpu_model, []).append(run)
+    if any(_fills(run) for runs in alike.values() for run in runs):
+        return None
+    return min(map(_learned, alike.values()), key=lambda one: one.min_memory_mb, default=None)
+
+
+def with_memory(
+    planned: E, wanted: GpuPreferences | None, past: Sequence[PastRun]
+) -> tuple[E, LearnedMemory | None]:
+    """The experiment asking for the memory that is learned, unless its task says how much."""
+    request, engine = planned.request, planned.engine
+    if request.min_memory_mb is None or (wanted and wanted.min_memory_mb is not None):
+        return replace(planned, memory_source=MemorySource.TASK), None
+    learned = None
+    if request.mig_profile is None:  # which has as much as it has
+        learned = learned_memory(past, engine.parameters, request.gpu_models)
+    if learned is None:
+        memory_mb, source = memory_per_gpu_mb(engine.model), MemorySource.MODEL_NAME
+    else:
+        memory_mb, source = learned.min_memory_mb, MemorySource.HISTORY
+    asked = replace(request, min_memory_mb=memory_mb)
+    return replace(planned, request=asked, memory_source=source), learned
+
+
+def learned_note(model: str, learned: Collection[LearnedMemory]) -> str:
+    """What a plan's notes say of the experiments for which memory is learned, which are some."""
+    least = min(each.min_memory_mb for each in learned)
+    most = max(learned, key=lambda each: each.min_memory_mb)
+    asked = f"{least} to {most.min_memory_mb}" if least < most.min_memory_mb else f"{least}"
+    return (
+        f"{asked} MB of each GPU are asked for, as past experiments like {len(learned)} of these"
+        f" had at most {most.peak_memory_mb} MB of {most.gpu_model} in use; by the model's name it"
+        f" would be {memory_per_gpu_mb(model)} MB"
+    )
+
+
+def _that_matter(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    spelled = {hyphenated(name): value for name, value in parameters.items()}
+    return {name: value for name, value in spelled.items() if name not in _WITHOUT_EFFECT}
+
+
+def _fills(run: PastRun) -> bool:
+    return run.peak_memory_mb >= FILLED * run.memory_total_mb
+
+
+def _learned(runs: Sequence[PastRun]) -> LearnedMemory:
+    peak = max(run.peak_memory_mb for run in runs)
+    return LearnedMemory(
+        min_memory_mb=math.ceil(peak * (100 + MARGIN_PERCENT) / 100),
+        peak_memory_mb=peak,
+        gpu_model=runs[0].gpu_model,
+        runs=len(runs),
+    )

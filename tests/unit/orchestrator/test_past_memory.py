@@ -1,0 +1,93 @@
+"""What past experiments say of the memory that one like them needs."""
+
+from typing import Any
+
+import pytest
+
+from schemas.executor import EngineSpec, Runtime
+from schemas.gpu_request import GpuRequest
+from schemas.orchestrator import ExperimentState
+from schemas.task import GpuPreferences, MemorySource
+from services.orchestrator.domain.past_memory import (
+    PastRun,
+    learned_memory,
+    learned_note,
+    with_memory,
+)
+from tests.support.worlds.orchestrator_records import make_experiment
+
+
+def run(peak_memory_mb: int, total_mb: int = 80_000, name: str = "H100", **given: Any) -> PastRun:
+    return PastRun(
+        parameters=given or {"slots": 4},
+        gpu_model=name,
+        memory_total_mb=total_mb,
+        peak_memory_mb=peak_memory_mb,
+    )
+
+
+@pytest.mark.parametrize(
+    ("past", "want"),
+    [
+        pytest.param([], None, id="no history"),
+        pytest.param([run(30_000), run(31_000)], 34_100, id="the highest peak and a margin"),
+        pytest.param([run(30_000, slots=8)], None, id="another parameter that matters"),
+        pytest.param([run(30_000, slots=4, seed=7)], 33_000, id="one that does not"),
+        pytest.param(
+            [run(30_000), run(20_000, name="A100")], 22_000, id="the least that was enough"
+        ),
+        pytest.param([run(72_000)], None, id="it takes what there is"),
+        pytest.param([run(30_000), run(22_000, 24_000, "L4")], None, id="it does so on one model"),
+    ],
+)
+def test_memory_is_learned_from_experiments_alike(past: list[PastRun], want: int | None) -> None:
+    learned = learned_memory(past, {"slots": 4, "seed": 1})
+
+    assert (learned.min_memory_mb if learned else None) == want
+
+
+def test_an_engine_that_is_told_a_part_of_the_gpu_says_nothing_of_its_need() -> None:
+    past = [run(32_000, gpu_memory_utilization=0.4)]
+
+    assert learned_memory(past, {"gpu_memory_utilization": 0.4}) is None
+
+
+def test_only_the_models_that_are_asked_for_count() -> None:
+    past = [run(30_000, name="NVIDIA H100 80GB HBM3"), run(20_000, name="NVIDIA A100-SXM4-80GB")]
+
+    learned = learned_memory(past, {"slots": 4}, ["h100"])
+
+    assert learned is not None
+    assert (learned.gpu_model, learned.runs) == ("NVIDIA H100 80GB HBM3", 1)
+
+
+def test_a_note_says_what_was_learned_and_what_the_name_would_say() -> None:
+    found = [learned_memory([run(peak)], {"slots": 4}) for peak in (10_000, 20_000)]
+
+    assert learned_note("llama-7b", [each for each in found if each is not None]) == (
+        "11000 to 22000 MB of each GPU are asked for, as past experiments like 2 of these had at"
+        " most 20000 MB of H100 in use; by the model's name it would be 12000 MB"
+    )
+
+
+def test_what_a_task_asks_for_goes_before_what_is_learned() -> None:
+    waiting = make_experiment(
+        ExperimentState.PENDING,
+        engine=EngineSpec(
+            runtime=Runtime.PROCESS, engine="x", model="llama-7b", parameters={"slots": 4}
+        ),
+        request=GpuRequest(min_memory_mb=500),
+    )
+    given = GpuPreferences(min_memory_mb=500)
+
+    by_task, _ = with_memory(waiting, given, [run(10_000)])
+    by_history, _ = with_memory(waiting, None, [run(10_000)])
+    by_name, _ = with_memory(by_history, None, [])
+
+    assert [
+        (each.request.min_memory_mb, each.memory_source) for each in (by_task, by_history, by_name)
+    ] == [
+        (500, MemorySource.TASK),
+        (11_000, MemorySource.HISTORY),
+        (12_000, MemorySource.MODEL_NAME),
+    ]
