@@ -52,6 +52,7 @@ YEARS: Final = range(1970, 9999)  # a clock beyond these is broken
 DeviceKey = tuple[str, str]
 DeviceRow = tuple[int, str | None, bool]
 UNKNOWN_DEVICE: Final = (0, None)
+UNKNOWN_CONDITION: Final = 0  # Postgres counts from 1
 # What a condition is made of, cheaper to look up than to put in order.
 Found = tuple[
     tuple[str, ...] | None,
@@ -59,6 +60,14 @@ Found = tuple[
     tuple[GpuPod, ...] | None,
 ]
 Spans = dict[str, tuple[datetime, datetime]]
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What a batch tells that has no number yet, or has changed."""
+
+    devices: dict[DeviceKey, DeviceRow] = field(default_factory=dict)
+    conditions: dict[Found, GpuReading] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -81,14 +90,20 @@ class SampleStore:
         if not samples:
             return
         await self.partitions.make({_day(sample) for sample in samples})
-        await self._register_devices(samples)
         now = asyncio.get_running_loop().time()
         if len(self._conditions) > MOST_CONDITIONS or now >= self._conditions_until:
             self._conditions.clear()
             self._conditions_until = now + CONDITIONS_SECONDS
-        while unknown := self._unknown_conditions(samples):  # another batch may have cleared them
-            await self._register_conditions(unknown)
-        rows = {id(sample): self._rows(sample) for sample in samples}
+        rows: dict[int, bytes] = {}
+        left = samples
+        while left:  # another batch may have cleared conditions
+            news = _News()
+            rows |= {
+                id(sample): row for sample in left if (row := self._rows(sample, news)) is not None
+            }
+            await self._register_devices(news.devices)
+            await self._register_conditions(news.conditions)
+            left = [sample for sample in left if id(sample) not in rows]
         try:
             async with self.database.transaction() as connection:
                 fresh = await claim(connection, samples, self.partitions.oldest_kept())
@@ -107,15 +122,8 @@ class SampleStore:
             raise UnavailableError(f"a partition is missing: {error}") from error
         self.readings_stored += sum(len(sample.gpus) for sample in fresh)
 
-    async def _register_devices(self, samples: Iterable[GpuSampled]) -> None:
+    async def _register_devices(self, changed: Mapping[DeviceKey, DeviceRow]) -> None:
         """Give every device its number, and store what changed about it."""
-        changed = {
-            key: facts
-            for sample in samples
-            for gpu in sample.gpus
-            if (facts := (gpu.index, gpu.name, sample.simulated))
-            != self._devices.get(key := (sample.node_id, gpu.uuid), UNKNOWN_DEVICE)[1]
-        }
         if not changed:
             return
         async with self.database.transaction() as connection:
@@ -127,16 +135,10 @@ class SampleStore:
             }
         self._devices.update({key: (number, changed[key]) for key, number in numbers.items()})
 
-    def _unknown_conditions(self, samples: Iterable[GpuSampled]) -> dict[Found, GpuReading]:
-        return {
-            found: gpu
-            for sample in samples
-            for gpu in sample.gpus
-            if (found := _found(gpu)) not in self._conditions
-        }
-
     async def _register_conditions(self, unknown: Mapping[Found, GpuReading]) -> None:
         """Give what GPUs are in its number."""
+        if not unknown:
+            return
         facts = {
             found: to_json(condition)
             for found, gpu in unknown.items()
@@ -150,24 +152,31 @@ class SampleStore:
         for found in unknown:
             self._conditions[found] = numbers[facts[found]] if found in facts else None
 
-    def _rows(self, sample: GpuSampled) -> bytes:
-        """Of one tick, in the binary form of COPY."""
-        tick, node_id = tick_values(sample), sample.node_id
+    def _rows(self, sample: GpuSampled, news: _News) -> bytes | None:
+        """Of one tick, in the binary form of COPY. None while a number that it needs is unknown."""
+        node_id, simulated = sample.node_id, sample.simulated
         devices, conditions = self._devices, self._conditions
-        return b"".join(
-            [
-                tick + device_values(devices[node_id, gpu.uuid][0], conditions[_found(gpu)], gpu)
-                for gpu in sample.gpus
-            ]
-        )
+        rows = [b""]
+        is_complete = True
+        for gpu in sample.gpus:
+            device_no, known = devices.get((node_id, gpu.uuid), UNKNOWN_DEVICE)
+            if known != (facts := (gpu.index, gpu.name, simulated)):
+                news.devices[node_id, gpu.uuid] = facts
+                is_complete &= known is not None
+            condition_no = conditions.get(found := _found(gpu), UNKNOWN_CONDITION)
+            if condition_no == UNKNOWN_CONDITION:
+                news.conditions[found] = gpu
+                is_complete = False
+            rows.append(device_values(device_no, condition_no, gpu))
+        return tick_values(sample).join(rows) if is_complete else None
 
 
 def _found(gpu: GpuReading) -> Found:
     processes = gpu.processes
-    if processes is not None:
-        tenants = tuple([(process.reservation_id, process.name) for process in processes])
-        return gpu.throttle_reasons, tenants, gpu.pods
-    return gpu.throttle_reasons, None, gpu.pods
+    if not processes:
+        return gpu.throttle_reasons, None if processes is None else (), gpu.pods
+    tenants = tuple([(each.reservation_id, each.name) for each in processes])
+    return gpu.throttle_reasons, tenants, gpu.pods
 
 
 def condition_of(gpu: GpuReading) -> Condition | None:
