@@ -129,8 +129,10 @@ class PlatformProcess:
     ) -> tuple[int, Any]:
         """One HTTP request: status and decoded JSON (None without a body)."""
         timeout = aiohttp.ClientTimeout(total=15)
+        token = self.directory.read_admin_token()
+        headers = {"Authorization": f"Bearer {token}"} if token else None
         async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
+            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
             session.request(method, self.url + path, json=body, **options) as response,
         ):
             text = await response.text()

@@ -2,15 +2,10 @@ import { Button, Loader, useComputedColorScheme } from "@mantine/core";
 import type { EChartsOption } from "echarts";
 import type { ECElementEvent, ECharts } from "echarts/core";
 import { useEffect, useRef, useState } from "react";
-import { csvOf, download, type Cell } from "@/lib/csv";
+import { csvOf, download } from "@/lib/csv";
+import { ChartRows, type ChartTable } from "./chart-rows";
 import classes from "./chart.module.css";
 import { chartToken, dressed } from "./theme";
-
-export interface ChartTable {
-  /** With units: "power mean (W)". */
-  columns: string[];
-  rows: Cell[][];
-}
 
 interface ChartProps {
   title: string;
@@ -25,13 +20,14 @@ interface ChartProps {
   onSelect?: (event: ECElementEvent) => void;
 }
 
-/** Drag to zoom, a legend that toggles, CSV and PNG of what is shown. */
+/** Drag to zoom, a legend that toggles; a table, CSV and PNG of what is shown. */
 export function Chart(props: ChartProps) {
   const { title, option, table, empty, heightPx = 220, group, onSelect } = props;
   const element = useRef<HTMLDivElement>(null);
   const select = useRef(onSelect);
   const scheme = useComputedColorScheme("light");
   const [chart, setChart] = useState<ECharts>();
+  const [isTable, setTable] = useState(false);
   const isEmpty = table.rows.length === 0;
 
   useEffect(() => {
@@ -84,6 +80,12 @@ export function Chart(props: ChartProps) {
               onClick={() => chart.dispatchAction({ type: "dataZoom", start: 0, end: 100 })}
             />
             <Tool
+              text="Table"
+              label={`${title}: as a table`}
+              isPressed={isTable}
+              onClick={() => setTable(!isTable)}
+            />
+            <Tool
               text="CSV"
               label={`${title}: save as CSV`}
               onClick={() => download(`${title}.csv`, csvOf(table.columns, table.rows), "text/csv")}
@@ -109,13 +111,28 @@ export function Chart(props: ChartProps) {
           {!chart && <Loader size="sm" className={classes.loader} aria-label="loading the chart" />}
         </div>
       )}
+      {isTable && !isEmpty && <ChartRows title={title} table={table} />}
     </figure>
   );
 }
 
-function Tool({ text, label, onClick }: { text: string; label: string; onClick: () => void }) {
+interface ToolProps {
+  text: string;
+  label: string;
+  isPressed?: boolean;
+  onClick: () => void;
+}
+
+function Tool({ text, label, isPressed, onClick }: ToolProps) {
   return (
-    <Button variant="subtle" color="gray" size="compact-xs" aria-label={label} onClick={onClick}>
+    <Button
+      variant={isPressed ? "light" : "subtle"}
+      color="gray"
+      size="compact-xs"
+      aria-label={label}
+      aria-pressed={isPressed}
+      onClick={onClick}
+    >
       {text}
     </Button>
   );

@@ -38,7 +38,8 @@ function Editor({ first }: { first: Draft }) {
   const read = readDraft(text);
   const format = formatOf(text);
   const [settled] = useDebouncedValue(text, SETTLE_MS);
-  const plan = useQuery(planOptions(readDraft(settled).draft));
+  // Before it is known who asks, there is no word that a login's changes have to carry.
+  const plan = useQuery(planOptions(me ? readDraft(settled).draft : null));
   const problem = plan.error instanceof ApiError ? plan.error.problem : null;
   const submission = useMutation({
     mutationFn: (draft: Draft) => submit(draft, namespace),

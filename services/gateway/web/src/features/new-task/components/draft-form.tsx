@@ -39,7 +39,8 @@ export function DraftForm(props: FormProps) {
         <legend>Benchmark</legend>
         <ListField {...props} path="benchmark.traffic_scenarios" label="Scenarios" isText />
         <ListField {...props} path="benchmark.num_concurrency" label="Concurrency levels" />
-        <NumberField {...props} path="benchmark.max_time_per_iteration" label="Time of a level (s)" min={0} />
+        <NumberField {...props} path="benchmark.max_time_per_iteration" label="Time of a level, at most (min)" min={0} />
+        <NumberField {...props} path="benchmark.max_requests_per_iteration" label="Requests of a level, at most" min={1} placeholder="100" />
       </fieldset>
       <fieldset className={classes.part}>
         <legend>Objectives of service, optional</legend>

@@ -154,9 +154,10 @@ export function paretoChart(compared: Compared): Shown {
     point.perUser,
     point.perGpu,
     front.includes(point) ? "front" : "",
+    point.experimentId === bestId ? "best" : "",
     point.level.num_completed_requests,
   ]);
-  const columns = ["experiment", "scenario", "concurrency", "output tok/s per user", "output tok/s per GPU", "Pareto", "n"];
+  const columns = ["experiment", "scenario", "concurrency", "output tok/s per user", "output tok/s per GPU", "Pareto", "task's choice", "n"];
   return { option, table: { columns, rows } };
 }
 

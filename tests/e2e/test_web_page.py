@@ -1,0 +1,285 @@
+"""What people do with the web page, in a real browser, on a whole platform with a made-up fleet."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from shared.testing import eventually, run_apart, short_directory
+from tests.support.browser import (
+    PATIENCE_MS,
+    Watched,
+    chart_values,
+    chromium,
+    is_drawn,
+    missing,
+)
+from tests.support.processes.platform import PlatformProcess, marked_processes, quick_task
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(300),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+Visit = Callable[[str], Awaitable[Watched]]
+
+# Every text that a place showed, also one that was gone before anybody asked.
+REMEMBER = """selector => {
+    window.shown = [];
+    const look = () => document.querySelectorAll(selector).forEach(each => {
+        if (window.shown.at(-1) !== each.innerText) window.shown.push(each.innerText);
+    });
+    new MutationObserver(look).observe(
+        document.body, {subtree: true, childList: true, characterData: true});
+    look();
+}"""
+LONG_MS = 180_000  # until experiments have run
+GATEWAY_IS_AWAY = (r"ERR_CONNECTION", r"ERR_EMPTY_RESPONSE", r"WebSocket", r"\b50[234]\b")
+
+
+@pytest.fixture(scope="module")
+def platform() -> Iterator[PlatformProcess]:
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    expect.set_options(timeout=PATIENCE_MS)
+    with short_directory() as directory:
+        running = PlatformProcess(
+            directory / "data", environment={"GPUSTEWARD_LOCAL_TOKEN": "always"}
+        )
+        try:
+            run_apart(running.start())
+            installation = str(running.directory.installation_id())
+            yield running
+        finally:
+            run_apart(running.stop())
+        assert marked_processes(installation) == []
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(platform: PlatformProcess) -> AsyncIterator[Browser]:
+    async with chromium() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(platform: PlatformProcess, browser: Browser) -> AsyncIterator[Visit]:
+    """Opens a place, as an admin, or nothing yet. Fails for what no visitor should see."""
+    token = platform.directory.read_admin_token()
+    visited: list[Watched] = []
+
+    async def open_place(path: str) -> Watched:
+        context = await browser.new_context(locale="en-US")
+        await context.request.post(f"{platform.url}/api/v1/login", data={"token": token})
+        watched = Watched(await context.new_page(), platform.url)
+        visited.append(watched)
+        if path:
+            await watched.page.goto(platform.url + path)
+        return watched
+
+    yield open_place
+    for each in visited:
+        await each.page.context.close()
+    assert [trouble for each in visited for trouble in each.unexpected()] == []
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def finished_task(platform: PlatformProcess) -> dict[str, Any]:
+    task = quick_task("tuned")
+    task["parameters"] = {"ttft-seconds": [0.005, 0.05], "tpot-seconds": [0.005, 0.02]}
+    task["optimization"] |= {"objective": "maximize_throughput"}
+    task["benchmark"] |= {"num_concurrency": [1, 4], "max_time_per_iteration": 0.04}
+    task["benchmark"] |= {"max_requests_per_iteration": 400}  # the time ends a level
+    return await platform.until_finished(await platform.submit(task), within_seconds=240)
+
+
+async def get(platform: PlatformProcess, path: str) -> Any:
+    status, body = await platform.request("GET", f"/api/v1{path}")
+    assert status == 200, body
+    return body
+
+
+async def reserve(platform: PlatformProcess, gpus: int, holder: str) -> str:
+    body = {"request": {"gpus": gpus}, "holder": holder}
+    status, made = await platform.request("POST", "/api/v1/reservations", body)
+    assert status == 201, made
+    return str(made["reservation_id"])
+
+
+async def release(platform: PlatformProcess, reservation_id: str) -> None:
+    await platform.request("DELETE", f"/api/v1/reservations/{reservation_id}")
+
+
+async def test_a_task_is_described_in_the_form_and_seen_to_wait_to_run_and_to_finish(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    held = await reserve(platform, 2, "somebody-else")
+    page = (await visit("/tasks/new")).page
+
+    await page.get_by_label("Name", exact=True).fill("from-the-form")
+    await page.get_by_label("ttft-seconds", exact=True).fill("0.005, 0.01")
+    await page.get_by_label("tpot-seconds", exact=True).fill("0.02")
+    await page.get_by_label("At once, at most").fill("1")
+    await page.get_by_label("Time of a level, at most (min)").fill("0.05")
+    await page.get_by_role("button", name="Submit").click()
+    await page.wait_for_url("**/tasks/*-*")
+    await page.evaluate(REMEMBER, '[aria-label="Experiments"] tbody tr:first-child td:nth-child(4)')
+    experiments = page.get_by_role("region", name="Experiments")
+    await expect(experiments).to_contain_text("waiting")
+    await page.get_by_role("link", name="Queue").click()
+    waiting = page.get_by_role("table", name="Waiting requests").get_by_role("row")
+    await expect(waiting).to_have_count(2)
+    await waiting.nth(1).get_by_role("button").click()
+    await expect(page.get_by_text("Expected start:")).to_be_visible()
+    await page.get_by_role("link", name="Tasks").click()
+    await page.get_by_role("link", name="from-the-form").click()
+    await release(platform, held)
+
+    await expect(experiments.get_by_text("succeeded")).to_have_count(2, timeout=LONG_MS)
+    await expect(page.locator("main header")).to_contain_text("completed")
+    shown = [text.split("\n")[0].split(",")[0] for text in await page.evaluate("window.shown")]
+    in_order = list(dict.fromkeys(shown))
+    assert [word for word in in_order if word in {"waiting", "running", "succeeded"}] == [
+        *("waiting", "running", "succeeded")
+    ]
+
+
+async def test_charts_of_an_experiment_contain_what_the_api_says(
+    platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
+) -> None:
+    experiment_id = finished_task["best_experiment_id"]
+    watched = await visit("")
+    page = watched.page
+    asked: dict[str, str] = {}
+    page.on(
+        "response",
+        lambda got: (
+            asked.update({got.url.partition("metric=")[2].partition("&")[0]: got.url})
+            if "/series?" in got.url
+            else None
+        ),
+    )
+    await page.goto(f"{platform.url}/experiments/{experiment_id}")
+
+    monitoring = (await get(platform, f"/experiments/{experiment_id}"))["gpu_monitoring"]
+    for title, metric in (
+        ("GPU utilization", "utilization_percent"),
+        ("Temperature", "temperature_c"),
+        ("Power draw", "power_draw_w"),
+    ):
+        values = await chart_values(page, title)
+        assert await is_drawn(page, title), title
+        series = await get(platform, asked[metric].partition("/api/v1")[2])
+        points = [point for device in series["devices"] for point in device["points"]]
+        assert len(points) >= 1
+        assert [
+            [row["time"], *(pytest.approx(float(cell)) for cell in list(row.values())[3:])]
+            for row in values
+        ] == [[at, mean, least, most] for at, least, most, mean in points]
+    table = page.get_by_role("region", name="GPUs while measured")
+    for index, stats in monitoring["gpu_stats"].items():
+        await expect(table).to_contain_text(stats["name"])
+        titles = await table.locator("span[title^=mean]").evaluate_all(
+            "all => all.map(e => e.title)"
+        )
+        told = f"mean {stats['utilization']['mean']}, "
+        assert any(title.startswith(told) for title in titles), (index, titles)
+
+
+async def test_the_comparison_names_the_winner_that_the_report_names(
+    platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
+) -> None:
+    task_id = finished_task["task_id"]
+    _, report, _ = await platform.command("show", task_id)
+    page = (await visit(f"/tasks/{task_id}?tab=compare")).page
+
+    values = await chart_values(page, "Throughput per GPU")
+
+    assert await is_drawn(page, "Throughput per GPU")
+    best = {row["experiment"] for row in values if row["task's choice"] == "best"}
+    first = re.search(r"^ *1 +(\d+) +succeeded", report, re.MULTILINE)
+    assert first is not None, report
+    assert best == {first[1]}
+    experiments = await platform.experiments(task_id)
+    expected = {
+        (each["ordinal"], level["num_concurrency"]): level["mean_output_throughput_tokens_per_s"]
+        for each in experiments
+        for level in each["benchmark"]["levels"]
+    }
+    assert {
+        (int(row["experiment"]), int(row["concurrency"])): float(row["output tok/s per GPU"])
+        for row in values
+    } == pytest.approx(expected)
+
+
+async def test_a_page_says_that_the_gateway_is_away_goes_on_by_itself_and_misses_nothing(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    watched = await visit("")
+    watched.expect(*GATEWAY_IS_AWAY)
+    page, received = watched.page, set[int]()
+
+    def remember(frame: str | bytes) -> None:
+        received.add(json.loads(frame).get("cursor"))
+
+    page.on(
+        "websocket",
+        lambda socket: socket.on("framereceived", remember) if "/ws/events" in socket.url else None,
+    )
+    await page.goto(f"{platform.url}/tasks")
+    indicator = page.locator("header [role=status]")
+    await expect(indicator).to_contain_text("live")
+    await page.evaluate(REMEMBER, "header [role=status]")
+    task_id = await platform.submit(quick_task("through"))
+    await page.get_by_role("link", name="through").click()
+    await page.get_by_role("tab", name="Events").click()
+
+    platform.kill("gateway")
+
+    await page.wait_for_function("window.shown.some(text => text.includes('connection lost'))")
+    await expect(indicator).to_contain_text("live")
+    await platform.until_finished(task_id)
+    await expect(page.locator("main header")).to_contain_text("completed")
+    events = (await get(platform, f"/events?task_id={task_id}&limit=1000"))["events"]
+    told = {event["cursor"] for event in events}
+    await eventually(lambda: told <= received, within_seconds=60, what="every event by the socket")
+    cursors = page.get_by_role("region", name="Events").locator("tbody td:first-child")
+    await expect(cursors).to_have_count(len(told))
+    assert {int(text) for text in await cursors.all_inner_texts()} == told
+    assert await page.evaluate("window.shown.length > 0"), "it was loaded anew"
+
+
+async def log_in(page: Page, platform: PlatformProcess, role: str) -> None:
+    status, made = await platform.request("POST", "/api/v1/tokens", {"name": role, "role": role})
+    assert status == 201, made
+    await page.context.clear_cookies()
+    await page.goto(platform.url)
+    await page.get_by_label("Token", exact=True).fill(made["secret"])
+    await page.get_by_role("button", name="Log in").click()
+
+
+@pytest.mark.parametrize(
+    ("role", "may_submit", "may_cordon"),
+    [("viewer", False, False), ("submitter", True, False), ("admin", True, True)],
+)
+async def test_people_are_offered_what_their_token_may(
+    platform: PlatformProcess, visit: Visit, role: str, may_submit: bool, may_cordon: bool
+) -> None:
+    watched = await visit("")
+    watched.expect(r"\b401\b")
+    page = watched.page
+    await log_in(page, platform, role)
+    await expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    await expect(page.locator("section[aria-label^=node]")).to_have_count(1)
+    cordon = page.get_by_role("button", name="Cordon")
+    await expect(cordon).to_have_count(1 if may_cordon else 0)
+    await page.get_by_role("link", name="Tasks").click()
+    await page.get_by_role("link", name="New task").click()
+    submit = page.get_by_role("button", name="Submit")
+    await (expect(submit).to_be_enabled() if may_submit else expect(submit).to_be_disabled())
+    told = page.get_by_text("Your token may only look")
+    await expect(told).to_have_count(0 if may_submit else 1)
