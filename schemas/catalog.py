@@ -24,6 +24,7 @@ from schemas import (
     scheduler_nodes,
     scheduler_policy,
     scheduler_views,
+    task_report,
     telemetry,
     tokens,
 )
@@ -50,6 +51,7 @@ MODULES: tuple[ModuleType, ...] = (
     engine_metrics,
     reports,
     gateway,
+    task_report,
 )
 
 REPLIES: dict[type[Query], type[Struct]] = {
@@ -108,6 +110,7 @@ PUBLIC: tuple[type[Struct], ...] = (
     gateway.NodeList,
     gateway.Problem,
     gateway.StoredEvent,
+    task_report.TaskReport,
     tokens.AuditList,
     tokens.MadeToken,
     tokens.Me,

@@ -298,7 +298,8 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     `benchmark_tool` measures every experiment; None: an older release stored the task, and it is
     chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
     another installation. `experiments_at_most`: a search proposes them one by one, and
-    `experiments_total` are those so far; 0: unknown, an older release stored the task.
+    `experiments_total` are those so far; 0: unknown, an older release stored the task. `cut`
+    configurations of a grid were left out by `max_iterations`.
     """
 
     task_id: UUID
@@ -324,6 +325,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     imported_at: UtcDatetime | None = None
     experiments_at_most: Count = 0
     stop_reason: StopReason | None = None
+    cut: Count = 0
 
 
 class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):

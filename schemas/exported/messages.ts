@@ -738,6 +738,19 @@ export interface DeleteTask {
 export type DeploymentMode = "docker" | "kubernetes" | "ome" | "process";
 
 /**
+ * The best configuration, ready to be used; a form that it cannot have is empty.
+ *
+ * YAML but for `command_line`. `inference_service` is for OME, with its ServingRuntime.
+ */
+export interface Deployments {
+  command_line: string;
+  compose: string;
+  inference_service: string;
+  deployment: string;
+  notes: string[];
+}
+
+/**
  * One device in the allocation map.
  *
  * `allocated` is what is held of its `capacity`, in shares, by its `holders`; `reservation_id`,
@@ -2918,6 +2931,13 @@ export interface NodeView {
   admitted: boolean;
 }
 
+/** Configurations without a measurement; `ordinals` are empty where they were never made. */
+export interface NotTried {
+  count: number;
+  ordinals: number[];
+  reason: string;
+}
+
 /** What the best experiment is best at. */
 export type Objective =
   | "maximize_throughput"
@@ -2963,6 +2983,24 @@ export interface ParallelConfig {
   moe_cluster?: number | number[];
   moe_dense_tp?: number | number[];
   enable_expert_parallel?: boolean | boolean[];
+}
+
+/** What the best configuration sets otherwise than the baseline; null: not set. */
+export interface ParameterChange {
+  name: string;
+  baseline: unknown;
+  best: unknown;
+}
+
+/**
+ * `share` is how much of the scores' variance lies between the parameter's values, 0 to 1.
+ *
+ * null: too few experiments, or every one has a value of its own.
+ */
+export interface ParameterImportance {
+  name: string;
+  share: number | null;
+  values: ValueMean[];
 }
 
 /** How a parameter's value is written. */
@@ -3300,6 +3338,19 @@ export interface ReplayedDecision {
 export interface ReportView {
   type: "results.report_view";
   rows: UsageRow[];
+}
+
+/**
+ * A measured configuration. `worse_percent` is by how much its score is behind the best one's;
+ * null: it is not comparable, for the reason in `because`.
+ */
+export interface ReportedExperiment {
+  experiment_id: string;
+  ordinal: number;
+  parameters: Record<string, unknown>;
+  score: number | null;
+  worse_percent: number | null;
+  because: string;
 }
 
 /**
@@ -3803,6 +3854,18 @@ export interface ScoredGpu {
   score: number;
 }
 
+/**
+ * Of all attempts. `measuring_gpu_seconds` are those in which load was measured; `cost` null: a GPU
+ * model without a price.
+ */
+export interface SearchCost {
+  attempts: number;
+  gpu_seconds: number;
+  measuring_gpu_seconds: number;
+  cost: number | null;
+  currency: string;
+}
+
 /** The best node for an InferenceService. Answered by `NodeSelection`. */
 export interface SelectNode {
   type: "scheduler.select_node";
@@ -4278,6 +4341,35 @@ export interface TaskPlan {
   experiments_at_most: number;
 }
 
+/**
+ * `baseline` is the task's first configuration, if it was measured; `changes` lead from it to the
+ * best one. `others` are the measured experiments beside the best, best first. `missing` names
+ * services whose part is not there because they did not answer.
+ */
+export interface TaskReport {
+  type: "gateway.task_report";
+  task_id: string;
+  task_name: string;
+  state: TaskState;
+  objective: Objective;
+  measure: string;
+  verdict: string;
+  simulated: boolean;
+  experiments: number;
+  succeeded: number;
+  best: ReportedExperiment | null;
+  baseline: ReportedExperiment | null;
+  changes: ParameterChange[];
+  importance: ParameterImportance[];
+  others: ReportedExperiment[];
+  not_tried: NotTried[];
+  cost: SearchCost | null;
+  deployments: Deployments;
+  notes: string[];
+  stop_reason: StopReason | null;
+  missing: string[];
+}
+
 /** Experiments start again. */
 export interface TaskResumed {
   type: "orchestrator.task_resumed";
@@ -4312,7 +4404,8 @@ export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "pau
  * `benchmark_tool` measures every experiment; null: an older release stored the task, and it is
  * chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
  * another installation. `experiments_at_most`: a search proposes them one by one, and
- * `experiments_total` are those so far; 0: unknown, an older release stored the task.
+ * `experiments_total` are those so far; 0: unknown, an older release stored the task. `cut`
+ * configurations of a grid were left out by `max_iterations`.
  */
 export interface TaskView {
   type: "orchestrator.task";
@@ -4340,6 +4433,7 @@ export interface TaskView {
   imported_at: string | null;
   experiments_at_most: number;
   stop_reason: StopReason | null;
+  cut: number;
 }
 
 /** Tokens, newest first, also those that count no more. */
@@ -4458,6 +4552,16 @@ export interface UsageView {
 export interface ValidateTask {
   type: "orchestrator.validate_task";
   task: TaskFile;
+}
+
+/**
+ * The mean score of the experiments with one value of a parameter, or with values in a range
+ * (`1..8`).
+ */
+export interface ValueMean {
+  value: string;
+  experiments: number;
+  mean_score: number;
 }
 
 /** A PersistentVolumeClaim, of which `subpath` is mounted read-only at `mount_path`. */

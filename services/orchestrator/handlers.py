@@ -288,6 +288,7 @@ class Handlers:
             benchmark_tool=plan.benchmark_tool,
             experiments_at_most=plan.experiments_at_most,
             stop_reason=plan.stop_reason,
+            cut=plan.cut,
         )
         accepted = tasks.accept(task, experiments=plan.experiments_at_most, cut=plan.cut, now=now)
         try:

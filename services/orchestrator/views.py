@@ -57,6 +57,7 @@ def task_view(
         archived=archived,
         experiments_at_most=task.experiments_at_most,
         stop_reason=task.stop_reason if task.is_finished else None,
+        cut=task.cut,
     )
 
 

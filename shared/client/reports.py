@@ -13,6 +13,7 @@ from schemas.reports import (
     WaterfallView,
 )
 from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
+from schemas.task_report import TaskReport
 from shared.client.connection import GatewayConnection, Parameters
 
 REPORT_SECONDS = 35.0
@@ -91,6 +92,16 @@ class ReportClient(GatewayConnection):
         """Where the GPU time of a task or an experiment went."""
         path = f"/reports/waterfall/{subject_id}"
         return await self.get(path, WaterfallView, timeout_seconds=REPORT_SECONDS)
+
+    async def task_report(self, task_id: UUID) -> TaskReport:
+        """What a task found out."""
+        path = f"/reports/tasks/{task_id}"
+        return await self.get(path, TaskReport, timeout_seconds=REPORT_SECONDS)
+
+    async def task_report_markdown(self, task_id: UUID) -> str:
+        """The same for people."""
+        path = f"/reports/tasks/{task_id}/markdown"
+        return (await self.send("GET", path, timeout_seconds=REPORT_SECONDS)).decode()
 
 
 def _range(start_at: datetime | None, end_at: datetime | None, namespace: str | None) -> Parameters:

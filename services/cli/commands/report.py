@@ -24,8 +24,10 @@ from schemas.reports import (
     WaterfallView,
 )
 from schemas.scheduler import holder_name
+from schemas.task_report import TaskReport
+from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
-from services.cli.display.output import age, number, print_answer, table_options
+from services.cli.display.output import age, number, print_answer, print_json, table_options
 from services.cli.display.tables import short
 from services.cli.lookup import Sort, find
 from services.cli.options import Target, TimeSpan, namespace_option, reading
@@ -101,6 +103,27 @@ def failures(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
     """Why attempts and reservations ended otherwise than planned."""
     view = target.ask(lambda client: client.failures_report(**asked))
     _print(target, view, failures_table(view), as_csv=as_csv)
+
+
+@report.command()
+@click.argument("identifier", metavar="TASK", shell_complete=complete_ids)
+@reading
+def task(target: Target, identifier: str) -> None:
+    """What a task found out, as Markdown: the best configuration, ready to be used, and why."""
+
+    async def ask(client: "StewardClient") -> TaskReport | str:
+        found = await find(client, identifier, Sort.TASK)
+        if not isinstance(found, TaskView):
+            raise TypeError(f"expected a task, found {found}")
+        if target.as_json:
+            return await client.task_report(found.task_id)
+        return await client.task_report_markdown(found.task_id)
+
+    answer = target.ask(ask)
+    if isinstance(answer, str):
+        click.echo(answer, nl=False)
+    else:
+        print_json(answer)
 
 
 @report.command()

@@ -3,8 +3,7 @@
 A task names an engine and gives parameters; the program, the address and the served name are ours.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ from schemas.engine_rules import EngineRules, TaskField
 from schemas.errors import ErrorCode
 from services.executor.engines.ranks import RankFlags
 from services.executor.engines.servers.flags import Flag, render
+from shared.engine_parameters.arguments import arguments_of
 from shared.engine_parameters.check import checked_value, flag_named
 from shared.engine_parameters.values import bad_parameter
 from shared.errors import RefusedError
@@ -153,7 +153,7 @@ def command_of(
             raise bad_parameter(spelling, "expected a value without a NUL character")
     for spelling, value in (rank_parameters or {}).items():
         flag = spelling.replace("_", "-")
-        arguments[flag] = [] if value is None else _open_arguments(engine, spelling, flag, value)
+        arguments[flag] = [] if value is None else _open_arguments(engine, spelling, value)
     given = [element for elements in arguments.values() for element in elements]
     # The address comes last: parsers take the last of two, so no parameter can move the server.
     address = engine.address_arguments(host, port)
@@ -177,32 +177,14 @@ def _arguments(
         return []
     known = next((each for each in rules.parameters if each.name == flag), None)
     if known is None:
-        return _open_arguments(engine, spelling, flag, given)
+        return _open_arguments(engine, spelling, given)
     return render(known, given)
 
 
-def _open_arguments(engine: Engine, spelling: str, flag: str, value: object) -> list[str]:
-    if isinstance(value, bool):
-        return _switch_arguments(engine, flag, is_on=value)
-    if isinstance(value, dict):
-        return [f"--{flag}", json.dumps(value, separators=(",", ":"))]
-    if isinstance(value, (list, tuple)):
-        return [f"--{flag}", *_several(spelling, value)] if value else []
-    text = str(value)
-    # In one element with its flag, so that a value which looks like a flag stays a value.
-    return [f"--{flag}={text}"] if text.startswith("-") else [f"--{flag}", text]
-
-
-def _switch_arguments(engine: Engine, flag: str, *, is_on: bool) -> list[str]:
-    if is_on:
-        return [f"--{flag}"]
-    if not engine.has_negative_switches or flag in engine.plain_switches:
-        return []
-    return [f"--{flag.removeprefix('no-')}" if flag.startswith("no-") else f"--no-{flag}"]
-
-
-def _several(spelling: str, values: Sequence[Any]) -> list[str]:
-    texts = [json.dumps(value) if isinstance(value, dict) else str(value) for value in values]
-    if any(text.startswith("-") for text in texts):
-        raise bad_parameter(spelling, f"expected values that do not begin with '-', got {texts!r}")
-    return texts
+def _open_arguments(engine: Engine, spelling: str, value: object) -> list[str]:
+    return arguments_of(
+        spelling,
+        value,
+        has_negative_switches=engine.has_negative_switches,
+        plain_switches=engine.plain_switches,
+    )

@@ -17,11 +17,8 @@ from services.executor.engines.engine import Engine, EngineCommand, command_of
 from services.executor.engines.image import EngineImage, in_container
 from services.executor.engines.ranks import RankFlags, meeting_ranks, vllm_ranks
 from services.executor.engines.servers import llamacpp, simulated
-from services.executor.engines.task_fields import (
-    SGLANG_FIELDS,
-    VLLM_FIELDS,
-    VLLM_PLAIN_SWITCHES,
-)
+from services.executor.engines.task_fields import SGLANG_FIELDS, VLLM_FIELDS
+from shared.engine_parameters.launch import LAUNCHES, EngineLaunch
 from shared.engine_parameters.llamacpp import LLAMACPP
 from shared.engine_parameters.sglang import SGLANG
 from shared.engine_parameters.vllm import VLLM
@@ -51,9 +48,6 @@ _OURS: Final = (sys.executable, "-m")
 _OUR_ENV: Final = (("PYTHONPATH", str(SOURCE_ROOT)),)
 _ADDRESS: Final = frozenset({"host", "port", "model", "alias"})
 _QUIET: Final = (("DO_NOT_TRACK", "1"),)
-# Without it there is no /metrics; vLLM always has it.
-_SGLANG: Final = ("-m", "sglang.launch_server", "--enable-metrics")
-_LLAMA_SERVER: Final = ("--metrics",)
 
 ENGINES: Final[Mapping[str, Engine]] = {
     engine.name: engine
@@ -84,10 +78,10 @@ ENGINES: Final[Mapping[str, Engine]] = {
         Engine(
             name="vllm",
             allow_list=VLLM.name,
-            program=("vllm", "serve"),
+            program=LAUNCHES["vllm"].program,
             task_fields=VLLM_FIELDS,
-            plain_switches=VLLM_PLAIN_SWITCHES,
-            model_flag=None,
+            plain_switches=LAUNCHES["vllm"].plain_switches,
+            model_flag=LAUNCHES["vllm"].model_flag,
             missing=_vllm_missing,
             owned=frozenset(
                 {
@@ -112,9 +106,9 @@ ENGINES: Final[Mapping[str, Engine]] = {
         Engine(
             name="sglang",
             allow_list=SGLANG.name,
-            program=(sys.executable, *_SGLANG),
+            program=(sys.executable, *LAUNCHES["sglang"].program[1:]),
             task_fields=SGLANG_FIELDS,
-            model_flag="--model-path",
+            model_flag=LAUNCHES["sglang"].model_flag,
             missing=_sglang_missing,
             owned=frozenset(
                 {
@@ -122,7 +116,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
                     *{"api-key", "nnodes", "node-rank", "dist-init-addr", "nccl-init-addr"},
                 }
             ),
-            has_negative_switches=False,
+            has_negative_switches=LAUNCHES["sglang"].has_negative_switches,
             loads_code=frozenset({"trust-remote-code", "custom-weight-loader"}),
             env=_QUIET,
             rank_flags=meeting_ranks,
@@ -142,36 +136,30 @@ _LLAMA_OWNED: Final = ENGINES["llamacpp"].owned | {
     "ssl-key-file",
 }
 
+
+def _image(engine: Engine, launch: EngineLaunch, **changes: Any) -> EngineImage:
+    return EngineImage(
+        engine=in_container(engine, program=launch.image_program, **changes),
+        entrypoint=launch.entrypoint,
+        repository=launch.repository,
+        tag=launch.tag,
+        port=launch.port,
+    )
+
+
 IMAGES: Final[Mapping[str, EngineImage]] = {
     image.engine.name: image
     for image in (
-        EngineImage(
-            # The entrypoint of its own has changed between versions, this has not.
-            engine=in_container(ENGINES["vllm"], program=()),
-            entrypoint=("vllm", "serve"),
-            repository="vllm/vllm-openai",
-            tag="v0.18.0",
-            port=8000,
-        ),
-        EngineImage(
-            engine=in_container(ENGINES["sglang"], program=("python3", *_SGLANG)),
-            repository="lmsysorg/sglang",
-            tag="v0.5.19-cu129",
-            port=30000,
-        ),
-        EngineImage(
-            # llama-server itself, which knows more flags than the process of ours.
-            engine=in_container(
-                ENGINES["llamacpp"],
-                program=_LLAMA_SERVER,
-                hub_flag="--hf-repo",
-                allow_list=LLAMACPP.name,
-                owned=_LLAMA_OWNED,
-                env=(),
-            ),
-            repository="ghcr.io/ggml-org/llama.cpp",
-            tag="server-cuda-b9628",
-            port=8080,
+        _image(ENGINES["vllm"], LAUNCHES["vllm"]),
+        _image(ENGINES["sglang"], LAUNCHES["sglang"]),
+        # llama-server itself, which knows more flags than the process of ours.
+        _image(
+            ENGINES["llamacpp"],
+            LAUNCHES["llamacpp"],
+            hub_flag=LAUNCHES["llamacpp"].hub_flag,
+            allow_list=LLAMACPP.name,
+            owned=_LLAMA_OWNED,
+            env=(),
         ),
         EngineImage(
             engine=in_container(

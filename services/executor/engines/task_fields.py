@@ -44,18 +44,6 @@ VLLM_FIELDS: Final[Mapping[str, TaskField]] = {
     ),
 }
 
-# Every other switch comes from a field of its configuration, which makes the form `--no-`.
-VLLM_PLAIN_SWITCHES: Final = frozenset(
-    {
-        "aggregate-engine-logging",
-        "data-parallel-multi-port-external-lb",
-        "disable-log-requests",  # until v0.10
-        "disable-log-stats",
-        "grpc",
-        "headless",
-    }
-)
-
 # MoE weights of another type are a quantization of the whole model.
 _MOE_WEIGHTS: Final = {"dtype": "auto", "moe-runner-backend": "flashinfer_mxfp4"}
 

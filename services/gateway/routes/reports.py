@@ -4,10 +4,12 @@ from datetime import datetime, timedelta
 from typing import Annotated, Final, TypedDict
 from uuid import UUID
 
+from litestar import Response
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from schemas.base import Namespace
 from schemas.errors import ErrorCode
+from schemas.orchestrator import ListExperiments
 from schemas.reports import (
     FailuresView,
     GetFailures,
@@ -24,14 +26,19 @@ from schemas.reports import (
     WaterfallView,
 )
 from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
+from schemas.task_report import TaskReport
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
-from services.gateway.routes.common import Caller, InNamespace, TheGateway, get
+from services.gateway.domain.task_report.markdown import markdown
+from services.gateway.domain.task_report.report import task_report
+from services.gateway.routes.common import Caller, InNamespace, TheGateway, get, or_none
+from services.gateway.routes.tasks import MOST_EXPERIMENTS, detailed, known_task
 from shared.clock import utcnow
-from shared.errors import RefusedError
+from shared.errors import RefusedError, UnavailableError
 
 TIMEOUT_SECONDS: Final = 30.0
 WEEK: Final = timedelta(days=7)
+MARKDOWN: Final = "text/markdown"
 
 
 IdleSeconds = Annotated[float, QueryParameter(ge=60, le=31_536_000)]
@@ -115,6 +122,23 @@ async def get_failures(
     return await gateway.bus.query(query, FailuresView, timeout_seconds=TIMEOUT_SECONDS)
 
 
+@get("/reports/tasks/{task_id:str}")
+async def get_task_report(
+    gateway: TheGateway, identity: Caller, task_id: FromPath[UUID]
+) -> TaskReport:
+    """What a task found out, of what is measured so far."""
+    return await _task_report(gateway, identity, task_id)
+
+
+@get("/reports/tasks/{task_id:str}/markdown", media_type=MARKDOWN)
+async def get_task_report_as_markdown(
+    gateway: TheGateway, identity: Caller, task_id: FromPath[UUID]
+) -> Response[str]:
+    """The same for people."""
+    report = await _task_report(gateway, identity, task_id)
+    return Response(markdown(report), media_type=MARKDOWN)
+
+
 @get("/reports/waterfall/{subject_id:uuid}")
 async def get_waterfall(
     gateway: TheGateway, identity: Caller, subject_id: FromPath[UUID]
@@ -124,6 +148,23 @@ async def get_waterfall(
         await _require_readable(gateway, identity, subject_id)
     query = GetWaterfall(subject_id=subject_id)
     return await gateway.bus.query(query, WaterfallView, timeout_seconds=TIMEOUT_SECONDS)
+
+
+async def _task_report(gateway: Gateway, identity: Identity, task_id: UUID) -> TaskReport:
+    task = await known_task(gateway, identity, task_id)
+    if task.imported_at is None:
+        listing = ListExperiments(task_id=task_id, limit=MOST_EXPERIMENTS)
+        experiments = (await detailed(gateway, listing, monitoring=False)).experiments
+    else:
+        experiments = await gateway.imports.experiments(task_id)
+    waterfall, missing = None, []
+    try:
+        query = GetWaterfall(subject_id=task_id)
+        asked = gateway.bus.query(query, WaterfallView, timeout_seconds=TIMEOUT_SECONDS)
+        waterfall = await or_none(asked)
+    except UnavailableError:
+        missing.append("results")
+    return task_report(task, experiments, waterfall, missing=missing)
 
 
 async def _require_readable(gateway: Gateway, identity: Identity, subject_id: UUID) -> None:

@@ -133,7 +133,7 @@ async def list_tasks(
 @get("/tasks/{task_id:str}")
 async def get_task(task_id: FromPath[UUID], gateway: TheGateway, identity: Caller) -> TaskView:
     """One task, also one that was imported."""
-    return await _task(gateway, identity, task_id)
+    return await known_task(gateway, identity, task_id)
 
 
 @post("/tasks/{task_id:str}/cancel", status_code=200, dto=StrictBody[Cause])
@@ -220,7 +220,7 @@ async def list_task_experiments(
     cursor: Cursor = None,
 ) -> ExperimentDetails:
     """A task's experiments with their `gpu_monitoring`, in the order of expansion."""
-    if (await _task(gateway, identity, task_id)).imported_at is not None:
+    if (await known_task(gateway, identity, task_id)).imported_at is not None:
         wanted = listed(in_states, ExperimentState, "state") or tuple(ExperimentState)
         found = await gateway.imports.experiments(task_id)
         return ExperimentDetails(experiments=tuple(e for e in found if e.state in wanted))
@@ -231,7 +231,7 @@ async def list_task_experiments(
         limit=limit,
         cursor=cursor,
     )
-    return await _detailed(gateway, query, monitoring)
+    return await detailed(gateway, query, monitoring)
 
 
 @get("/tasks/{task_id:str}/summaries")
@@ -282,7 +282,7 @@ async def list_experiments(
         limit=limit,
         cursor=cursor,
     )
-    return await _detailed(gateway, query, monitoring)
+    return await detailed(gateway, query, monitoring)
 
 
 @get("/experiments/{experiment_id:str}")
@@ -339,9 +339,7 @@ async def _change(
     return await gateway.bus.query(query, TaskView)
 
 
-async def _detailed(
-    gateway: Gateway, query: ListExperiments, monitoring: bool
-) -> ExperimentDetails:
+async def detailed(gateway: Gateway, query: ListExperiments, monitoring: bool) -> ExperimentDetails:
     page = await gateway.listed(query, ExperimentList, "experiments")
     found = page.experiments
     tasks = {view.task_id for view in found if view.state in MEASURED}
@@ -381,7 +379,7 @@ async def _explanation(gateway: Gateway, view: ExperimentView) -> Explanation | 
     return await or_none(gateway.bus.query(query, Explanation))
 
 
-async def _task(gateway: Gateway, identity: Identity, task_id: UUID) -> TaskView:
+async def known_task(gateway: Gateway, identity: Identity, task_id: UUID) -> TaskView:
     """Also one that was imported."""
     try:
         return await gateway.task(task_id, identity)

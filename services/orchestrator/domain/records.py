@@ -29,6 +29,7 @@ class Task(Struct, frozen=True, kw_only=True):
     """One row of `task`. `benchmark_tool` None: stored by a release that did not choose one.
 
     `stop_reason`: no further configuration is tried. A search whose is None goes on.
+    `cut` configurations of a grid were left out.
     """
 
     task_id: UUID
@@ -49,6 +50,7 @@ class Task(Struct, frozen=True, kw_only=True):
     benchmark_tool: BenchmarkTool | None = None
     experiments_at_most: int = 0
     stop_reason: StopReason | None = None
+    cut: int = 0
 
     @property
     def is_finished(self) -> bool:

@@ -33,6 +33,7 @@ from schemas.orchestrator import (
     SubmitTask,
     TaskList,
 )
+from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView
 from schemas.results import GetReport, GetSummary, ListSummaries, ReportView, SummaryList
 from schemas.scheduler import (
     CancelReservation,
@@ -54,11 +55,13 @@ from schemas.scheduler_views import (
     ListReservations,
     ReservationList,
 )
+from schemas.task_report import TaskReport
 from schemas.telemetry import (
     HostFacts,
     InventoryReported,
     Source,
 )
+from services.gateway.domain.task_report.markdown import markdown
 from shared.client.discovery import Address
 from shared.client.http import StewardClient
 from shared.clock import utcnow
@@ -304,6 +307,30 @@ async def test_a_tasks_experiments_come_in_one_answer_however_many_pages_they_ar
 
     assert [each["ordinal"] for each in whole["experiments"]] == [1, 2, 3, 4, 5]
     assert [each["ordinal"] for each in limited["experiments"]] == [1, 2, 3]
+
+
+async def test_a_tasks_report_is_joined_and_comes_as_markdown_too(api: Api) -> None:
+    view = make_experiment_view()
+    waterfall = WaterfallView(
+        subject_id=view.task_id,
+        attempts=1,
+        steps=(WaterfallStep(step="measuring", seconds=4, gpu_seconds=8, cost=0.5),),
+        currency="EUR",
+    )
+    await api.owners.answer(GetTask, make_task_view(view.task_id))
+    await api.owners.answer(ListExperiments, ExperimentList(experiments=(view,)))
+    await api.owners.answer(GetWaterfall, waterfall)
+
+    _, found = await api.get(f"/api/v1/reports/tasks/{view.task_id}")
+    path = f"{api.url}/api/v1/reports/tasks/{view.task_id}/markdown"
+    async with api.session.get(path) as response:
+        text = await response.text()
+
+    report = msgspec.convert(found, TaskReport)
+    assert report.cost is not None
+    assert (report.cost.gpu_seconds, report.cost.cost) == (8, 0.5)
+    assert response.content_type == "text/markdown"
+    assert text == markdown(report)
 
 
 async def test_filters_of_experiments_are_the_owners(api: Api) -> None:

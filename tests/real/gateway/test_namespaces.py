@@ -99,6 +99,8 @@ RULES: Final = {
     "DELETE /reservations/{reservation_id:str}": NAMED,
     "POST /reservations/{reservation_id:str}/idle-exemption": NAMED,
     "GET /reports/waterfall/{subject_id:uuid}": NAMED,
+    "GET /reports/tasks/{task_id:str}": NAMED,
+    "GET /reports/tasks/{task_id:str}/markdown": NAMED,
     "POST /tasks": OWN,
     "POST /reservations": OWN,
     "POST /events": OWN,

@@ -1,0 +1,113 @@
+"""What a task found out: its best configuration, what made the difference, what it cost."""
+
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct
+
+from schemas.base import Count, PositiveInt, Seconds, View
+from schemas.orchestrator import TaskState
+from schemas.task import Objective, StopReason
+
+
+class ReportedExperiment(Struct, frozen=True, kw_only=True):
+    """A measured configuration. `worse_percent` is by how much its score is behind the best one's;
+    None: it is not comparable, for the reason in `because`.
+    """
+
+    experiment_id: UUID
+    ordinal: PositiveInt
+    parameters: dict[str, Any]
+    score: float | None
+    worse_percent: float | None = None
+    because: str = ""
+
+
+class ParameterChange(Struct, frozen=True, kw_only=True):
+    """What the best configuration sets otherwise than the baseline; None: not set."""
+
+    name: str
+    baseline: Any = None
+    best: Any = None
+
+
+class ValueMean(Struct, frozen=True, kw_only=True):
+    """The mean score of the experiments with one value of a parameter, or with values in a range
+    (`1..8`).
+    """
+
+    value: str
+    experiments: Count
+    mean_score: float
+
+
+class ParameterImportance(Struct, frozen=True, kw_only=True):
+    """`share` is how much of the scores' variance lies between the parameter's values, 0 to 1.
+
+    None: too few experiments, or every one has a value of its own.
+    """
+
+    name: str
+    share: float | None
+    values: tuple[ValueMean, ...]
+
+
+class NotTried(Struct, frozen=True, kw_only=True):
+    """Configurations without a measurement; `ordinals` are empty where they were never made."""
+
+    count: PositiveInt
+    ordinals: tuple[int, ...]
+    reason: str
+
+
+class SearchCost(Struct, frozen=True, kw_only=True):
+    """Of all attempts. `measuring_gpu_seconds` are those in which load was measured; `cost` None: a
+    GPU model without a price.
+    """
+
+    attempts: Count
+    gpu_seconds: Seconds
+    measuring_gpu_seconds: Seconds
+    cost: float | None
+    currency: str
+
+
+class Deployments(Struct, frozen=True, kw_only=True):
+    """The best configuration, ready to be used; a form that it cannot have is empty.
+
+    YAML but for `command_line`. `inference_service` is for OME, with its ServingRuntime.
+    """
+
+    command_line: str = ""
+    compose: str = ""
+    inference_service: str = ""
+    deployment: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class TaskReport(View, frozen=True, kw_only=True, tag="gateway.task_report"):
+    """`baseline` is the task's first configuration, if it was measured; `changes` lead from it to
+    the best one. `others` are the measured experiments beside the best, best first. `missing` names
+    services whose part is not there because they did not answer.
+    """
+
+    task_id: UUID
+    task_name: str
+    state: TaskState
+    objective: Objective
+    measure: str
+    verdict: str
+    simulated: bool
+    experiments: Count
+    succeeded: Count
+    best: ReportedExperiment | None = None
+    baseline: ReportedExperiment | None = None
+    changes: tuple[ParameterChange, ...] = ()
+    importance: tuple[ParameterImportance, ...] = ()
+    others: tuple[ReportedExperiment, ...] = ()
+    not_tried: tuple[NotTried, ...] = ()
+    cost: SearchCost | None = None
+    deployments: Deployments = Deployments()
+    notes: tuple[str, ...] = ()
+    stop_reason: StopReason | None = None
+    missing: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""A task's report: what it found out, from what its owners know."""

@@ -1,0 +1,172 @@
+"""A configuration in the forms in which people run it."""
+
+import re
+import shlex
+from typing import Any, Final
+
+import yaml
+from msgspec import json
+
+from schemas.executor import EngineSpec
+from schemas.gpu_request import GpuRequest
+from schemas.kubernetes import VolumeClaim
+from schemas.task_report import Deployments
+from shared.engine_parameters.launch import LAUNCHES, EngineLaunch
+
+ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # of the container, or of whoever types the command
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+OME_VERSION: Final = "ome.io/v1beta1"
+SHARED_MEMORY: Final = "16Gi"
+_NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9]+")
+
+Object = dict[str, Any]
+
+
+def deployments(task_name: str, engine: EngineSpec, request: GpuRequest) -> Deployments:
+    """For an engine of which it is known how people start it; else what is missing, as a note."""
+    launch = LAUNCHES.get(engine.engine)
+    if launch is None:
+        what = f"how {engine.engine} is started outside of this platform is not known here"
+        return Deployments(notes=(what,))
+    forms = _Forms(task_name, engine, request, launch)
+    if request.nodes > 1:
+        note = f"this engine ran on {request.nodes} nodes: start it on each, with its rank"
+        return Deployments(command_line=forms.command_line(), notes=(note,))
+    return Deployments(
+        command_line=forms.command_line(),
+        compose=_yaml(forms.compose()),
+        inference_service=_yaml(forms.serving_runtime(), forms.inference_service()),
+        deployment=_yaml(forms.service(), forms.deployment()),
+        notes=forms.notes(),
+    )
+
+
+class _Forms:
+    def __init__(
+        self, task_name: str, engine: EngineSpec, request: GpuRequest, launch: EngineLaunch
+    ) -> None:
+        self._engine, self._request, self._launch = engine, request, launch
+        self._name = _NOT_IN_A_NAME.sub("-", task_name.lower()).strip("-")[:50].strip("-") or "llm"
+        self._image = f"{launch.repository}:{engine.image_tag or launch.tag}"
+        self._labels = {"app": self._name}
+        kubernetes = engine.kubernetes
+        self._claim: VolumeClaim | None = kubernetes.claim if kubernetes is not None else None
+
+    def notes(self) -> tuple[str, ...]:
+        said = [f"the image is that of this release, {self._image}: an operator may have another"]
+        if self._request.shares is not None or self._request.mig_profile is not None:
+            said.append("it ran on a part of a GPU; this asks for whole ones")
+        return tuple(said)
+
+    def command_line(self) -> str:
+        """With one parameter in each line."""
+        launch = self._launch
+        first = [*launch.program, *launch.model_arguments(self._engine.model)]
+        address = ["--host", ANY_ADDRESS, "--port", str(launch.port)]
+        parts = [first, *launch.arguments(self._engine.parameters), address]
+        return " \\\n  ".join(shlex.join(part) for part in parts if part)
+
+    def compose(self) -> Object:
+        device = {"driver": "nvidia", "count": self._request.gpus, "capabilities": ["gpu"]}
+        service: Object = {
+            "image": self._image,
+            # Compose replaces $NAME by a variable.
+            "command": [each.replace("$", "$$") for each in self._image_arguments()],
+            "ports": [f"{self._launch.port}:{self._launch.port}"],
+            "shm_size": "16gb",
+            "deploy": {"resources": {"reservations": {"devices": [device]}}},
+        }
+        if self._launch.entrypoint is not None:
+            service["entrypoint"] = list(self._launch.entrypoint)
+        if self._model_path is not None:
+            service["volumes"] = [f"{self._model_path}:{self._model_path}:ro"]
+        return {"services": {self._name: service}}
+
+    def service(self) -> Object:
+        port = self._launch.port
+        ports = [{"name": "http", "port": port, "targetPort": port}]
+        return self._object("v1", "Service", {"selector": self._labels, "ports": ports})
+
+    def deployment(self) -> Object:
+        pod = {"containers": [self._container("engine")], "volumes": self._volumes()}
+        return self._object(
+            "apps/v1",
+            "Deployment",
+            {
+                "replicas": 1,
+                # Its GPUs are those of the one before.
+                "strategy": {"type": "Recreate"},
+                "selector": {"matchLabels": self._labels},
+                "template": {"metadata": {"labels": self._labels}, "spec": pod},
+            },
+        )
+
+    def serving_runtime(self) -> Object:
+        runner = self._container("ome-container")  # by this name OME knows the engine's
+        engine = {"runner": runner, "volumes": self._volumes()}
+        return self._object(OME_VERSION, "ServingRuntime", {"engineConfig": engine})
+
+    def inference_service(self) -> Object:
+        kubernetes = self._engine.kubernetes
+        spec: Object = {
+            "runtime": {"name": self._name, "kind": "ServingRuntime", "apiGroup": "ome.io"},
+            "engine": {"minReplicas": 1, "maxReplicas": 1},
+        }
+        if kubernetes is not None and kubernetes.base_model is not None:
+            spec["model"] = {"name": kubernetes.base_model, "apiGroup": "ome.io"}
+        return self._object(OME_VERSION, "InferenceService", spec)
+
+    @property
+    def _model_path(self) -> str | None:
+        return self._engine.model if self._engine.model.startswith("/") else None
+
+    def _image_arguments(self) -> list[str]:
+        launch = self._launch
+        given = [part for each in launch.arguments(self._engine.parameters) for part in each]
+        address = ["--host", ANY_ADDRESS, "--port", str(launch.port)]
+        model = launch.model_arguments(self._engine.model)
+        return [*launch.image_program, *model, *given, *address]
+
+    def _container(self, name: str) -> Object:
+        launch = self._launch
+        made: Object = {
+            "name": name,
+            "image": self._image,
+            # A cluster replaces $(NAME) by a variable.
+            "args": [each.replace("$", "$$") for each in self._image_arguments()],
+            "ports": [{"name": "http", "containerPort": launch.port}],
+            "resources": {"limits": {GPU_RESOURCE: str(self._request.gpus)}},
+            "readinessProbe": {"httpGet": {"path": launch.readiness_path, "port": launch.port}},
+            "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],  # noqa: S108
+        }
+        if launch.entrypoint is not None:
+            made["command"] = list(launch.entrypoint)
+        if self._claim is not None:
+            mount = {"name": "model", "mountPath": self._claim.mount_path, "readOnly": True}
+            subpath = {"subPath": self._claim.subpath} if self._claim.subpath else {}
+            made["volumeMounts"].append({**mount, **subpath})
+        elif self._model_path is not None:
+            mount = {"name": "model", "mountPath": self._model_path, "readOnly": True}
+            made["volumeMounts"].append(mount)
+        return made
+
+    def _volumes(self) -> list[Object]:
+        memory = {"medium": "Memory", "sizeLimit": SHARED_MEMORY}
+        made: list[Object] = [{"name": "shared-memory", "emptyDir": memory}]
+        if self._claim is not None:
+            source = {"claimName": self._claim.name, "readOnly": True}
+            made.append({"name": "model", "persistentVolumeClaim": source})
+        elif self._model_path is not None:
+            made.append({"name": "model", "hostPath": {"path": self._model_path}})
+        return made
+
+    def _object(self, version: str, kind: str, spec: Object) -> Object:
+        metadata = {"name": self._name, "labels": self._labels}
+        return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _yaml(*documents: Object) -> str:
+    # Copied, or what stands in several places would be written as anchors and aliases.
+    copies = [json.decode(json.encode(each)) for each in documents]
+    text: str = yaml.safe_dump_all(copies, sort_keys=False, width=100)
+    return text

@@ -1,0 +1,192 @@
+"""A task's report as Markdown."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from schemas.task_report import Deployments, ReportedExperiment, TaskReport
+
+UNKNOWN: Final = "-"
+MOST_OTHERS: Final = 20
+_UNITS: Final = {
+    "mean_e2e_latency": "s",
+    "mean_ttft": "s",
+    "mean_tpot": "s",
+    "max_total_throughput": "tokens/s",
+}
+
+
+def markdown(report: TaskReport) -> str:
+    """Sections without anything to say are left out."""
+    return "\n".join(_lines(report)).rstrip() + "\n"
+
+
+def _lines(report: TaskReport) -> Iterator[str]:
+    yield f"# {_text(report.task_name)}"
+    yield ""
+    yield f"{report.verdict[:1].upper()}{report.verdict[1:]}, by {report.objective.value}."
+    yield f"{report.succeeded} of {report.experiments} experiments were measured"
+    yield f"(task {report.task_id}, {report.state.value})."
+    if report.stop_reason is not None:
+        yield f"It stopped for {report.stop_reason.value}."
+    if report.simulated:
+        yield "The engine is simulated: these figures are made up."
+    for service in report.missing:
+        yield f"The part of {service} is not here: it did not answer."
+    yield ""
+    yield from _best(report)
+    yield from _importance(report)
+    yield from _others(report)
+    yield from _not_tried(report)
+    yield from _cost(report)
+    yield from _notes("Notes", report.notes)
+    yield from _deployments(report.deployments)
+
+
+def _best(report: TaskReport) -> Iterator[str]:
+    best, baseline = report.best, report.baseline
+    if best is None:
+        return
+    yield "## Best configuration"
+    yield ""
+    unit = _UNITS.get(report.measure, "")
+    yield f"Experiment {best.ordinal}, {report.measure} {_number(best.score)} {unit}".rstrip()
+    if baseline is None:
+        yield ""
+        yield from _table(["parameter", "value"], _pairs(best.parameters))
+        return
+    if baseline.ordinal == best.ordinal:
+        yield "It is the baseline, the task's first configuration."
+        yield ""
+        yield from _table(["parameter", "value"], _pairs(best.parameters))
+        return
+    yield (
+        f"The baseline, experiment {baseline.ordinal}, has {_number(baseline.score)} {unit}: "
+        f"{_number(baseline.worse_percent)} % worse."
+    )
+    yield ""
+    rows = [[each.name, _value(each.baseline), _value(each.best)] for each in report.changes]
+    yield from _table(["changed", "baseline", "best"], rows)
+
+
+def _importance(report: TaskReport) -> Iterator[str]:
+    if not report.importance:
+        return
+    yield "## What made the difference"
+    yield ""
+    yield "Share of the scores' variance between a parameter's values; mean score of each value."
+    yield ""
+    rows = [
+        [
+            each.name,
+            UNKNOWN if each.share is None else f"{100 * each.share:.0f} %",
+            ", ".join(f"{v.value}: {_number(v.mean_score)} ({v.experiments})" for v in each.values),
+        ]
+        for each in report.importance
+    ]
+    yield from _table(["parameter", "share", "mean score (experiments)"], rows)
+
+
+def _others(report: TaskReport) -> Iterator[str]:
+    if not report.others:
+        return
+    yield "## The others"
+    yield ""
+    rows = [_other(each) for each in report.others[:MOST_OTHERS]]
+    yield from _table(["#", "parameters", "score", "worse by"], rows)
+    if len(report.others) > MOST_OTHERS:
+        yield f"{len(report.others) - MOST_OTHERS} more are left out here."
+        yield ""
+
+
+def _other(experiment: ReportedExperiment) -> list[str]:
+    behind = experiment.because
+    if experiment.worse_percent is not None:
+        behind = f"{_number(experiment.worse_percent)} %"
+    given = " ".join(f"{name}={_value(value)}" for name, value in experiment.parameters.items())
+    return [str(experiment.ordinal), given, _number(experiment.score), behind]
+
+
+def _not_tried(report: TaskReport) -> Iterator[str]:
+    if not report.not_tried:
+        return
+    yield "## Not measured"
+    yield ""
+    rows = [
+        [str(each.count), ", ".join(map(str, each.ordinals)) or UNKNOWN, each.reason]
+        for each in report.not_tried
+    ]
+    yield from _table(["configurations", "experiments", "why"], rows)
+
+
+def _cost(report: TaskReport) -> Iterator[str]:
+    cost = report.cost
+    if cost is None:
+        return
+    yield "## Cost of the search"
+    yield ""
+    money = "" if cost.cost is None else f", {cost.cost:.2f} {cost.currency}"
+    yield (
+        f"{_number(cost.gpu_seconds)} GPU-seconds{money} in {cost.attempts} attempts; "
+        f"{_number(cost.measuring_gpu_seconds)} of them measured load."
+    )
+    yield ""
+
+
+def _notes(title: str, notes: Sequence[str]) -> Iterator[str]:
+    if not notes:
+        return
+    yield f"## {title}"
+    yield ""
+    yield from (f"- {_text(note)}" for note in notes)
+    yield ""
+
+
+def _deployments(forms: Deployments) -> Iterator[str]:
+    yield from _notes("To use it", forms.notes)
+    for title, language, text in (
+        ("Command line", "sh", forms.command_line),
+        ("Compose", "yaml", forms.compose),
+        ("InferenceService (OME)", "yaml", forms.inference_service),
+        ("Deployment", "yaml", forms.deployment),
+    ):
+        if not text:
+            continue
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        yield f"### {title}"
+        yield ""
+        yield f"{fence}{language}"
+        yield text.rstrip("\n")
+        yield fence
+        yield ""
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{'---|' * len(headings)}"
+    for row in rows:
+        yield f"| {' | '.join(map(_text, row))} |"
+    yield ""
+
+
+def _pairs(parameters: Mapping[str, Any]) -> list[list[str]]:
+    return [[name, _value(value)] for name, value in parameters.items()]
+
+
+def _value(value: Any) -> str:
+    match value:
+        case None:
+            return UNKNOWN
+        case bool():
+            return str(value).lower()
+    return str(value)
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _text(text: str) -> str:
+    """In one line, and with nothing that a renderer takes for a table's edge or for HTML."""
+    line = " ".join(text.split())
+    return line.replace("|", "\\|").replace("<", "&lt;")

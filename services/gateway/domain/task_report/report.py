@@ -1,0 +1,167 @@
+"""The report of one task."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from schemas.gateway import ExperimentDetail
+from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentState, TaskView
+from schemas.reports import WaterfallView
+from schemas.task import Objective
+from schemas.task_report import (
+    Deployments,
+    NotTried,
+    ParameterChange,
+    ReportedExperiment,
+    SearchCost,
+    TaskReport,
+)
+from services.gateway.domain.task_report.deployments import deployments
+from services.gateway.domain.task_report.importance import importance
+from shared.benchmarks.metrics import failed_levels_text
+from shared.benchmarks.ranking import MEASURES, Scored, rank
+
+
+def task_report(
+    task: TaskView,
+    experiments: Sequence[ExperimentDetail],
+    waterfall: WaterfallView | None,
+    *,
+    missing: Sequence[str] = (),
+) -> TaskReport:
+    """`experiments` are all of the task's, in order of expansion."""
+    measured = [each for each in experiments if each.state is ExperimentState.SUCCEEDED]
+    by_id = {each.experiment_id: each for each in measured}
+    ranking = rank(task.objective, map(_scored, measured))
+    ranked = [by_id[each.experiment_id] for each in ranking.ranked]
+    unranked = [by_id[each.experiment_id] for each in ranking.unranked]
+    best = ranked[0] if ranked else None
+    first = experiments[0] if experiments else None
+    baseline = first if first in ranked else None
+    reported = _reporter(task.objective, best)
+    return TaskReport(
+        task_id=task.task_id,
+        task_name=task.task_name,
+        state=task.state,
+        objective=task.objective,
+        measure=MEASURES[task.objective],
+        verdict=_verdict(task, ranked, len(measured)),
+        simulated=any(each.engine.engine == "simulated" for each in experiments),
+        experiments=len(experiments),
+        succeeded=len(measured),
+        best=reported(best) if best is not None else None,
+        baseline=reported(baseline) if baseline is not None else None,
+        changes=_changes(baseline, best) if baseline is not None and best is not None else (),
+        importance=importance(
+            _varied(experiments),
+            [(each.parameters, score) for each in ranked if (score := each.objective_score)],
+        ),
+        others=tuple(map(reported, [*ranked[1:], *unranked])),
+        not_tried=tuple(_not_tried(task, experiments)),
+        cost=_cost(waterfall) if waterfall is not None else None,
+        deployments=(
+            deployments(task.task_name, best.engine, best.request)
+            if best is not None
+            else Deployments()
+        ),
+        notes=task.notes,
+        stop_reason=task.stop_reason,
+        missing=tuple(missing),
+    )
+
+
+def _scored(experiment: ExperimentDetail) -> Scored:
+    metrics = experiment.metrics
+    return Scored(
+        experiment_id=experiment.experiment_id,
+        ordinal=experiment.ordinal,
+        score=experiment.objective_score,
+        failed_levels=metrics.failed_levels if metrics is not None else (),
+    )
+
+
+def _verdict(task: TaskView, ranked: Sequence[ExperimentDetail], measured: int) -> str:
+    if not measured:
+        return "nothing was measured"
+    if not ranked:
+        return "no experiment served the loads that others served: none is best"
+    so_far = "" if task.state in FINISHED_TASK_STATES else " so far"
+    return f"experiment {ranked[0].ordinal} is the best of {len(ranked)} that compare{so_far}"
+
+
+def _reporter(
+    objective: Objective, best: ExperimentDetail | None
+) -> Callable[[ExperimentDetail], ReportedExperiment]:
+    leading = best.objective_score if best is not None else None
+    sign = -1.0 if objective is Objective.MAXIMIZE_THROUGHPUT else 1.0
+    failed = set(_scored(best).failed_loads) if best is not None else set()
+
+    def reported(experiment: ExperimentDetail) -> ReportedExperiment:
+        score, metrics = experiment.objective_score, experiment.metrics
+        worse, because = None, "it has no score"
+        if score is not None and leading:
+            worse, because = sign * (score - leading) / abs(leading) * 100, ""
+        if metrics is not None and _scored(experiment).failed_loads != failed:
+            worse = None
+            because = f"did not serve {failed_levels_text(metrics.failed_levels)}"
+        return ReportedExperiment(
+            experiment_id=experiment.experiment_id,
+            ordinal=experiment.ordinal,
+            parameters=experiment.parameters,
+            score=score,
+            worse_percent=worse,
+            because=because,
+        )
+
+    return reported
+
+
+def _varied(experiments: Sequence[ExperimentDetail]) -> list[str]:
+    names = dict.fromkeys(name for each in experiments for name in each.parameters)
+    return [
+        name for name in names if len({repr(each.parameters.get(name)) for each in experiments}) > 1
+    ]
+
+
+def _changes(baseline: ExperimentDetail, best: ExperimentDetail) -> tuple[ParameterChange, ...]:
+    names = dict.fromkeys([*baseline.parameters, *best.parameters])
+    pairs = ((name, baseline.parameters.get(name), best.parameters.get(name)) for name in names)
+    return tuple(
+        ParameterChange(name=name, baseline=before, best=after)
+        for name, before, after in pairs
+        if before != after
+    )
+
+
+def _not_tried(task: TaskView, experiments: Sequence[ExperimentDetail]) -> Iterator[NotTried]:
+    if task.cut:
+        yield NotTried(count=task.cut, ordinals=(), reason="left out by max_iterations")
+    by_reason: dict[str, list[int]] = {}
+    for each in experiments:
+        if each.state is not ExperimentState.SUCCEEDED:
+            by_reason.setdefault(_why_not(each), []).append(each.ordinal)
+    for reason, ordinals in by_reason.items():
+        yield NotTried(count=len(ordinals), ordinals=tuple(ordinals), reason=reason)
+
+
+def _why_not(experiment: ExperimentDetail) -> str:
+    match experiment.state:
+        case ExperimentState.FAILED:
+            failure = experiment.failure
+            if failure is not None:
+                return f"failed: {failure.kind.value}: {failure.message}"
+            return f"failed: {experiment.reason}"
+        case ExperimentState.CANCELLED:
+            return f"cancelled: {experiment.reason}"
+    return "not measured yet"
+
+
+def _cost(waterfall: WaterfallView) -> SearchCost:
+    steps = waterfall.steps
+    costs = [step.cost for step in steps]
+    known = [cost for cost in costs if cost is not None]
+    return SearchCost(
+        attempts=waterfall.attempts,
+        gpu_seconds=sum(step.gpu_seconds for step in steps),
+        measuring_gpu_seconds=sum(s.gpu_seconds for s in steps if s.step == "measuring"),
+        cost=sum(known) if len(known) == len(costs) else None,
+        currency=waterfall.currency,
+    )

@@ -1,0 +1,228 @@
+"""What a task's report says, and how its best configuration is written for others to run."""
+
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+
+from schemas.benchmark import FailedLevel
+from schemas.executor import EngineSpec, Failure, FailureKind, Runtime
+from schemas.gateway import ExperimentDetail, MeasuredMetrics
+from schemas.gpu_request import GpuRequest
+from schemas.kubernetes import KubernetesSpec, VolumeClaim
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.reports import WaterfallStep, WaterfallView
+from schemas.task import Objective
+from services.gateway.domain.task_report.deployments import deployments
+from services.gateway.domain.task_report.importance import importance
+from services.gateway.domain.task_report.markdown import markdown
+from services.gateway.domain.task_report.report import task_report
+from shared.ids import new_id
+from tests.support.worlds.gateway_views import make_experiment, make_task
+
+
+def detail(ordinal: int, score: float | None = None, **changes: Any) -> ExperimentDetail:
+    """Measured where it has a score."""
+    state = ExperimentState.FAILED if score is None else ExperimentState.SUCCEEDED
+    metrics = MeasuredMetrics() if score is not None else None
+    given = {"state": state, "objective_score": score, "metrics": metrics, **changes}
+    view = make_experiment(ordinal, **given)
+    return ExperimentDetail(**{name: getattr(view, name) for name in view.__struct_fields__})
+
+
+def grid(*scores: float) -> list[ExperimentDetail]:
+    """Threads x parallel, the last one fastest."""
+    points = [{"threads": t, "parallel": p} for t in (1, 2) for p in (1, 2)]
+    return [
+        detail(number, score, parameters=point)
+        for number, (point, score) in enumerate(zip(points, scores, strict=True), start=1)
+    ]
+
+
+def test_the_report_names_the_best_and_what_it_sets_otherwise_than_the_first() -> None:
+    task = make_task(objective=Objective.MAXIMIZE_THROUGHPUT, state=TaskState.COMPLETED)
+
+    report = task_report(task, grid(100.0, 110.0, 190.0, 200.0), None)
+
+    assert report.best is not None
+    assert report.best.ordinal == 4
+    assert report.baseline is not None
+    assert report.baseline.worse_percent == pytest.approx(50.0)
+    assert [(each.name, each.baseline, each.best) for each in report.changes] == [
+        ("threads", 1, 2),
+        ("parallel", 1, 2),
+    ]
+    assert [each.ordinal for each in report.others] == [3, 2, 1]
+
+
+def test_importance_is_the_share_of_variance_between_a_parameters_values() -> None:
+    """Of scores that are threads * 90 + parallel * 10, by hand: 8100 and 100 of 8200."""
+    rows = [({"threads": t, "parallel": p}, t * 90.0 + p * 10) for t in (1, 2) for p in (1, 2)]
+
+    found = importance(["parallel", "threads"], rows)
+
+    assert [each.name for each in found] == ["threads", "parallel"]
+    assert [each.share for each in found] == pytest.approx([8100 / 8200, 100 / 8200])
+    assert [(v.value, v.experiments, v.mean_score) for v in found[0].values] == [
+        ("1", 2, 105.0),
+        ("2", 2, 195.0),
+    ]
+
+
+def test_numbers_that_were_drawn_are_compared_by_range() -> None:
+    rows = [({"x": number / 7}, float(number)) for number in range(20)]
+
+    (found,) = importance(["x"], rows)
+
+    assert len(found.values) == 4
+    assert found.share is not None
+    assert found.share > 0.9
+
+
+def test_what_every_experiment_has_its_own_value_of_explains_nothing() -> None:
+    rows = [({"name": f"n{number}"}, float(number)) for number in range(6)]
+
+    (found,) = importance(["name"], rows)
+
+    assert found.share is None
+
+
+def test_what_was_not_measured_is_named_with_its_reason() -> None:
+    out_of_memory = Failure(kind=FailureKind.GPU_OUT_OF_MEMORY, message="no room for the KV cache")
+    task = make_task(cut=8, state=TaskState.COMPLETED)
+    experiments = [
+        detail(1, 2.0),
+        detail(2, failure=out_of_memory),
+        detail(3, state=ExperimentState.CANCELLED, reason="enough"),
+        detail(4, failure=out_of_memory),
+    ]
+
+    report = task_report(task, experiments, None)
+
+    assert [(each.count, each.ordinals, each.reason) for each in report.not_tried] == [
+        (8, (), "left out by max_iterations"),
+        (2, (2, 4), "failed: gpu_out_of_memory: no room for the KV cache"),
+        (1, (3,), "cancelled: enough"),
+    ]
+
+
+def test_one_that_failed_at_a_load_of_others_is_not_compared_with_them() -> None:
+    level = FailedLevel(
+        scenario="D(1,1)", num_concurrency=8, num_requests=9, num_completed_requests=0
+    )
+    metrics = MeasuredMetrics(failed_levels=(level,))
+
+    report = task_report(make_task(), [detail(1, 1.0, metrics=metrics), detail(2, 3.0)], None)
+
+    assert report.best is not None
+    assert report.best.ordinal == 2
+    assert report.others[0].worse_percent is None
+    assert "D(1,1) at concurrency 8 served 0 of 9" in report.others[0].because
+
+
+def test_the_cost_is_that_of_all_that_was_held() -> None:
+    steps = (
+        WaterfallStep(step="waiting", seconds=50, gpu_seconds=0, cost=0.0),
+        WaterfallStep(step="loading", seconds=10, gpu_seconds=20, cost=0.5),
+        WaterfallStep(step="measuring", seconds=30, gpu_seconds=60, cost=1.5),
+    )
+    waterfall = WaterfallView(subject_id=new_id(), attempts=2, steps=steps, currency="EUR")
+
+    report = task_report(make_task(), grid(1.0, 2.0, 3.0, 4.0), waterfall)
+
+    assert report.cost is not None
+    assert (report.cost.gpu_seconds, report.cost.measuring_gpu_seconds) == (80, 60)
+    assert "80 GPU-seconds, 2.00 EUR in 2 attempts; 60 of them measured load." in markdown(report)
+
+
+VLLM = EngineSpec(
+    runtime=Runtime.DOCKER,
+    engine="vllm",
+    model="/models/qwen",
+    parameters={
+        "tensor-parallel-size": 2,
+        "enable_prefix_caching": False,
+        "enforce-eager": True,
+        "compilation-config": {"level": 3},
+    },
+    image_tag="v0.17.1",
+)
+
+
+def test_the_command_line_has_a_parameter_in_each_line_and_is_one_command() -> None:
+    text = deployments("tuning", VLLM, GpuRequest(gpus=2)).command_line
+
+    assert shlex.split(text.replace("\\\n", "")) == [
+        *("vllm", "serve", "/models/qwen", "--tensor-parallel-size", "2"),
+        *("--no-enable-prefix-caching", "--enforce-eager"),
+        *("--compilation-config", '{"level":3}', "--host", "0.0.0.0", "--port", "8000"),  # noqa: S104
+    ]
+    assert len(text.splitlines()) == 6
+
+
+def test_compose_and_cluster_ask_for_the_gpus_that_it_was_measured_on() -> None:
+    made = deployments("My tuning!", VLLM, GpuRequest(gpus=2))
+
+    compose = yaml.safe_load(made.compose)["services"]["my-tuning"]
+    service, deployment = yaml.safe_load_all(made.deployment)
+    pod = deployment["spec"]["template"]["spec"]
+    assert compose["image"] == "vllm/vllm-openai:v0.17.1"
+    assert compose["deploy"]["resources"]["reservations"]["devices"][0]["count"] == 2
+    assert compose["volumes"] == ["/models/qwen:/models/qwen:ro"]
+    assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert pod["containers"][0]["args"] == compose["command"]
+    assert pod["containers"][0]["command"] == compose["entrypoint"] == ["vllm", "serve"]
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+
+
+def test_an_inference_service_has_the_claim_that_holds_the_model() -> None:
+    claim = VolumeClaim(name="models", mount_path="/mnt/models", subpath="qwen")
+    engine = EngineSpec(
+        runtime=Runtime.OME,
+        engine="sglang",
+        model="/mnt/models",
+        parameters={"tp-size": 1},
+        kubernetes=KubernetesSpec(claim=claim),
+    )
+
+    made = deployments("ome", engine, GpuRequest())
+
+    runtime, service = yaml.safe_load_all(made.inference_service)
+    assert (runtime["kind"], service["kind"]) == ("ServingRuntime", "InferenceService")
+    assert service["spec"]["runtime"]["name"] == runtime["metadata"]["name"]
+    engine_config = runtime["spec"]["engineConfig"]
+    assert {
+        "name": "model",
+        "persistentVolumeClaim": {"claimName": "models", "readOnly": True},
+    } in (engine_config["volumes"])
+    assert engine_config["runner"]["args"][:3] == ["python3", "-m", "sglang.launch_server"]
+
+
+def test_nothing_is_made_up_for_an_engine_of_an_operators_own() -> None:
+    made = deployments(
+        "x", EngineSpec(runtime=Runtime.DOCKER, engine="mine", model="m"), GpuRequest()
+    )
+
+    assert (made.command_line, made.compose, made.deployment) == ("", "", "")
+    assert "mine" in made.notes[0]
+
+
+def test_markdown_of_a_hostile_value_stays_one_cell() -> None:
+    hostile = "a|b\n<script>```"
+    task = make_task(state=TaskState.COMPLETED)
+
+    text = markdown(task_report(task, [detail(1, 1.0, parameters={"x": hostile})], None))
+
+    assert "| x | a\\|b &lt;script>``` |" in text
+
+
+def test_a_task_without_measurements_has_a_report() -> None:
+    text = markdown(task_report(make_task(task_name="none"), [], None))
+
+    assert text.startswith("# none\n\nNothing was measured")
+
+
+@pytest.mark.parametrize("score", [0.0, 1e300, -1.0])
+def test_scores_of_any_size_have_a_report(score: float) -> None:
+    markdown(task_report(make_task(), grid(score, score, score * 2, score * 3), None))
