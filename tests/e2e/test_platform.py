@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from tests.support.processes.platform import (
 )
 
 SERVICES = ("telemetry", "scheduler", "orchestrator", "executor", "results", "gateway")
+HF_TOKEN = "hf_planted_for_engines"
+TOKEN = "planted-token-of-a-client"
 OFTEN_KILLED = ("executor",)  # the others in the long run
 
 
@@ -32,7 +35,7 @@ OFTEN_KILLED = ("executor",)  # the others in the long run
 def running_platform() -> Iterator[PlatformProcess]:
     """One platform on a simulated fleet for all tests; nothing of it is left afterwards."""
     with short_directory() as directory:
-        running = PlatformProcess(directory / "data")
+        running = PlatformProcess(directory / "data", environment={"HF_TOKEN": HF_TOKEN})
         try:
             run_apart(running.start())
             installation = str(running.directory.installation_id())
@@ -336,6 +339,79 @@ async def test_a_service_holds_a_login_that_reads_no_other_services_tables(
     assert (login_of("telemetry"), login_of("executor")) == (None, None)
 
 
+@pytest.mark.timeout(240)
+async def test_no_secret_is_where_others_look(platform: PlatformProcess, tmp_path: Path) -> None:
+    """Nor in what is left of the tests before this one."""
+    task = quick_task("secrets", parameters={})
+    task_id = await platform.submit(task)
+    asked = (
+        ("POST", "/api/v1/login", {"token": TOKEN}),
+        ("POST", f"/api/v1/tasks?access_token={TOKEN}", task),
+        ("GET", f"/sse/metrics?rate=0&access_token={TOKEN}", None),
+        ("GET", f"/nothing?access_token={TOKEN}", None),
+    )
+    headers = {"Authorization": f"Bearer {TOKEN}", "Cookie": f"gpusteward={TOKEN}"}
+    said = [await platform.request(*each, headers=headers) for each in asked]
+    arguments: list[list[str]] = []
+
+    async def is_over() -> bool:
+        for process in marked_processes(str(platform.directory.installation_id())):
+            with suppress(psutil.Error):  # it may have ended
+                arguments.append(process.cmdline())
+        return (await platform.task(task_id)).get("state") == "completed"
+
+    await eventually(is_over, within_seconds=120, every_seconds=0.2, what="the task's end")
+    executor = platform.pid_of("executor")
+    assert executor is not None
+    of_its_owner = {
+        platform.data_dir / "endpoint.json",
+        platform.data_dir / "postgres" / "passwords.json",
+    }
+    passwords = json.loads((platform.data_dir / "postgres" / "passwords.json").read_text()).values()
+    places: dict[str, object] = {
+        "process list": arguments,
+        "answers": [said, await platform.experiments(task_id)],
+        "doctor": await platform.command("doctor"),
+        "export": await platform.command("export", "task", task_id, str(tmp_path / "exported")),
+        "database": await everything_stored(platform),
+    }
+    for root in (tmp_path, platform.data_dir):
+        files = {Path(folder, name) for folder, _, names in os.walk(root) for name in names}
+        for path in files - of_its_owner:
+            with suppress(OSError):  # a service may have removed it, and sockets are no files
+                places[str(path)] = path.read_bytes()
+
+    assert psutil.Process(executor).environ()["HF_TOKEN"] == HF_TOKEN
+    assert len(passwords) >= 4
+    assert [oct(path.stat().st_mode & 0o077) for path in of_its_owner] == ["0o0", "0o0"]
+    assert {
+        (place, secret)
+        for place, content in places.items()
+        for secret in (HF_TOKEN, TOKEN, *passwords)
+        if is_in(content, secret)
+    } == set()
+
+
+def is_in(content: object, secret: str) -> bool:
+    """Also as the bytes that a database shows."""
+    raw = content if isinstance(content, bytes) else str(content).encode()
+    return secret.encode() in raw or secret.encode().hex().encode() in raw
+
+
+async def everything_stored(platform: PlatformProcess) -> list[str]:
+    """Every row of every service, as text."""
+    async with platform.postgres() as connection:
+        tables = await connection.fetch(
+            "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables"
+            " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+        )
+        return [
+            row[0]
+            for (table,) in tables
+            for row in await connection.fetch(f"SELECT whole::text FROM {table} AS whole")
+        ]
+
+
 @pytest.mark.long
 async def test_servers_that_exist_are_used_instead_of_embedded_ones(
     nats_server: NatsServer, nats_url: str, postgres_dsn: str
@@ -344,7 +420,9 @@ async def test_servers_that_exist_are_used_instead_of_embedded_ones(
     servers = ("--nats", nats_server.url, "--nats-credentials", str(nats_server.credentials_path))
     with short_directory() as directory:
         platform = PlatformProcess(
-            directory / "data", arguments=("--simulate", *servers, "--postgres", postgres_dsn)
+            directory / "data",
+            arguments=("--simulate", *servers),
+            environment={"GPUSTEWARD_POSTGRES_DSN": postgres_dsn},
         )
         try:
             await platform.start()

@@ -54,7 +54,14 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="PATH",
     help="Its users: a directory that agent-credentials made, or one user's JSON file for all.",
 )
-@click.option("--postgres", "postgres_dsn", metavar="DSN", help="Use this Postgres.")
+@click.option(
+    "--postgres",
+    "postgres_dsn",
+    metavar="DSN",
+    envvar="GPUSTEWARD_POSTGRES_DSN",
+    show_envvar=True,
+    help="Use this Postgres. Others on the host read arguments: give passwords by the variable.",
+)
 @click.option(
     "--nats-listen", metavar="HOST:PORT", help="Where the embedded NATS server listens for agents."
 )

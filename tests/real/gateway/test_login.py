@@ -54,12 +54,14 @@ async def test_a_login_gives_a_cookie_that_scripts_cannot_read_and_that_counts_a
         port = here.api.url.rpartition(":")[2]
         elsewhere.cookie = browser.cookie.replace(port, there.api.url.rpartition(":")[2])
         other_status, other = await elsewhere.call("GET", "/api/v1/me")
+        changed, _ = await elsewhere.call("POST", "/api/v1/tasks", TASK, csrf=me["csrf_token"])
 
     (morsel,) = browser.set_cookie.values()
     assert (morsel["httponly"], morsel["samesite"], morsel["path"]) == (True, "strict", "/")
     assert made["secret"] not in morsel.value
     assert (status, same) == (200, me)
     assert (other_status, other["csrf_token"]) == (200, me["csrf_token"])
+    assert changed == 201
     assert (me["role"], me["namespaces"], me["name"]) == ("submitter", ["a", "b"], "ada")
     assert me["asks_for_tokens"]
     assert me["csrf_token"] not in morsel.value

@@ -1,0 +1,109 @@
+"""Two gateways side by side, as behind a load balancer, and one that is killed."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from schemas.base import subject_for
+from schemas.orchestrator import TaskStarted
+from shared.messaging.codec import encode
+from shared.testing import eventually
+from shared.waiting import cancelled
+from tests.real.gateway.test_process import start
+from tests.support.ports import free_port
+from tests.support.worlds.gateway import Api, gateway, make_task_started
+
+EVENTS = 30
+ACK_WAIT_SECONDS = 30  # after which the bus gives again what the killed gateway had received
+
+
+class Follower:
+    """Follows events at one gateway, after what it has at the other whenever that ends."""
+
+    def __init__(self, session: aiohttp.ClientSession, gateways: list[str], path: str) -> None:
+        self.session, self.gateways, self.path = session, gateways, path
+        self.cursors: list[int] = []
+        self.message_ids: list[str] = []
+
+    async def run(self) -> None:
+        while True:
+            for url in self.gateways:
+                after = self.cursors[-1] if self.cursors else 0
+                with suppress(aiohttp.ClientError):
+                    async for event in self._events(f"{url}{self.path}?after={after}"):
+                        self.cursors.append(event["cursor"])
+                        self.message_ids.append(event["message_id"])
+                await asyncio.sleep(0.05)
+
+    async def _events(self, url: str) -> AsyncIterator[dict[str, Any]]:
+        if self.path.startswith("/ws"):
+            async with self.session.ws_connect(url) as socket:
+                async for message in socket:
+                    yield json.loads(message.data)
+        else:
+            async with self.session.get(url) as response:
+                async for line in response.content:
+                    if line.startswith(b"data: "):
+                        yield json.loads(line[6:])
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "followers", [pytest.param(50, id="50"), pytest.param(500, id="500", marks=pytest.mark.long)]
+)
+async def test_followers_of_a_killed_gateway_go_on_at_another_without_a_gap_or_a_repetition(
+    nats_url: str, postgres_dsn: str, tmp_path: Path, followers: int
+) -> None:
+    port = free_port()
+    killed = await start(nats_url, postgres_dsn, tmp_path, port)
+    events = [make_task_started() for _ in range(EVENTS)]
+    try:
+        async with gateway(nats_url, postgres_dsn) as other, unlimited_session() as session:
+            await eventually((tmp_path / "ready").exists, within_seconds=60, what="readiness")
+            urls = [f"http://127.0.0.1:{port}", other.url]
+            all_ = [
+                Follower(session, urls, "/ws/events" if number % 2 else "/sse/events")
+                for number in range(followers)
+            ]
+            following = [asyncio.create_task(each.run()) for each in all_]
+
+            await publish(other, events[:10])
+            await eventually(
+                lambda: all(each.cursors for each in all_), within_seconds=60, what="first events"
+            )
+            publishing = asyncio.create_task(publish(other, events[10:]))
+            killed.send_signal(signal.SIGKILL)
+            await publishing
+            await eventually(
+                lambda: all(len(each.cursors) >= EVENTS for each in all_),
+                within_seconds=60 + ACK_WAIT_SECONDS,
+                what="every event at every follower",
+            )
+            await cancelled(*following)
+            _, log = await other.get(f"/api/v1/events?limit={EVENTS}")
+    finally:
+        if killed.returncode is None:
+            killed.kill()
+        await killed.wait()
+
+    in_order = [(event["cursor"], event["message_id"]) for event in log["events"]]
+    assert {message_id for _, message_id in in_order} == {str(each.message_id) for each in events}
+    for each in all_:
+        assert list(zip(each.cursors, each.message_ids, strict=True)) == in_order
+
+
+def unlimited_session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+
+
+async def publish(api: Api, events: list[TaskStarted]) -> None:
+    stream = api.owners.client.jetstream()
+    for event in events:
+        await stream.publish(subject_for(event), encode(event))
