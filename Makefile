@@ -129,7 +129,7 @@ $(STAMPS)/web: $(WEB)/package-lock.json $(STAMPS)/node
 	@$(NPM) ci --silent --no-audit --no-fund
 	@touch "$@"
 
-$(WEB)/dist/index.html: $(STAMPS)/web $(wildcard $(WEB)/*.* $(WEB)/public/*) $(shell find $(WEB)/src -type f) schemas/exported/messages.ts
+$(WEB)/dist/index.html: $(STAMPS)/web $(wildcard $(WEB)/*.* $(WEB)/public/*) $(shell find $(WEB)/src -type f) docs/glossary.md schemas/exported/messages.ts
 	@echo "building the web page"
 	@$(NPM) run --silent build -- --logLevel warn
 

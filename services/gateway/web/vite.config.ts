@@ -5,6 +5,7 @@ import { gzipSync } from "node:zlib";
 import react from "@vitejs/plugin-react";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
+import { glossary } from "./glossary.ts";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -27,7 +28,7 @@ function packed(): Plugin {
 }
 
 export default defineConfig({
-  plugins: [react(), packed()],
+  plugins: [react(), glossary(here("../../../docs/glossary.md")), packed()],
   resolve: { alias: { "@schemas": here("../../../schemas/exported"), "@": here("src") } },
   build: { outDir: here("dist"), emptyOutDir: true, target: "es2022", chunkSizeWarningLimit: 900 },
   server: {

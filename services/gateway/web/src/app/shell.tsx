@@ -5,12 +5,13 @@ import { useEffect } from "react";
 import { Link, NavLink, Outlet } from "react-router";
 import type { NamespaceList } from "@schemas/messages";
 import { Icon } from "@/components/icon";
+import { RangeSelect } from "@/components/range-select";
 import { api } from "@/lib/api-client";
 import { followEvents, useLiveStatus } from "@/lib/live-events";
 import { followReadings } from "@/lib/live-readings";
 import { isLoggedOut, meOptions } from "@/lib/session";
 import { duration, useNow } from "@/lib/time";
-import { RANGES, useNamespace, useSharedSearch, useTimeRange } from "@/lib/url-state";
+import { useNamespace, useSharedSearch } from "@/lib/url-state";
 import { LoginPage } from "./login-page";
 import { NAVIGATION } from "./navigation";
 import { openPalette, Palette } from "./palette";
@@ -44,7 +45,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
           <span className={classes.wide}>GPU Steward</span>
         </Link>
         <NamespaceSelect />
-        <RangeSelect />
+        <RangeSelect className={classes.wide} />
         <LiveIndicator />
         <ActionIcon
           variant="default"
@@ -107,22 +108,6 @@ function NamespaceSelect() {
       value={namespace || null}
       onChange={(value) => setNamespace(value ?? "")}
       comboboxProps={{ withinPortal: true }}
-    />
-  );
-}
-
-function RangeSelect() {
-  const [range, setRange] = useTimeRange();
-  return (
-    <Select
-      size="xs"
-      w={84}
-      aria-label="Time range of charts"
-      data={[...RANGES]}
-      allowDeselect={false}
-      value={range}
-      onChange={(value) => value && setRange(value)}
-      className={classes.wide}
     />
   );
 }

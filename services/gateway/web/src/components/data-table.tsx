@@ -1,4 +1,5 @@
 import { useMemo, type ReactNode } from "react";
+import { meaningOf } from "@/lib/terms";
 import { useUrlState } from "@/lib/url-state";
 import classes from "./data-table.module.css";
 
@@ -41,7 +42,7 @@ export function DataTable<T>({ label, columns, rows, rowKey, isMarked }: DataTab
               <th
                 key={column.name}
                 scope="col"
-                title={column.title}
+                title={column.title ?? meaningOf(column.name)}
                 data-number={column.isNumber || undefined}
                 aria-sort={by === column.name ? (isDown ? "descending" : "ascending") : undefined}
               >

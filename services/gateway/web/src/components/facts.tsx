@@ -1,4 +1,5 @@
 import type { ReactNode } from "react";
+import { Term } from "./term";
 import classes from "./facts.module.css";
 
 /** Names over values, side by side. */
@@ -7,7 +8,9 @@ export function Facts({ facts }: { facts: [name: string, value: ReactNode, title
     <dl className={classes.facts}>
       {facts.map(([name, value, title]) => (
         <div key={name} title={title}>
-          <dt>{name}</dt>
+          <dt>
+            <Term>{name}</Term>
+          </dt>
           <dd>{value}</dd>
         </div>
       ))}

@@ -16,6 +16,8 @@ export interface SeriesShown {
   maximum?: number;
 }
 
+const MOST_BANDS = 4;
+
 /** Mean of each bucket as a line, its min and max as a band around it. */
 export function seriesChart(view: SeriesView, shown: SeriesShown) {
   const { scale = (value) => value, colors, name } = shown;
@@ -36,7 +38,8 @@ export function seriesChart(view: SeriesView, shown: SeriesShown) {
       lineStyle: { opacity: 0 },
       tooltip: { show: false },
     };
-    const many = view.devices.length > 8;
+    // Bands of many devices lie over each other and hide all of them.
+    const many = view.devices.length > MOST_BANDS;
     return [
       ...(many
         ? []
@@ -74,7 +77,7 @@ export function seriesChart(view: SeriesView, shown: SeriesShown) {
     });
   }
   const option: EChartsOption = {
-    grid: { left: 56, right: 16, top: 44, bottom: 28 },
+    grid: { left: 56, right: 16, top: 52, bottom: 28 },
     xAxis: { type: "time" },
     yAxis: {
       type: "value",

@@ -1,5 +1,6 @@
 import { useCallback } from "react";
 import { useSearchParams } from "react-router";
+import { DEFAULT_RANGE } from "./time-range";
 
 /**
  * A filter, a range or a selection, in the address: a link shows another person the same. The
@@ -42,8 +43,6 @@ export function useNamespace() {
   return useUrlState("namespace", "");
 }
 
-export const RANGES = ["30m", "1h", "6h", "24h", "3d", "7d"] as const;
-
 export function useTimeRange() {
-  return useUrlState("range", "1h");
+  return useUrlState("range", DEFAULT_RANGE);
 }

@@ -3,6 +3,7 @@ import type { EChartsOption } from "echarts";
 import type { ECElementEvent, ECharts } from "echarts/core";
 import { useEffect, useRef, useState } from "react";
 import { csvOf, download } from "@/lib/csv";
+import { Term } from "../term";
 import { ChartRows, type ChartTable } from "./chart-rows";
 import classes from "./chart.module.css";
 import { chartToken, dressed } from "./theme";
@@ -18,11 +19,13 @@ interface ChartProps {
   /** Charts of one group share their crosshair and zoom. */
   group?: string;
   onSelect?: (event: ECElementEvent) => void;
+  /** Words of the title and the axes that the glossary explains. */
+  terms?: string[];
 }
 
 /** Drag to zoom, a legend that toggles; a table, CSV and PNG of what is shown. */
 export function Chart(props: ChartProps) {
-  const { title, option, table, empty, heightPx = 220, group, onSelect } = props;
+  const { title, option, table, empty, heightPx = 220, group, onSelect, terms } = props;
   const element = useRef<HTMLDivElement>(null);
   const select = useRef(onSelect);
   const scheme = useComputedColorScheme("light");
@@ -72,6 +75,11 @@ export function Chart(props: ChartProps) {
     <figure className={classes.chart} data-chart={title}>
       <figcaption className={classes.caption}>
         <span>{title}</span>
+        {terms?.map((term) => (
+          <span key={term} className={classes.term}>
+            <Term>{term}</Term>
+          </span>
+        ))}
         {chart && (
           <span className={classes.tools}>
             <Tool

@@ -38,7 +38,7 @@ export function dressed(title: string, option: EChartsOption): EChartsOption {
       borderColor: chartToken("line"),
       textStyle: { color: chartToken("text"), fontSize: 12 },
     },
-    legend: { top: 0, right: 0, textStyle: { color: chartToken("dim") }, itemHeight: 8, type: "scroll" },
+    legend: { top: 0, right: 0, textStyle: { color: chartToken("dim") }, itemHeight: 14, itemWidth: 14, icon: "roundRect", itemGap: 12, type: "scroll", pageIconColor: chartToken("accent"), pageIconInactiveColor: chartToken("line"), pageTextStyle: { color: chartToken("dim") } },
     // The tool itself is not shown: dragging zooms at once.
     toolbox: { itemSize: 0, feature: { dataZoom: { yAxisIndex: "none" } } },
     ...option,

@@ -7,10 +7,12 @@ import { Chart } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { seriesColors } from "@/components/chart/theme";
 import { Loaded, Page } from "@/components/page";
+import { RangeSelect } from "@/components/range-select";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { allOf, api } from "@/lib/api-client";
 import { seriesChart } from "@/lib/series-chart";
-import { RANGES, useTimeRange, useUrlState } from "@/lib/url-state";
+import { rangeQuery } from "@/lib/time-range";
+import { useTimeRange, useUrlState } from "@/lib/url-state";
 import classes from "./monitoring-page.module.css";
 
 const METRICS: { metric: SeriesMetric; title: string; unit: string; maximum?: number }[] = [
@@ -32,7 +34,7 @@ interface Filters {
 
 /** History of GPUs by node, by model, or of the pods that had them. */
 export function MonitoringPage() {
-  const [range, setRange] = useTimeRange();
+  const [range] = useTimeRange();
   const [node, setNode] = useUrlState("node", "");
   const [model, setModel] = useUrlState("model", "");
   const [podNamespace, setPodNamespace] = useUrlState("pod-namespace", "");
@@ -57,14 +59,7 @@ export function MonitoringPage() {
   return (
     <Page title="Monitoring" aside={gpus.data?.some((gpu) => gpu.simulated) && <SimulatedBadge />}>
       <div className={classes.filters}>
-        <Select
-          size="xs"
-          label="Time range"
-          data={[...RANGES]}
-          value={range}
-          allowDeselect={false}
-          onChange={(value) => value && setRange(value)}
-        />
+        <RangeSelect label="Time range" className={classes.range} />
         <Select
           size="xs"
           label="Node"
@@ -113,7 +108,7 @@ function History({ metric, title, unit, maximum, range, filters }: HistoryProps)
   const query = useQuery({
     queryKey: ["series", metric, range, filters],
     queryFn: ({ signal }) =>
-      api<SeriesView>("/series", { query: { metric, range, points: 240, ...filters }, signal }),
+      api<SeriesView>("/series", { query: { metric, ...rangeQuery(range, Date.now()), points: 240, ...filters }, signal }),
     refetchInterval: REFRESH_MS,
     placeholderData: (before) => before,
   });

@@ -8,6 +8,7 @@ import { useNamespace, useUrlState } from "@/lib/url-state";
 import { queueOptions } from "./api/get-queue";
 import { WhyWaiting } from "./components/why-waiting";
 import { asked } from "./request-words";
+import classes from "./queue-page.module.css";
 
 export function QueuePage() {
   const [namespace] = useNamespace();
@@ -34,14 +35,13 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
   const [opened, setOpened] = useUrlState("open", "");
   const now = useNow();
   return (
-    <Table.ScrollContainer minWidth={640}>
-      <Table verticalSpacing={4} aria-label="Waiting requests">
+    <Table verticalSpacing={4} aria-label="Waiting requests" className={classes.queue}>
         <Table.Thead>
           <Table.Tr>
             <Table.Th className="number">place</Table.Th>
             <Table.Th>who</Table.Th>
             <Table.Th>asks for</Table.Th>
-            <Table.Th className="number">waits since</Table.Th>
+            <Table.Th className="number">waits for</Table.Th>
             <Table.Th>first reason</Table.Th>
           </Table.Tr>
         </Table.Thead>
@@ -70,7 +70,7 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
               </Table.Tr>,
               isOpen && (
                 <Table.Tr key={`${each.reservation_id}-why`}>
-                  <Table.Td />
+                  <Table.Td className={classes.wide} />
                   <Table.Td colSpan={4}>
                     <WhyWaiting waiting={each} />
                   </Table.Td>
@@ -79,7 +79,6 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
             ];
           })}
         </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    </Table>
   );
 }

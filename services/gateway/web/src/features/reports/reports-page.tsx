@@ -19,6 +19,7 @@ import { Empty, Loaded, Page } from "@/components/page";
 import { api } from "@/lib/api-client";
 import { csvOf, download, type Cell } from "@/lib/csv";
 import { duration, moment, useNow } from "@/lib/time";
+import { useMe } from "@/lib/session";
 import { number, percent, whole, withUnit } from "@/lib/units";
 import { useNamespace, useUrlState } from "@/lib/url-state";
 import { paths } from "@/lib/paths";
@@ -57,6 +58,7 @@ export function ReportsPage() {
         </>
       }
     >
+      <Mine range={range} />
       <Usage range={range} by={by} />
       <Waste range={range} />
       <Waits range={range} />
@@ -74,6 +76,42 @@ function useReport<T>(name: string, range: string, query: Record<string, string>
       api<T>(`/reports/${name}`, { query: { start_at, namespace: namespace || null, ...query }, signal }),
     placeholderData: (before) => before,
   });
+}
+
+/** What the viewer's own namespaces held, against what they may. */
+function Mine({ range }: { range: string }) {
+  const me = useMe();
+  return (
+    <section aria-label="My usage">
+      {me?.namespaces.map((namespace) => (
+        <MyNamespace key={namespace} namespace={namespace} range={range} />
+      ))}
+    </section>
+  );
+}
+
+function MyNamespace({ namespace, range }: { namespace: string; range: string }) {
+  const query = useReport<UsageView>("gpu-time", range, { by: "namespace", namespace });
+  return (
+    <Loaded query={query}>
+      {(view) => {
+        const line = view.lines.find((each) => each.name === namespace);
+        const hours = (value: number | undefined) => withUnit(number(Math.round((value ?? 0) * 100) / 100), "GPU-h");
+        return (
+          <Facts
+            facts={[
+              ["My usage", namespace],
+              ["held", hours(line?.gpu_hours)],
+              ["used", hours(line?.used_hours)],
+              ["held and idle", hours(line?.idle_hours)],
+              ["as long before", hours(line?.previous_gpu_hours)],
+              ["of its limit", line?.gpu_limit ? percent(line.limit_percent) : "no limit"],
+            ]}
+          />
+        );
+      }}
+    </Loaded>
+  );
 }
 
 interface ReportProps {

@@ -1,12 +1,16 @@
+import { useComputedColorScheme } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { SeriesMetric } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
+import { seriesColors } from "@/components/chart/theme";
+import { Loaded } from "@/components/page";
+import { seriesChart } from "@/lib/series-chart";
 import { seriesOptions } from "../api/get-series";
 
 const TOLD: Record<SeriesMetric, { title: string; unit: string }> = {
   utilization_percent: { title: "Utilization", unit: "%" },
-  memory_used_mb: { title: "Memory used", unit: "MiB" },
+  memory_used_mb: { title: "Memory used", unit: "GiB" },
   temperature_c: { title: "Temperature", unit: "°C" },
   power_draw_w: { title: "Power", unit: "W" },
 };
@@ -18,45 +22,42 @@ interface SeriesChartProps {
   range: string;
 }
 
-/** The mean as a line, in the band from the least to the most. */
 export function SeriesChart({ nodeId, uuid, metric, range }: SeriesChartProps) {
-  const series = useQuery(seriesOptions(nodeId, uuid, metric, range));
+  const query = useQuery(seriesOptions(nodeId, uuid, metric, range));
+  const scheme = useComputedColorScheme("light");
   const { title, unit } = TOLD[metric];
-  const points = useMemo(
-    () => series.data?.devices.find((device) => device.device_uuid === uuid)?.points ?? [],
-    [series.data, uuid],
-  );
-  const option = useMemo(() => {
-    const band = { type: "line" as const, stack: "band", symbol: "none", silent: true };
-    const hidden = { lineStyle: { opacity: 0 }, tooltip: { show: false } };
-    return {
-      legend: { show: false },
-      xAxis: { type: "time" as const },
-      yAxis: { type: "value" as const, name: `mean (${unit})`, scale: metric === "temperature_c" },
-      series: [
-        { ...band, ...hidden, data: points.map(([at, min]) => [at, min]) },
+  const chart = useMemo(
+    () =>
+      query.data &&
+      seriesChart(
+        { ...query.data, devices: query.data.devices.filter((device) => device.device_uuid === uuid) },
         {
-          ...band,
-          ...hidden,
-          areaStyle: { opacity: 0.2 },
-          data: points.map(([at, min, max]) => [at, max - min]),
+          axis: `${unit}, mean with min–max`,
+          unit,
+          maximum: metric === "utilization_percent" ? 100 : undefined,
+          colors: seriesColors(),
+          scale: metric === "memory_used_mb" ? (value) => value / 1024 : undefined,
+          name: (device) => `${device.node_id} GPU ${device.index}`,
         },
-        {
-          type: "line" as const,
-          name: `mean (${unit})`,
-          symbol: "none",
-          data: points.map(([at, , , mean]) => [at, mean]),
-        },
-      ],
-    };
-  }, [metric, points, unit]);
-  const table = useMemo(
-    () => ({
-      columns: ["at (UTC)", `min (${unit})`, `max (${unit})`, `mean (${unit})`],
-      rows: points.map((point) => [...point]),
-    }),
-    [points, unit],
+      ),
+    // The colours are read from the page as it is drawn.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [metric, query.data, scheme, unit, uuid],
   );
-  const empty = series.error ? series.error.message : `no reading of ${title.toLowerCase()} in ${range}`;
-  return <Chart title={title} option={option} table={table} empty={empty} group="gpu" heightPx={180} />;
+  return (
+    <Loaded query={query}>
+      {() =>
+        chart && (
+          <Chart
+            title={title}
+            option={chart.option}
+            table={chart.table}
+            empty="No reading is stored of this time: take another range."
+            group="gpu"
+            heightPx={200}
+          />
+        )
+      }
+    </Loaded>
+  );
 }

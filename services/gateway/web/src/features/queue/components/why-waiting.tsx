@@ -5,6 +5,7 @@ import { Failure, Loaded } from "@/components/page";
 import { groupBy } from "@/lib/group-by";
 import { useMe } from "@/lib/session";
 import { duration, moment, secondsSince, useNow } from "@/lib/time";
+import { gathered } from "../gathered-reasons";
 import { explanationOptions, useReplaceRequest } from "../api/get-queue";
 
 /** All reasons by node, when it starts, and the smallest change with which it would run. */
@@ -43,9 +44,9 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
             <section key={node}>
               <strong>{node}</strong>
               <ul>
-                {its.map((reason) => (
-                  <li key={`${reason.code} ${reason.device_uuid ?? ""}`}>
-                    {reason.message} <span className="dim">{reason.device_uuid}</span>
+                {gathered(its).map(({ message, title }) => (
+                  <li key={message} title={title}>
+                    {message}
                   </li>
                 ))}
               </ul>

@@ -9,7 +9,6 @@ import { objectiveOf } from "../task-sums";
 import {
   cumulative,
   halfInterval,
-  importances,
   knee,
   levelPoints,
   paretoFront,
@@ -46,15 +45,15 @@ export function labelOf(each: ExperimentDetail, { names }: Compared): string {
 }
 
 /** As the legend has it. */
-function colorOf(each: ExperimentDetail): string {
+export function colorOf(each: ExperimentDetail): string {
   const colors = seriesColors();
   return colors[(each.ordinal - 1) % colors.length] ?? "";
 }
 
-const isFaint = (each: ExperimentDetail, { picked }: Compared) =>
+export const isFaint = (each: ExperimentDetail, { picked }: Compared) =>
   picked.length > 0 && !picked.includes(each.experiment_id);
 
-const axisName = { nameLocation: "middle" as const, nameGap: 28 };
+export const axisName = { nameLocation: "middle" as const, nameGap: 28 };
 
 export function paretoChart(compared: Compared): Shown {
   const { experiments, bestId, slo } = compared;
@@ -350,25 +349,6 @@ export function historyChart(compared: Compared): Shown {
   };
   const rows = ended.map(({ each, at, score }, index) => [each.ordinal, at, score, bests[index]?.[1] ?? null]);
   return { option, table: { columns: ["experiment", "ended at", `${word} (${unit})`, "best so far"], rows } };
-}
-
-export function importanceChart(compared: Compared): Shown {
-  const found = importances(compared.experiments, compared.names);
-  const option: EChartsOption = {
-    grid: { left: 140, right: 40, top: 8, bottom: 44 },
-    tooltip: { trigger: "axis", valueFormatter: (value) => `${number(Number(value))} %` },
-    xAxis: { type: "value", max: 100, name: "variance of the score explained by it alone (%)", ...axisName },
-    yAxis: { type: "category", inverse: true, data: found.map(([name]) => name) },
-    series: [
-      {
-        type: "bar",
-        barMaxWidth: 16,
-        label: { show: true, position: "right", color: chartToken("dim"), formatter: (at) => `${number(Number(at.value))} %` },
-        data: found.map(([, share]) => share * 100),
-      },
-    ],
-  };
-  return { option, table: { columns: ["parameter", "variance explained (%)"], rows: found.map(([name, share]) => [name, share * 100]) } };
 }
 
 export function cdfChart(compared: Compared, requests: RequestsView[], kind: "ttft" | "tpot"): Shown {

@@ -16,7 +16,6 @@ import { ranked } from "../task-sums";
 import {
   cdfChart,
   historyChart,
-  importanceChart,
   latencyChart,
   LATENCY_WORDS,
   paretoChart,
@@ -25,6 +24,7 @@ import {
 } from "./charts";
 import { DiffTable } from "./diff-table";
 import { Legend } from "./legend";
+import { importanceChart, sliceChart } from "./parameter-charts";
 import type { LatencyName, Statistic } from "./points";
 
 interface CompareProps {
@@ -93,6 +93,7 @@ function Charts({ compared }: { compared: Compared }) {
     ...new Set(compared.experiments.flatMap((each) => each.benchmark?.levels.map((level) => level.scenario) ?? [])),
   ];
   const [scenario, setScenario] = useUrlState("scenario", scenarios[0] ?? "");
+  const [sliced, setSliced] = useUrlState("slice", compared.names[0] ?? "");
   const charts = useMemo(
     () => ({
       pareto: paretoChart(compared),
@@ -100,10 +101,11 @@ function Charts({ compared }: { compared: Compared }) {
       parallel: parallelChart(compared),
       history: historyChart(compared),
       importance: importanceChart(compared),
+      slice: sliceChart(compared, sliced),
     }),
     // The colours are read from the page as it is drawn.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-    [compared, name, scenario, scheme, statistic],
+    [compared, name, scenario, scheme, sliced, statistic],
   );
   const open = (event: ECElementEvent) => {
     const { experimentId } = event.data as { experimentId?: string };
@@ -144,6 +146,7 @@ function Charts({ compared }: { compared: Compared }) {
         <Chart
           title="Latency against load (◆ knee, ▲ first breach of the SLO)"
           {...charts.latency}
+          terms={[name.split("_")[0] ?? name]}
           heightPx={290}
           empty="No level of this scenario was served yet."
           onSelect={open}
@@ -165,6 +168,20 @@ function Charts({ compared }: { compared: Compared }) {
         heightPx={80 + 32 * Math.max(2, compared.names.length)}
         empty="It takes three scored experiments that differ."
       />
+      {compared.names.length > 0 && (
+        <div>
+          <Select
+            size="xs"
+            w={220}
+            aria-label="Parameter of the slice"
+            data={compared.names}
+            value={sliced}
+            allowDeselect={false}
+            onChange={(value) => value && setSliced(value)}
+          />
+          <Chart title="Slice by one parameter" {...charts.slice} heightPx={250} empty="Nothing was scored yet." onSelect={open} />
+        </div>
+      )}
       <Distributions compared={compared} scheme={scheme} />
     </ChartGrid>
   );
@@ -195,8 +212,8 @@ function Distributions({ compared, scheme }: { compared: Compared; scheme: strin
   const load = first ? `, ${first.scenario} × ${first.num_concurrency}` : "";
   return (
     <>
-      <Chart title={`Distribution of time to first token${load}`} {...ttft} empty="No request is stored." />
-      <Chart title={`Distribution of time per output token${load}`} {...tpot} empty="No request is stored." />
+      <Chart title={`Distribution of time to first token${load}`} {...ttft} terms={["ttft"]} empty="No request is stored." />
+      <Chart title={`Distribution of time per output token (inter-token latency)${load}`} {...tpot} terms={["tpot"]} empty="No request is stored." />
     </>
   );
 }

@@ -1,6 +1,7 @@
 import { useMemo } from "react";
 import type { Distribution, ExperimentDetail } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
+import { Term } from "@/components/term";
 import { valueText } from "@/lib/parameters";
 import { number, UNKNOWN } from "@/lib/units";
 import type { Compared } from "./charts";
@@ -16,7 +17,7 @@ export function DiffTable({ compared }: { compared: Compared }) {
   const chosen = compared.experiments.filter((each) => compared.picked.includes(each.experiment_id));
   const lines = useMemo(() => diffLines(chosen, compared.names), [chosen, compared.names]);
   const columns: Column<Line>[] = [
-    { name: "Parameter or metric", cell: (line) => line.name },
+    { name: "Parameter or metric", cell: (line) => <Term>{line.name}</Term> },
     ...chosen.map((each, index): Column<Line> => ({
       name: `#${each.ordinal}${each.experiment_id === compared.bestId ? " best" : ""}`,
       isNumber: true,

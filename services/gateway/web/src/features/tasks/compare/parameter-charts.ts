@@ -1,0 +1,66 @@
+import type { EChartsOption } from "echarts";
+import type { ExperimentDetail } from "@schemas/messages";
+import { chartToken } from "@/components/chart/theme";
+import { valueText } from "@/lib/parameters";
+import { number } from "@/lib/units";
+import { objectiveOf } from "../task-sums";
+import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
+import { importances } from "./points";
+
+export function importanceChart(compared: Compared): Shown {
+  const found = importances(compared.experiments, compared.names);
+  const option: EChartsOption = {
+    grid: { left: 140, right: 40, top: 8, bottom: 44 },
+    tooltip: { trigger: "axis", valueFormatter: (value) => `${number(Number(value))} %` },
+    xAxis: { type: "value", max: 100, name: "variance of the score explained by it alone (%)", ...axisName },
+    yAxis: { type: "category", inverse: true, data: found.map(([name]) => name) },
+    series: [
+      {
+        type: "bar",
+        barMaxWidth: 16,
+        label: { show: true, position: "right", color: chartToken("dim"), formatter: (at) => `${number(Number(at.value))} %` },
+        data: found.map(([, share]) => share * 100),
+      },
+    ],
+  };
+  return { option, table: { columns: ["parameter", "variance explained (%)"], rows: found.map(([name, share]) => [name, share * 100]) } };
+}
+
+/** The score over one parameter, whatever the others were. */
+export function sliceChart(compared: Compared, name: string): Shown {
+  const { word, unit } = objectiveOf(compared.objective);
+  const scored = compared.experiments.filter((each) => each.objective_score !== null);
+  const of = (each: ExperimentDetail) => each.parameters[name];
+  const isNumeric = scored.every((each) => typeof of(each) === "number");
+  const cell = (each: ExperimentDetail) => (isNumeric ? (of(each) as number) : valueText(of(each)));
+  const option: EChartsOption = {
+    grid: { left: 56, right: 24, top: 32, bottom: 44 },
+    tooltip: {
+      trigger: "item",
+      formatter: (at) => {
+        const { name: of, value } = at as unknown as { name: string; value: [unknown, number] };
+        return `${of}<br>${number(value[1])} ${unit}`;
+      },
+    },
+    legend: { show: false },
+    xAxis: isNumeric
+      ? { type: "value", scale: true, boundaryGap: ["5%", "5%"], name, ...axisName }
+      : { type: "category", data: [...new Set(scored.map((each) => String(cell(each))))], name, ...axisName },
+    yAxis: { type: "value", scale: true, name: `${word} (${unit})`, nameTextStyle: { align: "left" } },
+    series: [
+      {
+        type: "scatter",
+        data: scored.map((each) => ({
+          name: labelOf(each, compared),
+          value: [cell(each), each.objective_score as number],
+          experimentId: each.experiment_id,
+          symbol: each.experiment_id === compared.bestId ? "diamond" : "circle",
+          symbolSize: each.experiment_id === compared.bestId ? 13 : 8,
+          itemStyle: { color: colorOf(each), opacity: isFaint(each, compared) ? 0.15 : 1 },
+        })),
+      },
+    ],
+  };
+  const rows = scored.map((each) => [each.ordinal, cell(each), each.objective_score]);
+  return { option, table: { columns: ["experiment", name, `${word} (${unit})`], rows } };
+}

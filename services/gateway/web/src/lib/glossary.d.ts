@@ -1,0 +1,4 @@
+declare module "virtual:glossary" {
+  const terms: Record<string, string>;
+  export default terms;
+}
