@@ -65,6 +65,7 @@ class StopReason(StrEnum):
     SPACE_EXHAUSTED = "space_exhausted"  # every configuration was tried
     MAX_ITERATIONS = "max_iterations"
     MAX_GPU_HOURS = "max_gpu_hours"
+    ONLY_CRASHES_LEFT = "only_crashes_left"  # what was not tried would, by what crashed, too
 
 
 class Objective(StrEnum):

@@ -4110,7 +4110,11 @@ export interface StopMonitoring {
 }
 
 /** Why a task tries no further configuration. */
-export type StopReason = "max_gpu_hours" | "max_iterations" | "space_exhausted";
+export type StopReason =
+  | "max_gpu_hours"
+  | "max_iterations"
+  | "only_crashes_left"
+  | "space_exhausted";
 
 /** A volume claim that holds the model (Kubernetes). */
 export interface StorageSpec {

@@ -9,10 +9,12 @@ from msgspec import Struct
 from schemas.task import OptimizationSpec, StopReason, Strategy
 from services.orchestrator.domain.expansion import LARGEST_TASK, Point
 from services.orchestrator.domain.search import tpe
+from services.orchestrator.domain.search.crashes import Predict, crash_predictor
 from services.orchestrator.domain.search.history import Trial
 from services.orchestrator.domain.search.space import Place, Space
 
 DEFAULT_EXPERIMENTS: Final = 50
+PREDICTED_EVERY: Final = 10
 _DRAWS: Final = 200
 _LARGEST_COUNTED: Final = 20_000
 
@@ -72,21 +74,34 @@ def propose(
     def is_new(place: Place) -> bool:
         return place not in tried and is_possible(search.space.point(place))
 
+    would_crash = _crash_predictor(search, history, number)
+
+    def is_wanted(place: Place) -> bool:
+        return is_new(place) and not would_crash(place)
+
     measured = sum(standing is not None for _, standing in known)
     if number > search.drawn and measured:
         seed = random.randrange(2**32)
-        place = tpe.suggest(search.space, known, seed, is_new)
+        place = tpe.suggest(search.space, known, seed, is_wanted)
         if place is not None:
             reason = f"the most promising by {measured} measured"
             return Proposal(ordinal=number, point=search.space.point(place), reason=reason)
-    place = _draw(search.space, random, is_new)
+    place = _draw(search.space, random, is_wanted)
     if place is None:
-        return StopReason.SPACE_EXHAUSTED
+        is_left = _draw(search.space, random, is_new) is not None
+        return StopReason.ONLY_CRASHES_LEFT if is_left else StopReason.SPACE_EXHAUSTED
     return Proposal(
         ordinal=number,
         point=search.space.point(place),
         reason=f"drawn at random, {min(number, search.drawn)} of {search.drawn}",
     )
+
+
+def _crash_predictor(search: Search, history: Sequence[Trial], number: int) -> Predict:
+    """Every tenth proposal goes where a crash is predicted too: predictions may be wrong."""
+    if search.strategy is Strategy.RANDOM or number % PREDICTED_EVERY == 0:
+        return lambda _: False
+    return crash_predictor(search.space, history)
 
 
 def _drawn_first(experiments: int) -> int:

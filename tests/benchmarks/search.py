@@ -1,0 +1,176 @@
+"""How near searches come to the best configuration, and with how many experiments.
+
+Surfaces stand for an engine's response to its flags: a smooth one, a ridge (the best batch depends
+on the parallelism) and a cliff (out of memory beside the best). Each seed is another engine,
+measured with noise. Nothing runs but the search: no platform, no GPU.
+
+Regret is how much worse the declared best truly is than the true best of the grid, which is known.
+"""
+
+import json
+import math
+import random
+import statistics
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from rich.console import Console
+from rich.table import Table
+
+from schemas.executor import FailureKind
+from schemas.orchestrator import ExperimentState
+from schemas.task import Objective, OptimizationSpec, StopReason, Strategy
+from services.orchestrator.domain.expansion import Axis, Point
+from services.orchestrator.domain.search.history import Past, trials_of
+from services.orchestrator.domain.search.propose import propose, search_of
+from services.orchestrator.domain.search.space import Space, space_of
+from shared.benchmarks.ranking import Scored, rank
+
+SEEDS: Final = 50
+NOISE: Final = 0.02  # standard deviation of a measurement, as a share of it
+MOST_OF_GRID: Final = 0.25
+LEARNED_AFTER: Final = 3  # crashes
+FLAGS: Final[dict[str, tuple[Any, ...]]] = {
+    "tensor-parallel-size": (1, 2, 4, 8),
+    "max-num-seqs": (16, 32, 64, 128, 256, 512),
+    "chunked-prefill-size": (512, 1024, 2048, 4096, 8192),
+    "schedule-policy": ("lpm", "fcfs"),
+}
+
+Latency = Callable[[Point], float | None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """`regret` as a share; `crashes` of the proposals that followed the third crash."""
+
+    regret: float
+    experiments: int
+    crashes: int
+    after_third: int
+
+
+def make_space() -> Space:
+    return space_of(
+        [Axis(block="parameters", name=name, values=values) for name, values in FLAGS.items()]
+    )
+
+
+def make_surface(kind: str, seed: int) -> Latency:
+    """Milliseconds by configuration; None: out of memory."""
+    drawn = random.Random(f"{kind}:{seed}")
+    peaks = {name: drawn.random() for name in FLAGS}
+    weights = {name: drawn.uniform(0.3, 1.5) for name in FLAGS}
+    lpm = drawn.uniform(-0.15, 0.15)
+    slope = drawn.uniform(0.4, 0.8)
+    limit = drawn.uniform(0.9, 1.4)
+
+    def latency(point: Point) -> float | None:
+        at = {
+            name: values.index(point.parameters[name]) / (len(values) - 1)
+            for name, values in FLAGS.items()
+        }
+        tp, batch, chunk, policy = at.values()
+        if kind == "cliff" and batch + chunk - slope * tp > limit:
+            return None
+        best = dict(peaks)
+        if kind == "ridge":
+            best["max-num-seqs"] = slope * tp + 0.2
+        badness = sum(weights[name] * (at[name] - best[name]) ** 2 for name in list(FLAGS)[:3])
+        return 100 * math.exp(badness + lpm * policy)
+
+    return latency
+
+
+def search_surface(strategy: Strategy, space: Space, surface: Latency, seed: int) -> Run:
+    noise = random.Random(f"noise:{seed}")
+    grid = [surface(space.point(place)) for place in space.places()]
+    optimum = min(value for value in grid if value is not None)
+    most = int(len(grid) * MOST_OF_GRID)
+    search = search_of(OptimizationSpec(strategy=strategy, max_iterations=most, seed=seed), space)
+    past: list[Past] = []
+    while True:
+        trials = trials_of(Objective.MINIMIZE_LATENCY, space, past)
+        proposal = propose(search, trials, lambda _: True)
+        if isinstance(proposal, StopReason):
+            break
+        truth = surface(proposal.point)
+        measured = None if truth is None else truth * (1 + noise.gauss(0, NOISE))
+        past.append(past_of(proposal.ordinal, proposal.point, measured))
+    scored = [each.scored for each in past if each.scored is not None]
+    declared = past[rank(Objective.MINIMIZE_LATENCY, scored).ranked[0].ordinal - 1]
+    truth = surface(space.point(space.place(declared.parameters) or ()))
+    failed = [each.state is ExperimentState.FAILED for each in past]
+    crashed = [place for place, is_failed in enumerate(failed) if is_failed]
+    rest = failed[crashed[LEARNED_AFTER - 1] + 1 :] if len(crashed) >= LEARNED_AFTER else []
+    return Run(
+        regret=(truth or math.inf) / optimum - 1,
+        experiments=len(past),
+        crashes=sum(rest),
+        after_third=len(rest),
+    )
+
+
+def past_of(ordinal: int, point: Point, score: float | None) -> Past:
+    return Past(
+        ordinal=ordinal,
+        state=ExperimentState.SUCCEEDED if score is not None else ExperimentState.FAILED,
+        parameters=point.shown(),
+        scored=Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=score)
+        if score is not None
+        else None,
+        failure=None if score is not None else FailureKind.GPU_OUT_OF_MEMORY,
+    )
+
+
+def median_percent(runs: Iterable[Run]) -> float:
+    return round(100 * statistics.median(run.regret for run in runs), 2)
+
+
+def crash_percent(runs: Iterable[Run]) -> float:
+    runs = list(runs)
+    return round(100 * sum(r.crashes for r in runs) / max(sum(r.after_third for r in runs), 1), 1)
+
+
+def main() -> None:
+    """Search, print the table, print the JSON line."""
+    space = make_space()
+    size = space.size or 0
+    table = Table(
+        "surface", "strategy", "median regret %", "p90 %", "experiments", "crashes after 3 %",
+        title=f"{size} configurations, {SEEDS} seeds, noise {NOISE:.0%}",
+    )  # fmt: skip
+    found: dict[Strategy, list[Run]] = {}
+    for strategy in (Strategy.RANDOM, Strategy.BAYESIAN):
+        for kind in ("smooth", "ridge", "cliff"):
+            runs = [
+                search_surface(strategy, space, make_surface(kind, seed), seed)
+                for seed in range(SEEDS)
+            ]
+            found.setdefault(strategy, []).extend(runs)
+            table.add_row(
+                kind,
+                strategy.value,
+                f"{median_percent(runs)}",
+                f"{100 * statistics.quantiles([run.regret for run in runs], n=10)[8]:.2f}",
+                f"{statistics.median(run.experiments for run in runs):g}",
+                f"{crash_percent(runs)}",
+            )
+    Console().print(table)
+    bayes = found[Strategy.BAYESIAN]
+    result = {
+        "bayes_median_regret_percent": median_percent(bayes),
+        "bayes_experiments_over_grid": round(
+            statistics.median(run.experiments for run in bayes) / size, 3
+        ),
+        "random_median_regret_percent": median_percent(found[Strategy.RANDOM]),
+        "crashes_after_third_percent": crash_percent(bayes),
+    }
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()
