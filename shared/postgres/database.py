@@ -20,6 +20,9 @@ T = TypeVar("T")
 MIGRATION_LOCK: Final = 0x67707573  # one lock for all services: roles are shared by the cluster
 COMMAND_TIMEOUT_SECONDS: Final = 10.0
 OPEN_RETRY_SECONDS: Final = 0.25
+# Behind a migration that waits for a table all others wait: it gives up soon, and comes again.
+TABLE_LOCK_TIMEOUT: Final = "2s"
+TABLE_LOCK_RETRY_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
 
 # The outside is down; the same statement may succeed later.
@@ -38,6 +41,7 @@ OUTSIDE_DOWN: Final = (
     asyncpg.DeadlockDetectedError,
     asyncpg.InternalClientError,
     asyncpg.IdleInTransactionSessionTimeoutError,  # this process was paused
+    asyncpg.InvalidCachedStatementError,  # a newer release has migrated
 )
 
 SHARED_TABLES: Final = """
@@ -186,6 +190,9 @@ class Database:
             except OUTSIDE_DOWN as error:
                 log.warning("postgres_unreachable", error=repr(error))
                 await asyncio.sleep(OPEN_RETRY_SECONDS)
+            except asyncpg.LockNotAvailableError as error:
+                log.warning("migration_waits", schema=self.schema, error=str(error))
+                await asyncio.sleep(TABLE_LOCK_RETRY_SECONDS)
         self._pool = await asyncpg.create_pool(
             self.dsn,
             min_size=1,
@@ -250,13 +257,14 @@ class Database:
     async def _prepare(self) -> None:
         connection = await asyncpg.connect(self.dsn, timeout=COMMAND_TIMEOUT_SECONDS)
         try:
+            await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
+            await connection.execute(f"SET lock_timeout = '{TABLE_LOCK_TIMEOUT}'")
             async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
                 await self._make_role(connection)
-                await connection.execute(f"SET LOCAL ROLE {self._role}")
-                await connection.execute(f"SET LOCAL search_path TO {self.schema}")
+                await connection.execute(f"SET ROLE {self._role}")
+                await connection.execute(f"SET search_path TO {self.schema}")
                 await connection.execute(SHARED_TABLES)
-                await self._migrate(connection)
+            await self._migrate(connection)
         finally:
             await connection.close(timeout=5)
 
@@ -275,6 +283,7 @@ class Database:
         done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM migration")
         for version, text in enumerate(self.migrations, start=1):
             if version > done:
-                await connection.execute(text)
-                await connection.execute("INSERT INTO migration (version) VALUES ($1)", version)
+                async with connection.transaction():  # its own: few tables are locked at a time
+                    await connection.execute(text)
+                    await connection.execute("INSERT INTO migration (version) VALUES ($1)", version)
                 log.info("migrated", schema=self.schema, version=version)
