@@ -17,6 +17,10 @@ from shared.archives.tar import LARGEST_BYTES, file_in, pack, read_archive
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
+_AT_MOST: Final = (
+    f"at most {LARGEST_BYTES >> 20} MiB;"
+    " `gpusteward export experiment` writes each experiment of a task by itself"
+)
 WHERE: Final = click.argument("where", metavar="DIR|FILE.tar", type=click.Path(path_type=Path))
 
 
@@ -91,6 +95,8 @@ def _export(target: Target, identifier: str, where: Path, sort: Sort) -> None:
             (where / path).parent.mkdir(parents=True, exist_ok=True)
             (where / path).write_bytes(content)
     click.echo(f"{where}: {len(files)} files, {len(tar) / (1 << 20):.1f} MiB")
+    if len(tar) > LARGEST_BYTES:
+        click.echo(f"it cannot be imported as one: {_AT_MOST}", err=True)
 
 
 def _packed(where: Path) -> bytes:
@@ -101,7 +107,7 @@ def _packed(where: Path) -> bytes:
     if sum(path.stat().st_size for path in paths) > LARGEST_BYTES:
         raise CommandFailed(
             ErrorCode.TOO_LARGE,
-            f"expected an export of at most {LARGEST_BYTES >> 20} MiB, {where} is larger",
+            f"{where} is larger than an import may be: {_AT_MOST}",
         )
     if not where.is_dir():
         return where.read_bytes()
