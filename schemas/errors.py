@@ -20,6 +20,7 @@ class ErrorCode(StrEnum):
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
     CONFLICT = "conflict"  # the aggregate is in a state that does not allow this
+    CHANGED_SINCE = "changed_since"  # it is not what the client has read; read it again
     NAME_TAKEN = "name_taken"  # an unfinished task of the namespace has this name
     COMMAND_ID_REUSED = "command_id_reused"  # this command id came before with another body
     STALE_EPOCH = "stale_epoch"  # a newer grant exists; the sender must stop what it runs
@@ -40,6 +41,7 @@ HTTP_STATUS: dict[ErrorCode, int] = {
     ErrorCode.FORBIDDEN: 403,
     ErrorCode.NOT_FOUND: 404,
     ErrorCode.CONFLICT: 409,
+    ErrorCode.CHANGED_SINCE: 412,
     ErrorCode.NAME_TAKEN: 409,
     ErrorCode.COMMAND_ID_REUSED: 409,
     ErrorCode.STALE_EPOCH: 409,
@@ -60,6 +62,7 @@ EXIT_CODE: dict[ErrorCode, int] = {
     ErrorCode.FORBIDDEN: 4,
     ErrorCode.NOT_FOUND: 5,
     ErrorCode.CONFLICT: 6,
+    ErrorCode.CHANGED_SINCE: 6,
     ErrorCode.NAME_TAKEN: 6,
     ErrorCode.COMMAND_ID_REUSED: 6,
     ErrorCode.STALE_EPOCH: 6,

@@ -1178,6 +1178,7 @@ export interface EngineSpec {
  */
 export type ErrorCode =
   | "bad_request"
+  | "changed_since"
   | "command_id_reused"
   | "conflict"
   | "forbidden"

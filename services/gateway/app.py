@@ -49,6 +49,7 @@ from services.gateway.routes.common import (
     record_change,
     refuse_unknown_parameters,
 )
+from services.gateway.routes.conditional_changes import heed_if_match
 from services.gateway.server import HttpServer
 from services.gateway.settings import GatewaySettings
 from services.gateway.tokens import TokenStore
@@ -137,7 +138,9 @@ def create_app(gateway: Gateway) -> Litestar:
     return Litestar(
         route_handlers=[
             Router(
-                API, route_handlers=API_ROUTES, guards=[refuse_unknown_parameters, record_change]
+                API,
+                route_handlers=API_ROUTES,
+                guards=[refuse_unknown_parameters, heed_if_match, record_change],
             ),
             *_routes_of(system, PLATFORM),
             *_routes_of(documentation),

@@ -50,12 +50,20 @@ def _tagged(scope: Scope, send: Send) -> Send:
     return send_tagged
 
 
+def tag_of(body: bytes) -> bytes:
+    digest = hashlib.sha256(body).hexdigest()[:TAG_DIGITS]
+    return f'"{digest}"'.encode()
+
+
+def tags_in(header: bytes) -> set[bytes]:
+    """Of If-Match or If-None-Match; `*` is one."""
+    return {each.strip().removeprefix(b"W/") for each in header.split(b",")}
+
+
 def _with_tag(start: Message, body: Message, known: bytes) -> tuple[Message, Message]:
-    digest = hashlib.sha256(body.get("body", b"")).hexdigest()[:TAG_DIGITS]
-    tag = f'"{digest}"'.encode()
+    tag = tag_of(body.get("body", b""))
     headers = [*start["headers"], (b"etag", tag)]
-    tags = {each.strip().removeprefix(b"W/") for each in known.split(b",")}
-    if not tags & {tag, b"*"}:
+    if not tags_in(known) & {tag, b"*"}:
         return {**start, "headers": headers}, body
     kept = [header for header in headers if header[0].lower() not in _OF_A_BODY]
     return {**start, "status": int(HTTPStatus.NOT_MODIFIED), "headers": kept}, {**body, "body": b""}

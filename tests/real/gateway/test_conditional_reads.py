@@ -1,11 +1,13 @@
-"""Reads carry an ETag; a client that has the answer is sent none."""
+"""Reads carry an ETag: who has the answer is sent none, who has another changes nothing."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
+from schemas.deletion import DeleteTask
 from schemas.orchestrator import GetTask, TaskState
 from tests.support.worlds.gateway import Api, gateway, make_task_view
 
@@ -43,3 +45,27 @@ async def test_a_refusal_and_what_is_no_read_carry_no_tag(api: Api) -> None:
     assert missing.status == 404
     assert "ETag" not in headers
     assert "ETag" not in outside
+
+
+async def test_a_change_of_what_was_read_before_it_changed_is_refused(api: Api) -> None:
+    task = make_task_view(UUID(int=1))
+    await api.owners.answer(GetTask, lambda _: task)
+    await api.owners.accept(DeleteTask)
+    path = f"/api/v1/tasks/{task.task_id}"
+    async with api.session.get(api.url + path) as first:
+        tag = first.headers["ETag"]
+
+    async def delete(path: str, known: str) -> tuple[int, Any]:
+        return await api.call("DELETE", path, headers={"If-Match": known})
+
+    task = replace(task, state=TaskState.CANCELLED, revision=2)
+    stale, problem = await delete(path, tag)
+    deleted_of_stale = sum(isinstance(each, DeleteTask) for each in api.owners.received)
+    async with api.session.get(api.url + path) as second:
+        tag = second.headers["ETag"]
+    without_read, _ = await api.post(f"{path}/pause", headers={"If-Match": tag})
+    known, _ = await delete(path, f'"other", {tag}')
+
+    assert (stale, problem["code"]) == (412, "changed_since")
+    assert deleted_of_stale == 0
+    assert (without_read, known) == (412, 200)

@@ -1,0 +1,55 @@
+"""Refuses a change of what is no longer what its client has read (RFC 9110, If-Match)."""
+
+from http import HTTPStatus
+from typing import Any
+
+from litestar.handlers import BaseRouteHandler
+
+from schemas.errors import ErrorCode
+from services.gateway.conditional_reads import tag_of, tags_in
+from services.gateway.domain.access import READING_METHODS
+from services.gateway.routes.common import AnyConnection
+from shared.errors import RefusedError
+
+
+async def heed_if_match(connection: AnyConnection, _: BaseRouteHandler) -> None:
+    """Raises RefusedError where a read of the same address, by the same caller, is answered by
+    nothing or by something else.
+
+    What changes between this and the change itself, its owner has to refuse.
+    """
+    scope: Any = connection.scope
+    known = connection.headers.get("if-match")
+    if known is None or scope["type"] != "http" or scope["method"] in READING_METHODS:
+        return
+    tag = await _present_tag(connection.app, scope)
+    if tag is None or not tags_in(known.encode("latin-1")) & {tag, b"*"}:
+        raise RefusedError(
+            ErrorCode.CHANGED_SINCE,
+            "expected what If-Match names, found it changed since it was read: read it again",
+        )
+
+
+async def _present_tag(application: Any, scope: Any) -> bytes | None:
+    same = ("asgi", "http_version", "scheme", "server", "client", "root_path", "path", "raw_path")
+    read = {
+        **{name: scope[name] for name in same if name in scope},
+        "type": "http",
+        "method": "GET",
+        "query_string": b"",
+        "headers": [],
+        "extensions": {},
+        "state": {"identity": scope["state"]["identity"]},
+    }
+    status, body = 0, b""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal status, body
+        status = message.get("status", status)
+        body += message.get("body", b"")
+
+    await application(read, receive, send)
+    return tag_of(body) if status == HTTPStatus.OK else None
