@@ -91,6 +91,7 @@ RULES: Final = {
     "GET /experiments/{experiment_id:str}/logs": NAMED,
     "GET /experiments/{experiment_id:str}/export": NAMED,
     "GET /experiments/{experiment_id:str}/requests": NAMED,
+    "GET /experiments/{experiment_id:str}/engine": NAMED,
     "DELETE /experiments/{experiment_id:str}": NAMED,
     "GET /reservations/{reservation_id:str}": NAMED,
     "GET /reservations/{reservation_id:str}/explain": NAMED,
