@@ -26,6 +26,7 @@ from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
 from schemas.gpu_info import GpuInfo
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
 from schemas.results import GpuMonitoring
+from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, Objective, StopReason, Strategy, TaskFile
 
 
@@ -298,8 +299,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     `benchmark_tool` measures every experiment; None: an older release stored the task, and it is
     chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
     another installation. `experiments_at_most`: a search proposes them one by one, and
-    `experiments_total` are those so far; 0: unknown, an older release stored the task. `cut`
-    configurations of a grid were left out by `max_iterations`.
+    `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
     """
 
     task_id: UUID
@@ -387,6 +387,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     imported_at: UtcDatetime | None = None
     proposal: str = ""
     memory_source: MemorySource | None = None
+    slo: SloVerdict | None = None
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

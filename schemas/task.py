@@ -186,6 +186,13 @@ class QuantConfig(TaskPart, frozen=True, kw_only=True):
     moe_dtype: DataTypes | None = None
 
 
+class PenaltyForm(StrEnum):
+    """How a penalty begins at its threshold: `exponential` with the weight, `continuous` with 0."""
+
+    EXPONENTIAL = "exponential"
+    CONTINUOUS = "continuous"
+
+
 class SloBound(TaskPart, frozen=True, kw_only=True):
     """A bound in seconds.
 
@@ -208,12 +215,15 @@ class LatencySlo(TaskPart, frozen=True, kw_only=True):
 
 
 class SloSpec(TaskPart, frozen=True, kw_only=True):
-    """Service level objectives; `steepness` shapes the penalty above a bound."""
+    """Service level objectives. Each time above its threshold, by r as a share of it, worsens the
+    score: weight x exp(r / steepness) more of it, or with `continuous` weight x expm1.
+    """
 
     latency: LatencySlo | None = None
     ttft: SloBound | None = None
     tpot: SloBound | None = None
     steepness: Annotated[float, Meta(gt=0)] = 0.1
+    form: PenaltyForm = PenaltyForm.EXPONENTIAL
 
 
 class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
@@ -225,6 +235,9 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     searches that draw configurations; without a seed one follows from the task's id. A search tries
     `max_iterations` configurations at most, 50 if it is not given, a grid all. Once the attempts
     have had their GPUs for `max_gpu_hours` together, nothing further starts.
+
+    `constraints` are what the best experiment meets at every load, such as
+    `ttft:p99<300ms, tpot:p95<=20ms, error_rate<1%, goodput>=95%`.
     """
 
     strategy: Strategy = Strategy.GRID_SEARCH
@@ -237,6 +250,7 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     n_initial_random: PositiveInt | None = None
     seed: Integer | None = None
     max_gpu_hours: Annotated[float, Meta(gt=0)] | None = None
+    constraints: Annotated[str, line(max_length=1000)] = ""
 
 
 class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):

@@ -620,6 +620,19 @@ export interface CoTenant {
   name: string | null;
 }
 
+/**
+ * A constraint at the `load` that is farthest from meeting it.
+ *
+ * `excess` is how far `actual` is beyond the bound, as a share of it: 0, it is met at every load;
+ * null, it was not measured. Seconds, shares from 0 to 1, rates per second.
+ */
+export interface ConstraintCheck {
+  constraint: string;
+  load: string;
+  actual: number | null;
+  excess: number | null;
+}
+
 /** What a task may set of the engine's container: its program and image are the executor's. */
 export interface ContainerOverrides {
   resources?: ContainerResources;
@@ -1320,6 +1333,7 @@ export interface ExperimentDetail {
   imported_at: string | null;
   proposal: string;
   memory_source: MemorySource | null;
+  slo: SloVerdict | null;
   benchmark: BenchmarkResult | null;
   explanation: Explanation | null;
   missing: string[];
@@ -1498,6 +1512,7 @@ export interface ExperimentView {
   imported_at: string | null;
   proposal: string;
   memory_source: MemorySource | null;
+  slo: SloVerdict | null;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -2955,6 +2970,9 @@ export type Objective =
  * searches that draw configurations; without a seed one follows from the task's id. A search tries
  * `max_iterations` configurations at most, 50 if it is not given, a grid all. Once the attempts
  * have had their GPUs for `max_gpu_hours` together, nothing further starts.
+ *
+ * `constraints` are what the best experiment meets at every load, such as `ttft:p99<300ms,
+ * tpot:p95<=20ms, error_rate<1%, goodput>=95%`.
  */
 export interface OptimizationSpec {
   strategy?: Strategy;
@@ -2967,6 +2985,8 @@ export interface OptimizationSpec {
   n_initial_random?: number | null;
   seed?: number | null;
   max_gpu_hours?: number | null;
+  /** one line without control characters or marks of text direction */
+  constraints?: string;
 }
 
 /** Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp). */
@@ -3015,6 +3035,9 @@ export interface PauseTask {
   speaker?: string;
   task_id: string;
 }
+
+/** How a penalty begins at its threshold: `exponential` with the weight, `continuous` with 0. */
+export type PenaltyForm = "continuous" | "exponential";
 
 /** Of the known readings, between neighbours by proportion; null when all were unknown. */
 export interface Percentiles {
@@ -3994,12 +4017,26 @@ export interface SloBound {
   fail_ratio?: number | null;
 }
 
-/** Service level objectives; `steepness` shapes the penalty above a bound. */
+/**
+ * Service level objectives. Each time above its threshold, by r as a share of it, worsens the
+ * score: weight x exp(r / steepness) more of it, or with `continuous` weight x expm1.
+ */
 export interface SloSpec {
   latency?: LatencySlo | null;
   ttft?: SloBound | null;
   tpot?: SloBound | null;
   steepness?: number;
+  form?: PenaltyForm;
+}
+
+/**
+ * `penalty` is the sum of the weighted SLO's penalties, already in the score; `failed_because`: the
+ * experiment failed, although it was measured.
+ */
+export interface SloVerdict {
+  constraints: ConstraintCheck[];
+  penalty: number;
+  failed_because: string;
 }
 
 /**
@@ -4409,8 +4446,7 @@ export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "pau
  * `benchmark_tool` measures every experiment; null: an older release stored the task, and it is
  * chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
  * another installation. `experiments_at_most`: a search proposes them one by one, and
- * `experiments_total` are those so far; 0: unknown, an older release stored the task. `cut`
- * configurations of a grid were left out by `max_iterations`.
+ * `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
  */
 export interface TaskView {
   type: "orchestrator.task";

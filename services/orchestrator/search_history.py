@@ -7,13 +7,16 @@ from uuid import UUID
 from schemas.benchmark import FailedLevel
 from schemas.executor import FailureKind
 from schemas.orchestrator import ExperimentState
+from schemas.slo import SloVerdict
 from services.orchestrator.domain.search.history import Past
+from shared.benchmarks.constraints import excess_of
 from shared.benchmarks.ranking import Scored
 from shared.postgres.database import Connection, from_json
 
 SELECT_TRIED: Final = """
 SELECT experiment_id, ordinal, state, objective_score, record -> 'parameters' AS parameters,
        record #> '{metrics,failed_levels}' AS failed_levels,
+       coalesce(record ->> 'slo', '{}') AS slo,
        record #>> '{failure,kind}' AS failure
 FROM experiment WHERE task_id = $1 ORDER BY ordinal
 """
@@ -42,6 +45,7 @@ async def tried(connection: Connection, task_id: UUID) -> list[Past]:
                 ordinal=row["ordinal"],
                 score=row["objective_score"],
                 failed_levels=from_json(row["failed_levels"] or "[]", tuple[FailedLevel, ...]),
+                excess=excess_of(from_json(row["slo"], SloVerdict)),
             )
             if row["state"] == ExperimentState.SUCCEEDED
             else None,

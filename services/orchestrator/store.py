@@ -9,10 +9,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
 from schemas.base import UtcDatetime
-from schemas.benchmark import FailedLevel
 from schemas.orchestrator import ExperimentState, ListExperiments, ListTasks
 from services.orchestrator.domain.records import Attempt, Experiment, Task
-from shared.benchmarks.ranking import Scored
 from shared.postgres.database import Connection, from_json, to_json
 
 R = TypeVar("R")
@@ -98,13 +96,6 @@ WHERE experiment_id = $1
 COUNT_EXPERIMENTS: Final = """
 SELECT task_id, state, count(*) AS n FROM experiment WHERE task_id = ANY ($1)
 GROUP BY task_id, state
-"""
-
-SELECT_SCORES: Final = """
-SELECT experiment_id, ordinal, objective_score,
-       record #> '{metrics,failed_levels}' AS failed_levels
-FROM experiment
-WHERE task_id = $1 AND state = 'succeeded'
 """
 
 UPSERT_ATTEMPT: Final = """
@@ -300,18 +291,6 @@ async def tallies(
     for row in await connection.fetch(COUNT_EXPERIMENTS, task_ids):
         found[row["task_id"]][ExperimentState(row["state"])] = row["n"]
     return found
-
-
-async def succeeded_experiments(connection: Connection, task_id: UUID) -> list[Scored]:
-    return [
-        Scored(
-            experiment_id=row["experiment_id"],
-            ordinal=row["ordinal"],
-            score=row["objective_score"],
-            failed_levels=from_json(row["failed_levels"] or "[]", tuple[FailedLevel, ...]),
-        )
-        for row in await connection.fetch(SELECT_SCORES, task_id)
-    ]
 
 
 async def save_attempt(connection: Connection, attempt: Attempt) -> None:

@@ -238,9 +238,11 @@ class Progress:
     async def _best(self, connection: Connection, task: Task, succeeded: int) -> UUID | None:
         if not succeeded:
             return None
-        scored = await store.succeeded_experiments(connection, task.task_id)
+        past = await search_history.tried(connection, task.task_id)
+        scored = [each.scored for each in past if each.scored is not None]
         ranked = rank(task.file.optimization.objective, scored).ranked
-        return ranked[0].experiment_id if ranked else None
+        # One that misses the constraints may be the nearest, and is not best.
+        return ranked[0].experiment_id if ranked and not ranked[0].excess else None
 
     async def _require(self, connection: Connection, task_id: UUID) -> Task:
         task = await store.lock_task(connection, task_id)

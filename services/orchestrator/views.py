@@ -104,6 +104,7 @@ def experiment_view(
         memory_source=experiment.memory_source,
         reason=experiment.reason,
         proposal=experiment.proposal,
+        slo=experiment.slo if is_scored else None,
     )
 
 

@@ -19,12 +19,13 @@ MEASURES: Final = {
 
 
 class Scored(Struct, frozen=True, kw_only=True):
-    """A succeeded experiment."""
+    """A succeeded experiment. `excess` is how far it is from meeting the task's constraints."""
 
     experiment_id: UUID
     ordinal: int
     score: float | None
     failed_levels: tuple[FailedLevel, ...] = ()
+    excess: float = 0.0
 
     @property
     def failed_loads(self) -> frozenset[tuple[str, int, str | None]]:
@@ -50,7 +51,8 @@ def score(objective: Objective, metrics: BenchmarkMetrics) -> float | None:
 
 
 def rank(objective: Objective | None, experiments: Iterable[Scored]) -> Ranking:
-    """The experiments of one task; of equal ones the first comes first.
+    """The experiments of one task: those that meet its constraints, the others by how far they are
+    from it; of equal ones the first comes first.
 
     Scores leave failed levels out, so they compare only experiments that failed at the same loads.
     """
@@ -60,6 +62,7 @@ def rank(objective: Objective | None, experiments: Iterable[Scored]) -> Ranking:
         key=lambda e: (
             len(e.failed_loads),
             e.score is None,
+            e.excess,
             sign * (e.score or 0.0),
             e.ordinal,
         ),

@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
+import msgspec
 
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentView, TaskView
@@ -26,12 +27,20 @@ CANCEL_TIMEOUT_SECONDS: Final = 60.0
 CANCEL_POLL_SECONDS: Final = 0.2
 
 
+constraints_option: Final = click.option(
+    "--constraints",
+    metavar="TEXT",
+    help="What the best experiment has to meet, as optimization.constraints: 'ttft:p99<300ms'.",
+)
+
+
 @click.command()
 @click.argument("file", type=click.File("rb"))
+@constraints_option
 @reading
-def submit(target: Target, file: BinaryIO) -> None:
+def submit(target: Target, file: BinaryIO, constraints: str | None) -> None:
     """Hand in a task FILE (`-` is standard input) and return at once."""
-    document = read_json(file)
+    document = _constrained(read_json(file), constraints)
 
     async def ask(client: "StewardClient") -> TaskView:
         return await client.task(await client.submit_task(document))
@@ -51,14 +60,15 @@ def submit(target: Target, file: BinaryIO) -> None:
 
 @click.command()
 @click.argument("file", type=click.File("rb"))
+@constraints_option
 @reading
 @wide_option
-def validate(target: Target, file: BinaryIO) -> None:
+def validate(target: Target, file: BinaryIO, constraints: str | None) -> None:
     """Show what a task FILE (`-` is standard input) would become; nothing is stored.
 
     Ends with 0 only if the task can run here.
     """
-    document = read_json(file)
+    document = _constrained(read_json(file), constraints)
     plan = target.ask(lambda client: client.validate_task(document))
     if target.as_json:
         print_json(plan)
@@ -136,15 +146,29 @@ def delete(target: Target, identifier: str, yes: bool) -> None:
 @click.argument("file", type=click.File("rb"), metavar="TASK.json")
 @click.option("--simulate", is_flag=True, help="If no GPU is found, start with a made-up fleet.")
 @click.option("--keep", is_flag=True, help="Leave a platform that had to be started running.")
+@constraints_option
 @with_target
 @wide_option
-def run(target: Target, file: BinaryIO, simulate: bool, keep: bool) -> None:
+def run(
+    target: Target, file: BinaryIO, simulate: bool, keep: bool, constraints: str | None
+) -> None:
     """Run a task to its end and print its results.
 
     Starts the platform if none answers. Ends with 0 only if every experiment succeeded.
     """
-    document = read_json(file)
+    document = _constrained(read_json(file), constraints)
     leave(interruption.run(_run(target, document, simulate=simulate, keep=keep)))
+
+
+def _constrained(document: bytes, constraints: str | None) -> bytes:
+    """The task with these constraints in place of its own."""
+    if constraints is None:
+        return document
+    task: dict[str, Any] = msgspec.json.decode(document)
+    given = task.get("optimization") or {}
+    if isinstance(given, dict):  # else refused as it is
+        task["optimization"] = {**given, "constraints": constraints}
+    return msgspec.json.encode(task)
 
 
 async def _run(target: Target, document: bytes, *, simulate: bool, keep: bool) -> int:

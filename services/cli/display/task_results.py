@@ -13,6 +13,7 @@ from schemas.task import Objective
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, short, why_waiting
+from shared.benchmarks.constraints import excess_of, missed_text
 from shared.benchmarks.metrics import failed_levels_text, percent_text
 from shared.benchmarks.ranking import MEASURES, Ranking, Scored, rank
 
@@ -46,6 +47,7 @@ def _ranking(experiments: Sequence[ExperimentView], objective: Objective | None)
                 ordinal=each.ordinal,
                 score=each.objective_score,
                 failed_levels=each.metrics.failed_levels if each.metrics is not None else (),
+                excess=excess_of(each.slo),
             )
             for each in experiments
             if each.state is ExperimentState.SUCCEEDED
@@ -138,6 +140,15 @@ def failed_level_lines(
             f" (at most {limit} of the requests may fail: max_error_rate)"
         )
     return lines
+
+
+def missed_lines(experiments: Sequence[ExperimentView], objective: Objective | None) -> list[str]:
+    """Which of the task's constraints each measured experiment misses, and by how much."""
+    return [
+        f"experiment {each.ordinal} misses {missed_text(each.slo)}"
+        for each in ranked(experiments, objective)
+        if excess_of(each.slo)
+    ]
 
 
 def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
@@ -235,6 +246,8 @@ def print_results(
     if any(each.engine.engine == SIMULATED_ENGINE for each in experiments):
         click.echo("the engine is simulated: these latencies and rates are made up")
     for line in failed_level_lines(experiments, objective):
+        click.echo(line)
+    for line in missed_lines(experiments, objective):
         click.echo(line)
     gpu_results = gpu_result_table(ranked(experiments, objective))
     if gpu_results is not None:

@@ -41,6 +41,7 @@ from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import ToolChoice, choose_tool
 from shared.accelerator_rules.compute_capability import spelled
 from shared.accelerator_rules.precision import Demand, demand_of, hint_for
+from shared.benchmarks.constraints import parse_constraints
 from shared.engine_parameters.check import check_parameters
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree_named, hyphenated
@@ -123,6 +124,7 @@ def make_planner(task: TaskFile, offers: Sequence[Offer]) -> Planner:
     """Raises RefusedError for what no installation could run."""
     _refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
+    parse_constraints(task.optimization.constraints)
     known = known_engines(offers)
     mode = mode_of(task, known)
     kubernetes = kubernetes_spec(task, mode, known)
@@ -345,8 +347,6 @@ def _notes(
     is_drawn = search.n_initial_random is not None or search.seed is not None
     if is_drawn and search.strategy is Strategy.GRID_SEARCH:
         yield "n_initial_random and seed have no meaning for a grid, which draws nothing"
-    if task.slo is not None:
-        yield "slo is kept with the task; experiments are ranked by the objective alone"
     if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:
         yield "runtime_image_tag is not used in mode 'process', which starts no image"
     if task.gpus is not None and task.gpus.cluster and mode not in CLUSTER_MODES:

@@ -22,6 +22,7 @@ from schemas.orchestrator import (
     PlannedExperiment,
     TaskState,
 )
+from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
 
 
@@ -102,6 +103,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     task_name: str = ""
     proposal: str = ""
     memory_source: MemorySource | None = None
+    slo: SloVerdict | None = None
 
     @property
     def is_finished(self) -> bool:

@@ -1,11 +1,12 @@
 """An experiment on an executor: from the answer to its start to its one outcome."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from schemas.base import Command
-from schemas.benchmark import BenchmarkMetrics
+from schemas.benchmark import BenchmarkMetrics, LevelResult
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import (
     AttemptFinished,
@@ -17,6 +18,7 @@ from schemas.executor import (
     FailureKind,
 )
 from schemas.orchestrator import ExperimentRetrying, ExperimentRunning, ExperimentState
+from schemas.slo import SloVerdict
 from services.orchestrator.domain.deadlines import as_timed_out, with_deadline
 from services.orchestrator.domain.records import (
     Attempt,
@@ -31,7 +33,9 @@ from services.orchestrator.domain.records import (
 from services.orchestrator.domain.retrying import Step, next_step
 from services.orchestrator.domain.start_refusals import failure_of_refusal, outcome_of_refusal
 from services.orchestrator.domain.waiting import give_back, start_of
+from shared.benchmarks.constraints import check_constraints, parse_constraints
 from shared.benchmarks.ranking import score
+from shared.benchmarks.slo import penalized, slo_verdict
 from shared.failures import RULES
 
 
@@ -188,6 +192,9 @@ def _on_finished(
             closed_at=now,
         ),
     )
+    if event.benchmark is not None:
+        slo = _judge(task, event.benchmark.levels)
+        experiment = replace(experiment, slo=slo)
     if experiment.state is not ExperimentState.STARTING:
         return _after_outcome(task, experiment, finished, now)
     begun = _running(experiment, finished, now)
@@ -233,8 +240,23 @@ def _repeat(experiment: Experiment, attempt: Attempt, reason: str, now: datetime
     return Decision(experiment=retrying, attempt=attempt, events=(event,))
 
 
+def _judge(task: Task, levels: Sequence[LevelResult]) -> SloVerdict | None:
+    """How the measured levels stand to what the task asks for; None if it asks for nothing."""
+    slo, text = task.file.slo, task.file.optimization.constraints
+    if slo is None and not text:
+        return None
+    verdict = slo_verdict(slo, levels) if slo is not None else SloVerdict()
+    return replace(verdict, constraints=check_constraints(parse_constraints(text), levels))
+
+
 def _succeed(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
-    value = score(task.file.optimization.objective, experiment.metrics or BenchmarkMetrics())
+    objective = task.file.optimization.objective
+    value = score(objective, experiment.metrics or BenchmarkMetrics())
+    if experiment.slo is not None and experiment.slo.failed_because:
+        missed = Ended(state=ExperimentState.FAILED, reason=experiment.slo.failed_because)
+        return end(experiment, missed, now, attempt)
+    if experiment.slo is not None and value is not None:
+        value = penalized(objective, value, experiment.slo.penalty)
     ended = Ended(state=ExperimentState.SUCCEEDED, objective_score=value)
     return end(experiment, ended, now, attempt)
 

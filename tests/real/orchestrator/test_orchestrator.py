@@ -172,6 +172,18 @@ async def test_an_engine_that_breaks_under_load_is_not_the_best(
     assert broken.metrics.failed_levels
 
 
+async def test_what_misses_its_constraints_is_not_best(world: World, service: Service) -> None:
+    """Nothing was measured that they are about, which is as far from them as can be."""
+    asked = task_file(optimization={"constraints": "ttft:p99<300ms"})
+
+    task_id = await world.submit(asked)
+    view = await world.until(task_id, TaskState.COMPLETED)
+
+    experiments = await world.experiments(task_id)
+    assert [e.slo is not None and e.slo.constraints[0].excess for e in experiments] == [None, None]
+    assert view.best_experiment_id is None
+
+
 async def test_from_the_fourth_alike_on_an_experiment_expects_to_hold_as_long_as_those_before(
     world: World, service: Service
 ) -> None:

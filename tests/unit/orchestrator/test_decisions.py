@@ -1,5 +1,6 @@
 """What follows for an experiment from each fact, in every state that the fact can find it in."""
 
+import math
 from datetime import timedelta
 
 import msgspec
@@ -7,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import tag_of
-from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
+from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import (
     AttemptFinished,
@@ -32,6 +33,8 @@ from schemas.scheduler import (
 from services.orchestrator.domain import running, waiting
 from services.orchestrator.domain.records import Attempt, Decision
 from services.orchestrator.domain.waiting import ReservationEnd
+from shared.benchmarks.constraints import excess_of
+from shared.benchmarks.metrics import RequestSample, level_result
 from tests.support.worlds.orchestrator_records import (
     ATTEMPT_ID,
     DEVICE,
@@ -556,6 +559,71 @@ def test_a_summary_that_comes_first_waits_for_the_end() -> None:
     )
     assert decision is not None
     assert (decision.experiment.state, decision.experiment.metrics) == (State.SUCCEEDED, METRICS)
+
+
+TTFT_SECONDS = 0.4
+
+
+def measured() -> AttemptFinished:
+    """One request to the end of whose first token it took TTFT_SECONDS."""
+    sample = RequestSample(
+        ttft=TTFT_SECONDS, e2e_latency=2.0, num_input_tokens=1, num_output_tokens=2
+    )
+    level = level_result(
+        scenario="D(1,2)",
+        num_concurrency=1,
+        started_at=NOW,
+        run_duration=2.0,
+        samples=[sample],
+        error_codes={},
+    )
+    result = BenchmarkResult(
+        tool=BenchmarkTool.BUILTIN,
+        tool_version="1",
+        simulated=True,
+        levels=(level,),
+        metrics=METRICS,
+        elapsed_seconds=2.0,
+    )
+    return replace(finished(AttemptOutcome.SUCCEEDED), benchmark=result)
+
+
+@pytest.mark.parametrize("summary_first", [True, False])
+def test_an_end_is_judged_by_what_its_task_asks_for(summary_first: bool) -> None:
+    """At exactly twice the threshold: 0.5 s x (1 + exp(1 / 1))."""
+    slo = {"ttft": {"threshold": TTFT_SECONDS / 2}, "steepness": 1.0}
+    asked = {"constraints": "ttft:p99<=320ms"}
+    task = make_task(make_file(slo=slo, optimization=asked))
+    experiment, attempt = make_experiment(State.RUNNING), make_granted()
+
+    if summary_first:
+        early = running.on_summary(task, experiment, attempt, METRICS, NOW)
+        assert early is not None
+        decision = running.on_attempt_event(task, early.experiment, attempt, measured(), NOW)
+    else:
+        end = running.on_attempt_event(task, experiment, attempt, measured(), NOW)
+        assert end is not None
+        assert end.attempt is not None
+        decision = running.on_summary(task, end.experiment, end.attempt, METRICS, NOW)
+
+    assert decision is not None
+    found = decision.experiment
+    assert found.state is State.SUCCEEDED
+    assert found.objective_score == pytest.approx(0.5 * (1 + math.e))
+    assert excess_of(found.slo) == pytest.approx(0.25)
+
+
+def test_beyond_a_hard_bound_a_measured_experiment_fails_and_says_why() -> None:
+    slo = {"ttft": {"threshold": TTFT_SECONDS / 2, "hard_fail": True, "fail_ratio": 0.5}}
+    task = make_task(make_file(slo=slo))
+    early = running.on_summary(task, make_experiment(State.RUNNING), make_granted(), METRICS, NOW)
+    assert early is not None
+
+    decision = running.on_attempt_event(task, early.experiment, make_granted(), measured(), NOW)
+
+    assert decision is not None
+    assert decision.experiment.state is State.FAILED
+    assert "ttft is 0.4 s, 100 % above its threshold of 0.2 s" in decision.experiment.reason
 
 
 def test_a_second_summary_changes_nothing() -> None:

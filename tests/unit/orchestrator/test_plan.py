@@ -490,7 +490,6 @@ def test_notes_say_what_was_cut_and_assumed() -> None:
         "deployment_mode is not given; 'docker' follows from the rest of the task",
         "max_iterations cuts the grid: 2 of 3 configurations are run",
         "n_initial_random and seed have no meaning for a grid, which draws nothing",
-        "slo is kept with the task; experiments are ranked by the objective alone",
     )
 
 

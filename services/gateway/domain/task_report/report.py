@@ -16,6 +16,7 @@ from schemas.task_report import (
 )
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
+from shared.benchmarks.constraints import excess_of, missed_text
 from shared.benchmarks.metrics import failed_levels_text
 from shared.benchmarks.ranking import MEASURES, Scored, rank
 
@@ -75,6 +76,7 @@ def _scored(experiment: ExperimentDetail) -> Scored:
         ordinal=experiment.ordinal,
         score=experiment.objective_score,
         failed_levels=metrics.failed_levels if metrics is not None else (),
+        excess=excess_of(experiment.slo),
     )
 
 
@@ -83,6 +85,11 @@ def _verdict(task: TaskView, ranked: Sequence[ExperimentDetail], measured: int) 
         return "nothing was measured"
     if not ranked:
         return "no experiment served the loads that others served: none is best"
+    if excess_of(ranked[0].slo):
+        nearest = (
+            f"the nearest, experiment {ranked[0].ordinal}, misses {missed_text(ranked[0].slo)}"
+        )
+        return f"none meets the constraints: {nearest}"
     so_far = "" if task.state in FINISHED_TASK_STATES else " so far"
     return f"experiment {ranked[0].ordinal} is the best of {len(ranked)} that compare{so_far}"
 
@@ -102,6 +109,8 @@ def _reporter(
         if metrics is not None and _scored(experiment).failed_loads != failed:
             worse = None
             because = f"did not serve {failed_levels_text(metrics.failed_levels)}"
+        elif excess_of(experiment.slo):
+            worse, because = None, f"misses {missed_text(experiment.slo)}"
         return ReportedExperiment(
             experiment_id=experiment.experiment_id,
             ordinal=experiment.ordinal,

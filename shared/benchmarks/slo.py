@@ -1,0 +1,72 @@
+"""The weighted SLO of a task file, in its documented form.
+
+r is by how much a time is above its threshold, as a share of it. Each r above 0 adds
+weight x exp(r / steepness), which jumps by the weight at the threshold; `continuous` adds
+weight x (exp(r / steepness) - 1) instead. A score that is to be small is multiplied by 1 + the sum,
+one that is to be large divided by it.
+"""
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from schemas.benchmark import Distribution, LevelResult
+from schemas.slo import SloVerdict
+from schemas.task import Objective, PenaltyForm, SloBound, SloSpec
+from shared.benchmarks.metrics import pooled
+
+DEFAULT_FAIL_RATIO: Final = 0.5
+LARGEST_EXPONENT: Final = 500.0  # of what a float holds there is room for weights and sums
+
+
+def slo_verdict(slo: SloSpec, levels: Iterable[LevelResult]) -> SloVerdict:
+    """Of the load that is farthest above each threshold; those that are set aside say nothing."""
+    loads = pooled([level for level in levels if level.set_aside is None])
+    penalty = 0.0
+    failed_because = ""
+    for name, bound, actual in _measured(slo, loads):
+        ratio = (actual - bound.threshold) / bound.threshold
+        penalty += penalty_of(ratio, bound.weight, slo.steepness, slo.form)
+        limit = DEFAULT_FAIL_RATIO if bound.fail_ratio is None else bound.fail_ratio
+        if bound.hard_fail and ratio > limit and not failed_because:
+            failed_because = (
+                f"{name} is {actual:.4g} s, {100 * ratio:.0f} % above its threshold of "
+                f"{bound.threshold:g} s: at most {100 * limit:g} % may be (hard_fail)"
+            )
+    return SloVerdict(penalty=min(penalty, sys.float_info.max), failed_because=failed_because)
+
+
+def penalty_of(ratio: float, weight: float, steepness: float, form: PenaltyForm) -> float:
+    """Grows with `ratio`, and stays finite."""
+    if ratio <= 0:
+        return 0.0
+    exponent = min(ratio / steepness, LARGEST_EXPONENT)
+    grown = math.expm1(exponent) if form is PenaltyForm.CONTINUOUS else math.exp(exponent)
+    return min(weight * grown, sys.float_info.max)
+
+
+def penalized(objective: Objective, score: float, penalty: float) -> float:
+    """The score with its penalty, never infinite."""
+    if objective is Objective.MAXIMIZE_THROUGHPUT:
+        return score / (1 + penalty)
+    return min(score * (1 + penalty), sys.float_info.max)
+
+
+def _measured(slo: SloSpec, loads: Sequence[LevelResult]) -> Iterator[tuple[str, SloBound, float]]:
+    spreads = [load.stats for load in loads]
+    latency = slo.latency
+    if latency is not None:
+        for name in ("p50", "p90", "p95", "p99"):
+            bound = getattr(latency, name)
+            yield from _worst(f"latency.{name}", bound, name, [s.e2e_latency for s in spreads])
+    yield from _worst("ttft", slo.ttft, "mean", [s.ttft for s in spreads])
+    yield from _worst("tpot", slo.tpot, "mean", [s.tpot for s in spreads])
+
+
+def _worst(
+    name: str, bound: SloBound | None, statistic: str, spreads: Sequence[Distribution | None]
+) -> Iterator[tuple[str, SloBound, float]]:
+    known = [getattr(spread, statistic) for spread in spreads if spread is not None]
+    if bound is not None and known:
+        yield name, bound, max(known)

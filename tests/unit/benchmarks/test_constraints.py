@@ -1,0 +1,268 @@
+"""Constraints as text, how far experiments are from them, and the weighted SLO."""
+
+import math
+import random
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from schemas.benchmark import Distribution, LevelResult, LevelStats
+from schemas.slo import ConstraintCheck
+from schemas.task import LatencySlo, Objective, PenaltyForm, SloBound, SloSpec
+from shared.benchmarks.constraints import check_constraints, parse_constraints, worst_excess
+from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
+from shared.benchmarks.ranking import Scored, rank
+from shared.benchmarks.slo import penalized, penalty_of, slo_verdict
+from shared.errors import RefusedError
+from shared.ids import new_id
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WHOLE = "ttft:p99<300ms, tpot:p95<=20ms, error_rate<1%, goodput>=95%"
+
+
+def level(*seconds: tuple[float, float], failed: int = 0, concurrency: int = 1) -> LevelResult:
+    """Requests of `ttft` and `tpot`, of eleven output tokens each."""
+    samples = [
+        RequestSample(
+            ttft=ttft, e2e_latency=ttft + 10 * tpot, num_input_tokens=5, num_output_tokens=11
+        )
+        for ttft, tpot in seconds
+    ]
+    return level_result(
+        scenario="D(5,11)",
+        num_concurrency=concurrency,
+        started_at=NOW,
+        run_duration=10.0,
+        samples=samples,
+        error_codes={"500": failed} if failed else {},
+        failed=[FailedRequest(code="500")] * failed,
+    )
+
+
+def checked(text: str, *levels: LevelResult) -> list[ConstraintCheck]:
+    return list(check_constraints(parse_constraints(text), levels))
+
+
+def test_the_text_says_metric_statistic_and_bound_in_units_of_its_own() -> None:
+    found = parse_constraints(WHOLE)
+
+    assert [(c.metric, c.statistic, c.is_upper, c.is_strict) for c in found] == [
+        ("ttft", "p99", True, True),
+        ("tpot", "p95", True, False),
+        ("error_rate", None, True, True),
+        ("goodput", None, False, False),
+    ]
+    assert [c.bound for c in found] == pytest.approx([0.3, 0.02, 0.01, 0.95])
+    assert found[0].text == "ttft:p99<300ms"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("ttfb:p99<1s", "one of ttft, tpot, e2e, error_rate, goodput, requests"),
+        ("ttft<1s", "a statistic, as in ttft:p99 at character 5, got '<1s'"),
+        ("ttft:p98<1s", "p95, p99 at character 6"),
+        ("ttft:p99=1s", "<, <=, > or >= at character 9"),
+        ("ttft:p99<fast", "a number at character 10, got 'fast'"),
+        ("ttft:p99<300", "a unit of 'us', 'ms', 's' at character 13, got nothing"),
+        ("ttft:p99<1s tpot:p95<2s", "a comma or the end at character 13"),
+        ("ttft:p99<1s,", "at character 13, got nothing"),
+        ("error_rate<1%, goodput>=101%", "at most 100% at character 25"),
+        ("error_rate:p99<1%", "error_rate has no statistics at character 11"),
+    ],
+)
+def test_a_refused_text_names_what_was_expected_where(text: str, want: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        parse_constraints(text)
+
+    assert want in refused.value.message
+
+
+def test_no_text_is_no_constraint() -> None:
+    assert parse_constraints(" ") == ()
+
+
+def test_the_worst_load_counts_by_how_far_it_is_beyond_the_bound() -> None:
+    light, heavy = level((0.1, 0.01)), level((0.45, 0.01), concurrency=8)
+
+    (found,) = checked("ttft:max<=300ms", light, heavy)
+
+    assert found.load == "D(5,11) at concurrency 8"
+    assert found.actual == pytest.approx(0.45)
+    assert found.excess == pytest.approx(0.5)
+
+
+def test_equal_meets_at_most_and_misses_below() -> None:
+    at_bound = level((0.25, 0.01))
+
+    assert worst_excess(checked("ttft:max<=250ms", at_bound)) == 0
+    assert 0 < worst_excess(checked("ttft:max<250ms", at_bound)) < 1e-9
+
+
+def test_percentiles_are_of_the_pooled_requests_of_a_load() -> None:
+    """Half of the requests at 100 ms, half at 300 ms: the median of all is 200 ms."""
+    repeats = [level((0.1, 0.01), (0.1, 0.01)), level((0.3, 0.01), (0.3, 0.01))]
+
+    (found,) = checked("ttft:p50<1s", *repeats)
+
+    assert found.actual == pytest.approx(0.2)
+
+
+def test_goodput_counts_requests_that_meet_every_bound_at_once() -> None:
+    """Of five, one is too late at first, one between tokens, and one failed: two are good."""
+    requests = level((0.1, 0.01), (0.2, 0.01), (0.5, 0.01), (0.1, 0.05), failed=1)
+
+    found = checked("ttft:p99<=300ms, tpot:p99<=20ms, goodput>=95%", requests)
+
+    assert found[2].actual == pytest.approx(0.4)
+    assert found[2].excess == pytest.approx((0.95 - 0.4) / 0.95)
+
+
+def test_what_was_not_measured_is_missed_by_more_than_anything() -> None:
+    nothing_served = level(failed=3)
+
+    found = checked("ttft:p99<1s", nothing_served)
+
+    assert found[0].excess is None
+    assert math.isinf(worst_excess(found))
+
+
+def scored(ordinal: int, score: float | None, excess: float = 0.0) -> Scored:
+    return Scored(experiment_id=new_id(), ordinal=ordinal, score=score, excess=excess)
+
+
+def test_feasible_come_before_infeasible_before_those_without_a_score() -> None:
+    experiments = [scored(1, 1.0, math.inf), scored(2, 2.0, 0.1), scored(3, None), scored(4, 9.0)]
+
+    ranking = rank(Objective.MINIMIZE_LATENCY, experiments)
+
+    assert [each.ordinal for each in ranking.ranked] == [4, 2, 1]
+    assert [each.ordinal for each in ranking.unranked] == [3]
+
+
+def test_the_documented_penalty() -> None:
+    """2 s where 1 s is the threshold, weight 3, steepness 0.5: 3 exp(2)."""
+    slo = SloSpec(
+        latency=LatencySlo(p90=SloBound(threshold=1.0, weight=3.0)),
+        ttft=SloBound(threshold=5.0),
+        steepness=0.5,
+    )
+
+    verdict = slo_verdict(slo, [level((1.9, 0.01))])
+
+    assert verdict.penalty == pytest.approx(3 * math.exp(2))
+    assert penalized(Objective.MINIMIZE_LATENCY, 2.0, verdict.penalty) == pytest.approx(
+        2 * (1 + 3 * math.exp(2))
+    )
+    assert penalized(Objective.MAXIMIZE_THROUGHPUT, 2.0, verdict.penalty) == pytest.approx(
+        2 / (1 + 3 * math.exp(2))
+    )
+
+
+def test_the_continuous_form_begins_at_nothing() -> None:
+    assert penalty_of(1e-12, 1.0, 0.1, PenaltyForm.EXPONENTIAL) == pytest.approx(1.0)
+    assert penalty_of(1e-12, 1.0, 0.1, PenaltyForm.CONTINUOUS) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_hard_bound_fails_beyond_its_ratio_and_says_so() -> None:
+    bound = SloBound(threshold=1.0, hard_fail=True, fail_ratio=0.2)
+    slo = SloSpec(ttft=bound)
+
+    assert not slo_verdict(slo, [level((1.2, 0.01))]).failed_because
+    assert "ttft is 1.3 s, 30 % above" in slo_verdict(slo, [level((1.3, 0.01))]).failed_because
+
+
+def test_a_hundred_thousand_drawn_scores_are_in_one_total_order_with_the_failed_last() -> None:
+    drawn = random.Random(5)  # no secret
+    experiments = [
+        Scored(
+            experiment_id=ID,
+            ordinal=ordinal,
+            score=drawn.choice([None, 0.0, 1.0, drawn.expovariate(1e-3)]),
+            excess=drawn.choice([0.0, 0.0, drawn.random(), math.inf]),
+        )
+        for ordinal in range(100_000)
+    ]
+    drawn.shuffle(experiments)
+
+    ranking = rank(Objective.MAXIMIZE_THROUGHPUT, experiments)
+
+    assert all(each.score is None for each in ranking.unranked)
+    assert len(ranking.ranked) + len(ranking.unranked) == len(experiments)
+    keys = [(each.excess, -(each.score or 0.0), each.ordinal) for each in ranking.ranked]
+    assert keys == sorted(keys)
+
+
+def test_a_hundred_thousand_drawn_penalties_grow_and_stay_finite() -> None:
+    drawn = random.Random(6)  # no secret
+    for _ in range(100_000):
+        smaller, larger = sorted((drawn.uniform(-1, 1e6), drawn.expovariate(1.0)))
+        weight, steepness = drawn.expovariate(1.0), drawn.uniform(1e-6, 10)
+        form = drawn.choice(list(PenaltyForm))
+
+        low = penalty_of(smaller, weight, steepness, form)
+        high = penalty_of(larger, weight, steepness, form)
+
+        assert 0 <= low <= high < math.inf
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 1e200, 1.7e308])
+def test_a_larger_penalty_never_makes_a_score_better_or_infinite(penalty: float) -> None:
+    penalties = (penalty / 2, penalty)
+
+    slow, slower = (penalized(Objective.MINIMIZE_TTFT, 2.0, each) for each in penalties)
+    fast, less = (penalized(Objective.MAXIMIZE_THROUGHPUT, 2.0, each) for each in penalties)
+
+    assert slow <= slower < math.inf
+    assert fast >= less >= 0
+
+
+def test_no_order_of_the_levels_changes_what_is_found() -> None:
+    """Levels with requests, of which some are repeats, and levels with figures alone."""
+    drawn = random.Random(7)  # no secret
+    constraints = parse_constraints("ttft:p99<300ms, tpot:p95<=20ms, error_rate<1%")
+    slo = SloSpec(ttft=SloBound(threshold=0.2), tpot=SloBound(threshold=0.01))
+    base = level((0.1, 0.01))
+    for number in range(500):
+        levels = [
+            replace(
+                base,
+                num_concurrency=place,
+                error_rate=drawn.choice([0.0, drawn.random()]),
+                stats=LevelStats(
+                    ttft=spread_of(drawn.uniform(0, 1)), tpot=spread_of(drawn.uniform(0, 0.1))
+                ),
+                requests=None,
+            )
+            for place in range(1, 4)
+        ]
+        if number % 20 == 0:
+            levels += [level((drawn.random(), 0.01)) for _ in range(2)]
+        shuffled = drawn.sample(levels, len(levels))
+
+        assert worst_excess(check_constraints(constraints, levels)) == pytest.approx(
+            worst_excess(check_constraints(constraints, shuffled)), rel=1e-12
+        )
+        assert slo_verdict(slo, levels).penalty == pytest.approx(
+            slo_verdict(slo, shuffled).penalty, rel=1e-9
+        )
+
+
+ID = new_id()
+
+
+def spread_of(value: float) -> Distribution:
+    return Distribution(
+        min=value,
+        max=value,
+        mean=value,
+        stddev=0.0,
+        sum=value,
+        p25=value,
+        p50=value,
+        p75=value,
+        p90=value,
+        p95=value,
+        p99=value,
+    )
