@@ -101,6 +101,14 @@ class StewardClient(ArchiveClient, NodeClient, ReportClient, StreamClient, Token
         """Have a task stopped; it is over when its state says so."""
         await self.send("POST", f"/tasks/{task_id}/cancel", {"reason": reason})
 
+    async def pause_task(self, task_id: UUID) -> TaskView:
+        """Start no further experiment of a task."""
+        return self.decoded(await self.send("POST", f"/tasks/{task_id}/pause"), TaskView)
+
+    async def resume_task(self, task_id: UUID) -> TaskView:
+        """Start experiments of a paused task again."""
+        return self.decoded(await self.send("POST", f"/tasks/{task_id}/resume"), TaskView)
+
     async def delete_task(self, task_id: UUID) -> None:
         """Delete a finished task with its experiments and their measurements."""
         await self.send("DELETE", f"/tasks/{task_id}")
