@@ -174,6 +174,27 @@ class Steadiness(Struct, frozen=True, kw_only=True):
     discarded_requests: Count = 0
 
 
+class Bound(StrEnum):
+    """What keeps a level from being faster. `decode` is the memory's bandwidth, `queue` that no
+    more requests run at once, `client` the load generator.
+    """
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    KV_CACHE = "kv_cache"
+    QUEUE = "queue"
+    CLIENT = "client"
+    POWER = "power"
+    THERMAL = "thermal"
+
+
+class LevelBound(Struct, frozen=True, kw_only=True):
+    """A level's bound, with what shows it, for people."""
+
+    bound: Bound
+    evidence: str
+
+
 class LevelResult(Struct, frozen=True, kw_only=True):
     """One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
 
@@ -184,6 +205,7 @@ class LevelResult(Struct, frozen=True, kw_only=True):
 
     A level without a completed request is kept, with empty stats. The window is the measured run,
     warm-up excluded. `requests` are those that ended in it; None: unknown, or left out here.
+    `bound` is there where the engine's own metrics are known.
     """
 
     scenario: str
@@ -211,6 +233,7 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     prefix_cache: PrefixCacheUse | None = None
     client_lag_p99_seconds: Seconds | None = None
     lateness_p99_seconds: Seconds | None = None
+    bound: LevelBound | None = None
 
 
 class FailedLevel(Struct, frozen=True, kw_only=True):

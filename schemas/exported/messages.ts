@@ -362,6 +362,12 @@ export interface BenchmarkSpec {
 export type BenchmarkTool = "auto" | "builtin" | "genai-bench";
 
 /**
+ * What keeps a level from being faster. `decode` is the memory's bandwidth, `queue` that no more
+ * requests run at once, `client` the load generator.
+ */
+export type Bound = "client" | "decode" | "kv_cache" | "power" | "prefill" | "queue" | "thermal";
+
+/**
  * The driver's own samples of one metric since the last tick, in brief.
  *
  * `first_at_us` and `last_at_us` are the driver's timestamps: microseconds since the epoch, by its
@@ -2476,6 +2482,12 @@ export interface LatencySlo {
   p99?: SloBound | null;
 }
 
+/** A level's bound, with what shows it, for people. */
+export interface LevelBound {
+  bound: Bound;
+  evidence: string;
+}
+
 /** Why a level's figures may mislead. The level still counts, unless it is set aside. */
 export type LevelMark =
   | "cache_hits"
@@ -2494,7 +2506,8 @@ export type LevelMark =
  * `lateness_p99_seconds` how late it sent. Levels of equal `seed` had the same requests.
  *
  * A level without a completed request is kept, with empty stats. The window is the measured run,
- * warm-up excluded. `requests` are those that ended in it; null: unknown, or left out here.
+ * warm-up excluded. `requests` are those that ended in it; null: unknown, or left out here. `bound`
+ * is there where the engine's own metrics are known.
  */
 export interface LevelResult {
   scenario: string;
@@ -2522,6 +2535,7 @@ export interface LevelResult {
   prefix_cache: PrefixCacheUse | null;
   client_lag_p99_seconds: number | null;
   lateness_p99_seconds: number | null;
+  bound: LevelBound | null;
 }
 
 /**

@@ -27,6 +27,7 @@ from schemas.results import (
 from schemas.telemetry import HealthChanged, HealthKind, InventoryReported
 from services.results import driver_versions, erasure, history, summary_rows
 from services.results.domain.rollup import Level
+from services.results.level_bounds import with_bounds
 from services.results.partitions import midnight
 from services.results.summary_rows import Summary
 from shared.benchmarks.request_columns import RequestRow, unpack_requests
@@ -100,7 +101,11 @@ class Handlers:
                     f"experiment {query.experiment_id} has no measurements",
                     path="$.experiment_id",
                 )
-            drivers = await driver_versions.versions_of(connection, summary.event)
+            event = summary.event
+            drivers = await driver_versions.versions_of(connection, event)
+            if event.benchmark is not None:
+                bounded = await with_bounds(connection, event.attempt_id, event.benchmark)
+                summary = replace(summary, event=replace(event, benchmark=bounded))
         return replace(_view(summary, with_benchmark=True), driver_versions=drivers)
 
     async def get_requests(self, query: GetRequests) -> RequestsView:

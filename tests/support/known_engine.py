@@ -37,10 +37,10 @@ class KnownEngine:
     speed: BatchSpeed
     limits: LoadLimits = field(default_factory=LoadLimits)
     sent_at: list[float] = field(default_factory=list)
-    _runner: BatchRunner = field(init=False)
+    runner: BatchRunner = field(init=False)
 
     def __post_init__(self) -> None:
-        self._runner = BatchRunner(self.speed)
+        self.runner = BatchRunner(self.speed)
 
     async def request(
         self, size: RequestSize, rng: random.Random, deadline_seconds: float
@@ -51,7 +51,7 @@ class KnownEngine:
         self.sent_at.append(sent)
         prompt = [str(rng.getrandbits(64))] * size.num_input_tokens
         await asyncio.sleep(TRAVEL_SECONDS)
-        async for _ in self._runner.generate(prompt, size.num_output_tokens):
+        async for _ in self.runner.generate(prompt, size.num_output_tokens):
             if first is None:
                 first = loop.time() + TRAVEL_SECONDS
         await asyncio.sleep(TRAVEL_SECONDS)

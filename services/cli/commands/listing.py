@@ -1,10 +1,12 @@
 """Commands that only look."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import convert
 from msgspec.structs import replace
 
+from schemas.benchmark import BenchmarkResult
 from schemas.gateway import GpuAllocMap, GpuView
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
 from schemas.scheduler import DeviceState, ReservationState
@@ -233,8 +235,22 @@ def show(target: Target, identifier: str) -> None:
             _print_found(found, await client.experiments(found.task_id))
         else:
             _print_found(found, (found,) if isinstance(found, ExperimentView) else ())
+        if isinstance(found, ExperimentView) and not target.as_json:
+            _print_levels(await client.experiment_document(found.experiment_id))
 
     target.ask(ask)
+
+
+def _print_levels(document: dict[str, Any]) -> None:
+    """Of an experiment that was measured: each level, and what bounded it."""
+    from services.cli.display.bench_results import level_table, remarks
+
+    if document.get("benchmark"):
+        result = convert(document["benchmark"], BenchmarkResult)
+        click.echo()
+        print_table(level_table(result))
+        for remark in remarks(result):
+            click.echo(remark)
 
 
 def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Final, TextIO
 import click
 import msgspec
 
-from schemas.benchmark import BenchmarkResult, Distribution, LevelMark, LevelResult
+from schemas.benchmark import BenchmarkResult, Bound, Distribution, LevelMark, LevelResult
 from schemas.monitoring import GpuStats
-from services.cli.display.columns import Table
+from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table
 from services.cli.display.task_results import gpu_cells
 from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback
@@ -25,6 +25,15 @@ _MARK_TEXTS: Final = {
     LevelMark.CACHE_HITS: "set aside, it was served from the prefix cache",
     LevelMark.CLIENT_LIMITED: "the load generator itself may have made over 5 % of the latency",
     LevelMark.SENT_LATE: "requests were sent late",
+}
+_BOUND_TEXTS: Final = {
+    Bound.PREFILL: "prefill",
+    Bound.DECODE: "decode",
+    Bound.KV_CACHE: "KV cache",
+    Bound.QUEUE: "queue",
+    Bound.CLIENT: "client",
+    Bound.POWER: "power",
+    Bound.THERMAL: "heat",
 }
 
 
@@ -96,17 +105,22 @@ def level_table(result: BenchmarkResult, *, gpus: int = 0) -> Table:
         *(["output per GPU"] if gpus else []),
         "total tok/s",
         *(["total per GPU"] if gpus else []),
+        *(["bound"] if any(level.bound for level in result.levels) else []),
     ]
-    numeric = frozenset(headings) - {"scenario", "load"}
+    numeric = frozenset(headings) - {"scenario", "load", "bound"}
     title = f"measured by {result.tool.value} {result.tool_version}"
     max_error_rate = result.metrics.max_error_rate or 0.0
     return Table(
         headings,
-        [_row(level, has_failed(level, max_error_rate), gpus) for level in result.levels],
+        [
+            _row(level, has_failed(level, max_error_rate), gpus)[: len(headings)]
+            for level in result.levels
+        ],
         title=title,
         numeric=numeric,
         important=(
             *("at once", "load", "requests", "ttft ms", "tpot ms", "e2e s", "output tok/s"),
+            *(["bound"] if "bound" in headings else []),
             *("output per GPU", "errors", "e2e p99 s", "ttft p99 ms", "requests/s", "total tok/s"),
         ),
     )
@@ -132,6 +146,7 @@ def _row(level: LevelResult, failed: bool, gpus: int) -> list[str]:
         number(_scaled(stats.e2e_latency, "p99"), 3),
         number(level.requests_per_second, 2),
         *(number(part, 1) for rate in rates for part in ([rate, rate / gpus] if gpus else [rate])),
+        _BOUND_TEXTS[level.bound.bound] if level.bound is not None else UNKNOWN,
     ]
 
 
@@ -153,6 +168,9 @@ def remarks(result: BenchmarkResult) -> list[str]:
             )
             said.append(f"{load_text(level)}: failed with {codes}")
         said += [f"{load_text(level)}: {_MARK_TEXTS[mark]}" for mark in level.marks]
+        if level.bound is not None:
+            what = _BOUND_TEXTS[level.bound.bound]
+            said.append(f"{load_text(level)}: bound by {what}: {level.bound.evidence}")
     if failed := result.metrics.failed_levels:
         limit = percent_text(result.metrics.max_error_rate or 0.0)
         said.append(

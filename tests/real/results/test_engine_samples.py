@@ -5,7 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import convert
+from msgspec.structs import replace
 
+from schemas.benchmark import BenchmarkResult, Bound
 from schemas.deletion import ExperimentDeleted
 from schemas.engine_metrics import (
     EngineMetric,
@@ -16,10 +19,11 @@ from schemas.engine_metrics import (
 )
 from schemas.engine_samples import EngineReading, EngineSampled
 from schemas.executor import AttemptPhase
+from shared.benchmarks.metrics import RequestSample, level_result
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.testing import eventually
-from tests.support.worlds.results import NODE, World
+from tests.support.worlds.results import NODE, World, make_finished, make_sample
 
 
 def make_samples(count: int, **overrides: Any) -> list[EngineSampled]:  # any field
@@ -150,3 +154,54 @@ async def test_a_deleted_experiment_is_forgotten_also_what_comes_late(world: Wor
         await stored(world, 3)
 
         assert await listed(world, samples[0]) == []
+
+
+async def test_each_level_is_told_with_what_bounded_it_in_its_window(world: World) -> None:
+    start = utcnow() - timedelta(minutes=2)
+    request = RequestSample(ttft=0.02, e2e_latency=0.2, num_input_tokens=10, num_output_tokens=20)
+    levels = tuple(
+        level_result(
+            scenario="D(10,20)",
+            num_concurrency=8,
+            started_at=start + timedelta(seconds=begins),
+            run_duration=9.5,
+            samples=[request] * 50,
+            error_codes={},
+        )
+        for begins in (0, 10, 20, 40)
+    )
+    plain = make_finished([(start, start + timedelta(seconds=50))])
+    assert plain.benchmark is not None
+    event = replace(plain, benchmark=replace(plain.benchmark, levels=levels))
+    told = make_samples(30, attempt_id=event.attempt_id, experiment_id=event.experiment_id)
+    told = [
+        replace(
+            each,
+            observed_at=start + timedelta(seconds=each.sequence),
+            reading=EngineReading(running=8.0, waiting=0.0 if each.sequence < 10 else 9.0),
+        )
+        for each in told
+    ]
+    slowed = [
+        make_sample(
+            start + timedelta(seconds=second),
+            second,
+            throttle_reasons=("sw_power_cap",) if 20 <= second < 30 else ("gpu_idle",),
+        )
+        for second in range(60)
+    ]
+
+    async with world.results():
+        await world.publish(*told, *slowed, event)
+        await stored(world, len(told))
+        view = await world.complete(event, ticks=51)
+
+    found = convert(view.benchmark, BenchmarkResult).levels
+    assert [level.bound and level.bound.bound for level in found] == [
+        Bound.DECODE,
+        Bound.QUEUE,
+        Bound.POWER,
+        None,
+    ]
+    assert found[1].bound is not None
+    assert found[1].bound.evidence == "9.0 requests wait while 8.0 run, at most 8 at once"

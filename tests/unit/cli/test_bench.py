@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkResult, BenchmarkTool, LevelResult
+from schemas.benchmark import BenchmarkResult, BenchmarkTool, Bound, LevelBound, LevelResult
 from services.cli.display.bench_results import level_table, progress_line, remarks, shown_progress
 from shared.benchmarks.adapter import LoadPhase, Progress
 from shared.benchmarks.metrics import RequestSample, aggregate, level_result
@@ -102,6 +102,18 @@ def test_what_the_figures_are_worth_is_said() -> None:
         "max_error_rate)"
     )
     assert remarks(make_result(make_level())) == []
+
+
+def test_what_bounded_a_level_is_said_with_its_evidence() -> None:
+    bound = LevelBound(bound=Bound.KV_CACHE, evidence="KV cache 97 % full, 14 preemptions, 6 wait")
+    result = make_result(replace(make_level(), bound=bound), make_level())
+
+    table = level_table(result)
+
+    assert [row[table.headings.index("bound")] for row in table.rows] == ["KV cache", "-"]
+    assert remarks(result) == [
+        "D(100,21) at concurrency 2: bound by KV cache: KV cache 97 % full, 14 preemptions, 6 wait"
+    ]
 
 
 @pytest.mark.parametrize(

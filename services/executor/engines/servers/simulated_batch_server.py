@@ -143,11 +143,15 @@ class BatchRoutes:
         return web.Response(text=text, status=200 if success else 400)
 
     async def metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.page())
+
+    def page(self) -> str:
+        """Prometheus text."""
         lines = [
             f'{self.dialect}:{name}{{model_name="{self.model}"}} {value}'
             for name, value in self._values().items()
         ]
-        return web.Response(text="\n".join(["# simulated", *lines, ""]))
+        return "\n".join(["# simulated", *lines, ""])
 
     def _values(self) -> dict[str, float]:
         now = self.runner.scheduler
