@@ -55,3 +55,14 @@ export const PHASE_SERIES: Record<string, number> = {
   tearing_down: 2,
   idle_held: 8,
 };
+
+/** Shaded behind a chart over time; a word that has no room would lie over its neighbours. */
+export function phaseBands(spans: PhaseSpan[], colorOf: (token: string) => string) {
+  const wholeMs = (spans.at(-1)?.endMs ?? 0) - (spans[0]?.startMs ?? 0);
+  return spans.map((span) => ({
+    name: span.endMs - span.startMs > wholeMs / 8 ? span.phase.replaceAll("_", " ") : "",
+    startMs: span.startMs,
+    endMs: span.endMs,
+    color: colorOf(`series-${PHASE_SERIES[span.phase] ?? 8}`),
+  }));
+}

@@ -10,6 +10,9 @@ export interface SeriesShown {
   /** Of a value as the API has it; identity without one. */
   scale?: (value: number, device: SeriesView["devices"][number]) => number;
   name: (device: SeriesView["devices"][number]) => string;
+  /** Columns of the table that say whose a row is; node and GPU without them. */
+  rowNames?: string[];
+  rowOf?: (device: SeriesView["devices"][number]) => Cell[];
   colors: string[];
   bands?: { name: string; startMs: number; endMs: number; color: string }[];
   bandText?: string;
@@ -19,7 +22,7 @@ export interface SeriesShown {
 const MOST_BANDS = 4;
 
 /** Mean of each bucket as a line, its min and max as a band around it. */
-export function seriesChart(view: SeriesView, shown: SeriesShown) {
+export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShown) {
   const { scale = (value) => value, colors, name } = shown;
   const lines = view.devices.flatMap((device, index) => {
     const color = colors[index % colors.length] ?? "";
@@ -78,7 +81,8 @@ export function seriesChart(view: SeriesView, shown: SeriesShown) {
   }
   const option: EChartsOption = {
     grid: { left: 56, right: 16, top: 52, bottom: 28 },
-    xAxis: { type: "time" },
+    // Charts of one run have one axis, whenever their first and last values came.
+    xAxis: { type: "time", min: shown.bands?.[0]?.startMs, max: shown.bands?.at(-1)?.endMs },
     yAxis: {
       type: "value",
       name: shown.axis,
@@ -92,11 +96,10 @@ export function seriesChart(view: SeriesView, shown: SeriesShown) {
   const rows: Cell[][] = view.devices.flatMap((device) =>
     device.points.map(([at, min, max, mean]) => [
       at,
-      device.node_id,
-      device.index,
+      ...(shown.rowOf?.(device) ?? [device.node_id, device.index]),
       ...[mean, min, max].map((value) => scale(value, device)),
     ]),
   );
-  const columns = ["time", "node", "GPU", ...["mean", "min", "max"].map((of) => `${of} (${shown.unit})`)];
+  const columns = ["time", ...(shown.rowNames ?? ["node", "GPU"]), ...["mean", "min", "max"].map((of) => `${of} (${shown.unit})`)];
   return { option, table: { columns, rows } };
 }

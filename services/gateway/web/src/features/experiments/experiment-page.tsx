@@ -15,6 +15,7 @@ import { duration, moment, useNow } from "@/lib/time";
 import { number, UNKNOWN, whole } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
 import { experimentOptions, ownEventsOptions, ownTaskOptions } from "./api/get-experiment";
+import { EngineMetrics } from "./components/engine-metrics";
 import { GpuMonitoringBlock } from "./components/gpu-monitoring";
 import { Levels } from "./components/levels";
 import { Logs } from "./components/logs";
@@ -60,6 +61,7 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
       {experiment.state === "waiting" && <WaitingBlock experiment={experiment} />}
       {experiment.benchmark && <Levels benchmark={experiment.benchmark} />}
       {attempt && <GpuMonitoringBlock experiment={experiment} phases={phases} />}
+      {attempt && <EngineMetrics experiment={experiment} phases={phases} />}
       {attempt && (
         <section>
           <h2>Where the GPU time went</h2>

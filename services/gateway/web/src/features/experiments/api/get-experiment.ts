@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import type { EventList, ExperimentDetail, SeriesMetric, SeriesView, TaskView } from "@schemas/messages";
+import type { EngineSeriesView, EventList, ExperimentDetail, SeriesMetric, SeriesView, TaskView } from "@schemas/messages";
 import { api } from "@/lib/api-client";
 
 export const experimentOptions = (experimentId: string) =>
@@ -19,6 +19,15 @@ export const ownEventsOptions = (experimentId: string) =>
     queryKey: ["experiments", "own-events", experimentId],
     queryFn: ({ signal }) =>
       api<EventList>("/events", { query: { experiment_id: experimentId, limit: 1000 }, signal }),
+  });
+
+const ENGINE_REFRESH_MS = 2_000;
+
+export const engineSeriesOptions = (experimentId: string, isRunning: boolean) =>
+  queryOptions({
+    queryKey: ["experiments", "engine", experimentId],
+    queryFn: ({ signal }) => api<EngineSeriesView>(`/experiments/${experimentId}/engine`, { signal }),
+    refetchInterval: isRunning && ENGINE_REFRESH_MS,
   });
 
 interface SeriesOfRun {

@@ -10,7 +10,7 @@ import { Facts } from "@/components/facts";
 import { Loaded } from "@/components/page";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
-import { PHASE_SERIES, type PhaseSpan } from "@/lib/phases";
+import { phaseBands, type PhaseSpan } from "@/lib/phases";
 import { seriesChart } from "@/lib/series-chart";
 import { duration } from "@/lib/time";
 import { number, percent, UNKNOWN, whole, withUnit } from "@/lib/units";
@@ -159,17 +159,11 @@ function MetricChart(props: Metric & { experiment: ExperimentDetail; phases: Pha
           ? (value, device) => (100 * value) / (totals.get(device.device_uuid) ?? NaN)
           : undefined,
       bandText: chartToken("dim"),
-      bands: phases.map((span) => ({
-        // A word that has no room would lie over its neighbours.
-        name: span.endMs - span.startMs > (endMs - startMs) / 8 ? span.phase.replaceAll("_", " ") : "",
-        startMs: span.startMs,
-        endMs: span.endMs,
-        color: chartToken(`series-${PHASE_SERIES[span.phase] ?? 8}`),
-      })),
+      bands: phaseBands(phases, chartToken),
     });
     // The colours are read from the page as it is drawn.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [experiment.gpu_info, maximum, metric, phases, query.data, scheme, startMs, endMs, unit]);
+  }, [experiment.gpu_info, maximum, metric, phases, query.data, scheme, unit]);
   return (
     <Loaded query={query}>
       {() =>

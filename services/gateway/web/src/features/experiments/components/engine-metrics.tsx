@@ -1,0 +1,119 @@
+import { useComputedColorScheme } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import type { EngineMetric, EngineSeriesView, ExperimentDetail } from "@schemas/messages";
+import { Chart } from "@/components/chart/chart";
+import { ChartGrid } from "@/components/chart/chart-grid";
+import { chartToken, seriesColors } from "@/components/chart/theme";
+import { Loaded } from "@/components/page";
+import { phaseBands, type PhaseSpan } from "@/lib/phases";
+import { seriesChart } from "@/lib/series-chart";
+import { engineSeriesOptions } from "../api/get-experiment";
+
+interface EngineChart {
+  title: string;
+  unit: string;
+  maximum?: number;
+  metrics: [metric: EngineMetric, name: string][];
+}
+
+const CHARTS: EngineChart[] = [
+  {
+    title: "Requests in the engine",
+    unit: "requests",
+    metrics: [
+      ["running", "running"],
+      ["waiting", "waiting"],
+    ],
+  },
+  {
+    title: "Tokens of the engine",
+    unit: "tok/s",
+    metrics: [
+      ["prompt_tokens_per_s", "prompt"],
+      ["generation_tokens_per_s", "generated"],
+    ],
+  },
+  {
+    title: "KV cache and prefix hits",
+    unit: "%",
+    maximum: 100,
+    metrics: [
+      ["kv_cache_percent", "KV cache in use"],
+      ["prefix_hit_percent", "prefix hits"],
+    ],
+  },
+  { title: "Preemptions", unit: "1/s", metrics: [["preemptions_per_s", "preemptions"]] },
+  { title: "Accepted drafts", unit: "tokens", metrics: [["accept_length", "accept length"]] },
+];
+
+interface EngineMetricsProps {
+  experiment: ExperimentDetail;
+  phases: PhaseSpan[];
+}
+
+/** What the engine told of itself, in step with the charts of its GPUs. */
+export function EngineMetrics({ experiment, phases }: EngineMetricsProps) {
+  const query = useQuery({
+    ...engineSeriesOptions(experiment.experiment_id, experiment.finished_at === null),
+    placeholderData: (before) => before,
+  });
+  const onGpus = useMemo(() => phases.filter((span) => span.phase !== "waiting"), [phases]);
+  return (
+    <section>
+      <h2>Engine metrics</h2>
+      <Loaded query={query}>
+        {(view) => {
+          const told = CHARTS.filter((chart) => chart.metrics.some(([metric]) => view.series[metric]?.length));
+          return told.length === 0 ? (
+            <p className="dim">
+              {experiment.finished_at
+                ? "Its engine told nothing of itself: it has no metrics, or was not asked for long enough."
+                : "They are asked for each second while it measures."}
+            </p>
+          ) : (
+            <ChartGrid>
+              {told.map((chart) => (
+                <MetricsChart key={chart.title} {...chart} view={view} phases={onGpus} />
+              ))}
+            </ChartGrid>
+          );
+        }}
+      </Loaded>
+    </section>
+  );
+}
+
+function MetricsChart(props: EngineChart & { view: EngineSeriesView; phases: PhaseSpan[] }) {
+  const { title, unit, maximum, metrics, view, phases } = props;
+  const scheme = useComputedColorScheme("light");
+  const chart = useMemo(() => {
+    const names = new Map<string, string>(metrics);
+    const devices = metrics.flatMap(([metric], index) => {
+      const points = view.series[metric];
+      return points?.length ? [{ node_id: view.engine ?? "", device_uuid: metric, index, points }] : [];
+    });
+    return seriesChart({ devices }, {
+      axis: `${unit}, mean with min–max`,
+      unit,
+      maximum,
+      colors: seriesColors(),
+      name: (device) => names.get(device.device_uuid) ?? device.device_uuid,
+      rowNames: ["engine", "metric"],
+      rowOf: (device) => [device.node_id, device.device_uuid],
+      bandText: chartToken("dim"),
+      bands: phaseBands(phases, chartToken),
+    });
+    // The colours are read from the page as it is drawn.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [maximum, metrics, phases, scheme, unit, view]);
+  return (
+    <Chart
+      title={title}
+      option={chart.option}
+      table={chart.table}
+      group={view.experiment_id}
+      empty="Nothing of this was told."
+    />
+  );
+}
