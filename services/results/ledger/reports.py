@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -41,6 +41,7 @@ MJ_PER_WH: Final = 3_600_000
 MOST_LINES: Final = 200
 LIMITS_SECONDS: Final = 2.0
 MOST_ATTEMPTS: Final = 5_000  # decoded for one answer
+EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 UNUSED_MEMORY_PERCENT: Final = 30.0
 IDLE_PERCENT: Final = 50.0
 
@@ -141,6 +142,7 @@ class Reports:
     async def usage(self, query: GetUsage) -> UsageView:
         """Who held GPUs, and the time of all of them."""
         start, end = _hours_of(query)
+        earlier_from = start - min(end - start, start - EARLIEST)
         name = NAME[query.by]
         async with self.database.transaction() as connection:
             hours = await _hours(connection, start, end)
@@ -148,7 +150,7 @@ class Reports:
             total = await connection.fetchrow(SELECT_TOTAL, *hours)
             earlier = await connection.fetch(
                 SELECT_HELD.format(name=name),
-                *await _hours(connection, start - (end - start), start),
+                *await _hours(connection, earlier_from, start),
                 query.namespace,
             )
         lines: dict[str, UsageLine] = {}

@@ -5,7 +5,7 @@ import contextlib
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -50,6 +50,7 @@ from shared.postgres.database import Connection, Database
 from shared.testing import eventually
 from tests.support.worlds.results import NODE, World, make_finished, make_sample
 
+LONG_AGO = datetime(91, 6, 24, tzinfo=UTC)
 KEPT = timedelta(days=7)
 HOURS = 2
 GPUS = 2
@@ -393,6 +394,8 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
         waste = await world.ask(GetWaste(**asked), WasteView)
         by_requester = await world.ask(GetUsage(by=UsageBy.REQUESTER, **asked), UsageView)
         mine = await world.ask(GetUsage(namespace="team-b", **asked), UsageView)
+        # As long before that lies outside of the calendar.
+        ever = await world.ask(GetUsage(**{**asked, "start_at": LONG_AGO}), UsageView)
         waits = await world.ask(GetWaits(**asked), WaitsView)
 
         failures: list[FailuresView] = []
@@ -419,6 +422,7 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
     assert (total.used_us, total.idle_us) == (60_000_000, 30_000_000)
     assert [line.name for line in by_requester.lines] == ["exec/ada", "tune"]
     assert [line.name for line in mine.lines] == ["team-b"]
+    assert {line.name for line in ever.lines} == {"team-a", "team-b"}
     assert {line.reservation_id: line.because for line in waste.lines} == {
         half.reservation_id: ("idle",),
         held.reservation_id: ("memory",),
