@@ -13,6 +13,7 @@ from schemas.gpu_request import GpuRequest
 from schemas.kubernetes import KubernetesSpec, VolumeClaim
 from schemas.orchestrator import ExperimentState, TaskState
 from schemas.reports import WaterfallStep, WaterfallView
+from schemas.slo import ConstraintCheck, SloVerdict
 from schemas.task import Objective
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
@@ -119,6 +120,17 @@ def test_one_that_failed_at_a_load_of_others_is_not_compared_with_them() -> None
     assert report.best.ordinal == 2
     assert report.others[0].worse_percent is None
     assert "D(1,1) at concurrency 8 served 0 of 9" in report.others[0].because
+
+
+def test_a_baseline_that_misses_the_constraints_says_which() -> None:
+    missed = ConstraintCheck(constraint="ttft:p99<1s", load="D(1,1)", actual=2.0, excess=1.0)
+    first = detail(1, 1.0, parameters={"x": 1}, slo=SloVerdict(constraints=(missed,)))
+
+    report = task_report(make_task(), [first, detail(2, 3.0, parameters={"x": 2})], None)
+
+    assert report.best is not None
+    assert report.best.ordinal == 2
+    assert "has 1 s: misses ttft:p99<1s by 100 % at D(1,1)." in markdown(report)
 
 
 def test_the_cost_is_that_of_all_that_was_held() -> None:

@@ -60,10 +60,11 @@ def _best(report: TaskReport) -> Iterator[str]:
         yield ""
         yield from _table(["parameter", "value"], _pairs(best.parameters))
         return
-    yield (
-        f"The baseline, experiment {baseline.ordinal}, has {_number(baseline.score)} {unit}: "
-        f"{_number(baseline.worse_percent)} % worse."
-    )
+    behind = baseline.because
+    if baseline.worse_percent is not None:
+        behind = f"{_number(baseline.worse_percent)} % worse"
+    score = f"{_number(baseline.score)} {unit}".rstrip()
+    yield f"The baseline, experiment {baseline.ordinal}, has {score}: {behind}."
     yield ""
     rows = [[each.name, _value(each.baseline), _value(each.best)] for each in report.changes]
     yield from _table(["changed", "baseline", "best"], rows)

@@ -43,7 +43,7 @@ def task_report(
         task_name=task.task_name,
         state=task.state,
         objective=task.objective,
-        measure=MEASURES[task.objective],
+        measure=_measure(task),
         verdict=_verdict(task, ranked, len(measured)),
         simulated=any(each.engine.engine == "simulated" for each in experiments),
         experiments=len(experiments),
@@ -78,6 +78,12 @@ def _scored(experiment: ExperimentDetail) -> Scored:
         failed_levels=metrics.failed_levels if metrics is not None else (),
         excess=excess_of(experiment.slo),
     )
+
+
+def _measure(task: TaskView) -> str:
+    name = MEASURES[task.objective]
+    is_penalized = task.task is not None and task.task.slo is not None
+    return f"{name} with the penalty of slo" if is_penalized else name
 
 
 def _verdict(task: TaskView, ranked: Sequence[ExperimentDetail], measured: int) -> str:
