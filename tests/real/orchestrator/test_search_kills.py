@@ -1,0 +1,154 @@
+"""A search whose orchestrator is killed after every change of its state; over a real nats-server
+and Postgres.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.orchestrator import ExperimentView, TaskState
+from services.orchestrator.app import create_service
+from services.orchestrator.settings import OrchestratorSettings
+from shared.errors import UnavailableError
+from shared.postgres.database import Connection, Database
+from shared.testing import eventually
+from tests.support.worlds.orchestrator import World, scripted_world, task_file
+
+STATE = """
+SELECT md5(concat(
+    (SELECT string_agg(record::text, ' ' ORDER BY task_id) FROM task),
+    (SELECT string_agg(record::text, ' ' ORDER BY experiment_id) FROM experiment),
+    (SELECT string_agg(record::text, ' ' ORDER BY attempt_id) FROM attempt)))
+"""
+SUCCEEDED = "SELECT count(*) FROM outbox WHERE subject LIKE '%.experiment_succeeded.' || $1"
+
+
+@dataclass
+class Killer:
+    """Lets no transaction through after one that left a state which was not there before: the
+    sender, the relay and the acknowledgement of its message never hear of that one.
+    """
+
+    seen: set[str] = field(default_factory=set)
+    is_armed: bool = False  # a start that can no longer reach Postgres would never end
+    is_dead: bool = False
+
+    @asynccontextmanager
+    async def transaction(
+        self, real: AbstractAsyncContextManager[Connection]
+    ) -> AsyncIterator[Connection]:
+        self._stop_dead()
+        async with real as connection:
+            yield connection
+            self._stop_dead()
+            state = await connection.fetchval(STATE)
+            is_new = state not in self.seen
+            self.seen.add(state)
+        self.is_dead |= is_new and self.is_armed
+        self._stop_dead()
+
+    def _stop_dead(self) -> None:
+        if self.is_dead:
+            raise UnavailableError("killed")
+
+
+@asynccontextmanager
+async def life(nats_url: str, postgres_dsn: str) -> AsyncIterator[Database]:
+    """One life of the orchestrator, whose end may be any error."""
+    settings = OrchestratorSettings(
+        nats_url=nats_url, postgres_dsn=postgres_dsn, repair_interval_seconds=0.5,
+        repair_after_seconds=0.2,
+    )  # fmt: skip
+    service = create_service(settings)
+    running = service.running()
+    await running.__aenter__()
+    try:
+        assert service.database is not None
+        yield service.database
+    finally:
+        with suppress(ExceptionGroup, UnavailableError):
+            await running.__aexit__(None, None, None)
+
+
+def history(experiments: tuple[ExperimentView, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "ordinal": each.ordinal,
+            "state": each.state,
+            "parameters": each.parameters,
+            "proposal": each.proposal,
+            "score": each.objective_score,
+            "attempts": [attempt.outcome for attempt in each.attempts],
+            "interrupted": each.interrupted_attempts,
+        }
+        for each in experiments
+    ]
+
+
+async def submit(world: World, name: str) -> UUID:
+    return await world.submit(
+        task_file(
+            name,
+            parameters={"slots": {"type": "integer", "low": 1, "high": 32}},
+            optimization={
+                "strategy": "bayesian",
+                "seed": 5,
+                "max_iterations": 5,
+                "n_initial_random": 2,
+            },
+        )
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_search_killed_after_every_change_of_state_has_the_history_of_one_that_was_not(
+    nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killer = Killer()
+    real = Database.transaction
+    async with scripted_world(nats_url) as world:
+        async with life(nats_url, postgres_dsn) as database:
+            undisturbed = await submit(world, "undisturbed")
+            await world.until(undisturbed, TaskState.COMPLETED)
+            want = history(await world.experiments(undisturbed))
+            disturbed = await submit(world, "disturbed")
+            killer.seen.add(await database.pool.fetchval(STATE))
+        monkeypatch.setattr(
+            Database, "transaction", lambda database: killer.transaction(real(database))
+        )
+        lives = 0
+        is_over = False
+        while not is_over:
+            killer.is_dead = killer.is_armed = False
+            lives += 1
+            async with life(nats_url, postgres_dsn) as database:
+                killer.is_armed = True
+
+                async def has_ended(database: Database = database) -> bool:
+                    nonlocal is_over
+                    state = await database.pool.fetchval(
+                        "SELECT state FROM task WHERE task_id = $1", disturbed
+                    )
+                    is_over = state == TaskState.COMPLETED
+                    return is_over or killer.is_dead
+
+                await eventually(has_ended, what="another change of state")
+        monkeypatch.undo()
+
+        async with life(nats_url, postgres_dsn) as database:
+            experiments = await world.experiments(disturbed)
+            ends = [
+                await database.pool.fetchval(SUCCEEDED, str(each.experiment_id))
+                for each in experiments
+            ]
+
+    assert history(experiments) == want
+    assert ends == [1] * 5
+    starts = [start.experiment_id for start in world.starts if start.task_id == disturbed]
+    assert starts == [each.experiment_id for each in experiments]
+    assert lives > 5 * 2
