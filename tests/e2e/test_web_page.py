@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import pytest_asyncio
@@ -13,6 +13,7 @@ from shared.testing import eventually, run_apart, short_directory
 from tests.support.browser import (
     PATIENCE_MS,
     Watched,
+    axe_findings,
     chart_values,
     chromium,
     is_drawn,
@@ -22,7 +23,7 @@ from tests.support.processes.platform import PlatformProcess, marked_processes, 
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
@@ -38,6 +39,11 @@ REMEMBER = """selector => {
         document.body, {subtree: true, childList: true, characterData: true});
     look();
 }"""
+# Of axe's rules colours alone differ by the scheme.
+SCHEMES: tuple[tuple[Literal["light", "dark"], list[str] | None], ...] = (
+    ("light", None),
+    ("dark", ["color-contrast"]),
+)
 LONG_MS = 180_000  # until experiments have run
 GATEWAY_IS_AWAY = (r"ERR_CONNECTION", r"ERR_EMPTY_RESPONSE", r"WebSocket", r"\b50[234]\b")
 
@@ -283,3 +289,36 @@ async def test_people_are_offered_what_their_token_may(
     await (expect(submit).to_be_enabled() if may_submit else expect(submit).to_be_disabled())
     told = page.get_by_text("Your token may only look")
     await expect(told).to_have_count(0 if may_submit else 1)
+
+
+async def test_no_page_has_what_axe_finds_serious_dark_or_light(
+    platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
+) -> None:
+    held = await reserve(platform, 2, "somebody-else")
+    waiting = await reserve(platform, 1, "waits")
+    watched = await visit("/")
+    page = watched.page
+    links = page.get_by_role("navigation", name="Pages").get_by_role("link")
+    await links.first.wait_for()
+    places = await links.evaluate_all("links => links.map(link => link.getAttribute('href'))")
+    [gpu, *_] = (await get(platform, "/gpus"))["gpus"]
+    task = f"/tasks/{finished_task['task_id']}"
+    places += [f"{task}?tab={tab}" for tab in ("compare", "timeline", "definition", "events")]
+    places += [f"{task}", "/tasks/new", f"/queue?open={waiting}", "/no-such-page"]
+    places += [f"/admin?tab={tab}" for tab in ("namespaces", "tokens", "audit", "decisions")]
+    places += [f"/experiments/{finished_task['best_experiment_id']}"]
+    places += [f"/gpus/{gpu['node_id']}/{gpu['uuid']}"]
+
+    found = []
+    for place in places:
+        await page.goto(platform.url + place)
+        await page.locator("main").locator("h1, strong").first.wait_for()
+        await expect(page.locator("[aria-label^=loading]")).to_have_count(0)
+        for scheme, rules in SCHEMES:
+            await page.emulate_media(color_scheme=scheme)
+            await page.wait_for_selector(f":root[data-mantine-color-scheme={scheme}]")
+            found += [f"{place} {scheme}: {each}" for each in await axe_findings(page, rules)]
+    await release(platform, waiting)
+    await release(platform, held)
+
+    assert not found, "\n".join(found)

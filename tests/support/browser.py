@@ -104,12 +104,16 @@ def _axe() -> str:
     return AXE.read_text()
 
 
-async def axe_findings(page: Page) -> list[str]:
-    """What axe-core finds serious, each with the first element that it is about."""
-    await page.evaluate("() => window.axe === undefined") and await page.evaluate(_axe())
-    found: dict[str, Any] = await page.evaluate("() => axe.run({resultTypes: ['violations']})")
+async def axe_findings(page: Page, rules: list[str] | None = None) -> list[str]:
+    """What axe-core finds serious, each with the first element that it is about; of all its rules,
+    or of these alone.
+    """
+    if await page.evaluate("() => window.axe === undefined"):
+        await page.evaluate(_axe())
+    options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+    found: dict[str, Any] = await page.evaluate("options => axe.run(options)", options)
     return [
-        f"{each['id']}: {each['nodes'][0]['html'][:200]}"
+        f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary'][:300]}"
         for each in found["violations"]
         if each["impact"] in SERIOUS
     ]
@@ -123,7 +127,7 @@ def chart(page: Page, title: str) -> Locator:
 async def chart_values(page: Page, title: str) -> list[dict[str, str]]:
     """The table of a chart, with whole numbers: by column, as texts."""
     figure = chart(page, title)
-    await figure.get_by_role("button", name="as a table").click()
+    await figure.get_by_role("button", name="Table of").click()
     rows = figure.get_by_role("region").locator("tr")
     await rows.nth(1).wait_for()
     cells: list[list[str]] = await rows.evaluate_all(

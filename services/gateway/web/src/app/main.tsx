@@ -11,7 +11,7 @@ import { router } from "./router";
 
 const theme = createTheme({
   primaryColor: "blue",
-  primaryShade: { light: 8, dark: 5 },
+  primaryShade: 8,
   autoContrast: true,
   defaultRadius: "sm",
   fontFamily: "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif",

@@ -45,7 +45,7 @@ export function Loaded<T>({
     );
   }
   if (query.error) return <Failure error={query.error} retry={() => void query.refetch()} />;
-  return <Loader size="sm" aria-label="loading" />;
+  return <Loader size="sm" role="status" aria-label="loading" />;
 }
 
 export function Failure({ error, retry }: { error: Error; retry?: () => void }) {

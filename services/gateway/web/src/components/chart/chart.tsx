@@ -84,23 +84,23 @@ export function Chart(props: ChartProps) {
           <span className={classes.tools}>
             <Tool
               text="Reset"
-              label={`${title}: whole range`}
+              label={`Reset ${title} to its whole range`}
               onClick={() => chart.dispatchAction({ type: "dataZoom", start: 0, end: 100 })}
             />
             <Tool
               text="Table"
-              label={`${title}: as a table`}
+              label={`Table of ${title}`}
               isPressed={isTable}
               onClick={() => setTable(!isTable)}
             />
             <Tool
               text="CSV"
-              label={`${title}: save as CSV`}
+              label={`CSV of ${title}`}
               onClick={() => download(`${title}.csv`, csvOf(table.columns, table.rows), "text/csv")}
             />
             <Tool
               text="PNG"
-              label={`${title}: save as PNG`}
+              label={`PNG of ${title}`}
               onClick={() => {
                 const backgroundColor = chartToken("bg");
                 download(`${title}.png`, chart.getDataURL({ pixelRatio: 2, backgroundColor }));
@@ -116,7 +116,7 @@ export function Chart(props: ChartProps) {
       ) : (
         <div className={classes.frame} style={{ height: heightPx }}>
           <div ref={element} className={classes.canvas} />
-          {!chart && <Loader size="sm" className={classes.loader} aria-label="loading the chart" />}
+          {!chart && <Loader size="sm" className={classes.loader} role="status" aria-label="loading the chart" />}
         </div>
       )}
       {isTable && !isEmpty && <ChartRows title={title} table={table} />}
@@ -137,6 +137,7 @@ function Tool({ text, label, isPressed, onClick }: ToolProps) {
       variant={isPressed ? "light" : "subtle"}
       color="gray"
       size="compact-xs"
+      fw={400}
       aria-label={label}
       aria-pressed={isPressed}
       onClick={onClick}
