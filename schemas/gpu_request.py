@@ -19,6 +19,7 @@ from schemas.base import (
     line,
 )
 from schemas.cluster import GpuSupply
+from schemas.vgpu import VgpuForm
 
 GpuCount = Annotated[int, Meta(ge=1, le=4096)]
 ComputeCapability = Annotated[
@@ -234,7 +235,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     avoided_node_names: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
 
 
-class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GpuRequest(VgpuForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none. Or `shares`
     of the GPUs of one node: 0.25 is a quarter of one, 1.2 more than one; exactly as asked. Or, with
     `mig_profile` ("1g.10gb"), one MIG instance of those that there are.
@@ -251,7 +252,7 @@ class GpuRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Shares are multiples of the scheduler's quantum, and have as large a part of the memory. GPUs
     with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
     spread over several, and parts of several are nearly equal. `enforced_shares`: only where
-    something keeps holders to their shares.
+    something keeps holders to their shares. `min_memory_mb` beside shares is of each whole GPU.
     """
 
     gpus: GpuCount = 1

@@ -2176,9 +2176,11 @@ export type GpuReading = [
  * Shares are multiples of the scheduler's quantum, and have as large a part of the memory. GPUs
  * with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
  * spread over several, and parts of several are nearly equal. `enforced_shares`: only where
- * something keeps holders to their shares.
+ * something keeps holders to their shares. `min_memory_mb` beside shares is of each whole GPU.
  */
 export interface GpuRequest {
+  vgpu_cores?: number | null;
+  vgpu_memory_mb?: number | null;
   gpus?: number;
   min_memory_mb?: number | null;
   max_utilization_percent?: number;

@@ -121,15 +121,18 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
         def run(*args: Any, **given: Any) -> Any:
             names = [name for name in GpuRequest.__struct_fields__ if name in given]
             fields = {name: given.pop(name) for name in names}
-            kinds = [fields[name] for name in ("gpus", "shares", "mig_profile")]
+            kinds = [fields[name] for name in _KINDS]
             if kinds.count(None) != len(kinds) - 1:
-                raise click.UsageError("expected one of --gpus, --shares and --mig-profile")
+                raise click.UsageError(f"expected one of {', '.join(_KINDS.values())}")
             fields["gpus"] = fields["gpus"] or 1
             fields["share_strategy"] = ShareStrategy(fields["share_strategy"])
             if whole_fleet:
                 fields["placement"] = Placement(fields["placement"])
                 fields |= _place(fields.pop("node_ids"), given)
-            request = GpuRequest(**fields)
+            try:
+                request = GpuRequest(**fields)
+            except ValueError as error:
+                raise click.UsageError(str(error)) from error
             return command(*args, request=request, **given)
 
         decorated: Callable[..., Any] = run
@@ -181,6 +184,12 @@ _CLUSTER_OPTIONS: Final = {
     "utilization_threshold_percent": "--utilization-threshold",
     "memory_threshold_percent": "--memory-threshold",
 }
+_KINDS: Final = {
+    "gpus": "--gpus",
+    "shares": "--shares",
+    "mig_profile": "--mig-profile",
+    "vgpu_cores": "--vgpu-cores",
+}
 _OF_CLUSTERS: Final = (
     click.option(
         "--cluster",
@@ -219,6 +228,19 @@ _OF_DEVICES: Final = (
         "--mig-profile",
         metavar="PROFILE",
         help="Instead of whole GPUs one MIG instance such as 1g.10gb.",
+    ),
+    click.option(
+        "--vgpu-cores",
+        type=click.IntRange(1, 409_600),
+        metavar="N",
+        help="Instead of whole GPUs so many hundredths of one; multiples of 100 are whole GPUs.",
+    ),
+    click.option(
+        "--vgpu-memory",
+        "vgpu_memory_mb",
+        type=MEBIBYTES,
+        metavar="MB",
+        help="That the cores' part of their GPU has at least.",
     ),
     click.option(
         "--share-strategy",

@@ -47,7 +47,6 @@ _NOT_OF_CLUSTERS: Final = ("device_uuids", "require", "prefer")
 _NOT_OF_SHARES: Final = {
     "gpus": 1,
     "nodes": 1,
-    "min_memory_mb": None,  # as large a part of it comes with the shares
     "balanced_memory": False,
     "cluster": None,
 }

@@ -85,7 +85,6 @@ def make_request(
         gpus = nodes = 1
         chosen = {**chosen, **SHARES[shares]}
         chosen.pop("balanced_memory", None)
-        chosen.pop("min_memory_mb", None)
         chosen.pop("mig_profile", None)
     return GpuRequest(
         gpus=gpus,

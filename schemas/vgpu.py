@@ -1,0 +1,48 @@
+"""What a request in vGPU cores and memory reads as."""
+
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
+
+from schemas.base import Mebibytes
+
+VGPU_CORES: Final = 100  # of a whole GPU
+
+
+class VgpuForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fields of a `GpuRequest` that are read as what they mean, and never seen.
+
+    1 to 99 cores are hundredths of one GPU that have at least this memory, multiples of 100 are
+    whole GPUs.
+    """
+
+    vgpu_cores: Annotated[int, Meta(ge=1, le=409_600)] | None = None
+    vgpu_memory_mb: Mebibytes | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vgpu_fields(self).items():
+            force_setattr(self, name, value)
+
+
+def vgpu_fields(request: Any) -> dict[str, Any]:
+    """Fields of a `GpuRequest` in place of its vGPU's; none without one. Raises ValueError."""
+    cores, memory_mb = request.vgpu_cores, request.vgpu_memory_mb
+    if cores is None:
+        if memory_mb is not None:
+            raise ValueError("expected `vgpu_cores` with `vgpu_memory_mb`")
+        return {}
+    if request.gpus != 1 or request.nodes != 1 or request.shares or request.mig_profile:
+        raise ValueError("expected no gpus, nodes, shares or mig_profile with `vgpu_cores`")
+    if memory_mb is not None and request.min_memory_mb is not None:
+        raise ValueError("expected one of `vgpu_memory_mb` and `min_memory_mb`")
+    fields: dict[str, Any] = {"vgpu_cores": None, "vgpu_memory_mb": None}
+    if cores % VGPU_CORES == 0:
+        if memory_mb is not None:
+            raise ValueError("expected no `vgpu_memory_mb` with whole GPUs, which have all of it")
+        return fields | {"gpus": cores // VGPU_CORES}
+    if cores > VGPU_CORES:
+        raise ValueError(f"expected 1 to 100 `vgpu_cores` or a multiple of 100, got {cores}")
+    if memory_mb is not None:
+        fields["min_memory_mb"] = -(-memory_mb * VGPU_CORES // cores)
+    return fields | {"shares": cores / VGPU_CORES, "unfragmented": True}
