@@ -843,6 +843,9 @@ async def test_lists_go_on_where_they_ended_whatever_is_stored_meanwhile(
         await world.bus.query(ListExperiments(after_experiment_id=new_id()), ExperimentList)
 
 
+LOG_FROM_ZERO = {"type": "continuous", "low": 0, "high": 1, "log": True}
+
+
 @pytest.mark.parametrize(
     ("overrides", "code", "path", "says"),
     [
@@ -859,8 +862,8 @@ async def test_lists_go_on_where_they_ended_whatever_is_stored_meanwhile(
             ErrorCode.BAD_REQUEST, "$.base_runtime", "llamacpp", id="an unknown engine",
         ),
         pytest.param(
-            {"optimization": {"strategy": "bayesian"}},
-            ErrorCode.UNSUPPORTED, "$.optimization.strategy", "grid_search", id="a strategy",
+            {"optimization": {"strategy": "bayesian"}, "parameters": {"x": LOG_FROM_ZERO}},
+            ErrorCode.BAD_REQUEST, "$.parameters.x.low", "more than 0", id="a range",
         ),
         pytest.param(
             {"benchmark": {"tool": "genai-bench"}},
