@@ -104,12 +104,23 @@ def _axe() -> str:
     return AXE.read_text()
 
 
+# A transition that runs has colours of its own: those that end are waited for.
+TRANSITIONS_END: Final = """
+() => Promise.allSettled(
+    document.getAnimations()
+        .filter(each => each.effect.getComputedTiming().endTime !== Infinity)
+        .map(each => each.finished)
+).then(() => true)
+"""
+
+
 async def axe_findings(page: Page, rules: list[str] | None = None) -> list[str]:
     """What axe-core finds serious, each with the first element that it is about; of all its rules,
     or of these alone.
     """
     if await page.evaluate("() => window.axe === undefined"):
         await page.evaluate(_axe())
+    await page.evaluate(TRANSITIONS_END)
     options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
     found: dict[str, Any] = await page.evaluate("options => axe.run(options)", options)
     return [
