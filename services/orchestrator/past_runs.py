@@ -13,6 +13,7 @@ from services.orchestrator.domain.deadlines import PastHolds
 from services.orchestrator.domain.past_memory import (
     LearnedMemory,
     PastRun,
+    is_learned,
     learned_note,
     with_memory,
 )
@@ -93,9 +94,9 @@ async def with_memory_learned(connection: Connection, task: TaskFile, plan: Plan
     learned: list[LearnedMemory] = []
     for each in plan.experiments:
         gpus = each.request.gpus * each.request.nodes
-        if gpus not in past:
+        if gpus not in past and is_learned(each.request, task.gpus):
             past[gpus] = await past_peaks(connection, each.engine, each.request)
-        asking, found = with_memory(each, task.gpus, past[gpus])
+        asking, found = with_memory(each, task.gpus, past.get(gpus, ()))
         experiments.append(asking)
         learned += [found] if found is not None else []
     if learned:

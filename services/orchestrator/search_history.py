@@ -18,7 +18,7 @@ SELECT experiment_id, ordinal, state, objective_score, record -> 'parameters' AS
        record #> '{metrics,failed_levels}' AS failed_levels,
        coalesce(record ->> 'slo', '{}') AS slo,
        record #>> '{failure,kind}' AS failure
-FROM experiment WHERE task_id = $1 ORDER BY ordinal
+FROM experiment WHERE task_id = $1 AND ($2::text IS NULL OR state = $2) ORDER BY ordinal
 """
 
 # An attempt has its GPUs from its start; of shares of a GPU their sum.
@@ -32,9 +32,11 @@ WHERE a.task_id = $1 AND a.record ->> 'started_at' IS NOT NULL
 """
 
 
-async def tried(connection: Connection, task_id: UUID) -> list[Past]:
-    """The experiments of a task, in order."""
-    rows = await connection.fetch(SELECT_TRIED, task_id)
+async def tried(
+    connection: Connection, task_id: UUID, state: ExperimentState | None = None
+) -> list[Past]:
+    """The experiments of a task, in order; all of them, or those in one state."""
+    rows = await connection.fetch(SELECT_TRIED, task_id, state)
     return [
         Past(
             ordinal=row["ordinal"],

@@ -20,7 +20,7 @@ from services.orchestrator.domain.deadlines import (
     longest_hold_seconds,
 )
 from services.orchestrator.domain.executor_offers import Offer, eligible_nodes, serving_offers
-from services.orchestrator.domain.past_memory import with_memory
+from services.orchestrator.domain.past_memory import is_learned, with_memory
 from services.orchestrator.domain.plan import make_planner, make_search
 from services.orchestrator.domain.records import (
     Decision,
@@ -196,9 +196,11 @@ class Progress:
     ) -> Experiment:
         """Learned memory counts until an attempt has run out of it."""
         ran_out = FailureKind.GPU_OUT_OF_MEMORY in experiment.failed_attempts
-        engine, request = experiment.engine, experiment.request
-        past = [] if ran_out else await past_runs.past_peaks(connection, engine, request)
-        asking, _ = with_memory(experiment, task.file.gpus, past)
+        engine, request, wanted = experiment.engine, experiment.request, task.file.gpus
+        past = []
+        if not ran_out and is_learned(request, wanted):
+            past = await past_runs.past_peaks(connection, engine, request)
+        asking, _ = with_memory(experiment, wanted, past)
         return asking
 
     def _request_now(
@@ -238,7 +240,7 @@ class Progress:
     async def _best(self, connection: Connection, task: Task, succeeded: int) -> UUID | None:
         if not succeeded:
             return None
-        past = await search_history.tried(connection, task.task_id)
+        past = await search_history.tried(connection, task.task_id, ExperimentState.SUCCEEDED)
         scored = [each.scored for each in past if each.scored is not None]
         ranked = rank(task.file.optimization.objective, scored).ranked
         # One that misses the constraints may be the nearest, and is not best.

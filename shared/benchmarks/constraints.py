@@ -10,7 +10,7 @@ from msgspec import Struct
 from schemas.benchmark import LevelResult
 from schemas.errors import ErrorCode
 from schemas.slo import ConstraintCheck, SloVerdict
-from shared.benchmarks.metrics import load_text, pooled
+from shared.benchmarks.metrics import load_text, loads_of, tpot_of
 from shared.benchmarks.request_columns import RequestRow, unpack_requests
 from shared.errors import RefusedError
 
@@ -166,7 +166,7 @@ def check_constraints(
 
     Levels of the same load are one, of all their requests.
     """
-    loads = pooled([level for level in levels if level.set_aside is None])
+    loads = loads_of(levels)
     return tuple(_check(each, constraints, loads) for each in constraints)
 
 
@@ -251,7 +251,6 @@ def _goodput(constraints: Sequence[Constraint], load: LevelResult) -> float | No
 
 
 def _tpot(row: RequestRow) -> float | None:
-    tokens_after = (row.num_output_tokens or 0) - 1
-    if row.ttft is None or row.e2e_latency is None or tokens_after < 1:
+    if row.ttft is None or row.e2e_latency is None:
         return None
-    return (row.e2e_latency - row.ttft) / tokens_after
+    return tpot_of(row.e2e_latency - row.ttft, row.num_output_tokens or 0)

@@ -40,9 +40,7 @@ class RequestSample(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tpot(self) -> float | None:
         """Seconds per token after the first; None with a single token or an answer in one piece."""
-        if self.num_output_tokens < 2 or self.output_latency <= 0:
-            return None
-        return self.output_latency / (self.num_output_tokens - 1)
+        return tpot_of(self.output_latency, self.num_output_tokens)
 
     @property
     def output_inference_speed(self) -> float | None:
@@ -178,6 +176,18 @@ def columns_of(
         ),
     ]
     return pack_requests(rows) if rows else None
+
+
+def tpot_of(output_latency: float, num_output_tokens: int) -> float | None:
+    """Of one request; see `RequestSample.tpot`."""
+    if num_output_tokens < 2 or output_latency <= 0:
+        return None
+    return output_latency / (num_output_tokens - 1)
+
+
+def loads_of(levels: Iterable[LevelResult]) -> list[LevelResult]:
+    """Those that are not set aside, of the same load as one."""
+    return pooled([level for level in levels if level.set_aside is None])
 
 
 def pooled(levels: Sequence[LevelResult]) -> list[LevelResult]:

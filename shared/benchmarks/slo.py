@@ -14,7 +14,7 @@ from typing import Final
 from schemas.benchmark import Distribution, LevelResult
 from schemas.slo import SloVerdict
 from schemas.task import Objective, PenaltyForm, SloBound, SloSpec
-from shared.benchmarks.metrics import pooled
+from shared.benchmarks.metrics import loads_of
 
 DEFAULT_FAIL_RATIO: Final = 0.5
 LARGEST_EXPONENT: Final = 500.0  # of what a float holds there is room for weights and sums
@@ -22,7 +22,7 @@ LARGEST_EXPONENT: Final = 500.0  # of what a float holds there is room for weigh
 
 def slo_verdict(slo: SloSpec, levels: Iterable[LevelResult]) -> SloVerdict:
     """Of the load that is farthest above each threshold; those that are set aside say nothing."""
-    loads = pooled([level for level in levels if level.set_aside is None])
+    loads = loads_of(levels)
     penalty = 0.0
     failed_because = ""
     for name, bound, actual in _measured(slo, loads):

@@ -29,7 +29,7 @@ from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, print_answer, print_json, table_options
 from services.cli.display.tables import short
-from services.cli.lookup import Sort, find
+from services.cli.lookup import Sort, find, find_task
 from services.cli.options import Target, TimeSpan, namespace_option, reading
 from shared.clock import utcnow
 
@@ -112,9 +112,7 @@ def task(target: Target, identifier: str) -> None:
     """What a task found out, as Markdown: the best configuration, ready to be used, and why."""
 
     async def ask(client: "StewardClient") -> TaskReport | str:
-        found = await find(client, identifier, Sort.TASK)
-        if not isinstance(found, TaskView):
-            raise TypeError(f"expected a task, found {found}")
+        found = await find_task(client, identifier)
         if target.as_json:
             return await client.task_report(found.task_id)
         return await client.task_report_markdown(found.task_id)

@@ -10,7 +10,7 @@ import msgspec
 from schemas.orchestrator import TaskView
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json
-from services.cli.lookup import Sort, find
+from services.cli.lookup import find_task
 from services.cli.options import Target, with_target
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def clone(
     """Submit a task's file once more, with changes."""
 
     async def ask(client: "StewardClient") -> TaskView | dict[str, Any]:
-        found = await _task(client, identifier)
+        found = await find_task(client, identifier)
         document: dict[str, Any] = msgspec.to_builtins(found.task)
         document["task_name"] = name or f"{found.task_name}-clone"
         changed = with_changes(document, changes)
@@ -103,16 +103,8 @@ def _value(text: str) -> Any:
 
 
 async def _paused(client: "StewardClient", identifier: str) -> TaskView:
-    return await client.pause_task((await _task(client, identifier)).task_id)
+    return await client.pause_task((await find_task(client, identifier)).task_id)
 
 
 async def _resumed(client: "StewardClient", identifier: str) -> TaskView:
-    return await client.resume_task((await _task(client, identifier)).task_id)
-
-
-async def _task(client: "StewardClient", identifier: str) -> TaskView:
-    """With its file, which lists leave out."""
-    found = await find(client, identifier, Sort.TASK)
-    if not isinstance(found, TaskView):
-        raise TypeError(f"expected a task, found {found}")
-    return await client.task(found.task_id)
+    return await client.resume_task((await find_task(client, identifier)).task_id)

@@ -2,7 +2,7 @@
 
 import importlib.metadata
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -12,6 +12,7 @@ from litestar.params import FromPath
 from litestar.response import Stream
 
 from schemas.archives import FORMAT, ArchiveKind, ImportedList, ImportedView, Manifest
+from schemas.base import ListView
 from schemas.engine_metrics import EngineSampleList, ListEngineSamples
 from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode
@@ -53,6 +54,8 @@ from shared.archives.tar import EXPERIMENT, TASK, ArchiveWriter, document
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.messaging.paging import page_of, place_at
+
+L = TypeVar("L", bound=ListView)
 
 TAR: Final = "application/x-tar"
 EXPORTED: Final = {
@@ -225,14 +228,10 @@ async def _files(gateway: Gateway, view: ExperimentView) -> AsyncIterator[tuple[
 
 async def _samples(gateway: Gateway, experiment_id: UUID) -> AsyncIterator[bytes]:
     file = ParquetFile(SAMPLE_COLUMNS)
-    query: ListSamples | None = ListSamples(experiment_id=experiment_id)
-    while query is not None:
-        page = await gateway.bus.query(query, SampleList, timeout_seconds=PAGE_SECONDS)
+    async for page in _pages(gateway, ListSamples(experiment_id=experiment_id), SampleList):
         if page.device:
             file.add(_columns(page))
-        following = page.next_cursor
-        query = ListSamples(experiment_id=experiment_id, cursor=following) if following else None
-        if file.rows >= PART_ROWS or query is None:
+        if file.rows >= PART_ROWS or page.next_cursor is None:
             yield file.content()
             file = ParquetFile(SAMPLE_COLUMNS)
 
@@ -240,17 +239,24 @@ async def _samples(gateway: Gateway, experiment_id: UUID) -> AsyncIterator[bytes
 async def _engine_samples(gateway: Gateway, experiment_id: UUID) -> bytes | None:
     """None where its engine told nothing."""
     file = ParquetFile(ENGINE_COLUMNS)
-    query: ListEngineSamples | None = ListEngineSamples(experiment_id=experiment_id)
-    while query is not None:
-        page = await gateway.bus.query(query, EngineSampleList, timeout_seconds=PAGE_SECONDS)
+    query = ListEngineSamples(experiment_id=experiment_id)
+    async for page in _pages(gateway, query, EngineSampleList):
         if page.sequence:
             own = {name: getattr(page, name) for name in ENGINE_COLUMNS if hasattr(page, name)}
             file.add({**own, "observed_at": page.observed_at_us})
-        following = page.next_cursor
-        query = (
-            ListEngineSamples(experiment_id=experiment_id, cursor=following) if following else None
-        )
     return file.content() if file.rows else None
+
+
+async def _pages(
+    gateway: Gateway, query: ListSamples | ListEngineSamples, view: type[L]
+) -> AsyncIterator[L]:
+    """At least one."""
+    while True:
+        page = await gateway.bus.query(query, view, timeout_seconds=PAGE_SECONDS)
+        yield page
+        if page.next_cursor is None:
+            return
+        query = msgspec.structs.replace(query, cursor=page.next_cursor)
 
 
 def _columns(page: SampleList) -> dict[str, Sequence[object]]:

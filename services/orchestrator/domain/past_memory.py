@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import PlannedExperiment
 from schemas.task import GpuPreferences, MemorySource
 from services.orchestrator.domain.records import Experiment
@@ -69,15 +70,20 @@ def learned_memory(
     return min(map(_learned, alike.values()), key=lambda one: one.min_memory_mb, default=None)
 
 
+def is_learned(request: GpuRequest, wanted: GpuPreferences | None) -> bool:
+    """Whether past experiments say how much memory is asked for. A MIG instance has what it has."""
+    return not _is_given(request, wanted) and request.mig_profile is None
+
+
 def with_memory(
     planned: E, wanted: GpuPreferences | None, past: Sequence[PastRun]
 ) -> tuple[E, LearnedMemory | None]:
     """The experiment asking for the memory that is learned, unless its task says how much."""
     request, engine = planned.request, planned.engine
-    if request.min_memory_mb is None or (wanted and wanted.min_memory_mb is not None):
+    if _is_given(request, wanted):
         return replace(planned, memory_source=MemorySource.TASK), None
     learned = None
-    if request.mig_profile is None:  # which has as much as it has
+    if is_learned(request, wanted):
         learned = learned_memory(past, engine.parameters, request.gpu_models)
     if learned is None:
         memory_mb, source = memory_per_gpu_mb(engine.model), MemorySource.MODEL_NAME
@@ -97,6 +103,11 @@ def learned_note(model: str, learned: Collection[LearnedMemory]) -> str:
         f" had at most {most.peak_memory_mb} MB of {most.gpu_model} in use; by the model's name it"
         f" would be {memory_per_gpu_mb(model)} MB"
     )
+
+
+def _is_given(request: GpuRequest, wanted: GpuPreferences | None) -> bool:
+    is_by_task = wanted is not None and wanted.min_memory_mb is not None
+    return request.min_memory_mb is None or is_by_task
 
 
 def _that_matter(parameters: Mapping[str, Any]) -> dict[str, Any]:

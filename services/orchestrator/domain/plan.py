@@ -29,7 +29,7 @@ from services.orchestrator.domain.executor_offers import (
     refuse_unread,
     serving_offers,
 )
-from services.orchestrator.domain.expansion import Point, expand, search_axes
+from services.orchestrator.domain.expansion import Grid, Point, expand, search_axes
 from services.orchestrator.domain.requirements_check import (
     Missing,
     missing_field,
@@ -150,26 +150,23 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
     """Expand the task. Raises RefusedError for what no installation could run."""
     planner = make_planner(task, offers)
     search = make_search(task)
-    grid = expand(task) if search is None else None
     # Of a search every single value is checked here, and a configuration when it is proposed.
-    points = grid.points if grid is not None else tuple(_space(task).single_values())
+    grid = expand(task) if search is None else _single_values(search.space)
     experiments: list[PlannedExperiment] = []
     unknown: dict[Missing, None] = {}
     notes: dict[str, None] = {}
-    for ordinal, point in enumerate(points, start=1):
+    for ordinal, point in enumerate(grid.points, start=1):
         planned, lacking, said = planner.experiment(ordinal, point)
         experiments.append(planned)
         unknown |= dict.fromkeys(lacking)
         notes |= dict.fromkeys(said)
-    total = grid.total if grid is not None else _size(task)
-    cut = grid.cut if grid is not None else 0
-    notes_of_task = _notes(task, planner.mode, total, cut, planner.choice.note)
+    notes_of_task = _notes(task, planner.mode, grid.total, grid.cut, planner.choice.note)
     return Plan(
         mode=planner.mode,
         benchmark_tool=planner.choice.tool,
         experiments=tuple(experiments) if search is None else (),
-        total=total,
-        cut=cut,
+        total=grid.total,
+        cut=grid.cut,
         missing=(*planner.missing, *unknown),
         notes=(*notes_of_task, *_search_notes(search), *notes),
         search=search,
@@ -180,7 +177,7 @@ def make_search(task: TaskFile, default_seed: int = 0) -> Search | None:
     """None: a grid. Raises RefusedError for a bad range."""
     if task.optimization.strategy is Strategy.GRID_SEARCH:
         return None
-    return search_of(task.optimization, _space(task), default_seed)
+    return search_of(task.optimization, space_of(search_axes(task)), default_seed)
 
 
 def refuse_missing(plan: Plan) -> None:
@@ -216,13 +213,9 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool) -> BenchmarkSpec:
     )
 
 
-def _space(task: TaskFile) -> Space:
-    return space_of(search_axes(task))
-
-
-def _size(task: TaskFile) -> int:
-    size = _space(task).size
-    return LARGEST_INTEGER if size is None else min(size, LARGEST_INTEGER)
+def _single_values(space: Space) -> Grid:
+    size = LARGEST_INTEGER if space.size is None else min(space.size, LARGEST_INTEGER)
+    return Grid(points=tuple(space.single_values()), total=size, cut=0)
 
 
 def _search_notes(search: Search | None) -> Iterator[str]:

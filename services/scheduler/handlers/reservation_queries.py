@@ -167,8 +167,7 @@ class ReservationQueries:
             return await self._availability_of_cluster(query.request)
         async with self.query_engine.moment() as moment:
             stored = await self._known(query.reservation_id)
-            entries = {entry.reservation_id: entry for entry in moment.engine.waiting}
-            entry = entries.get(stored.reservation_id)
+            entry = moment.waiting(stored.reservation_id)
             if stored.state is not ReservationState.QUEUED or entry is None:
                 raise RefusedError(
                     ErrorCode.CONFLICT,

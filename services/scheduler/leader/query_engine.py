@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import UUID
 
+from services.scheduler.domain.model.inputs import QueuedRequest
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from services.scheduler.leader.fleet_reader import FleetReader
@@ -20,6 +22,11 @@ class Moment:
 
     now: datetime
     engine: DecisionEngine
+
+    def waiting(self, reservation_id: UUID) -> QueuedRequest | None:
+        """None if the engine knows of no such request that waits."""
+        waiting = self.engine.waiting
+        return next((each for each in waiting if each.reservation_id == reservation_id), None)
 
 
 @dataclass(slots=True)

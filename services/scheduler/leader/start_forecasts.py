@@ -48,8 +48,7 @@ class StartForecasts:
         async with self.query_engine.moment() as moment:
             if moment.now > waiting.requested_at + LATEST:
                 return
-            entries = {entry.reservation_id: entry for entry in moment.engine.waiting}
-            if (entry := entries.get(waiting.reservation_id)) is None:
+            if (entry := moment.waiting(waiting.reservation_id)) is None:
                 return
             at = await asyncio.to_thread(expected_start, moment.engine, entry, moment.now)
         if at is not None:

@@ -62,8 +62,7 @@ class _Forms:
         """With one parameter in each line."""
         launch = self._launch
         first = [*launch.program, *launch.model_arguments(self._engine.model)]
-        address = ["--host", ANY_ADDRESS, "--port", str(launch.port)]
-        parts = [first, *launch.arguments(self._engine.parameters), address]
+        parts = [first, *launch.arguments(self._engine.parameters), self._address]
         return " \\\n  ".join(shlex.join(part) for part in parts if part)
 
     def compose(self) -> Object:
@@ -117,15 +116,18 @@ class _Forms:
         return self._object(OME_VERSION, "InferenceService", spec)
 
     @property
+    def _address(self) -> list[str]:
+        return ["--host", ANY_ADDRESS, "--port", str(self._launch.port)]
+
+    @property
     def _model_path(self) -> str | None:
         return self._engine.model if self._engine.model.startswith("/") else None
 
     def _image_arguments(self) -> list[str]:
         launch = self._launch
         given = [part for each in launch.arguments(self._engine.parameters) for part in each]
-        address = ["--host", ANY_ADDRESS, "--port", str(launch.port)]
         model = launch.model_arguments(self._engine.model)
-        return [*launch.image_program, *model, *given, *address]
+        return [*launch.image_program, *model, *given, *self._address]
 
     def _container(self, name: str) -> Object:
         launch = self._launch

@@ -51,12 +51,9 @@ def _best(report: TaskReport) -> Iterator[str]:
     yield ""
     unit = _UNITS.get(report.measure, "")
     yield f"Experiment {best.ordinal}, {report.measure} {_number(best.score)} {unit}".rstrip()
-    if baseline is None:
-        yield ""
-        yield from _table(["parameter", "value"], _pairs(best.parameters))
-        return
-    if baseline.ordinal == best.ordinal:
-        yield "It is the baseline, the task's first configuration."
+    if baseline is None or baseline.ordinal == best.ordinal:
+        if baseline is not None:
+            yield "It is the baseline, the task's first configuration."
         yield ""
         yield from _table(["parameter", "value"], _pairs(best.parameters))
         return

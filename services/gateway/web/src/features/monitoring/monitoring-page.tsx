@@ -1,16 +1,13 @@
-import { Select, TextInput, useComputedColorScheme } from "@mantine/core";
+import { Select, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
 import type { GpuView, NodeView, SeriesMetric, SeriesView } from "@schemas/messages";
-import { Chart } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
-import { seriesColors } from "@/components/chart/theme";
-import { Loaded, Page } from "@/components/page";
+import { GpuSeriesChart } from "@/components/chart/gpu-series-chart";
+import { Page } from "@/components/page";
 import { RangeSelect } from "@/components/range-select";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { allOf, api } from "@/lib/api-client";
-import { seriesChart } from "@/lib/series-chart";
 import { rangeQuery } from "@/lib/time-range";
 import { useTimeRange, useUrlState } from "@/lib/url-state";
 import classes from "./monitoring-page.module.css";
@@ -103,8 +100,8 @@ export function MonitoringPage() {
 
 type HistoryProps = (typeof METRICS)[number] & { range: string; filters: Filters };
 
-function History({ metric, title, unit, maximum, range, filters }: HistoryProps) {
-  const scheme = useComputedColorScheme("light");
+function History({ range, filters, ...shown }: HistoryProps) {
+  const { metric } = shown;
   const query = useQuery({
     queryKey: ["series", metric, range, filters],
     queryFn: ({ signal }) =>
@@ -112,35 +109,13 @@ function History({ metric, title, unit, maximum, range, filters }: HistoryProps)
     refetchInterval: REFRESH_MS,
     placeholderData: (before) => before,
   });
-  const chart = useMemo(
-    () =>
-      query.data &&
-      seriesChart(query.data, {
-        axis: `${unit}, mean with min–max`,
-        unit,
-        maximum,
-        colors: seriesColors(),
-        scale: metric === "memory_used_mb" ? (value) => value / 1024 : undefined,
-        name: (device) => `${device.node_id} GPU ${device.index}`,
-      }),
-    // The colours are read from the page as it is drawn.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
-    [maximum, metric, query.data, scheme, unit],
-  );
   return (
-    <Loaded query={query}>
-      {() =>
-        chart && (
-          <Chart
-            title={title}
-            option={chart.option}
-            table={chart.table}
-            group="monitoring"
-            heightPx={260}
-            empty="No sample fits: take a filter away, or a longer range."
-          />
-        )
-      }
-    </Loaded>
+    <GpuSeriesChart
+      {...shown}
+      query={query}
+      group="monitoring"
+      heightPx={260}
+      empty="No sample fits: take a filter away, or a longer range."
+    />
   );
 }
