@@ -397,7 +397,6 @@ async def test_an_api_that_is_away_for_a_while_neither_fails_nor_ends_an_engine(
     await stopping
 
     assert (await ended).kind is FailureKind.RUNTIME_UNAVAILABLE  # by its own stop
-    # What takes pods away stands a client's growing pauses after a server that was not there.
     await eventually(lambda: not engines.pids(command.reservation_id), within_seconds=60)
     await nothing_is_left(api)
 
