@@ -9,6 +9,7 @@ from services.orchestrator.handlers import Handlers, request_routes
 from services.orchestrator.leases import Leases
 from services.orchestrator.migrations import MIGRATIONS
 from services.orchestrator.resync import Resync
+from services.orchestrator.search_library import SearchLibrary
 from services.orchestrator.settings import OrchestratorSettings
 from services.orchestrator.start_messages import StartMessages
 from services.orchestrator.task_progress import Progress
@@ -33,6 +34,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     first_report, lease_wake = asyncio.Event(), asyncio.Event()
     events = EventHandlers(database, progress, lease_wake, first_report)
     messages = StartMessages(bus)
+    library = SearchLibrary(database)
     days = settings.archive_after_days
     handlers = Handlers(
         database,
@@ -41,6 +43,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         settings.first_report_seconds,
         Path(settings.data_dir),
         messages.by_attempt,
+        library,
         archive_after=None if days is None else timedelta(days=days),
     )
     leases = Leases(database, bus, lease_wake, progress.offer_ttl)
@@ -52,13 +55,18 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         timedelta(seconds=settings.repair_after_seconds),
         progress.overdue_after,
     )
+
+    async def start() -> None:
+        await messages.subscribe()
+        await library.load_for_stored()
+
     return Service(
         "orchestrator",
         bus=bus,
         database=database,
         routes=[*request_routes(handlers), *event_routes(events)],
-        loops={"leases": leases.run, "resync": resync.run},
+        loops={"leases": leases.run, "resync": resync.run, "search_library": library.run},
         on_reply=events.on_reply,
         on_new_stream=resync.resync_now,
-        start=messages.subscribe,
+        start=start,
     )

@@ -44,6 +44,7 @@ from services.orchestrator.domain.records import (
     new_experiment,
 )
 from services.orchestrator.node_names import with_node_ids
+from services.orchestrator.search_library import SearchLibrary
 from services.orchestrator.store import ExperimentPlace, TaskPlace
 from services.orchestrator.task_progress import Progress
 from services.orchestrator.views import experiment_view, plan_view, task_view
@@ -79,6 +80,7 @@ class Handlers:
     first_report_seconds: float
     data_dir: Path
     messages: Mapping[UUID, str]
+    library: SearchLibrary
     archive_after: timedelta | None = None
 
     async def submit_task(self, command: SubmitTask) -> Reply:
@@ -88,6 +90,7 @@ class Handlers:
         """
         require_room(self.data_dir)
         await self._await_first_report()
+        self.library.want_for(command.task.optimization)
 
         async def apply(connection: Connection) -> Accepted:
             plan = make_plan(with_node_ids(command.task), await self.progress.offers(connection))

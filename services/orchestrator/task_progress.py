@@ -133,7 +133,7 @@ class Progress:
             return task  # no executor present knows the engine; looked at again by the next sweep
         past = await search_history.tried(connection, task.task_id)
         trials = trials_of(task.file.optimization.objective, search.space, past)
-        # Its arithmetic takes some 50 ms, and half a second of imports the first time.
+        # Its arithmetic takes some 50 ms.
         proposal = await asyncio.to_thread(propose, search, trials, planner.is_possible)
         if isinstance(proposal, StopReason):
             task = replace(task, stop_reason=proposal)

@@ -13,7 +13,7 @@ from schemas.scheduler_views import ReservationView
 from services.cli import interruption
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option
-from services.cli.display.tables import plan_table
+from services.cli.display.tables import plan_count_text, plan_table
 from services.cli.failures import CommandFailed, leave
 from services.cli.json_files import read_json
 from services.cli.lookup import Sort, find
@@ -74,10 +74,8 @@ def validate(target: Target, file: BinaryIO, constraints: str | None) -> None:
         print_json(plan)
         leave(EXIT_CODE[ErrorCode.UNSUPPORTED] if plan.missing else 0)
         return
-    cut = f", {plan.cut} left out" if plan.cut else ""
     click.echo(
-        f"{plan.mode.value}, {plan.strategy.value}, {plan.objective.value}:"
-        f" {len(plan.experiments)} experiments of {plan.total}{cut}"
+        f"{plan.mode.value}, {plan.strategy.value}, {plan.objective.value}: {plan_count_text(plan)}"
     )
     if plan.experiments:
         print_table(plan_table(plan))

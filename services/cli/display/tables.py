@@ -9,12 +9,14 @@ from uuid import UUID
 import click
 
 from schemas.archives import ImportedView
+from schemas.base import LARGEST_INTEGER
 from schemas.cluster import GpuSupply
 from schemas.gateway import NodeView
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
 from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentView, TaskPlan, TaskView
 from schemas.scheduler import CordonCause, CordonState, holder_name
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
+from schemas.task import Strategy
 from schemas.telemetry import Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
@@ -258,6 +260,15 @@ def _indices_text(reservation: ReservationView) -> str:
     for device in reservation.devices:
         by_node.setdefault(device.node_id, []).append(str(device.index))
     return " ".join(",".join(indices) for indices in by_node.values()) or UNKNOWN
+
+
+def plan_count_text(plan: TaskPlan) -> str:
+    """`up to 8 experiments of 32` of a search, `6 experiments of 8, 2 left out` of a grid."""
+    is_search = plan.strategy is not Strategy.GRID_SEARCH
+    count = plan.experiments_at_most or len(plan.experiments)
+    of_all = f" of {plan.total}" if plan.total < LARGEST_INTEGER else ""
+    cut = f", {plan.cut} left out" if plan.cut else ""
+    return f"{'up to ' if is_search else ''}{count} experiments{of_all}{cut}"
 
 
 def plan_table(plan: TaskPlan) -> Table:

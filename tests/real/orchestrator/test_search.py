@@ -1,5 +1,6 @@
 """Searches over a real nats-server and Postgres; what runs them follows a script."""
 
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ import pytest
 from schemas.orchestrator import ExperimentState, TaskPlan, TaskState, ValidateTask
 from schemas.task import StopReason, TaskFile
 from services.orchestrator.app import create_service
+from services.orchestrator.domain.search import tpe
 from services.orchestrator.settings import OrchestratorSettings
 from shared.service import Service
 from shared.testing import eventually
@@ -104,6 +106,25 @@ async def test_a_task_without_gpu_hours_left_starts_nothing_further(
         assert states[0] is ExperimentState.SUCCEEDED
         cut = 2 if strategy == "grid_search" else 0
         assert states[1:] == [ExperimentState.CANCELLED] * cut
+
+
+async def test_what_a_search_computes_with_is_imported_outside_of_transactions(
+    nats_url: str, postgres_dsn: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[str] = []
+    monkeypatch.setattr(tpe, "load", lambda: loads.append(threading.current_thread().name))
+    settings = OrchestratorSettings(nats_url=nats_url, postgres_dsn=postgres_dsn)
+    world.auto_grant = False
+
+    async with create_service(settings).running():
+        await world.submit(search_file("drawn", strategy="random"))
+        assert loads == []
+        await world.submit(search_file())
+        await eventually(lambda: loads != [], what="the import that a new search begins")
+
+    loads.clear()
+    async with create_service(settings).running():
+        assert loads  # before any event that a stored search goes on by
 
 
 async def test_validating_a_search_says_what_it_may_take(world: World, service: Service) -> None:

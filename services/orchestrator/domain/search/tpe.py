@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 _ASKED: Final = 24
 
 
+def load() -> None:
+    """Import Optuna: a second of the CPU that a grid does not need."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
 def suggest(
     space: Space,
     history: Sequence[tuple[Place, int | None]],
@@ -26,11 +33,10 @@ def suggest(
     The study is made anew from the history each time, so that nothing else has to be kept: the
     estimator reads no more of the values than their order. None if it proposes nothing new.
     """
-    # Half a second of imports that a grid does not need.
+    load()
     import optuna
     from optuna.trial import TrialState, create_trial
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions = {
         str(number): _distribution(dimension)
         for number, dimension in enumerate(space.dimensions)

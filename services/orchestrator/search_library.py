@@ -1,0 +1,44 @@
+"""Imports what searches compute with, before a transaction needs it."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+from schemas.task import OptimizationSpec, Strategy
+from services.orchestrator.domain.search import tpe
+from shared.postgres.database import Database
+
+_WITHOUT: Final = (Strategy.GRID_SEARCH, Strategy.RANDOM)
+
+SELECT_SEARCHES: Final = """
+SELECT EXISTS (
+    SELECT FROM task WHERE state IN ('accepted', 'running', 'paused')
+      AND record #>> '{file,optimization,strategy}' <> ALL ($1::text[]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLibrary:
+    """A second of imports, for which no transaction is to hold its locks."""
+
+    database: Database
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def want_for(self, search: OptimizationSpec) -> None:
+        """Begin to import what a new task will need, but for its first proposals."""
+        if search.strategy not in _WITHOUT:
+            self.wanted.set()
+
+    async def load_for_stored(self) -> None:
+        """Import it if a task that goes on needs it."""
+        async with self.database.transaction() as connection:
+            is_wanted = await connection.fetchval(
+                SELECT_SEARCHES, [each.value for each in _WITHOUT]
+            )
+        if is_wanted:
+            await asyncio.to_thread(tpe.load)
+
+    async def run(self) -> None:
+        """Import it once it is wanted."""
+        await self.wanted.wait()
+        await asyncio.to_thread(tpe.load)
