@@ -86,6 +86,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     executor.ReadLog: executor.LogChunk,
     executor_ranks.GetRank: executor_ranks.RankView,
     results.GetSummary: results.SummaryView,
+    results.GetMemoryTrend: results.MemoryTrendView,
     results.GetRequests: results.RequestsView,
     results.ListSamples: results.SampleList,
     results.ListSummaries: results.SummaryList,

@@ -30,7 +30,7 @@ from schemas.benchmark import BenchmarkMetrics, BenchmarkResult
 from schemas.executor import RuntimeOffer
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.orchestrator import ExperimentView
-from schemas.results import GpuMonitoring
+from schemas.results import GpuMemoryTrend, GpuMonitoring
 from schemas.scheduler import CordonState, DeviceState, Holder, SetBy
 from schemas.scheduler_idle import ExemptionReason
 from schemas.scheduler_namespaces import GpuAmount, Weight
@@ -84,14 +84,16 @@ class MeasuredMetrics(BenchmarkMetrics, frozen=True, kw_only=True):
 class ExperimentDetail(ExperimentView, frozen=True, kw_only=True, tag="orchestrator.experiment"):
     """An experiment joined to its measurements, and while it waits to the reasons why.
 
-    `benchmark` and `explanation` are those of one experiment; lists leave them out. `missing` names
-    services whose part is not there because they did not answer.
+    `benchmark`, `explanation` and `failure_memory` are those of one experiment; lists leave them
+    out. `failure_memory`: what its GPUs' memory did before its last attempt failed for want of it.
+    `missing` names services whose part is not there because they did not answer.
     """
 
     metrics: MeasuredMetrics | None = None
     benchmark: BenchmarkResult | None = None
     explanation: Explanation | None = None
     missing: tuple[str, ...] = ()
+    failure_memory: tuple[GpuMemoryTrend, ...] = ()
 
 
 class ExperimentDetails(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

@@ -15,6 +15,7 @@ from schemas.base import (
     UtcDatetime,
     View,
 )
+from schemas.results import GpuMemoryTrend
 from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
 
 
@@ -198,13 +199,16 @@ class GetFailures(ReportQuery, frozen=True, kw_only=True, tag="results.failures"
 
 
 class FailureLine(Struct, frozen=True, kw_only=True):
-    """One reason. `of` is `attempt` or `reservation`; `message` is the newest one's."""
+    """One reason. `of` is `attempt` or `reservation`; `message` is the newest one's, and so is
+    `memory`, where that one failed for want of memory.
+    """
 
     of: str
     reason: str
     count: Count
     last_at: UtcDatetime
     message: str
+    memory: tuple[GpuMemoryTrend, ...] = ()
 
 
 class FailuresView(View, frozen=True, kw_only=True, tag="results.failures_view"):

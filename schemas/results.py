@@ -146,6 +146,40 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     driver_versions: dict[NodeId, str] = {}
 
 
+class GpuMemoryTrend(Struct, frozen=True, kw_only=True):
+    """The memory of one GPU in the minute before its attempt failed, as far as it was sampled.
+
+    `is_growing`: its peak is over its start by more than 2 % of the GPU's memory.
+    """
+
+    node_id: NodeId
+    index: Count
+    name: str
+    start_mb: Count
+    peak_mb: Count
+    last_mb: Count
+    total_mb: Count | None
+    is_growing: bool
+    simulated: bool
+
+
+class GetMemoryTrend(Query, frozen=True, kw_only=True, tag="results.get_memory_trend"):
+    """What the memory of an attempt's GPUs did before it failed for want of memory.
+
+    Answered by `MemoryTrendView`, refused with `not_found` where it did not, or no sample is kept.
+    """
+
+    attempt_id: UUID
+
+
+class MemoryTrendView(View, frozen=True, kw_only=True, tag="results.memory_trend"):
+    """Of the minute up to `until_at`, when the attempt began to be taken down."""
+
+    attempt_id: UUID
+    until_at: UtcDatetime
+    gpus: tuple[GpuMemoryTrend, ...]
+
+
 class GetRequests(Query, frozen=True, kw_only=True, tag="results.get_requests"):
     """The requests of an experiment's level, as its newest summary's benchmark counts them from 0.
 

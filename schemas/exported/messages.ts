@@ -1305,8 +1305,9 @@ export interface ExperimentDeleted {
 /**
  * An experiment joined to its measurements, and while it waits to the reasons why.
  *
- * `benchmark` and `explanation` are those of one experiment; lists leave them out. `missing` names
- * services whose part is not there because they did not answer.
+ * `benchmark`, `explanation` and `failure_memory` are those of one experiment; lists leave them
+ * out. `failure_memory`: what its GPUs' memory did before its last attempt failed for want of it.
+ * `missing` names services whose part is not there because they did not answer.
  */
 export interface ExperimentDetail {
   type: "orchestrator.experiment";
@@ -1343,6 +1344,7 @@ export interface ExperimentDetail {
   benchmark: BenchmarkResult | null;
   explanation: Explanation | null;
   missing: string[];
+  failure_memory: GpuMemoryTrend[];
 }
 
 /** Experiments, newest task first, then by ordinal. */
@@ -1623,13 +1625,17 @@ export type FailureKind =
   | "timeout"
   | "unschedulable";
 
-/** One reason. `of` is `attempt` or `reservation`; `message` is the newest one's. */
+/**
+ * One reason. `of` is `attempt` or `reservation`; `message` is the newest one's, and so is
+ * `memory`, where that one failed for want of memory.
+ */
 export interface FailureLine {
   of: string;
   reason: string;
   count: number;
   last_at: string;
   message: string;
+  memory: GpuMemoryTrend[];
 }
 
 /** Most frequent first. */
@@ -1771,6 +1777,16 @@ export interface GetIdle {
   window_seconds?: number;
   grace_seconds?: number;
   idle_percent?: number;
+}
+
+/**
+ * What the memory of an attempt's GPUs did before it failed for want of memory.
+ *
+ * Answered by `MemoryTrendView`, refused with `not_found` where it did not, or no sample is kept.
+ */
+export interface GetMemoryTrend {
+  type: "results.get_memory_trend";
+  attempt_id: string;
 }
 
 /** GPUs summed up by node. Answered by `NodeSummaries`. Thresholds are honoured strictly (<). */
@@ -1990,6 +2006,24 @@ export interface GpuList {
   type: "gateway.gpus";
   next_cursor: string | null;
   gpus: GpuView[];
+}
+
+/**
+ * The memory of one GPU in the minute before its attempt failed, as far as it was sampled.
+ *
+ * `is_growing`: its peak is over its start by more than 2 % of the GPU's memory.
+ */
+export interface GpuMemoryTrend {
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  index: number;
+  name: string;
+  start_mb: number;
+  peak_mb: number;
+  last_mb: number;
+  total_mb: number | null;
+  is_growing: boolean;
+  simulated: boolean;
 }
 
 /**
@@ -2752,6 +2786,14 @@ export interface MeasuredMetrics {
 
 /** Where the memory that an experiment asks for comes from. */
 export type MemorySource = "history" | "model_name" | "task";
+
+/** Of the minute up to `until_at`, when the attempt began to be taken down. */
+export interface MemoryTrendView {
+  type: "results.memory_trend";
+  attempt_id: string;
+  until_at: string;
+  gpus: GpuMemoryTrend[];
+}
 
 /** The model to serve: a hub id, a name below the executor's model roots, or a path. */
 export interface ModelSpec {
@@ -4923,6 +4965,7 @@ export type MessageType =
   | "executor.get_rank"
   | "executor.start_rank"
   | "results.experiment_summarized"
+  | "results.get_memory_trend"
   | "results.report"
   | "results.get_requests"
   | "results.series"

@@ -13,11 +13,13 @@ from schemas.deletion import ExperimentDeleted, TaskDeleted
 from schemas.errors import ErrorCode
 from schemas.executor import AttemptFinished
 from schemas.results import (
+    GetMemoryTrend,
     GetReport,
     GetRequests,
     GetSeries,
     GetSummary,
     ListSummaries,
+    MemoryTrendView,
     ReportView,
     RequestsView,
     SeriesView,
@@ -25,7 +27,7 @@ from schemas.results import (
     SummaryView,
 )
 from schemas.telemetry import HealthChanged, HealthKind, InventoryReported
-from services.results import driver_versions, erasure, history, summary_rows
+from services.results import driver_versions, erasure, history, memory_trends, summary_rows
 from services.results.domain.rollup import Level
 from services.results.level_bounds import with_bounds
 from services.results.partitions import midnight
@@ -107,6 +109,21 @@ class Handlers:
                 bounded = await with_bounds(connection, event.attempt_id, event.benchmark)
                 summary = replace(summary, event=replace(event, benchmark=bounded))
         return replace(_view(summary, with_benchmark=True), driver_versions=drivers)
+
+    async def get_memory_trend(self, query: GetMemoryTrend) -> MemoryTrendView:
+        """Of an attempt that failed for want of memory."""
+        async with self.database.transaction() as connection:
+            event = await summary_rows.attempt_of(connection, query.attempt_id)
+            gpus = await memory_trends.trend_of(connection, event) if event is not None else ()
+        if event is None or not gpus:
+            raise RefusedError(
+                ErrorCode.NOT_FOUND,
+                f"attempt {query.attempt_id} has no memory before a failure",
+                path="$.attempt_id",
+            )
+        return MemoryTrendView(
+            attempt_id=query.attempt_id, until_at=memory_trends.until_of(event), gpus=gpus
+        )
 
     async def get_requests(self, query: GetRequests) -> RequestsView:
         """The measured requests of a level."""
@@ -211,6 +228,7 @@ def build_routes(handlers: Handlers) -> list[Route]:
         ),
         event_route(handlers.record_health, HealthChanged, durable="results_record_health"),
         query_route(handlers.get_summary, GetSummary),
+        query_route(handlers.get_memory_trend, GetMemoryTrend),
         query_route(handlers.get_requests, GetRequests),
         query_route(handlers.list_summaries, ListSummaries),
         query_route(handlers.get_series, GetSeries),

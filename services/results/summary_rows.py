@@ -30,6 +30,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (attempt_id) DO NOTHING RETURNING true
 """
 
+SELECT_ATTEMPT: Final = "SELECT event FROM attempt WHERE attempt_id = $1"
+
 INSERT_REQUESTS: Final = "INSERT INTO level_requests VALUES ($1, $2, $3)"
 SELECT_REQUESTS: Final = "SELECT columns FROM level_requests WHERE attempt_id = $1 AND level = $2"
 
@@ -183,6 +185,12 @@ def _without_requests(event: AttemptFinished) -> AttemptFinished:
     if event.benchmark is None:
         return event
     return msgspec.structs.replace(event, benchmark=without_requests(event.benchmark))
+
+
+async def attempt_of(connection: Connection, attempt_id: UUID) -> AttemptFinished | None:
+    """None if there is none, or it was deleted."""
+    event: bytes | None = await connection.fetchval(SELECT_ATTEMPT, attempt_id)
+    return _decode_event(event) if event else None
 
 
 async def requests_of(

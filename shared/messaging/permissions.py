@@ -61,6 +61,7 @@ from schemas.orchestrator import (
 from schemas.reports import GetIdle, GetWaterfall, ReportQuery
 from schemas.results import (
     ExperimentSummarized,
+    GetMemoryTrend,
     GetReport,
     GetRequests,
     GetSeries,
@@ -199,6 +200,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             ListEngineSamples,
             ListSamples,
             ListSummaries,
+            GetMemoryTrend,
             GetRequests,
             GetSeries,
             GetReport,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from schemas.benchmark import BenchmarkResult
 from schemas.gateway import GpuAllocMap, GpuView
 from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
+from schemas.results import GpuMemoryTrend
 from schemas.scheduler import DeviceState, ReservationState
 from services.cli.completion import complete_ids, complete_nodes
 from services.cli.display.allocation_map import map_table
@@ -23,6 +24,7 @@ from services.cli.display.output import (
 from services.cli.display.tables import (
     experiment_table,
     imported_table,
+    memory_text,
     node_table,
     reason_table,
     reservation_table,
@@ -236,15 +238,20 @@ def show(target: Target, identifier: str) -> None:
         else:
             _print_found(found, (found,) if isinstance(found, ExperimentView) else ())
         if isinstance(found, ExperimentView) and not target.as_json:
-            _print_levels(await client.experiment_document(found.experiment_id))
+            _print_joined(await client.experiment_document(found.experiment_id))
 
     target.ask(ask)
 
 
-def _print_levels(document: dict[str, Any]) -> None:
-    """Of an experiment that was measured: each level, and what bounded it."""
+def _print_joined(document: dict[str, Any]) -> None:
+    """What the gateway joins to one experiment: its levels, memory before a failure."""
     from services.cli.display.bench_results import level_table, remarks
 
+    trends = convert(document.get("failure_memory", ()), tuple[GpuMemoryTrend, ...])
+    if trends:
+        click.echo("  memory in the minute before it failed:")
+    for trend in trends:
+        click.echo(f"    {memory_text(trend)}")
     if document.get("benchmark"):
         result = convert(document["benchmark"], BenchmarkResult)
         click.echo()

@@ -13,6 +13,7 @@ import msgspec
 
 from schemas.orchestrator import ExperimentView, TaskView
 from schemas.reports import (
+    FailureLine,
     FailuresView,
     GpuTime,
     UsageBy,
@@ -28,7 +29,7 @@ from schemas.task_report import TaskReport
 from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, print_answer, print_json, table_options
-from services.cli.display.tables import short
+from services.cli.display.tables import memory_text, short
 from services.cli.lookup import Sort, find, find_task
 from services.cli.options import Target, TimeSpan, namespace_option, reading
 from shared.clock import utcnow
@@ -297,10 +298,13 @@ def forecast_lines(line: WaitsLine) -> list[str]:
 
 
 def failures_table(view: FailuresView) -> Table:
+    def message(line: FailureLine) -> str:
+        return "; ".join((line.message, *map(memory_text, line.memory)))
+
     return Table(
         headings=["of", "reason", "count", "last", "message"],
         rows=[
-            [line.of, line.reason, str(line.count), age(line.last_at), line.message]
+            [line.of, line.reason, str(line.count), age(line.last_at), message(line)]
             for line in view.lines
         ],
         numeric=frozenset({"count"}),
@@ -318,14 +322,14 @@ def _print(
     if as_csv and target.as_json:
         raise click.UsageError("--csv and --json exclude each other")
     if as_csv:
-        _print_csv(view.lines)
+        print_csv(view.lines)
     elif view.lines or target.as_json:
         print_answer(view, table, as_json=target.as_json)
     else:
         click.echo("nothing to report in this time")
 
 
-def _print_csv(lines: Sequence[msgspec.Struct]) -> None:
+def print_csv(lines: Sequence[msgspec.Struct]) -> None:
     """The fields of the API's lines; what is unknown is empty."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     for number_of, line in enumerate(lines):
@@ -333,9 +337,15 @@ def _print_csv(lines: Sequence[msgspec.Struct]) -> None:
         if number_of == 0:
             writer.writerow(fields)
         writer.writerow(
-            ";".join(value) if isinstance(value, list | tuple) else _plain(value)
+            ";".join(map(_part, value)) if isinstance(value, list | tuple) else _plain(value)
             for value in fields.values()
         )
+
+
+def _part(value: str | dict[str, Any]) -> str:
+    if isinstance(value, str):
+        return value
+    return " ".join(f"{name}={found}" for name, found in value.items())
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from schemas.cluster import GpuSupply
 from schemas.gateway import NodeView
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
 from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentView, TaskPlan, TaskView
+from schemas.results import GpuMemoryTrend
 from schemas.scheduler import CordonCause, CordonState, holder_name
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
 from schemas.task import Strategy
@@ -348,6 +349,16 @@ def why_waiting(experiment: ExperimentView) -> str:
     if experiment.waiting_reasons:
         return experiment.waiting_reasons[0].message
     return experiment.reason
+
+
+def memory_text(gpu: GpuMemoryTrend) -> str:
+    """What its memory did in the minute before a failure."""
+    total = UNKNOWN if gpu.total_mb is None else str(gpu.total_mb)
+    simulated = ", simulated" if gpu.simulated else ""
+    return (
+        f"{gpu.node_id}/{gpu.index} {'growing' if gpu.is_growing else 'flat'}:"
+        f" {gpu.start_mb}, at most {gpu.peak_mb}, at last {gpu.last_mb} of {total} MB{simulated}"
+    )
 
 
 def source_text(simulated: bool, fresh: bool) -> str:

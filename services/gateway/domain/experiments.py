@@ -10,7 +10,7 @@ from schemas.benchmark import BenchmarkResult
 from schemas.gateway import ExperimentDetail, MeasuredMetrics
 from schemas.gpu_info import GpuInfo
 from schemas.orchestrator import ExperimentView
-from schemas.results import GpuMonitoring, SummaryView
+from schemas.results import GpuMemoryTrend, GpuMonitoring, SummaryView
 from schemas.scheduler_views import Explanation
 from shared.gpu.info import gpu_info_of
 
@@ -22,6 +22,7 @@ def experiment_detail(
     *,
     missing: Sequence[str] = (),
     levels: bool = False,
+    failure_memory: Sequence[GpuMemoryTrend] = (),
 ) -> ExperimentDetail:
     """The view with `gpu_monitoring`, also within `metrics`, and `explanation`.
 
@@ -41,7 +42,12 @@ def experiment_detail(
         known["metrics"] = MeasuredMetrics(**measured)
     if explanation is not None and not view.waiting_reasons:
         known["waiting_reasons"] = explanation.reasons
-    return ExperimentDetail(**known, explanation=explanation, missing=tuple(missing))
+    return ExperimentDetail(
+        **known,
+        explanation=explanation,
+        missing=tuple(missing),
+        failure_memory=tuple(failure_memory),
+    )
 
 
 def _with_devices(info: GpuInfo | None, monitoring: GpuMonitoring) -> GpuInfo | None:

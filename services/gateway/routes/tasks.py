@@ -14,7 +14,6 @@ from schemas.errors import Accepted, ErrorCode
 from schemas.gateway import Cause, ExperimentDetail, ExperimentDetails
 from schemas.orchestrator import (
     CancelTask,
-    ExperimentList,
     ExperimentState,
     ExperimentView,
     GetExperiment,
@@ -30,17 +29,16 @@ from schemas.orchestrator import (
     TaskView,
     ValidateTask,
 )
-from schemas.results import GetSummary, ListSummaries, SummaryList, SummaryView
+from schemas.results import (
+    SummaryList,
+)
 from schemas.scheduler_views import (
     AvailabilityView,
-    ExplainReservation,
-    Explanation,
     GetAvailability,
 )
 from schemas.task import TaskFile
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
-from services.gateway.domain.experiments import experiment_detail
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     UNAUDITED,
@@ -63,12 +61,11 @@ from services.gateway.routes.common import (
     page_after,
     post,
 )
-from shared.errors import RefusedError, UnavailableError
-from shared.logging import log
+from services.gateway.routes.joined_experiments import detailed, joined, summaries_of
+from shared.errors import RefusedError
 from shared.messaging.paging import place_at
 
 MOST_EXPERIMENTS: Final = 5000
-MEASURED: Final = frozenset({ExperimentState.SUCCEEDED})
 
 
 @post("/tasks", dto=StrictBody[TaskFile])
@@ -250,7 +247,7 @@ async def list_task_summaries(
     after = place_at(cursor, SummaryPlace)
     await gateway.task(task_id, identity)
     page, next_cursor = page_after(
-        await _summaries(gateway, task_id), lambda s: SummaryPlace(s.experiment_id), after, limit
+        await summaries_of(gateway, task_id), lambda s: SummaryPlace(s.experiment_id), after, limit
     )
     return SummaryList(summaries=page, next_cursor=next_cursor)
 
@@ -299,17 +296,7 @@ async def get_experiment(
         if imported is not None and identity.reads(imported.namespace):
             return imported
         raise RefusedError(ErrorCode.NOT_FOUND, f"no experiment {experiment_id}")
-    missing: list[str] = []
-    summary = explanation = None
-    try:
-        summary = await _summary(gateway, view)
-    except UnavailableError:
-        missing.append("results")
-    try:
-        explanation = await _explanation(gateway, view)
-    except UnavailableError:
-        missing.append("scheduler")
-    return experiment_detail(view, summary, explanation, missing=missing, levels=True)
+    return await joined(gateway, view)
 
 
 async def _delete(
@@ -337,46 +324,6 @@ async def _change(
     identity.require((await gateway.bus.query(query, TaskView)).namespace)
     await gateway.send(command)
     return await gateway.bus.query(query, TaskView)
-
-
-async def detailed(gateway: Gateway, query: ListExperiments, monitoring: bool) -> ExperimentDetails:
-    page = await gateway.listed(query, ExperimentList, "experiments")
-    found = page.experiments
-    tasks = {view.task_id for view in found if view.state in MEASURED}
-    summaries: dict[UUID, SummaryView] = {}
-    missing: list[str] = []
-    try:
-        for task_id in tasks if monitoring else ():
-            summaries.update({s.experiment_id: s for s in await _summaries(gateway, task_id)})
-    except UnavailableError as error:
-        log.info("experiments_without_monitoring", error=str(error))
-        summaries.clear()
-        missing.append("results")
-    experiments = tuple(
-        experiment_detail(view, summaries.get(view.experiment_id), None, missing=missing)
-        for view in found
-    )
-    return ExperimentDetails(experiments=experiments, next_cursor=page.next_cursor)
-
-
-async def _summaries(gateway: Gateway, task_id: UUID) -> tuple[SummaryView, ...]:
-    pages = gateway.pages(ListSummaries(task_id=task_id), SummaryList, "experiment_id")
-    return tuple([summary async for page in pages for summary in page.summaries])
-
-
-async def _summary(gateway: Gateway, view: ExperimentView) -> SummaryView | None:
-    if view.state not in MEASURED:
-        return None
-    return await or_none(
-        gateway.bus.query(GetSummary(experiment_id=view.experiment_id), SummaryView)
-    )
-
-
-async def _explanation(gateway: Gateway, view: ExperimentView) -> Explanation | None:
-    if view.state is not ExperimentState.WAITING or view.reservation_id is None:
-        return None
-    query = ExplainReservation(reservation_id=view.reservation_id)
-    return await or_none(gateway.bus.query(query, Explanation))
 
 
 async def known_task(gateway: Gateway, identity: Identity, task_id: UUID) -> TaskView:

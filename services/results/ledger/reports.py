@@ -30,6 +30,7 @@ from schemas.scheduler_namespaces import ListNamespaces, NamespaceList
 from services.results.domain.prices import price_of
 from services.results.domain.rollup import HOUR, end_of, start_of
 from services.results.ledger.hours import COLUMNS, NOBODY, compute
+from services.results.memory_trends import trend_of
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
@@ -225,8 +226,8 @@ class Reports:
         async with self.database.transaction() as connection:
             ends = await connection.fetch(SELECT_ENDS, *asked)
             failed = await connection.fetch(SELECT_FAILED, *asked, MOST_ATTEMPTS)
-        lines = [FailureLine(of="reservation", **dict(row)) for row in ends]
-        lines += _attempt_failures(failed)
+            lines = [FailureLine(of="reservation", **dict(row)) for row in ends]
+            lines += await _attempt_failures(connection, failed)
         lines.sort(key=lambda line: (-line.count, line.of, line.reason))
         return FailuresView(start_at=start, end_at=end, lines=tuple(lines))
 
@@ -341,21 +342,26 @@ def _sum(one: UsageLine, other: UsageLine) -> UsageLine:
     )
 
 
-def _attempt_failures(newest_first: Iterable[Row]) -> list[FailureLine]:
+async def _attempt_failures(
+    connection: Connection, newest_first: Iterable[Row]
+) -> list[FailureLine]:
     """By kind. Of what was deleted only the outcome is left."""
     found: dict[str, FailureLine] = {}
     for row in newest_first:
-        failure = _decode_event(row["event"]).failure if row["event"] else None
+        event = _decode_event(row["event"]) if row["event"] else None
+        failure = event.failure if event is not None else None
         reason = failure.kind.value if failure is not None else row["outcome"]
         known = found.get(reason)
+        if known is not None:
+            found[reason] = msgspec.structs.replace(known, count=known.count + 1)
+            continue
         found[reason] = FailureLine(
             of="attempt",
             reason=reason,
-            count=1 if known is None else known.count + 1,
-            last_at=row["finished_at"] if known is None else known.last_at,
-            message=(failure.message if failure is not None else "")
-            if known is None
-            else known.message,
+            count=1,
+            last_at=row["finished_at"],
+            message=failure.message if failure is not None else "",
+            memory=await trend_of(connection, event) if event is not None else (),
         )
     return list(found.values())
 

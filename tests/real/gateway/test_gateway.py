@@ -34,7 +34,16 @@ from schemas.orchestrator import (
     TaskList,
 )
 from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView
-from schemas.results import GetReport, GetSummary, ListSummaries, ReportView, SummaryList
+from schemas.results import (
+    GetMemoryTrend,
+    GetReport,
+    GetSummary,
+    GpuMemoryTrend,
+    ListSummaries,
+    MemoryTrendView,
+    ReportView,
+    SummaryList,
+)
 from schemas.scheduler import (
     CancelReservation,
     ReleaseReservation,
@@ -88,6 +97,7 @@ from tests.support.worlds.gateway import (
     make_task_started,
     make_task_view,
 )
+from tests.support.worlds.gateway_views import make_attempt
 
 LISTS = {
     "/api/v1/tasks": "tasks",
@@ -378,6 +388,34 @@ async def test_a_waiting_experiment_says_why_even_without_results(api: Api) -> N
     assert body["explanation"]["summary"] == "waits for GPU-0"
     assert body["waiting_reasons"][0]["code"] == "held"
     assert without["missing"] == ["results"]
+
+
+async def test_a_failure_for_want_of_memory_comes_with_what_memory_did_before(api: Api) -> None:
+    view = make_experiment_view(state=ExperimentState.FAILED, attempts=(make_attempt(),))
+    trend = GpuMemoryTrend(
+        node_id=NODE,
+        index=0,
+        name="A100",
+        simulated=False,
+        is_growing=True,
+        start_mb=20_000,
+        peak_mb=79_000,
+        last_mb=78_000,
+        total_mb=80_000,
+    )
+    await api.owners.answer(GetExperiment, view)
+    await api.owners.answer(
+        GetMemoryTrend,
+        lambda query: MemoryTrendView(
+            attempt_id=query.attempt_id, until_at=utcnow(), gpus=(trend,)
+        ),
+    )
+
+    _, body = await api.get(f"/api/v1/experiments/{view.experiment_id}")
+
+    [asked] = [query for query in api.owners.received if isinstance(query, GetMemoryTrend)]
+    assert asked.attempt_id == view.attempts[-1].attempt_id
+    assert body["failure_memory"] == [msgspec.to_builtins(trend)]
 
 
 async def test_gpus_join_readings_and_ledger_and_say_what_is_unknown(api: Api) -> None:

@@ -1,14 +1,19 @@
 """The result tables: rank, units, unknown values and the mark of simulation."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from schemas.benchmark import FailedLevel
 from schemas.executor import AttemptPhase, Failure, FailureKind
 from schemas.orchestrator import ExperimentState, ExperimentView
+from schemas.reports import FailureLine, FailuresView
+from schemas.results import GpuMemoryTrend
 from schemas.task import Objective
+from services.cli.commands.report import failures_table, print_csv
 from services.cli.display.output import plain_text
-from services.cli.display.tables import attempts_text, experiment_table, why_waiting
+from services.cli.display.tables import attempts_text, experiment_table, memory_text, why_waiting
 from services.cli.display.task_results import (
     failed_level_lines,
     failure_lines,
@@ -19,6 +24,7 @@ from services.cli.display.task_results import (
     untrusted_lines,
     varied,
 )
+from shared.clock import utcnow
 from tests.support.worlds.gateway_views import (
     make_attempt,
     make_experiment,
@@ -224,6 +230,54 @@ def test_a_failure_is_told_with_phase_node_last_words_and_what_to_do() -> None:
         "    last of 1",
         "  what to do: use more GPUs",
     ]
+
+
+def make_trend(**overrides: Any) -> GpuMemoryTrend:
+    fields: dict[str, Any] = {
+        "node_id": "gpu-1",
+        "index": 0,
+        "name": "A100",
+        "simulated": False,
+        "start_mb": 20_000,
+        "peak_mb": 79_000,
+        "last_mb": 0,
+        "total_mb": 80_000,
+        "is_growing": True,
+    }
+    return GpuMemoryTrend(**{**fields, **overrides})
+
+
+@pytest.mark.parametrize(
+    ("trend", "told"),
+    [
+        (make_trend(), "gpu-1/0 growing: 20000, at most 79000, at last 0 of 80000 MB"),
+        (
+            make_trend(is_growing=False, total_mb=None, simulated=True),
+            "gpu-1/0 flat: 20000, at most 79000, at last 0 of - MB, simulated",
+        ),
+    ],
+)
+def test_memory_before_a_failure_is_one_line(trend: GpuMemoryTrend, told: str) -> None:
+    assert memory_text(trend) == told
+
+
+def test_the_report_of_failures_has_it_beside_the_last_message(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = FailureLine(
+        of="attempt",
+        reason="gpu_out_of_memory",
+        count=2,
+        last_at=utcnow(),
+        message="no room",
+        memory=(make_trend(),),
+    )
+
+    table = failures_table(FailuresView(start_at=utcnow(), end_at=utcnow(), lines=(line,)))
+    print_csv((line,))
+
+    assert table.rows[0][-1].startswith("no room; gpu-1/0 growing: 20000")
+    assert "index=0 name=A100 start_mb=20000" in capsys.readouterr().out
 
 
 def test_failures_alike_are_told_what_to_do_once() -> None:

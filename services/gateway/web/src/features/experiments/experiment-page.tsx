@@ -57,7 +57,9 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
       <Chips parameters={experiment.parameters} marked={searched} />
       <Headline experiment={experiment} />
       <PhaseBar phases={phases} />
-      {experiment.failure && experiment.state !== "succeeded" && <FailureBlock failure={experiment.failure} />}
+      {experiment.failure && experiment.state !== "succeeded" && (
+        <FailureBlock failure={experiment.failure} memory={experiment.failure_memory} />
+      )}
       {experiment.state === "waiting" && <WaitingBlock experiment={experiment} />}
       {experiment.benchmark && <Levels benchmark={experiment.benchmark} />}
       {attempt && <GpuMonitoringBlock experiment={experiment} phases={phases} />}

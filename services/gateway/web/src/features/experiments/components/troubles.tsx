@@ -1,13 +1,13 @@
 import { Link } from "react-router";
-import type { ExperimentDetail, Failure } from "@schemas/messages";
+import type { ExperimentDetail, Failure, GpuMemoryTrend } from "@schemas/messages";
 import { CopyText } from "@/components/copy-text";
 import { paths } from "@/lib/paths";
 import { moment } from "@/lib/time";
-import { whole } from "@/lib/units";
+import { gibibytes, whole } from "@/lib/units";
 import classes from "./troubles.module.css";
 
-/** Why it failed and what to do next. */
-export function FailureBlock({ failure }: { failure: Failure }) {
+/** Why it failed, what memory did before if it was for want of it, and what to do next. */
+export function FailureBlock({ failure, memory }: { failure: Failure; memory: GpuMemoryTrend[] }) {
   return (
     <section className={classes.failure} role="alert" aria-label="failure">
       <strong>
@@ -20,6 +20,20 @@ export function FailureBlock({ failure }: { failure: Failure }) {
         <div>
           <strong>Next:</strong>{" "}
           {failure.hint.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}
+        </div>
+      )}
+      {memory.length > 0 && (
+        <div>
+          Memory in the minute before:
+          <ul>
+            {memory.map((gpu) => (
+              <li key={`${gpu.node_id} ${gpu.index}`}>
+                {gpu.node_id} {gpu.index}: {gpu.is_growing ? "growing" : "flat"}, {gibibytes(gpu.start_mb)}, at most{" "}
+                {gibibytes(gpu.peak_mb)}, at last {gibibytes(gpu.last_mb)} of {gibibytes(gpu.total_mb)}
+                {gpu.simulated && " (simulated)"}
+              </li>
+            ))}
+          </ul>
         </div>
       )}
       {failure.log_tail.length > 0 && <pre className={classes.tail}>{failure.log_tail.join("\n")}</pre>}
