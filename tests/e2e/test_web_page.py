@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 import pytest_asyncio
+import yaml
 from playwright.async_api import Browser, Page, expect
 
 from shared.testing import eventually, run_apart, short_directory
@@ -97,7 +98,8 @@ async def visit(platform: PlatformProcess, browser: Browser) -> AsyncIterator[Vi
 async def finished_task(platform: PlatformProcess) -> dict[str, Any]:
     task = quick_task("tuned")
     task["parameters"] = {"ttft-seconds": [0.005, 0.05], "tpot-seconds": [0.005, 0.02]}
-    task["optimization"] |= {"objective": "maximize_throughput"}
+    task["optimization"] |= {"objective": "maximize_throughput", "constraints": "error_rate<50%"}
+    task["slo"] = {"tpot": {"threshold": 0.012, "weight": 0}}
     task["benchmark"] |= {"num_concurrency": [1, 4], "max_time_per_iteration": 0.04}
     task["benchmark"] |= {"max_requests_per_iteration": 400}  # the time ends a level
     return await platform.until_finished(await platform.submit(task), within_seconds=240)
@@ -107,6 +109,12 @@ async def get(platform: PlatformProcess, path: str) -> Any:
     status, body = await platform.request("GET", f"/api/v1{path}")
     assert status == 200, body
     return body
+
+
+async def refusal(platform: PlatformProcess, task: object) -> dict[str, Any]:
+    status, problem = await platform.request("POST", "/api/v1/tasks/validate", task)
+    assert status == 400, problem
+    return dict(problem)
 
 
 async def reserve(platform: PlatformProcess, gpus: int, holder: str) -> str:
@@ -124,13 +132,21 @@ async def test_a_task_is_described_in_the_form_and_seen_to_wait_to_run_and_to_fi
     platform: PlatformProcess, visit: Visit
 ) -> None:
     held = await reserve(platform, 2, "somebody-else")
-    page = (await visit("/tasks/new")).page
+    watched = await visit("/tasks/new")
+    watched.expect(r"\b400\b.*/tasks/validate")
+    page = watched.page
 
     await page.get_by_label("Name", exact=True).fill("from-the-form")
     await page.get_by_label("ttft-seconds", exact=True).fill("0.005, 0.01")
     await page.get_by_label("tpot-seconds", exact=True).fill("0.02")
     await page.get_by_label("At once, at most").fill("1")
     await page.get_by_label("Time of a level, at most (min)").fill("0.05")
+    constraints = page.get_by_label("Constraints of the best")
+    await constraints.fill("error_rate<many")
+    file = await page.get_by_label("The task as a file").input_value()
+    refused = await refusal(platform, yaml.safe_load(file))
+    await expect(page.get_by_text(refused["detail"]).first).to_be_visible()
+    await constraints.fill("error_rate<50%")
     await page.get_by_role("button", name="Submit").click()
     await page.wait_for_url("**/tasks/*-*")
     await page.evaluate(REMEMBER, '[aria-label="Experiments"] tbody tr:first-child td:nth-child(4)')
@@ -220,6 +236,17 @@ async def test_the_comparison_names_the_winner_that_the_report_names(
         (int(row["experiment"]), int(row["concurrency"])): float(row["output tok/s per GPU"])
         for row in values
     } == pytest.approx(expected)
+    within = {
+        (each["ordinal"], level["num_concurrency"])
+        for each in experiments
+        for level in each["benchmark"]["levels"]
+        if level["stats"]["tpot"]["mean"] <= finished_task["task"]["slo"]["tpot"]["threshold"]
+    }
+    assert {
+        (int(row["experiment"]), int(row["concurrency"]))
+        for row in values
+        if row["SLO"] == "within"
+    } == within
 
 
 async def test_a_page_says_that_the_gateway_is_away_goes_on_by_itself_and_misses_nothing(

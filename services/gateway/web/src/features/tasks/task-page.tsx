@@ -20,7 +20,7 @@ import { experimentsOptions, taskOptions } from "./api/get-tasks";
 import { Definition } from "./components/definition";
 import { EventsTable } from "./components/events-table";
 import { ExperimentsTable } from "./components/experiments-table";
-import { gpusText, leadPercent, objectiveOf, ranked, scoreText, taskSums } from "./task-sums";
+import { gpusText, leadPercent, objectiveOf, ofTotal, ranked, scoreText, STOPPED, taskSums } from "./task-sums";
 
 const Compare = lazy(() => import("./compare/compare"));
 const Timeline = lazy(() => import("./components/timeline"));
@@ -138,7 +138,7 @@ function Progressed({ task, experiments }: { task: TaskView; experiments: Experi
   return (
     <Facts
       facts={[
-        ["succeeded", `${sums.done} of ${sums.total}`],
+        ["succeeded", `${sums.done} ${ofTotal(sums)}`],
         ["running", whole(sums.running)],
         ["waiting", whole(sums.waiting)],
         ["failed or cancelled", sums.failed > 0 ? <StateMark kind="bad" word={whole(sums.failed)} /> : "0"],
@@ -147,6 +147,7 @@ function Progressed({ task, experiments }: { task: TaskView; experiments: Experi
         ["namespace", task.namespace],
         ["started", moment(task.started_at)],
         ["ended", moment(task.finished_at)],
+        ...(task.stop_reason ? [["stopped by", STOPPED[task.stop_reason]] satisfies [string, string]] : []),
       ]}
     />
   );

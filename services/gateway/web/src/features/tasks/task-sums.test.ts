@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ExperimentDetail, TaskView } from "@schemas/messages";
-import { gpusText, leadPercent, ranked } from "./task-sums";
+import { gpusText, leadPercent, ofTotal, ranked, taskSums } from "./task-sums";
 
 const task = { objective: "minimize_latency", best_experiment_id: "b" } as TaskView;
 const experiment = (experiment_id: string, objective_score: number | null, failed = 0) =>
@@ -26,4 +26,11 @@ test("a lead is counted in the direction of the objective", () => {
 test("GPUs that nobody granted yet are said to be asked for", () => {
   expect(gpusText([experiment("a", null)])).toBe("2 asked for");
   expect(gpusText([])).toBeNull();
+});
+
+test("a search may go on to its limit; one that ended has no more", () => {
+  const search = { experiments_by_state: {}, experiments_total: 3, experiments_at_most: 50 } as unknown as TaskView;
+
+  expect(ofTotal(taskSums({ ...search, state: "running" }))).toBe("of at most 50");
+  expect(ofTotal(taskSums({ ...search, state: "completed" }))).toBe("of 3");
 });

@@ -1,4 +1,4 @@
-import type { ExperimentDetail, Objective, TaskView } from "@schemas/messages";
+import type { ExperimentDetail, Objective, StopReason, TaskState, TaskView } from "@schemas/messages";
 import { number, withUnit, type Maybe } from "@/lib/units";
 
 const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBetter: boolean }> = {
@@ -22,20 +22,36 @@ export interface Sums {
   running: number;
   waiting: number;
   failed: number;
+  /** Of a search that goes on, as many as it may try. */
   total: number;
+  isAtMost: boolean;
 }
+
+const FINISHED = new Set<TaskState>(["completed", "failed", "cancelled"]);
 
 export function taskSums(task: TaskView): Sums {
   const of = (...states: string[]) =>
     states.reduce((sum, state) => sum + (task.experiments_by_state[state] ?? 0), 0);
+  const total = Math.max(task.experiments_total, FINISHED.has(task.state) ? 0 : task.experiments_at_most);
   return {
     done: of("succeeded"),
     running: of("running", "starting"),
     waiting: of("waiting", "pending"),
     failed: of("failed", "cancelled"),
-    total: task.experiments_total,
+    total,
+    isAtMost: total > task.experiments_total,
   };
 }
+
+/** "of 24", or of a search "of at most 50". */
+export const ofTotal = ({ total, isAtMost }: Sums) => `of ${isAtMost ? "at most " : ""}${total}`;
+
+export const STOPPED: Record<StopReason, string> = {
+  space_exhausted: "everything was tried",
+  max_iterations: "its limit of experiments",
+  max_gpu_hours: "its limit of GPU hours",
+  only_crashes_left: "what is left would crash",
+};
 
 /** "4 × Simulated H200": how many each experiment has, and of which model. */
 export function gpusText(experiments: ExperimentDetail[]): string | null {

@@ -15,7 +15,7 @@ import { moment } from "@/lib/time";
 import { percent, UNKNOWN } from "@/lib/units";
 import { useNamespace, useSharedSearch, useUrlState } from "@/lib/url-state";
 import { recentExperimentsOptions, tasksOptions } from "./api/get-tasks";
-import { gpusText, scoreText, objectiveOf, taskSums } from "./task-sums";
+import { gpusText, scoreText, objectiveOf, ofTotal, taskSums } from "./task-sums";
 
 const STATES = ["accepted", "running", "paused", "completed", "failed", "cancelled"];
 
@@ -162,14 +162,15 @@ function TaskState(props: {
 }
 
 function TaskProgress({ task }: { task: TaskView }) {
-  const { done, running, waiting, failed, total } = taskSums(task);
+  const sums = taskSums(task);
+  const { done, running, waiting, failed, total } = sums;
   const part = (count: number) => count / Math.max(1, total);
   return (
     <div style={{ minWidth: 140 }}>
       {done} / {running} / {waiting} / {failed}
-      <span className="dim"> of {total}</span>
+      <span className="dim"> {ofTotal(sums)}</span>
       <Meter
-        label={`${done} of ${total} done, ${failed} failed`}
+        label={`${done} ${ofTotal(sums)} done, ${failed} failed`}
         parts={[
           { share: part(done), series: 3, title: `${done} done` },
           { share: part(running), series: 1, title: `${running} running` },

@@ -6,7 +6,7 @@ import { ChartGrid } from "@/components/chart/chart-grid";
 import { DataTable, type Column } from "@/components/data-table";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
-import { number, percent, whole } from "@/lib/units";
+import { number, percent, UNKNOWN, whole } from "@/lib/units";
 import { byScenario, halfInterval, levelName } from "../levels";
 
 const ms = (seconds: number | null | undefined) =>
@@ -69,6 +69,18 @@ const COLUMNS: Column<LevelResult>[] = [
         />
       ) : (
         "0"
+      ),
+  },
+  {
+    name: "Bound",
+    title: "what kept the level from being faster, by the engine's own metrics",
+    cell: ({ bound }) =>
+      bound ? (
+        <>
+          {bound.bound.replaceAll("_", " ")} <div className="dim">{bound.evidence}</div>
+        </>
+      ) : (
+        UNKNOWN
       ),
   },
 ];

@@ -11,6 +11,7 @@ interface FormProps {
   onChange: (draft: Draft) => void;
 }
 
+const STRATEGIES = ["grid_search", "random", "bayesian"];
 const OBJECTIVES = ["maximize_throughput", "minimize_latency", "minimize_ttft", "minimize_tpot"];
 
 export function DraftForm(props: FormProps) {
@@ -31,7 +32,9 @@ export function DraftForm(props: FormProps) {
       <Parameters {...props} />
       <fieldset className={classes.part}>
         <legend>Search</legend>
+        <Choice {...props} path="optimization.strategy" label="Strategy" options={STRATEGIES} />
         <Choice {...props} path="optimization.objective" label="Objective" options={OBJECTIVES} />
+        <NumberField {...props} path="optimization.max_iterations" label="Experiments, at most" min={1} placeholder="all of a grid, 50 of a search" />
         <NumberField {...props} path="optimization.max_parallel" label="At once, at most" min={1} />
         <NumberField {...props} path="optimization.timeout_per_iteration" label="Limit of an experiment (s)" min={1} />
       </fieldset>
@@ -47,6 +50,7 @@ export function DraftForm(props: FormProps) {
         <NumberField {...props} path="slo.ttft.threshold" label="Time to first token (s)" min={0} />
         <NumberField {...props} path="slo.tpot.threshold" label="Time per output token (s)" min={0} />
         <NumberField {...props} path="slo.latency.p99.threshold" label="p99 e2e latency (s)" min={0} />
+        <TextField {...props} path="optimization.constraints" label="Constraints of the best" placeholder="ttft:p99<300ms, error_rate<1%" />
       </fieldset>
     </form>
   );
@@ -61,14 +65,16 @@ function errorOf({ problem, path }: { problem: Problem | null; path: string }): 
   return problem && isAbout(problem.path, path) ? problem.detail : null;
 }
 
-function TextField({ draft, problem, onChange, path, label }: FieldProps) {
+/** With a placeholder it may be empty, and is left out of the file then. */
+function TextField({ draft, problem, onChange, path, label, placeholder }: FieldProps & { placeholder?: string }) {
   return (
     <TextInput
       size="xs"
       label={label}
+      placeholder={placeholder}
       value={String(valueAt(draft, path) ?? "")}
       error={errorOf({ problem, path })}
-      onChange={(event) => onChange(withValue(draft, path, event.currentTarget.value))}
+      onChange={(event) => onChange(withValue(draft, path, event.currentTarget.value || (placeholder ? undefined : "")))}
     />
   );
 }

@@ -10,8 +10,6 @@ import {
   cumulative,
   halfInterval,
   knee,
-  levelPoints,
-  paretoFront,
   sloBound,
   type LatencyName,
   type Statistic,
@@ -32,6 +30,7 @@ export interface Compared {
   picked: string[];
   objective: Objective;
   slo: SloSpec | null | undefined;
+  constraints: string;
 }
 
 export const LATENCY_WORDS: Record<LatencyName, string> = {
@@ -54,111 +53,6 @@ export const isFaint = (each: ExperimentDetail, { picked }: Compared) =>
   picked.length > 0 && !picked.includes(each.experiment_id);
 
 export const axisName = { nameLocation: "middle" as const, nameGap: 28 };
-
-export function paretoChart(compared: Compared): Shown {
-  const { experiments, bestId, slo } = compared;
-  const points = levelPoints(experiments);
-  const front = paretoFront(points);
-  const bound = slo?.tpot?.threshold;
-  const option: EChartsOption = {
-    grid: { left: 56, right: 24, top: 32, bottom: 44 },
-    tooltip: {
-      trigger: "item",
-      formatter: (at) => {
-        const { name, value } = at as unknown as { name: string; value: number[] };
-        return `${name}<br>${number(value[0])} tok/s per user, ${number(value[1])} tok/s per GPU`;
-      },
-    },
-    legend: { show: false },
-    xAxis: {
-      type: "value",
-      scale: true,
-      boundaryGap: ["5%", "10%"],
-      name: "output tokens/s per user (mean over requests)",
-      ...axisName,
-    },
-    yAxis: {
-      type: "value",
-      name: "output tokens/s per GPU (mean of the level)",
-      nameTextStyle: { align: "left" },
-      scale: true,
-    },
-    series: [
-      ...experiments.map((each) => {
-        const isBest = each.experiment_id === bestId;
-        return {
-          type: "scatter" as const,
-          name: labelOf(each, compared),
-          color: colorOf(each),
-          symbol: isBest ? ("diamond" as const) : ("circle" as const),
-          symbolSize: isBest ? 13 : 8,
-          itemStyle: { opacity: isFaint(each, compared) ? 0.15 : 1 },
-          data: points
-            .filter((point) => point.experimentId === each.experiment_id)
-            .map((point) => ({
-              name: `${labelOf(each, compared)}, ${point.level.scenario} × ${point.level.num_concurrency}, n=${point.level.num_completed_requests}`,
-              value: [point.perUser, point.perGpu],
-              experimentId: each.experiment_id,
-            })),
-        };
-      }),
-      {
-        type: "line",
-        name: "Pareto front",
-        color: chartToken("dim"),
-        symbol: "none",
-        silent: true,
-        z: 1,
-        lineStyle: { type: "dashed", width: 1.4 },
-        data: front.map((point) => [point.perUser, point.perGpu]),
-        ...(bound
-          ? {
-              markArea: {
-                silent: true,
-                itemStyle: { color: chartToken("ok"), opacity: 0.08 },
-                label: { color: chartToken("dim"), position: "insideTopRight" as const },
-                data: [
-                  [
-                    { name: `SLO: tpot ≤ ${number(bound * 1000)} ms`, xAxis: 1 / bound },
-                    { xAxis: Math.max(...points.map((p) => p.perUser), 1 / bound) * 1.05 },
-                  ],
-                ],
-              },
-            }
-          : {}),
-      },
-      {
-        type: "scatter",
-        name: "labels of the front",
-        silent: true,
-        symbolSize: 0.1,
-        labelLayout: { hideOverlap: true },
-        data: front.map((point) => ({
-          value: [point.perUser, point.perGpu],
-          label: {
-            show: true,
-            position: "right",
-            color: chartToken("text"),
-            fontSize: 11,
-            formatter: `#${point.ordinal}${point.experimentId === bestId ? " best" : ""} ×${point.level.num_concurrency}`,
-          },
-        })),
-      },
-    ],
-  };
-  const rows = points.map((point) => [
-    point.ordinal,
-    point.level.scenario,
-    point.level.num_concurrency,
-    point.perUser,
-    point.perGpu,
-    front.includes(point) ? "front" : "",
-    point.experimentId === bestId ? "best" : "",
-    point.level.num_completed_requests,
-  ]);
-  const columns = ["experiment", "scenario", "concurrency", "output tok/s per user", "output tok/s per GPU", "Pareto", "task's choice", "n"];
-  return { option, table: { columns, rows } };
-}
 
 export function latencyChart(compared: Compared, name: LatencyName, statistic: Statistic, scenario: string): Shown {
   const bound = sloBound(compared.slo, name, statistic);

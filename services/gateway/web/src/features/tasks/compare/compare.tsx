@@ -18,13 +18,13 @@ import {
   historyChart,
   latencyChart,
   LATENCY_WORDS,
-  paretoChart,
   parallelChart,
   type Compared,
 } from "./charts";
 import { DiffTable } from "./diff-table";
 import { Legend } from "./legend";
 import { importanceChart, sliceChart } from "./parameter-charts";
+import { paretoChart } from "./pareto-chart";
 import type { LatencyName, Statistic } from "./points";
 
 interface CompareProps {
@@ -78,6 +78,7 @@ function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: st
       picked: pickedText ? pickedText.split(",") : [],
       objective: task.objective,
       slo: task.task?.slo,
+      constraints: task.task?.optimization?.constraints ?? "",
     }),
     [details, experiments, measured, pickedText, task],
   );

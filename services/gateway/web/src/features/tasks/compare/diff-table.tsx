@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import type { Distribution, ExperimentDetail } from "@schemas/messages";
+import type { Distribution, ExperimentDetail, LevelResult } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Term } from "@/components/term";
 import { valueText } from "@/lib/parameters";
@@ -44,7 +44,8 @@ export function diffLines(chosen: ExperimentDetail[], names: string[]): Line[] {
     name,
     cells: chosen.map((each) => withChange(of(each), of(first), each === first)),
   }));
-  return [...parameters, ...metrics, ...LATENCIES.flatMap(([word, of]) => latencyLines(chosen, word, of))];
+  const latencies = LATENCIES.flatMap(([word, of]) => latencyLines(chosen, word, of));
+  return [...parameters, ...metrics, ...latencies, ...boundLines(chosen)];
 }
 
 const LATENCIES: [string, LatencyName][] = [
@@ -53,20 +54,34 @@ const LATENCIES: [string, LatencyName][] = [
   ["e2e latency", "e2e_latency"],
 ];
 
+/** What kept each level from being faster, with its evidence. */
+function boundLines(chosen: ExperimentDetail[]): Line[] {
+  return (chosen[0]?.benchmark?.levels ?? []).map((level) => ({
+    name: `bound at ${loadOf(level)}`,
+    cells: chosen.map((each) => {
+      const bound = sameLoad(each, level)?.bound;
+      return bound ? `${bound.bound.replaceAll("_", " ")}: ${bound.evidence}` : UNKNOWN;
+    }),
+  }));
+}
+
+const loadOf = (level: LevelResult) => `${level.scenario} × ${level.num_concurrency}`;
+
+const sameLoad = (each: ExperimentDetail, level: LevelResult) =>
+  each.benchmark?.levels.find((one) => loadOf(one) === loadOf(level));
+
 /** By level, since only means over the same load can be the same within noise. */
 function latencyLines(chosen: ExperimentDetail[], word: string, of: LatencyName): Line[] {
   const [first] = chosen;
   return (first?.benchmark?.levels ?? []).map((level) => {
     const found = (each: ExperimentDetail): [Distribution, number] | null => {
-      const same = each.benchmark?.levels.find(
-        (one) => one.scenario === level.scenario && one.num_concurrency === level.num_concurrency,
-      );
+      const same = sameLoad(each, level);
       const stats = same?.stats[of];
       return same && stats ? [stats, same.num_completed_requests] : null;
     };
     const base = found(first as ExperimentDetail);
     return {
-      name: `${word}, mean at ${level.scenario} × ${level.num_concurrency} (ms)`,
+      name: `${word}, mean at ${loadOf(level)} (ms)`,
       cells: chosen.map((each) => {
         const own = found(each);
         if (!own) return UNKNOWN;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Distribution, ExperimentDetail, LevelResult } from "@schemas/messages";
-import { cumulative, importances, isSame, knee, levelPoints, paretoFront, type LevelPoint } from "./points";
+import { cumulative, importances, isSame, isWithinSlo, knee, levelPoints, paretoFront, sloWords, type LevelPoint } from "./points";
 
 const point = (perUser: number, perGpu: number) => ({ perUser, perGpu }) as LevelPoint;
 
@@ -26,6 +26,22 @@ test("a level that was not served is not compared, and throughput counts per GPU
   } as unknown as ExperimentDetail;
 
   expect(levelPoints([experiment])).toMatchObject([{ perGpu: 100, perUser: 50, level: { num_concurrency: 1 } }]);
+});
+
+test("a level keeps the SLO by its own times, and by the constraints of its experiment", () => {
+  const slo = { ttft: { threshold: 0.2 }, latency: { p99: { threshold: 2 } } };
+  const level = (ttft: number, p99: number) =>
+    ({ stats: { ttft: { mean: ttft }, e2e_latency: { p99 } } }) as unknown as LevelResult;
+  const experiment = (...excesses: (number | null)[]) =>
+    ({ slo: { constraints: excesses.map((excess) => ({ excess })) } }) as unknown as ExperimentDetail;
+
+  expect(isWithinSlo(level(0.2, 2), experiment(0), slo)).toBe(true);
+  expect(isWithinSlo(level(0.3, 1), experiment(0), slo)).toBe(false);
+  expect(isWithinSlo(level(0.1, 3), experiment(0), slo)).toBe(false);
+  expect(isWithinSlo(level(0.1, 1), experiment(0, 0.5), slo)).toBe(false);
+  expect(isWithinSlo(level(0.1, 1), experiment(null), slo)).toBe(false);
+  expect(isWithinSlo({ stats: {} } as LevelResult, experiment(), slo)).toBe(false);
+  expect(sloWords(slo, "tpot:p95<=20ms")).toBe("ttft ≤ 200 ms, e2e p99 ≤ 2,000 ms, tpot:p95<=20ms");
 });
 
 test("means within each other's interval are the same, and one request says nothing", () => {

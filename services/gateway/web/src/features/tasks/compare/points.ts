@@ -1,10 +1,10 @@
 import type { Distribution, ExperimentDetail, LevelResult, SloSpec } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
+import { number } from "@/lib/units";
 
 /** One level of one experiment, as an expert compares them. */
 export interface LevelPoint {
-  experimentId: string;
-  ordinal: number;
+  experiment: ExperimentDetail;
   level: LevelResult;
   /** Output tokens per second and GPU, mean of the level. */
   perGpu: number;
@@ -20,7 +20,7 @@ export function levelPoints(experiments: ExperimentDetail[]): LevelPoint[] {
       const perUser = level.stats.output_inference_speed?.mean;
       if (perUser === undefined || failed.has(`${level.scenario} ${level.num_concurrency}`)) return [];
       const perGpu = level.mean_output_throughput_tokens_per_s / gpus;
-      return [{ experimentId: each.experiment_id, ordinal: each.ordinal, level, perGpu, perUser }];
+      return [{ experiment: each, level, perGpu, perUser }];
     });
   });
 }
@@ -45,6 +45,32 @@ export type Statistic = "mean" | "p50" | "p90" | "p95" | "p99";
 export function sloBound(slo: SloSpec | null | undefined, name: LatencyName, statistic: Statistic): number | null {
   if (name !== "e2e_latency") return statistic === "mean" ? (slo?.[name]?.threshold ?? null) : null;
   return statistic === "mean" ? null : (slo?.latency?.[statistic]?.threshold ?? null);
+}
+
+const BOUNDED: [LatencyName, Statistic][] = [
+  ["ttft", "mean"],
+  ["tpot", "mean"],
+  ...(["p50", "p90", "p95", "p99"] as const).map((statistic): [LatencyName, Statistic] => ["e2e_latency", statistic]),
+];
+
+/** What a task's SLO asks for, in words; empty where it asks for nothing. */
+export function sloWords(slo: SloSpec | null | undefined, constraints: string): string {
+  const bounds = BOUNDED.flatMap(([name, statistic]) => {
+    const bound = sloBound(slo, name, statistic);
+    const word = name === "e2e_latency" ? `e2e ${statistic}` : name;
+    return bound === null ? [] : [`${word} ≤ ${number(bound * 1000)} ms`];
+  });
+  return [...bounds, ...constraints.split(",").map((each) => each.trim())].filter(Boolean).join(", ");
+}
+
+/** A level keeps the SLO if its own times do; constraints, which hold at every load, its whole experiment. */
+export function isWithinSlo(level: LevelResult, experiment: ExperimentDetail, slo: SloSpec | null | undefined): boolean {
+  const keepsBounds = BOUNDED.every(([name, statistic]) => {
+    const bound = sloBound(slo, name, statistic);
+    const value = level.stats[name]?.[statistic];
+    return bound === null || (value !== undefined && value <= bound);
+  });
+  return keepsBounds && (experiment.slo?.constraints ?? []).every((each) => each.excess === 0);
 }
 
 /** The load with the most throughput for its latency (Kleinrock's power). */

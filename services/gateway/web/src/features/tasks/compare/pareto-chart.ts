@@ -1,0 +1,140 @@
+import type { EChartsOption, SeriesOption } from "echarts";
+import { chartToken } from "@/components/chart/theme";
+import { number } from "@/lib/units";
+import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
+import { isWithinSlo, levelPoints, paretoFront, sloWords, type LevelPoint } from "./points";
+
+export function paretoChart(compared: Compared): Shown {
+  const { experiments, bestId, slo } = compared;
+  const points = levelPoints(experiments);
+  const front = paretoFront(points);
+  const words = sloWords(slo, compared.constraints);
+  const within = points.filter((point) => isWithinSlo(point.level, point.experiment, slo));
+  const option: EChartsOption = {
+    grid: { left: 56, right: 24, top: 32, bottom: 44 },
+    tooltip: {
+      trigger: "item",
+      formatter: (at) => {
+        const { name, value } = at as unknown as { name: string; value: number[] };
+        return `${name}<br>${number(value[0])} tok/s per user, ${number(value[1])} tok/s per GPU`;
+      },
+    },
+    legend: { show: false },
+    xAxis: {
+      type: "value",
+      scale: true,
+      boundaryGap: ["5%", "10%"],
+      name: "output tokens/s per user (mean over requests)",
+      ...axisName,
+    },
+    yAxis: {
+      type: "value",
+      name: "output tokens/s per GPU (mean of the level)",
+      nameTextStyle: { align: "left" },
+      scale: true,
+    },
+    series: [
+      ...experiments.map((each) => {
+        const isBest = each.experiment_id === bestId;
+        return {
+          type: "scatter" as const,
+          name: labelOf(each, compared),
+          color: colorOf(each),
+          symbol: isBest ? ("diamond" as const) : ("circle" as const),
+          symbolSize: isBest ? 13 : 8,
+          data: points
+            .filter((point) => point.experiment === each)
+            .map((point) => ({
+              name: `${labelOf(each, compared)}, ${point.level.scenario} × ${point.level.num_concurrency}, n=${point.level.num_completed_requests}`,
+              value: [point.perUser, point.perGpu],
+              experimentId: each.experiment_id,
+              itemStyle: {
+                opacity: isFaint(each, compared) ? 0.15 : 1,
+                ...(within.includes(point) ? {} : { color: chartToken("bg"), borderColor: colorOf(each), borderWidth: 1.5 }),
+              },
+            })),
+        };
+      }),
+      {
+        type: "line",
+        name: "Pareto front",
+        color: chartToken("dim"),
+        symbol: "none",
+        silent: true,
+        z: 1,
+        lineStyle: { type: "dashed", width: 1.4 },
+        data: front.map((point) => [point.perUser, point.perGpu]),
+      },
+      ...(words ? [sloRegion(points, within, words)].flat() : []),
+      {
+        type: "scatter",
+        name: "labels of the front",
+        silent: true,
+        symbolSize: 0.1,
+        labelLayout: { hideOverlap: true },
+        data: front.map((point) => ({
+          value: [point.perUser, point.perGpu],
+          label: {
+            show: true,
+            position: "right",
+            color: chartToken("text"),
+            fontSize: 11,
+            formatter: `#${point.experiment.ordinal}${point.experiment.experiment_id === bestId ? " best" : ""} ×${point.level.num_concurrency}`,
+          },
+        })),
+      },
+    ],
+  };
+  const rows = points.map((point) => [
+    point.experiment.ordinal,
+    point.level.scenario,
+    point.level.num_concurrency,
+    point.perUser,
+    point.perGpu,
+    front.includes(point) ? "front" : "",
+    words && (within.includes(point) ? "within" : "broken"),
+    point.experiment.experiment_id === bestId ? "best" : "",
+    point.level.num_completed_requests,
+  ]);
+  const columns = ["experiment", "scenario", "concurrency", "output tok/s per user", "output tok/s per GPU", "Pareto", "SLO", "task's choice", "n"];
+  return { option, table: { columns, rows } };
+}
+
+/** All that some level reaches which keeps the SLO: whoever needs less is served by it. */
+function sloRegion(points: LevelPoint[], within: LevelPoint[], words: string): SeriesOption[] {
+  const slowest = Math.min(...points.map((point) => point.perUser));
+  const reached = paretoFront(within).map((point) => [point.perUser, point.perGpu]);
+  const top = reached[0]?.[1] ?? Math.max(...points.map((point) => point.perGpu));
+  return [
+    {
+      type: "line",
+      name: "within the SLO",
+      silent: true,
+      symbol: "none",
+      step: "start",
+      z: 0,
+      color: chartToken("ok"),
+      lineStyle: { width: 1, opacity: 0.6 },
+      areaStyle: { opacity: 0.1, origin: "start" },
+      data: reached.length > 0 ? [[slowest, top], ...reached] : [],
+    },
+    {
+      type: "scatter",
+      name: "words of the SLO",
+      silent: true,
+      symbolSize: 0.1,
+      data: [
+        {
+          value: [slowest, top],
+          label: {
+            show: true,
+            position: [4, 4],
+            color: chartToken("dim"),
+            fontSize: 11,
+            formatter: `${reached.length > 0 ? "within the SLO" : "nothing keeps the SLO"}: ${words}`,
+          },
+        },
+      ],
+    },
+  ];
+}
