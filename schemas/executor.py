@@ -178,10 +178,8 @@ class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.st
 class CancelExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.cancel_experiment"):
     """Stop an attempt.
 
-    Accepted means it will not be started any more and a running one is being stopped.
-
-    An attempt the executor has never seen is remembered as cancelled, so that a late start is
-    refused.
+    Accepted means it will not be started any more and a running one is being stopped. An attempt
+    the executor has never seen is remembered as cancelled, so that a late start is refused.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -194,9 +192,8 @@ class CancelExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.c
 class FenceReservation(Command, frozen=True, kw_only=True, tag="executor.fence_reservation"):
     """Stop whatever runs under a reservation.
 
-    Accepted means nothing labelled with it runs, and nothing will start.
-
-    Refused with `still_running` while the stop is under way.
+    Accepted means nothing labelled with it runs, and nothing will start. Refused with
+    `still_running` while the stop is under way.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -240,6 +237,7 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
     `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
     `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt
     that an orderly stop of its executor cut off. In a cluster `pod` has the GPUs; None: unbound.
+    `image_digest` is of the container image that ran, as its runtime names it.
     """
 
     outcome: AttemptOutcome
@@ -255,6 +253,7 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
     engine_simulated: bool = False
     executor_stopped: bool = False
     pod: EnginePod | None = None
+    image_digest: str | None = None
 
 
 class RuntimeOffer(Struct, frozen=True, kw_only=True):

@@ -86,7 +86,8 @@ class ExperimentDetail(ExperimentView, frozen=True, kw_only=True, tag="orchestra
 
     `benchmark`, `explanation` and `failure_memory` are those of one experiment; lists leave them
     out. `failure_memory`: what its GPUs' memory did before its last attempt failed for want of it.
-    `missing` names services whose part is not there because they did not answer.
+    `image_digest` is of the container image that it was measured with. `missing` names services
+    whose part is not there because they did not answer.
     """
 
     metrics: MeasuredMetrics | None = None
@@ -94,6 +95,7 @@ class ExperimentDetail(ExperimentView, frozen=True, kw_only=True, tag="orchestra
     explanation: Explanation | None = None
     missing: tuple[str, ...] = ()
     failure_memory: tuple[GpuMemoryTrend, ...] = ()
+    image_digest: str | None = None
 
 
 class ExperimentDetails(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

@@ -132,7 +132,7 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     """The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data;
     lists leave it out. `whole_run` reaches from the attempt's start to its end; None: a release
     that did not keep it. `driver_versions` are those that the attempt's nodes reported last before
-    its end.
+    its end. `image_digest` as in `AttemptFinished`.
     """
 
     experiment_id: UUID
@@ -144,6 +144,7 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     benchmark: dict[str, Any] = {}
     whole_run: GpuMonitoring | None = None
     driver_versions: dict[NodeId, str] = {}
+    image_digest: str | None = None
 
 
 class GpuMemoryTrend(Struct, frozen=True, kw_only=True):

@@ -60,6 +60,7 @@ export interface AllocationMap {
  * `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
  * `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt that
  * an orderly stop of its executor cut off. In a cluster `pod` has the GPUs; null: unbound.
+ * `image_digest` is of the container image that ran, as its runtime names it.
  */
 export interface AttemptFinished {
   type: "executor.attempt_finished";
@@ -88,6 +89,7 @@ export interface AttemptFinished {
   engine_simulated: boolean;
   executor_stopped: boolean;
   pod: EnginePod | null;
+  image_digest: string | null;
 }
 
 /**
@@ -395,10 +397,8 @@ export type CacheReset = "failed" | "unsupported" | "verified";
 /**
  * Stop an attempt.
  *
- * Accepted means it will not be started any more and a running one is being stopped.
- *
- * An attempt the executor has never seen is remembered as cancelled, so that a late start is
- * refused.
+ * Accepted means it will not be started any more and a running one is being stopped. An attempt the
+ * executor has never seen is remembered as cancelled, so that a late start is refused.
  */
 export interface CancelExperiment {
   type: "executor.cancel_experiment";
@@ -1307,7 +1307,8 @@ export interface ExperimentDeleted {
  *
  * `benchmark`, `explanation` and `failure_memory` are those of one experiment; lists leave them
  * out. `failure_memory`: what its GPUs' memory did before its last attempt failed for want of it.
- * `missing` names services whose part is not there because they did not answer.
+ * `image_digest` is of the container image that it was measured with. `missing` names services
+ * whose part is not there because they did not answer.
  */
 export interface ExperimentDetail {
   type: "orchestrator.experiment";
@@ -1345,6 +1346,7 @@ export interface ExperimentDetail {
   explanation: Explanation | null;
   missing: string[];
   failure_memory: GpuMemoryTrend[];
+  image_digest: string | null;
 }
 
 /** Experiments, newest task first, then by ordinal. */
@@ -1663,9 +1665,8 @@ export interface FaultSeen {
 /**
  * Stop whatever runs under a reservation.
  *
- * Accepted means nothing labelled with it runs, and nothing will start.
- *
- * Refused with `still_running` while the stop is under way.
+ * Accepted means nothing labelled with it runs, and nothing will start. Refused with
+ * `still_running` while the stop is under way.
  */
 export interface FenceReservation {
   type: "executor.fence_reservation";
@@ -4270,6 +4271,7 @@ export interface SummaryList {
  * The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data; lists
  * leave it out. `whole_run` reaches from the attempt's start to its end; null: a release that did
  * not keep it. `driver_versions` are those that the attempt's nodes reported last before its end.
+ * `image_digest` as in `AttemptFinished`.
  */
 export interface SummaryView {
   type: "results.summary";
@@ -4282,6 +4284,7 @@ export interface SummaryView {
   benchmark: Record<string, unknown>;
   whole_run: GpuMonitoring | null;
   driver_versions: Record<string, string>;
+  image_digest: string | null;
 }
 
 /**

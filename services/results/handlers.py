@@ -201,6 +201,7 @@ def _view(summary: Summary, *, with_benchmark: bool) -> SummaryView:
         gpu_monitoring=summary.gpu_monitoring,
         benchmark=msgspec.to_builtins(benchmark) if benchmark and with_benchmark else {},
         whole_run=summary.whole_run,
+        image_digest=event.image_digest,
     )
 
 

@@ -247,6 +247,8 @@ def _print_joined(document: dict[str, Any]) -> None:
     """What the gateway joins to one experiment: its levels, memory before a failure."""
     from services.cli.display.bench_results import level_table, remarks
 
+    if document.get("image_digest"):
+        click.echo(f"image {document['image_digest']}")
     trends = convert(document.get("failure_memory", ()), tuple[GpuMemoryTrend, ...])
     if trends:
         click.echo("  memory in the minute before it failed:")

@@ -4,10 +4,11 @@ import asyncio
 import math
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from sqlite3 import Connection
+from typing import Any, Final, NoReturn, TypeVar
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -16,7 +17,6 @@ from schemas.base import Live
 from schemas.benchmark import BenchmarkResult
 from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind, StartExperiment
 from schemas.executor_ranks import RankState, RankView
-from schemas.kubernetes import EnginePod
 from services.executor.attempts import transitions
 from services.executor.attempts.benchmark_check import model_place
 from services.executor.attempts.engine_meter import EngineMeter
@@ -65,6 +65,8 @@ from shared.waiting import cancelled
 PORT_TRIES: Final = 3
 CHECK_SECONDS: Final = 1.0
 ROTATE_SECONDS: Final = 0.25
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -312,15 +314,6 @@ class AttemptRun:
                 # The guard has the mark, and its label names the process.
                 log.warning("process_unrecorded", pid=mark.pid, error=str(error))
 
-        async def bound(pod: EnginePod) -> None:
-            try:
-                await self.journal.transact(
-                    lambda connection: store.record_pod(connection, self.attempt_id, pod)
-                )
-            except JournalFull as error:
-                # The attempt goes on; which GPUs it had will not be known.
-                log.warning("pod_unrecorded", pod=pod.pod, error=str(error))
-
         return Launch(
             command=self.command,
             labels=self.labels,
@@ -330,8 +323,16 @@ class AttemptRun:
             remember=remember,
             rank_parameters=self._rank_parameters,
             report=self._progress.start_progressed,
-            bound=bound,
+            bound=lambda pod: self._record(store.record_pod, pod),
+            image_known=lambda digest: self._record(transitions.record_image, digest),
         )
+
+    async def _record(self, record: Callable[[Connection, UUID, T], None], found: T) -> None:
+        try:
+            await self.journal.transact(lambda each: record(each, self.attempt_id, found))
+        except JournalFull as error:
+            # The attempt goes on; that will not be known of it.
+            log.warning("attempt_fact_unrecorded", found=str(found), error=str(error))
 
     @property
     def _served_model_name(self) -> str:

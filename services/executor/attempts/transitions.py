@@ -68,6 +68,12 @@ def record_phase(
         )
 
 
+def record_image(connection: sqlite3.Connection, attempt_id: UUID, digest: str) -> None:
+    connection.execute(
+        "UPDATE attempt SET image_digest = ? WHERE attempt_id = ?", (digest, attempt_id.bytes)
+    )
+
+
 def record_finish(
     connection: sqlite3.Connection, attempt_id: UUID, verdict: Verdict, now: datetime
 ) -> AttemptOutcome | None:
@@ -122,6 +128,7 @@ def _finished_event(
         or (benchmark is not None and benchmark.simulated),
         executor_stopped=verdict.executor_stopped,
         pod=record.pod,
+        image_digest=record.image_digest,
     )
 
 

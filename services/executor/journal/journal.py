@@ -99,6 +99,7 @@ MIGRATIONS: Final[Sequence[str]] = (
     INSERT INTO cell_epoch SELECT device_uuid, 0, 10000, epoch FROM device_epoch;
     DROP TABLE device_epoch;
     """,
+    "ALTER TABLE attempt ADD COLUMN image_digest TEXT;",
 )
 
 

@@ -62,6 +62,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     outcome: AttemptOutcome | None
     failure: Failure | None
     pod: EnginePod | None
+    image_digest: str | None
 
     def timings_until(self, now: datetime) -> tuple[PhaseTiming, ...]:
         """All phases, the current one ended at `now`."""
@@ -200,6 +201,7 @@ def _record(row: sqlite3.Row) -> AttemptRecord:
         outcome=AttemptOutcome(row["outcome"]) if row["outcome"] else None,
         failure=_failures.decode(row["failure"]) if row["failure"] is not None else None,
         pod=_pods.decode(row["pod"]) if row["pod"] is not None else None,
+        image_digest=row["image_digest"],
     )
 
 

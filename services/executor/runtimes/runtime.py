@@ -67,8 +67,8 @@ class LogSink(Protocol):
         """The end of what was written."""
 
 
-async def _nowhere(_: EnginePod) -> None:
-    """For runtimes without pods."""
+async def _nowhere(_: EnginePod | str) -> None:
+    """For runtimes without pods or images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,8 @@ class Launch:
 
     `rank_parameters` are the engine's flags that make it one rank of several; empty without.
     `remember` journals the mark of a process before anything may go wrong with it, `bound` the pod
-    that a cluster has bound. `report` takes what an engine waits for, in a sentence.
+    that a cluster has bound, `image_known` the container image that runs. `report` takes what an
+    engine waits for, in a sentence.
     """
 
     command: StartExperiment
@@ -89,6 +90,7 @@ class Launch:
     rank_parameters: Mapping[str, Any] = field(default_factory=dict)
     report: Callable[[str], None] = lambda _: None
     bound: Callable[[EnginePod], Awaitable[None]] = _nowhere
+    image_known: Callable[[str], Awaitable[None]] = _nowhere
 
     @property
     def ends_when(self) -> str:

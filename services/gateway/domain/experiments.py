@@ -46,6 +46,7 @@ def experiment_detail(
         **known,
         explanation=explanation,
         missing=tuple(missing),
+        image_digest=summary.image_digest if summary is not None else None,
         failure_memory=tuple(failure_memory),
     )
 

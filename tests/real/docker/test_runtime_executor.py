@@ -85,6 +85,8 @@ async def test_an_experiment_in_a_container_succeeds_and_leaves_nothing(
     phases = [fact.phase.value for fact in facts if isinstance(fact, AttemptPhaseChanged)]
     assert finished.outcome is AttemptOutcome.SUCCEEDED, finished.failure
     assert finished.engine_simulated
+    # They came from no registry.
+    assert finished.image_digest in {image.id for image in docker_engine.client.images.list()}
     assert release.stopped
     assert containers(docker_engine, start) == []
     assert phases.index("loading") < phases.index("measuring") < phases.index("tearing_down")

@@ -186,7 +186,7 @@ async def test_an_owner_that_does_not_answer_is_unavailable_for_now(api: Api) ->
 
 async def test_an_experiment_is_merged_with_its_measurements(api: Api) -> None:
     view = make_experiment_view()
-    summary = make_summary(view, benchmark=BENCHMARK)
+    summary = make_summary(view, benchmark=BENCHMARK, image_digest="vllm@sha256:aa")
     await api.owners.answer(GetExperiment, view)
     await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id))
     await api.owners.answer(ListExperiments, ExperimentList(experiments=(view,)))
@@ -201,6 +201,7 @@ async def test_an_experiment_is_merged_with_its_measurements(api: Api) -> None:
     assert one["metrics"]["gpu_monitoring"]["sample_count"] == 5
     assert one["gpu_monitoring"] == one["metrics"]["gpu_monitoring"]
     assert one["benchmark"] == BENCHMARK
+    assert one["image_digest"] == "vllm@sha256:aa"
     assert several["experiments"][0]["benchmark"] is None
     assert several["experiments"][0]["gpu_monitoring"]["energy_wh"] == 0.5
     assert msgspec.convert(one, ExperimentView).gpu_monitoring == summary.gpu_monitoring

@@ -180,9 +180,10 @@ async def test_an_experiments_samples_come_page_by_page_each_once(world: World) 
     ]
 
 
-async def test_the_driver_is_the_one_that_a_node_had_while_it_measured(world: World) -> None:
+async def test_driver_and_image_are_those_that_it_was_measured_with(world: World) -> None:
     start = utcnow() - timedelta(minutes=5)
-    event = make_finished([(start, start + timedelta(seconds=5))])
+    window = (start, start + timedelta(seconds=5))
+    event = make_finished([window], image_digest="vllm/vllm-openai@sha256:aa")
 
     def inventory(version: str, at: float) -> InventoryReported:
         return InventoryReported(
@@ -208,3 +209,4 @@ async def test_the_driver_is_the_one_that_a_node_had_while_it_measured(world: Wo
         view = await world.summarized(event)
 
     assert view.driver_versions == {NODE: "570.1"}
+    assert view.image_digest == "vllm/vllm-openai@sha256:aa"

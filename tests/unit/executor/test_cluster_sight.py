@@ -7,7 +7,7 @@ import pytest
 
 from schemas.executor import FailureKind
 from services.executor.runtimes.kubernetes.kinds import Pod, Workload
-from services.executor.runtimes.kubernetes.sight import sight_of
+from services.executor.runtimes.kubernetes.sight import image_of, sight_of
 
 SERVICE: dict[str, Any] = {"metadata": {"name": "s", "uid": "u"}}
 
@@ -36,6 +36,19 @@ def engine(state: dict[str, Any], **rest: Any) -> dict[str, Any]:
 
 def waiting(reason: str, message: str = "") -> dict[str, Any]:
     return engine({"waiting": {"reason": reason, "message": message}})
+
+
+@pytest.mark.parametrize(
+    ("image_id", "told"),
+    [
+        ("docker.io/vllm/vllm-openai@sha256:ab", "docker.io/vllm/vllm-openai@sha256:ab"),
+        ("docker-pullable://vllm/vllm-openai@sha256:ab", "vllm/vllm-openai@sha256:ab"),
+        ("", ""),
+    ],
+)
+def test_the_image_that_runs_is_known_by_its_digest(image_id: str, told: str) -> None:
+    assert image_of(pod(engine({"running": {}}, imageID=image_id))) == told
+    assert image_of(pod()) == ""
 
 
 UNSCHEDULABLE = {

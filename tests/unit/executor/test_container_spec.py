@@ -13,6 +13,7 @@ from services.executor.runtimes.docker.spec import (
     Made,
     container_settings,
 )
+from services.executor.runtimes.docker.starting import digest_of
 from services.executor.runtimes.runtime import Launch
 from tests.support.worlds.executor import NODE
 from tests.support.worlds.runtime_launches import launch_of, runtime_settings, start_of
@@ -216,3 +217,28 @@ def test_the_settings_of_a_container_are_what_the_engine_reads(tmp_path: Path) -
     assert msgspec.json.decode(msgspec.json.encode(container)) == container
     assert container["Entrypoint"] == ["vllm", "serve"]
     assert container["Cmd"][0] == "a/model"
+
+
+OTHER = "team/mirror@sha256:bb"
+
+
+@pytest.mark.parametrize(
+    ("reference", "digests", "told"),
+    [
+        (
+            "vllm/vllm-openai:v1",
+            [OTHER, "vllm/vllm-openai@sha256:aa"],
+            "vllm/vllm-openai@sha256:aa",
+        ),
+        ("host:5000/vllm", [OTHER, "host:5000/vllm@sha256:aa"], "host:5000/vllm@sha256:aa"),
+        ("built:here", [], "sha256:id"),
+        ("sha256:id", [OTHER], OTHER),
+        ("gone:meanwhile", None, "sha256:id"),
+    ],
+)
+def test_the_image_that_runs_is_known_by_its_registrys_digest_or_else_its_id(
+    reference: str, digests: list[str] | None, told: str
+) -> None:
+    container = {"Image": "sha256:id", "Config": {"Image": reference}}
+
+    assert digest_of(container, {"RepoDigests": digests}) == told

@@ -11,7 +11,12 @@ from docker.errors import APIError
 from schemas.executor import FailureKind
 from services.executor.domain.verdict import AttemptFailed, is_port_taken, refused_by_engine
 from services.executor.host.processes import ProcessMark, mark_of
-from services.executor.runtimes.docker.client import SLOW_SECONDS, ContainerEngine, text_of
+from services.executor.runtimes.docker.client import (
+    SLOW_SECONDS,
+    ContainerEngine,
+    found,
+    text_of,
+)
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.ending import end_labelled
 from services.executor.runtimes.docker.spec import (
@@ -99,6 +104,7 @@ class Starting:
             raise Abandoned
         await self.engine.call(lambda api: api.start(container_id), seconds=SLOW_SECONDS)
         container = await self.engine.call(lambda api: dict(api.inspect_container(container_id)))
+        await self.launch.image_known(await self.engine.call(lambda api: _image(api, container)))
         mark = self._mark(int(container["State"].get("Pid") or 0))
         if mark is not None:
             await self.launch.remember(mark)
@@ -134,6 +140,21 @@ class Starting:
 
     async def _remove(self) -> None:
         await end_labelled(self.engine, attempt_labels(self.launch), self.launch.labels)
+
+
+def _image(api: docker.APIClient, container: dict[str, Any]) -> str:
+    inspect: Any = api.inspect_image
+    return digest_of(container, found(lambda: inspect(container["Image"])) or {})
+
+
+def digest_of(container: dict[str, Any], image: dict[str, Any]) -> str:
+    """The image's digest in the registry that it came from; of one that came from none its id."""
+    repository = str(container["Config"]["Image"]).partition("@")[0]
+    if ":" in repository.rpartition("/")[2]:
+        repository = repository.rpartition(":")[0]
+    digests = image.get("RepoDigests") or ()
+    own = [each for each in digests if each.startswith(f"{repository}@")]
+    return str(next(iter((*own, *digests)), container["Image"]))
 
 
 def _create(api: docker.APIClient, body: dict[str, Any], name: str) -> str:

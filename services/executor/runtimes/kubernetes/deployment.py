@@ -18,7 +18,7 @@ from services.executor.runtimes.kubernetes.ending import Ending
 from services.executor.runtimes.kubernetes.kinds import SERVICES, Object, Pod, Service
 from services.executor.runtimes.kubernetes.logs import LogFollower, tail_of
 from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER, Plan
-from services.executor.runtimes.kubernetes.sight import Sight, sight_of
+from services.executor.runtimes.kubernetes.sight import Sight, image_of, sight_of
 from services.executor.runtimes.kubernetes.watched import EngineObjects
 from services.executor.runtimes.readiness import LOG_LINES_READ, PROBE_TIMEOUT_SECONDS, is_ready
 from services.executor.runtimes.runtime import Launch
@@ -44,6 +44,7 @@ class EngineDeployment:
     intended: Object
     _objects: EngineObjects = field(init=False)
     _first_uid: str | None = None
+    _image: str = ""
     _follower: LogFollower | None = None
     _following: "asyncio.Task[None] | None" = None
     _last: Sight = field(default_factory=lambda: Sight(message="nothing is known of it yet"))
@@ -124,6 +125,9 @@ class EngineDeployment:
             if sight.pod.spec.node_name and self._first_uid is None:
                 await self.launch.bound(self._engine_pod(sight.pod))
                 self._first_uid = sight.pod.metadata.uid
+            if self._first_uid is not None and image_of(sight.pod) not in {"", self._image}:
+                self._image = image_of(sight.pod)
+                await self.launch.image_known(self._image)
             self._follow(sight.pod)
         return sight
 

@@ -91,6 +91,7 @@ class ContainerState(Struct, frozen=True):
 class ContainerStatus(Struct, frozen=True, rename="camel"):
     name: str
     ready: bool = False
+    image_id: str = field(default="", name="imageID")
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()

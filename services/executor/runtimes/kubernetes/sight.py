@@ -74,6 +74,13 @@ def sight_of(
     return _of_pod(pod, workload, admission)
 
 
+def image_of(pod: Pod) -> str:
+    """The digest that its engine's container runs; empty until there is one."""
+    statuses = pod.status.container_statuses
+    image_id = next((each.image_id for each in statuses if each.name == ENGINE_CONTAINER), "")
+    return image_id.removeprefix("docker-pullable://").removeprefix("docker://")
+
+
 def _newest(pods: Collection[Pod]) -> Pod | None:
     staying = [each for each in pods if each.metadata.deletion_timestamp is None]
     return max(

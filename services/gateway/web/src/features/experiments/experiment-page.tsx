@@ -94,6 +94,7 @@ function Headline({ experiment }: { experiment: ExperimentDetail }) {
         ["p99 e2e latency, s", number(metrics?.p99_e2e_latency)],
         ["requests completed", metrics ? `${whole(metrics.total_completed_requests)} of ${whole(metrics.total_requests)}` : UNKNOWN],
         ["engine", `${experiment.engine.engine} (${experiment.engine.runtime})`],
+        ...(experiment.image_digest ? [["image", experiment.image_digest] as [string, string]] : []),
         ["started", moment(experiment.started_at)],
         ["lasted", duration(started === null ? null : (ended - started) / 1000)],
         ["attempts", whole(experiment.attempts.length)],
