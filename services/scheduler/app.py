@@ -48,6 +48,7 @@ from services.scheduler.ledger.leader_election import Leadership, Succession
 from services.scheduler.ledger.migrations import MIGRATIONS
 from services.scheduler.ledger.retention import Retention
 from services.scheduler.observations.cluster_views import ClusterViews
+from services.scheduler.observations.engine_activities import EngineActivities
 from services.scheduler.observations.latest_readings import LatestReadings
 from services.scheduler.observations.node_liveness import NodeLiveness
 from services.scheduler.observations.release_snapshots import ReleaseSnapshots
@@ -77,7 +78,7 @@ def create_service(
     bus = Bus.from_settings("scheduler", settings)
     database = _database(settings)
     leadership = make_leadership(database, settings.leader_ttl_seconds)
-    readings = LatestReadings()
+    readings, engines = LatestReadings(), EngineActivities()
     liveness = NodeLiveness(longest_gap_seconds=3 * interval_seconds + LATE_SECONDS)
     snapshots = ReleaseSnapshots(bus, readings, settings.snapshot_timeout_seconds)
     reader = FleetReader(
@@ -107,7 +108,7 @@ def create_service(
     reconciler = Reconciler(
         database,
         leadership,
-        Collector(bus, readings, liveness, limits, views),
+        Collector(bus, readings, liveness, limits, views, engines),
         interval_seconds=interval_seconds,
         node_lost_seconds=settings.node_lost_seconds,
         quiet_seconds=settings.recovery_quiet_seconds,
@@ -147,7 +148,7 @@ def create_service(
             "retention": retention.run,
         },
         on_reply=commands.fenced,
-        start=SampleListener(bus, readings, liveness, views).subscribe,
+        start=SampleListener(bus, readings, liveness, views, engines).subscribe,
         stop=lambda: _step_down(leadership),
     )
 

@@ -220,7 +220,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     ListRunning: _READERS | _SCHEDULER | _ORCHESTRATOR | _NODE,
     GetRank: _NODE,
     GpuSampled: _READERS | _SCHEDULER,
-    EngineSampled: _READERS,
+    EngineSampled: _READERS | _SCHEDULER,
     InventoryReported: _PEOPLE | _SCHEDULER | {Role.RESULTS},
     HealthChanged: _PEOPLE,
     ExecutorReported: _PEOPLE | _SCHEDULER,

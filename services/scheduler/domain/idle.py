@@ -9,6 +9,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from schemas.base import NodeId
+from schemas.engine_samples import EngineSampled
 from schemas.scheduler import ReservationState
 from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS, IdleAction
 from schemas.scheduler_views import Idleness
@@ -79,27 +81,51 @@ def activities(
     holdings: Iterable[Holding],
     nodes: Iterable[NodeUse],
     experiments: AbstractSet[UUID],
+    engines: Mapping[tuple[NodeId, UUID], Activity],
     *,
     idle_percent: float,
 ) -> dict[UUID, Activity]:
     """What every reservation's GPUs did since the last comparison, all of them taken together.
 
-    Who shares a device is as busy as the device. An experiment is busy while its executor runs
-    anything of it: loading and warming up use no GPU for long, and have deadlines of their own.
+    Who shares a device is as busy as the device. An experiment is as busy as its engine, reported
+    by one of its nodes; where none is reported, busy while its executor runs anything of it:
+    loading and warming up use no GPU for long, and have deadlines of their own.
     """
+    holdings = tuple(holdings)
     by_node = {node.node_id: node for node in nodes}
+    reported = {
+        held.reservation_id: engines[held.node_id, held.reservation_id]
+        for held in holdings
+        if (held.node_id, held.reservation_id) in engines
+    }
     of: defaultdict[UUID, set[Activity]] = defaultdict(set)
     for held in holdings:
         node = by_node.get(held.node_id)
         of[held.reservation_id].add(_of_device(held, node, idle_percent))
         if held.reservation_id in experiments:
-            of[held.reservation_id].add(_of_experiment(held.reservation_id, node))
+            engine = reported.get(held.reservation_id)
+            of[held.reservation_id].add(engine or _of_experiment(held.reservation_id, node))
     return {
         reservation_id: next(
             (each for each in (Activity.BUSY, Activity.UNKNOWN) if each in found), Activity.QUIET
         )
         for reservation_id, found in of.items()
     }
+
+
+def engine_activity(before: EngineSampled | None, sample: EngineSampled) -> Activity | None:
+    """What an attempt's engine did since the sample `before`; None if it reports no requests.
+
+    A request may come and go between two samples, which its tokens show. A phase is progress.
+    """
+    now = sample.reading
+    if now.running is None:
+        return None
+    if before is None or before.phase is not sample.phase or now.running or now.waiting:
+        return Activity.BUSY
+    counted = (now.prompt_tokens, now.generation_tokens)
+    is_counting = counted != (before.reading.prompt_tokens, before.reading.generation_tokens)
+    return Activity.BUSY if is_counting else Activity.QUIET
 
 
 def _of_device(held: Holding, node: NodeUse | None, idle_percent: float) -> Activity:

@@ -14,10 +14,12 @@ from schemas.executor import ListRunning, RunningAttempts
 from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
 from services.scheduler.domain.drift.lifecycle import Limits
 from services.scheduler.domain.faults import Loss
+from services.scheduler.domain.idle import Activity
 from services.scheduler.domain.model.fleet import ReadingState
 from services.scheduler.ledger import holding_rows, node_rows, reservation_rows
 from services.scheduler.ledger.node_rows import KnownDevice, LossRow, NodeStatus
 from services.scheduler.observations.cluster_views import ClusterViews
+from services.scheduler.observations.engine_activities import EngineActivities
 from services.scheduler.observations.latest_readings import FRESH_INTERVALS, LatestReadings
 from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.errors import RefusedError, UnavailableError
@@ -32,7 +34,7 @@ class Collected(Struct, frozen=True, kw_only=True):
     """Holdings, nodes with devices, and the reservations of labels that the ledger knows.
 
     `lost` nodes are among them; `losses` are cordons that lift themselves; `epochs` are those of
-    the known reservations.
+    the known reservations; `engines` are by node and reservation.
     """
 
     holdings: tuple[Holding, ...]
@@ -40,6 +42,7 @@ class Collected(Struct, frozen=True, kw_only=True):
     epochs: Mapping[UUID, int]
     lost: frozenset[NodeId]
     losses: tuple[Loss, ...]
+    engines: Mapping[tuple[NodeId, UUID], Activity]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class Collector:
     liveness: NodeLiveness
     limits: Limits
     views: ClusterViews
+    engines: EngineActivities
 
     async def query_executors(self, node_ids: Iterable[NodeId]) -> dict[NodeId, RunningAttempts]:
         """What runs, by the executors that answer."""
@@ -98,6 +102,7 @@ class Collector:
             epochs=await reservation_rows.epochs(connection, _labels(uses)),
             lost=frozenset(node.node_id for node in nodes if node.lost),
             losses=tuple(map(self._loss, await node_rows.losses(connection))),
+            engines=self.engines.take(),
         )
 
     def _use(

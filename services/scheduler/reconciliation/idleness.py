@@ -43,6 +43,7 @@ class IdleWatch:
                 collected.holdings,
                 collected.nodes,
                 {each.reservation_id for each in held if each.of_experiment},
+                collected.engines,
                 idle_percent=self.policy.idle_percent,
             ),
             self._quiet_seconds,

@@ -6,9 +6,15 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest, ReasonCode
-from schemas.scheduler import ReservationGranted, ReservationPreempting, ReservationReleased
+from schemas.scheduler import (
+    ReservationGranted,
+    ReservationPreempting,
+    ReservationReleased,
+    experiment_holder,
+)
 from schemas.scheduler_idle import (
     ExemptReservation,
     IdleAction,
@@ -140,6 +146,28 @@ async def test_one_that_is_used_again_gives_way_no_more(nats_url: str, postgres_
         await steward.waiting(await steward.request(), ReasonCode.HELD)
 
     assert not steward.seen(ReservationPreempting)
+
+
+async def test_an_experiment_is_idle_while_its_engine_has_no_requests(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """Something of it runs, and its GPU is quiet, all along."""
+    async with platform(nats_url, postgres_dsn) as (steward, node):
+        await node.answer_running()
+        holder = experiment_holder(new_id(), "tuning", 1)
+        held = await steward.granted(await steward.request(KEPT, holder=holder))
+        node.workloads[held.reservation_id] = (1,)
+        running = 0.0
+
+        async def tell() -> None:
+            while True:
+                await node.publish_engine(held, EngineReading(running=running, waiting=0.0))
+                await asyncio.sleep(0.1)
+
+        steward.running.append(steward.tasks.create_task(tell()))
+        await steward.event(ReservationFoundIdle, held.reservation_id)
+        running = 1.0
+        await steward.event(ReservationFoundActive, held.reservation_id)
 
 
 async def test_an_exempted_one_is_idle_no_more_however_often_the_exemption_comes(

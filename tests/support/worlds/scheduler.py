@@ -18,8 +18,10 @@ from nats.aio.msg import Msg
 
 from schemas.base import PREFIX, Event, pattern_for, tag_of
 from schemas.catalog import EVENTS
+from schemas.engine_samples import EngineReading, EngineSampled
 from schemas.errors import Accepted, Refused, Reply
 from schemas.executor import (
+    AttemptPhase,
     ExecutorReported,
     FenceReservation,
     ListRunning,
@@ -212,6 +214,26 @@ class FakeNode:
 
     async def publish_sample(self) -> None:
         await self.bus.publish_live(self.sample())
+
+    async def publish_engine(self, granted: ReservationGranted, reading: EngineReading) -> None:
+        """As the executor publishes what the engine of an attempt reports."""
+        self.sequence += 1
+        await self.bus.publish_live(
+            EngineSampled(
+                node_id=self.node_id,
+                experiment_id=granted.reservation_id,
+                attempt_id=granted.reservation_id,
+                task_id=granted.reservation_id,
+                reservation_id=granted.reservation_id,
+                epoch=granted.epoch,
+                sequence=self.sequence,
+                observed_at=utcnow(),
+                interval_seconds=10.0,
+                phase=AttemptPhase.MEASURING,
+                engine="vllm",
+                reading=reading,
+            )
+        )
 
     async def keep_sampling(self) -> None:
         while True:

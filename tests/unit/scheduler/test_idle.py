@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from schemas.engine_samples import EngineReading, EngineSampled
+from schemas.executor import AttemptPhase
 from schemas.scheduler_idle import IdleAction
 from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
 from services.scheduler.domain.idle import (
@@ -17,13 +19,17 @@ from services.scheduler.domain.idle import (
     IdleUpdate,
     actions_by_namespace,
     activities,
+    engine_activity,
     update_idle,
 )
+from services.scheduler.observations.engine_activities import EngineActivities
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MINE, OTHER = UUID(int=1), UUID(int=2)
 RELEASING = IdlePolicy(window_seconds=60, grace_seconds=30, action=IdleAction.RELEASE)
 QUIET = {MINE: Activity.QUIET}
+RUNS = (Workload(reservation_id=MINE),)
+AT_ALPHA, ELSEWHERE = ("alpha", MINE), ("beta", MINE)
 
 
 def held(**changes: Any) -> HeldReservation:
@@ -40,7 +46,10 @@ def update(
 
 
 def seen(
-    *devices: DeviceUse, experiment: bool = False, workloads: tuple[Workload, ...] | None = ()
+    *devices: DeviceUse,
+    experiment: bool = False,
+    workloads: tuple[Workload, ...] | None = (),
+    engines: Mapping[tuple[str, UUID], Activity] = {},
 ) -> Activity:
     holdings = [
         Holding(
@@ -54,7 +63,7 @@ def seen(
     ]
     node = NodeUse(node_id="alpha", devices=devices, workloads=workloads)
     experiments = {MINE} if experiment else set()
-    return activities(holdings, [node], experiments, idle_percent=5.0)[MINE]
+    return activities(holdings, [node], experiments, engines, idle_percent=5.0)[MINE]
 
 
 def gpu(utilization: float | None, uuid: str = "GPU-0", *, is_read: bool = True) -> DeviceUse:
@@ -73,7 +82,7 @@ def gpu(utilization: float | None, uuid: str = "GPU-0", *, is_read: bool = True)
             seen(gpu(0.0), gpu(None, "GPU-1")), Activity.UNKNOWN, id="one of its GPUs is unknown"
         ),
         pytest.param(
-            seen(gpu(0.0), experiment=True, workloads=(Workload(reservation_id=MINE),)),
+            seen(gpu(0.0), experiment=True, workloads=RUNS),
             Activity.BUSY,
             id="an experiment that loads",
         ),
@@ -87,10 +96,107 @@ def gpu(utilization: float | None, uuid: str = "GPU-0", *, is_read: bool = True)
             Activity.QUIET,
             id="an experiment of which nothing runs",
         ),
+        pytest.param(
+            seen(gpu(0.0), experiment=True, workloads=RUNS, engines={AT_ALPHA: Activity.QUIET}),
+            Activity.QUIET,
+            id="an experiment whose engine has no requests",
+        ),
+        pytest.param(
+            seen(gpu(0.0), experiment=True, engines={AT_ALPHA: Activity.BUSY}),
+            Activity.BUSY,
+            id="an experiment whose engine has requests",
+        ),
+        pytest.param(
+            seen(gpu(90.0), experiment=True, workloads=RUNS, engines={AT_ALPHA: Activity.QUIET}),
+            Activity.BUSY,
+            id="an experiment that uses its GPU without requests",
+        ),
+        pytest.param(
+            seen(gpu(0.0), experiment=True, workloads=RUNS, engines={ELSEWHERE: Activity.QUIET}),
+            Activity.BUSY,
+            id="an engine on a node that the experiment does not hold",
+        ),
     ],
 )
 def test_what_a_reservation_did(found: Activity, want: Activity) -> None:
     assert found is want
+
+
+def test_an_engine_speaks_for_all_nodes_of_its_gang() -> None:
+    holdings = [
+        Holding(
+            reservation_id=MINE,
+            node_id=node_id,
+            device_uuid="GPU-0",
+            epoch=1,
+            lease_ttl_seconds=30,
+        )
+        for node_id in ("alpha", "beta")
+    ]
+    nodes = [NodeUse(node_id=n, devices=(gpu(0.0),), workloads=RUNS) for n in ("alpha", "beta")]
+
+    found = activities(holdings, nodes, {MINE}, {AT_ALPHA: Activity.QUIET}, idle_percent=5.0)
+
+    assert found == {MINE: Activity.QUIET}
+
+
+def told(phase: AttemptPhase = AttemptPhase.MEASURING, **reading: float) -> EngineSampled:
+    return EngineSampled(
+        node_id="alpha",
+        experiment_id=OTHER,
+        attempt_id=OTHER,
+        task_id=OTHER,
+        reservation_id=MINE,
+        epoch=1,
+        sequence=0,
+        observed_at=NOW,
+        interval_seconds=1.0,
+        phase=phase,
+        engine="vllm",
+        reading=EngineReading(**reading),
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "sample", "want"),
+    [
+        pytest.param(told(running=0), told(running=0, waiting=0), Activity.QUIET, id="no request"),
+        pytest.param(told(running=0), told(running=1), Activity.BUSY, id="one runs"),
+        pytest.param(told(running=0), told(running=0, waiting=1), Activity.BUSY, id="one waits"),
+        pytest.param(
+            told(running=0, generation_tokens=8),
+            told(running=0, generation_tokens=9),
+            Activity.BUSY,
+            id="one came and went between two samples",
+        ),
+        pytest.param(
+            told(AttemptPhase.WARMING_UP, running=0),
+            told(running=0),
+            Activity.BUSY,
+            id="its phase has changed",
+        ),
+        pytest.param(None, told(running=0), Activity.BUSY, id="it has just come up"),
+        pytest.param(told(), told(generation_tokens=1), None, id="it says nothing of requests"),
+    ],
+)
+def test_what_an_engine_did(
+    before: EngineSampled | None, sample: EngineSampled, want: Activity | None
+) -> None:
+    assert engine_activity(before, sample) is want
+
+
+def test_an_engine_counts_as_its_busiest_moment_and_only_while_it_is_heard() -> None:
+    now = 0.0
+    engines = EngineActivities(clock=lambda: now)
+    for each in (told(running=0), told(running=1), told(running=0), told(running=0)):
+        engines.observe(each)
+
+    first, second = engines.take(), engines.take()
+    now = 60.0
+
+    assert first == {AT_ALPHA: Activity.BUSY}
+    assert second == {AT_ALPHA: Activity.QUIET}
+    assert engines.take() == {}
 
 
 def test_gpus_of_a_cluster_are_unknown() -> None:
@@ -98,7 +204,7 @@ def test_gpus_of_a_cluster_are_unknown() -> None:
         reservation_id=MINE, node_id="k8s", device_uuid=None, epoch=1, lease_ttl_seconds=30
     )
 
-    assert activities([holding], [], set(), idle_percent=5.0) == {MINE: Activity.UNKNOWN}
+    assert activities([holding], [], set(), {}, idle_percent=5.0) == {MINE: Activity.UNKNOWN}
 
 
 def test_it_is_warned_after_a_window_and_released_after_the_grace() -> None:
