@@ -74,7 +74,7 @@ class ClientGone(StewardError):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """ASGI middleware. Unless it asks for tokens, everybody who reaches the gateway may do
+    """ASGI middleware. Unless it asks for tokens, whoever reaches the gateway without one may do
     everything.
     """
 
@@ -186,12 +186,12 @@ class Guard:
         check_host(host, self.host_names)
         if scope["type"] == "websocket" or scope["method"] not in READING_METHODS:
             check_origin(headers.get(b"origin"), host)
-        if not self.tokens.are_required:
-            return EVERYTHING
         if scope["path"] in OPEN_PATHS or is_web_page(scope):
             return Identity(role=Role.VIEWER)
         if (presented := _presented(scope, headers)) is not None:
             return await self.tokens.identify(presented)
+        if not self.tokens.are_required:
+            return EVERYTHING
         if (login := login_in(headers.get(b"cookie", ""), host)) is None:
             raise no_token()
         identity = await self.tokens.identify_login(login)

@@ -87,7 +87,8 @@ class TokenPlace(Struct, frozen=True, array_like=True, tag="token"):
 class TokenStore:
     """Those of the table, and of the file `from_file`, which is read into it at the start.
 
-    A token of the file counts only as long as the file has it.
+    A token of the file counts only as long as the file has it; where none is asked for there is no
+    file, and clients of the same user go on to show theirs.
     """
 
     database: Database
@@ -112,7 +113,7 @@ class TokenStore:
 
     @property
     def are_required(self) -> bool:
-        """Whether this gateway asks for tokens; else everybody who reaches it is an admin."""
+        """Whether this gateway asks for tokens; else whoever shows none is an admin."""
         return bool(self.from_file)
 
     async def identify(self, presented: str) -> Identity:
@@ -208,7 +209,8 @@ class TokenStore:
                     ended.set()
 
     def _is_in_file(self, digest: str) -> bool:
-        return any(token.token_sha256 == digest for token in self.from_file)
+        known = (token.token_sha256 == digest for token in self.from_file)
+        return not self.are_required or any(known)
 
 
 def _view(row: Any) -> TokenView:

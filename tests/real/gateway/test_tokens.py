@@ -99,6 +99,35 @@ async def test_a_token_made_at_one_gateway_counts_at_all_until_it_is_revoked(
     ] * 2
 
 
+async def test_a_shown_token_counts_where_none_is_asked_for(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    """Or everybody whom an admin gave a token to would be an admin."""
+    async with admins(nats_url, postgres_dsn, tmp_path) as (of_file,):
+        assert (await of_file.get("/api/v1/me"))[0] == 200
+
+    async with gateway(nats_url, postgres_dsn) as api:
+        await api.owners.accept(SubmitTask)
+        await api.owners.answer(GetTask, lambda q: make_task_view(q.task_id, namespace="a"))
+        _, made = await api.post(
+            "/api/v1/tokens", {"name": "ci", "role": "submitter", "namespaces": ["a"]}
+        )
+        user = Caller(api, made["secret"])
+        submitted = [
+            (await user.post(f"/api/v1/tasks?namespace={name}", TASK))[0] for name in ("a", "b")
+        ]
+        roles = [
+            (await who.get("/api/v1/me"))[1]["role"]
+            for who in (api, user, Caller(api, of_file.secret))
+        ]
+        await api.call("DELETE", f"/api/v1/tokens/{made['token']['token_id']}")
+        refused = [(await who.get("/api/v1/me"))[0] for who in (user, Caller(api, "unknown"), api)]
+
+    assert submitted == [201, 403]
+    assert roles == ["admin", "submitter", "admin"]
+    assert refused == [401, 401, 200]
+
+
 async def test_a_stream_ends_with_the_token_that_opened_it(
     nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
