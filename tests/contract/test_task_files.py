@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -21,21 +22,23 @@ from tests.support.worlds.orchestrator_records import OFFERS, make_offer
 
 EXAMPLES = ROOT / "schemas" / "examples"
 
-# The autotuner's files by name: how many experiments each becomes, in which mode, and for which
-# field alone a host with Docker and without a cluster cannot run it; None where it can.
+# The autotuner's files by name: how many values their fields have, by hand and in their order, how
+# many experiments follow within max_iterations, in which mode, and for which field alone a host
+# with Docker and without a cluster cannot run it; None where it can.
 AUTOTUNER = {
-    "docker_task.json": (2, DeploymentMode.DOCKER, None),
-    "docker_task_advanced.json": (12, DeploymentMode.DOCKER, None),
-    "docker_task_minimal_slo.json": (4, DeploymentMode.DOCKER, None),
-    "docker_task_with_slo.json": (6, DeploymentMode.DOCKER, None),
-    "ome_with_presets_task.json": (1, DeploymentMode.OME, "$.deployment_mode"),
-    "parallel_config_test.json": (2, DeploymentMode.DOCKER, None),
-    "pvc_task.json": (1, DeploymentMode.OME, "$.deployment_mode"),
-    "quant_custom_task.json": (2, DeploymentMode.DOCKER, None),
-    "quant_preset_task.json": (4, DeploymentMode.DOCKER, "$.quant_config.preset"),
-    "simple_task.json": (1, DeploymentMode.OME, "$.base_runtime"),
-    "tuning_task.json": (18, DeploymentMode.OME, "$.base_runtime"),
+    "docker_task.json": ((1, 2), 2, DeploymentMode.DOCKER, None),
+    "docker_task_advanced.json": ((1, 3, 2, 2), 12, DeploymentMode.DOCKER, None),
+    "docker_task_minimal_slo.json": ((2, 2), 4, DeploymentMode.DOCKER, None),
+    "docker_task_with_slo.json": ((2, 3), 6, DeploymentMode.DOCKER, None),
+    "ome_with_presets_task.json": ((1,), 1, DeploymentMode.OME, "$.deployment_mode"),
+    "parallel_config_test.json": ((2, 2, 1), 2, DeploymentMode.DOCKER, None),
+    "pvc_task.json": ((1, 1), 1, DeploymentMode.OME, "$.deployment_mode"),
+    "quant_custom_task.json": ((1, 1, 1, 1, 2, 1), 2, DeploymentMode.DOCKER, None),
+    "quant_preset_task.json": ((1, 2, 2), 4, DeploymentMode.DOCKER, None),
+    "simple_task.json": ((1, 1), 1, DeploymentMode.OME, "$.base_runtime"),
+    "tuning_task.json": ((1, 3, 2, 3), 18, DeploymentMode.OME, "$.base_runtime"),
 }
+FP8_CACHE = {"kv-cache-dtype": "fp8_e5m2"}
 
 # One file with every block that the autotuner's files use, written for this test.
 EVERY_BLOCK: dict[str, Any] = {
@@ -88,26 +91,67 @@ def planned(text: bytes | str) -> Plan:
 
 @pytest.mark.parametrize("name", AUTOTUNER)
 def test_the_autotuners_own_file_is_accepted_unchanged(name: str) -> None:
-    text = _autotuners(name)
+    text = autotuners(name)
 
     plan = planned(text)
 
-    count, mode, _ = AUTOTUNER[name]
-    assert (len(plan.experiments), plan.mode) == (count, mode)
+    values, count, mode, _ = AUTOTUNER[name]
+    assert (plan.total, len(plan.experiments)) == (math.prod(values), count)
+    assert len({str(each.engine.parameters) for each in plan.experiments}) == count
+    assert plan.mode is mode
 
 
 @pytest.mark.parametrize("name", AUTOTUNER)
 def test_the_autotuners_file_on_a_host_with_docker(name: str) -> None:
-    content = msgspec.json.decode(_autotuners(name), type=TaskFile)
+    content = msgspec.json.decode(autotuners(name), type=TaskFile)
 
     plan = make_plan(content, (make_offer(tools=("genai-bench", "builtin")),))
 
-    field = AUTOTUNER[name][2]
+    field = AUTOTUNER[name][3]
     assert [missing.path for missing in plan.missing] == ([field] if field else [])
     assert {e.engine.image_tag for e in plan.experiments} == {content.runtime_image_tag}
     if field is None:
         assert plan.benchmark_tool is BenchmarkTool.GENAI_BENCH
         assert {e.request.node_ids for e in plan.experiments} == {("n1",)}
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "last"),
+    [
+        ("docker_task.json", [1, 1], {"tp-size": 1, "mem-fraction-static": 0.8}),
+        ("docker_task_minimal_slo.json", [1, 1, 2, 2], {"tp-size": 2, "mem-fraction-static": 0.85}),
+        (
+            "parallel_config_test.json",
+            [2, 4],
+            {"tp-size": 2, "dp-size": 2, "mem-fraction-static": 0.85},
+        ),
+        (
+            "quant_custom_task.json",
+            [1, 2],
+            {
+                "quantization": "fp8",
+                **FP8_CACHE,
+                "attention-backend": "flashinfer",
+                "tp-size": 2,
+                "mem-fraction-static": 0.85,
+            },
+        ),
+        (
+            "quant_preset_task.json",
+            [1, 1, 2, 2],
+            {**FP8_CACHE, "tp-size": 2, "mem-fraction-static": 0.9},
+        ),
+    ],
+)
+def test_the_autotuners_file_becomes_flags_and_gpus(
+    name: str, gpus: list[int], last: dict[str, Any]
+) -> None:
+    content = msgspec.json.decode(autotuners(name), type=TaskFile)
+
+    plan = make_plan(content, (make_offer(),))
+
+    assert [each.request.gpus for each in plan.experiments] == gpus
+    assert plan.experiments[-1].engine.parameters == last
 
 
 @pytest.mark.parametrize(
@@ -128,14 +172,14 @@ def test_the_autotuners_file_for_a_cluster_that_has_what_it_names(name: str, run
     )
     cluster = Offer(executor_id="prod", runtimes=(offered,), benchmark_tools=("builtin",))
 
-    plan = make_plan(msgspec.json.decode(_autotuners(name), type=TaskFile), (cluster,))
+    plan = make_plan(msgspec.json.decode(autotuners(name), type=TaskFile), (cluster,))
 
     assert plan.missing == ()
     assert {each.engine.engine for each in plan.experiments} == {"sglang"}
     assert all(each.request.cluster is not None for each in plan.experiments)
 
 
-def _autotuners(name: str) -> bytes:
+def autotuners(name: str) -> bytes:
     folder = os.environ.get("GPUSTEWARD_TEST_DATA")
     path = Path(folder or "") / "tasks" / name
     if folder is None or not path.is_file():

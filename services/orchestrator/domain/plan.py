@@ -30,6 +30,7 @@ from services.orchestrator.domain.executor_offers import (
     serving_offers,
 )
 from services.orchestrator.domain.expansion import Grid, Point, expand, search_axes
+from services.orchestrator.domain.presets import quantization_named, without_presets
 from services.orchestrator.domain.requirements_check import (
     Missing,
     missing_field,
@@ -92,7 +93,10 @@ class Planner(Struct, frozen=True, kw_only=True):
         self, ordinal: int, point: Point
     ) -> tuple[PlannedExperiment, list[Missing], list[str]]:
         """With what the engine cannot take, and notes. Raises RefusedError for a bad parameter."""
-        parameters, lacking, notes = _engine_parameters(self.engine, self.rules, point)
+        meant, notes = without_presets(point, self.rules.task_fields)
+        quantized_by = quantization_named(self.task.model.id_or_path)
+        parameters, lacking, said = _engine_parameters(self.engine, self.rules, meant, quantized_by)
+        notes += said
         demand = demand_of(parameters)
         if demand is not None:
             notes.append(_demand_note(demand))
@@ -107,7 +111,7 @@ class Planner(Struct, frozen=True, kw_only=True):
                 image_tag=self.task.runtime_image_tag,
                 kubernetes=self.kubernetes,
             ),
-            request=request_for(self.task, point, self.node_ids, demand, mode=self.mode),
+            request=request_for(self.task, meant, self.node_ids, demand, mode=self.mode),
         )
         return planned, lacking, notes
 
@@ -275,7 +279,7 @@ def _engine(
 
 
 def _engine_parameters(
-    engine: str, rules: EngineRules, point: Point
+    engine: str, rules: EngineRules, point: Point, quantized_by: str | None
 ) -> tuple[dict[str, Any], list[Missing], list[str]]:
     """With what the engine cannot take, and notes. Raises RefusedError for a bad parameter."""
     parameters: dict[str, Any] = {}
@@ -285,7 +289,11 @@ def _engine_parameters(
         taken = fields_taken(rules, block, fields)
         for flag, value in taken.parameters.items():
             name = _given_as(flag, point.parameters)
-            if name is None:
+            if quantized_by is not None and (flag, value) == ("quantization", "fp8"):
+                notes.append(
+                    f"{block}: no {flag} {value}, the model is quantized by {quantized_by}"
+                )
+            elif name is None:
                 parameters[flag] = value
             else:
                 notes.append(f"parameters.{name} takes the place of {flag!r} of {block}")

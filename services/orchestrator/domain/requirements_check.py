@@ -48,9 +48,7 @@ def missing_field(
 ) -> Missing:
     """A field of a typed block, or a value of it, that the engine cannot take."""
     sentence = f"engine {engine!r} has no flag for {block}.{field}"
-    if field == "preset":
-        sentence = f"this installation does not know what the presets of {block} stand for"
-    elif taken:
+    if taken:
         known = ", ".join(taken)
         sentence = f"engine {engine!r} takes {known} as {block}.{field}, not {value!r}"
     return Missing(path=f"$.{block}.{field}", sentence=sentence)

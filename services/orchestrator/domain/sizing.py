@@ -13,9 +13,17 @@ from services.orchestrator.domain.expansion import Point
 from shared.accelerator_rules.compute_capability import spelled
 from shared.accelerator_rules.precision import Demand
 from shared.errors import RefusedError
-from shared.gpu.sizing import SPELLINGS, degree, degree_named, memory_per_gpu_mb, world_size_of
+from shared.gpu.sizing import (
+    SPELLINGS,
+    degree,
+    degree_named,
+    hyphenated,
+    memory_per_gpu_mb,
+    world_size_of,
+)
 
 LARGEST_GROUP: Final = 4096
+LARGEST_PARALLEL: Final = 64  # of `parallel_config`, as documented
 _NOT_WITH_MIG: Final = {"count": None, "num_nodes": 1}
 _NOT_WITH_SHARES: Final = {**_NOT_WITH_MIG, "min_memory_mb": None, "mig_profile": None}
 
@@ -123,8 +131,19 @@ def _per_node(gpus: int, nodes: int) -> int:
 
 
 def world_size(point: Point) -> int:
-    """`tp * pp * max(dp, dcp, cp)`. Raises RefusedError, see `request_for`."""
-    size = world_size_of(_degrees(point))
+    """The GPUs of all ranks: `tp * pp * max(dp, cp)`. Raises RefusedError, see `request_for`.
+
+    Unlike the documented estimate: vLLM splits decoding's context (dcp) over the GPUs of tp, and
+    SGLang, with `enable-dp-attention`, attention's replicas (dp) as well.
+    """
+    inside_tp = {"dcp", "dp"} if _has_dp_attention(point) else {"dcp"}
+    size = world_size_of((kind, value) for kind, value in _degrees(point) if kind not in inside_tp)
+    if point.parallel and size > LARGEST_PARALLEL:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected at most {LARGEST_PARALLEL} GPUs for an experiment, got {size}",
+            path="$.parallel_config",
+        )
     if size > LARGEST_GROUP:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
@@ -132,6 +151,13 @@ def world_size(point: Point) -> int:
             path="$.parameters",
         )
     return size
+
+
+def _has_dp_attention(point: Point) -> bool:
+    return any(
+        value is True and hyphenated(name) == "enable-dp-attention"
+        for name, value in point.parameters.items()
+    )
 
 
 def world_size_given(parameters: Mapping[str, Any]) -> int:

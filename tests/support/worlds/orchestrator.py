@@ -337,7 +337,12 @@ class World:
             peak_memory_mb=self.peak_memory_mb,
         )
 
-    async def report(self, executor_id: str = NODE, tools: tuple[str, ...] = ("builtin",)) -> None:
+    async def report(
+        self,
+        executor_id: str = NODE,
+        tools: tuple[str, ...] = ("builtin",),
+        runtimes: tuple[RuntimeOffer, ...] | None = None,
+    ) -> None:
         """The executor says what it offers."""
         await self.tell(
             ExecutorReported(
@@ -346,7 +351,8 @@ class World:
                 revision=1,
                 executor_id=executor_id,
                 boot_id=new_id(),
-                runtimes=(
+                runtimes=runtimes
+                or (
                     RuntimeOffer(
                         runtime=Runtime.PROCESS,
                         engines=("simulated", "llamacpp"),

@@ -196,9 +196,13 @@ def test_a_task_that_can_run_here_lacks_nothing() -> None:
             id="an engine",
         ),
         pytest.param(
-            {"quant_config": {"preset": "kv-cache-fp8"}},
-            "$.quant_config.preset",
-            "presets of quant_config",
+            {
+                "deployment_mode": "docker",
+                "base_runtime": "sglang",
+                "parallel_config": {"preset": "long-context"},
+            },
+            "$.deployment_mode",
+            "engine 'sglang' has no flag for parallel_config.dcp",
             id="a preset",
         ),
         pytest.param(
@@ -364,7 +368,7 @@ def test_a_degree_of_parallelism_is_given_in_the_engines_own_spelling(
     [experiment] = planned.experiments
     assert experiment.engine.parameters == want
     assert experiment.parameters == {name: values[0] for name, values in parameters.items()}
-    assert experiment.request.gpus == 2
+    assert experiment.request.gpus == (1 if "dcp-size" in parameters else 2)
 
 
 def test_one_degree_in_two_spellings_is_refused() -> None:

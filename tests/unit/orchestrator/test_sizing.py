@@ -21,7 +21,7 @@ def test_every_spelling_of_tensor_parallelism_counts(name: str) -> None:
     assert world_size(point({name: 4})) == 4
 
 
-@pytest.mark.parametrize("kind", ["dp", "cp", "dcp"])
+@pytest.mark.parametrize("kind", ["dp", "cp"])
 @pytest.mark.parametrize("form", ["{}", "{}-size", "{}_size"])
 def test_every_further_degree_counts_in_every_spelling(kind: str, form: str) -> None:
     assert world_size(point({form.format(kind): 3, "tp": 2, "pp-size": 2})) == 12
@@ -32,7 +32,7 @@ def test_every_further_degree_counts_in_every_spelling(kind: str, form: str) -> 
     [
         pytest.param({}, {}, 1, id="nothing said"),
         pytest.param({"tp": 2, "pp": 3}, {}, 6, id="tp times pp"),
-        pytest.param({"dp": 2, "cp": 4, "dcp": 3}, {}, 4, id="the largest of dp, cp, dcp"),
+        pytest.param({"dp": 2, "cp": 4}, {}, 4, id="the largest of dp and cp"),
         pytest.param({}, {"tp": 2, "dp": 2, "ep": 8}, 4, id="experts need no GPU of their own"),
         pytest.param({"tp": "2"}, {}, 2, id="a number as text"),
         pytest.param({"tpsize": 4}, {}, 4, id="without a hyphen"),
@@ -46,6 +46,32 @@ def test_the_world_size_follows_from_the_degrees(
 ) -> None:
     assert world_size(point(parameters, parallel)) == want
     assert world_size_given(parallel | parameters) == want
+
+
+@pytest.mark.parametrize(
+    ("parameters", "parallel", "want", "estimated"),
+    [
+        pytest.param({}, {"tp": 4, "dcp": 4}, 4, 16, id="decode context within tp"),
+        pytest.param(
+            {"enable-dp-attention": True, "tp": 8, "dp": 4}, {}, 8, 32, id="attention within tp"
+        ),
+        pytest.param({"enable_dp_attention": False, "tp": 2}, {"dp": 4}, 8, 8, id="replicas"),
+    ],
+)
+def test_degrees_within_those_of_tp_need_no_gpu_of_their_own(
+    parameters: dict[str, Any], parallel: dict[str, Any], want: int, estimated: int
+) -> None:
+    assert world_size(point(parameters, parallel)) == want
+    assert world_size_given(parallel | parameters) == estimated, "the documented product"
+
+
+def test_a_parallel_config_of_more_than_64_gpus_is_refused() -> None:
+    assert world_size(point({}, {"tp": 8, "pp": 8})) == 64
+
+    with pytest.raises(RefusedError, match="at most 64 GPUs") as refused:
+        world_size(point({"pp": 8}, {"tp": 16}))
+
+    assert refused.value.path == "$.parallel_config"
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "two", 5000])
