@@ -55,6 +55,11 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         prices = parse_prices(settings.gpu_hour_prices)
     except ValueError as error:
         raise SettingsError(f"GPUSTEWARD_RESULTS_GPU_HOUR_PRICES: {error}") from error
+    if settings.otlp_endpoint and not settings.otlp_endpoint.startswith(("http://", "https://")):
+        raise SettingsError(
+            "GPUSTEWARD_RESULTS_OTLP_ENDPOINT: expected a URL such as http://collector:4318, found"
+            f" {settings.otlp_endpoint!r}"
+        )
     database = Database(settings.postgres_dsn, "results", MIGRATIONS)
     bus = Bus.from_settings("results", settings)
     summarizer = Summarizer(database, asyncio.Event())
@@ -69,6 +74,13 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
     minutes = Partitions(database, Table.MINUTE, settings.minutes_retention_days)
     hours = Partitions(database, Table.HOUR, settings.hours_retention_days)
     samples = SampleStore(database, raw, handlers.on_samples_stored)
+    otlp_loops = {}
+    if settings.otlp_endpoint:
+        from services.results.otlp_export import OtlpExport
+
+        otlp = OtlpExport(database, settings.otlp_endpoint)
+        samples.forward = otlp.put
+        otlp_loops = {"otlp_export": otlp.run}
     rollups = Rollups(database, minutes, hours, timedelta(days=settings.retention_days))
 
     samples_kept = timedelta(days=settings.retention_days)
@@ -119,5 +131,6 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
             "partitions": raw.run,
             "minutes_partitions": minutes.run,
             "hours_partitions": hours.run,
+            **otlp_loops,
         },
     )

@@ -20,8 +20,12 @@ PHASES: Final = frozenset({AttemptPhase.LOADING, AttemptPhase.WARMING_UP, Attemp
 ANSWER_SECONDS: Final = 2.0
 
 INSERT_ATTEMPT: Final = """
-INSERT INTO running_attempt (attempt_id, node_ids, started_at) VALUES ($1, $2, $3)
-ON CONFLICT DO NOTHING
+INSERT INTO running_attempt (attempt_id, node_ids, started_at, reservation_id, experiment_id)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING
+"""
+UPDATE_PHASE: Final = """
+UPDATE running_attempt SET phase = $2, phase_revision = $3
+WHERE attempt_id = $1 AND phase_revision < $3
 """
 SELECT_NODES: Final = "SELECT node_ids FROM running_attempt WHERE attempt_id = $1"
 DELETE_ATTEMPT: Final = "DELETE FROM running_attempt WHERE attempt_id = $1"
@@ -43,13 +47,23 @@ class Bursts:
                 nodes = sorted({device.node_id for device in event.devices})
                 async with self.database.statements() as connection:
                     await connection.execute(
-                        INSERT_ATTEMPT, event.attempt_id, nodes, event.occurred_at
+                        INSERT_ATTEMPT,
+                        event.attempt_id,
+                        nodes,
+                        event.occurred_at,
+                        event.reservation_id,
+                        event.experiment_id,
                     )
             case AttemptFinished():
                 async with self.database.statements() as connection:
                     await connection.execute(DELETE_ATTEMPT, event.attempt_id)
-            case AttemptPhaseChanged() if event.phase in PHASES and self.seconds:
-                if utcnow() - event.occurred_at < timedelta(seconds=self.seconds):
+            case AttemptPhaseChanged():
+                async with self.database.statements() as connection:
+                    await connection.execute(
+                        UPDATE_PHASE, event.attempt_id, event.phase.value, event.revision
+                    )
+                age = utcnow() - event.occurred_at
+                if event.phase in PHASES and age < timedelta(seconds=self.seconds):
                     await self._raise_sampling(event)
 
     async def _raise_sampling(self, event: AttemptPhaseChanged) -> None:

@@ -300,4 +300,8 @@ CREATE TABLE engine_sample (
     accept_length double precision,
     PRIMARY KEY (attempt_id, sequence));
 """,
+    """
+ALTER TABLE running_attempt ADD COLUMN reservation_id uuid, ADD COLUMN experiment_id uuid,
+    ADD COLUMN phase text, ADD COLUMN phase_revision bigint NOT NULL DEFAULT 0;
+""",
 )

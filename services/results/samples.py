@@ -72,11 +72,14 @@ class _News:
 
 @dataclass(slots=True)
 class SampleStore:
-    """Stores batches of samples. `stored` is called with the time span of each node's samples."""
+    """Stores batches of samples. `stored` is called with the time span of each node's samples,
+    `forward` with those that are stored now.
+    """
 
     database: Database
     partitions: Partitions
     stored: Callable[[Connection, Spans], Awaitable[None]]
+    forward: Callable[[list[GpuSampled]], None] = lambda _: None
     readings_stored: int = 0
     _devices: dict[DeviceKey, tuple[int, DeviceRow]] = field(default_factory=dict)
     _conditions: dict[Found, int | None] = field(default_factory=dict)
@@ -121,6 +124,7 @@ class SampleStore:
             self.partitions.known.clear()
             raise UnavailableError(f"a partition is missing: {error}") from error
         self.readings_stored += sum(len(sample.gpus) for sample in fresh)
+        self.forward(fresh)
 
     async def _register_devices(self, changed: Mapping[DeviceKey, DeviceRow]) -> None:
         """Give every device its number, and store what changed about it."""

@@ -18,6 +18,10 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
     `burst_interval_seconds`, for `burst_seconds` from the begin of each of these; 0: as always.
     `summary_grace_seconds`: how long after an attempt's end its node's samples are waited for.
 
+    `otlp_endpoint` is an OpenTelemetry collector's URL for OTLP over HTTP, such as
+    `http://collector:4318`; samples are sent there once they are stored. Headers, certificates and
+    the like are those of OpenTelemetry's own variables, `OTEL_EXPORTER_OTLP_HEADERS` and so on.
+
     `gpu_hour_prices` is what an hour of a GPU costs in `currency`, by parts of models' names:
     `H200=3.5, A100=1.8`.
     """
@@ -29,5 +33,6 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
     burst_interval_seconds: BurstSeconds = 0.1
     burst_seconds: Annotated[float, Meta(ge=0, le=3600)] = 60.0
     batch_linger_seconds: PositiveSeconds = 0.25
+    otlp_endpoint: str | None = None
     gpu_hour_prices: str = ""
     currency: str = "USD"

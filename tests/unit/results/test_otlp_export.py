@@ -1,0 +1,64 @@
+"""Readings under OpenTelemetry's names, and the bound on those that wait."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from opentelemetry.sdk.metrics.export import Sum
+from opentelemetry.semconv._incubating.metrics import hw_metrics
+
+from services.results.domain import otlp_names
+from services.results.domain.otlp_names import INSTRUMENTS, Kind
+from services.results.otlp_export import MOST_WAITING, Holder, OtlpExport, metrics_of
+from shared.clock import utcnow
+from tests.support.worlds.results import NODE, every_second, make_sample
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_name_is_one_of_the_conventions_and_on_the_page() -> None:
+    known = {value for value in vars(hw_metrics).values() if isinstance(value, str)}
+    page = (ROOT / "docs/operations.md").read_text()
+
+    assert {each.name for each in INSTRUMENTS} <= known
+    for name in (*(each.name for each in INSTRUMENTS), otlp_names.RESERVATION, otlp_names.PHASE):
+        assert f"`{name}`" in page
+
+
+def test_what_waits_is_bounded_and_the_oldest_is_dropped_and_counted() -> None:
+    export = OtlpExport(cast("Any", None), "http://collector:4318")
+    samples = every_second(utcnow(), 30, gpus=1_000)
+
+    export.put(samples)
+
+    assert export.dropped_readings == 30_000 - MOST_WAITING
+    assert list(export._waiting) == samples[10:]  # noqa: SLF001  # the bound is what is tested
+
+
+def test_a_reading_from_before_the_grant_is_not_the_holders() -> None:
+    now = utcnow()
+    before, after = make_sample(now, 1, gpus=1), make_sample(now + timedelta(seconds=2), 2, gpus=1)
+    holder = Holder(now + timedelta(seconds=1), {otlp_names.RESERVATION: "r"})
+
+    data = metrics_of([before, after], {(NODE, "GPU-0"): holder})
+
+    [power] = [
+        metric
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        if metric.name == "hw.power"
+    ]
+    held = [otlp_names.RESERVATION in (point.attributes or {}) for point in power.data.data_points]
+    assert held == [False, True]
+
+
+def test_counters_and_gauges_are_told_apart() -> None:
+    [of_node] = metrics_of([make_sample(utcnow(), 1, energy_mj=5_000)], {}).resource_metrics
+    sums = {
+        metric.name: metric.data.is_monotonic
+        for metric in of_node.scope_metrics[0].metrics
+        if isinstance(metric.data, Sum)
+    }
+
+    assert sums == {
+        each.name: each.kind is Kind.COUNTER for each in INSTRUMENTS if each.kind is not Kind.GAUGE
+    }
