@@ -48,6 +48,47 @@ class BenchmarkTool(StrEnum):
     BUILTIN = "builtin"
 
 
+class LoadKind(StrEnum):
+    """What a load search raises: requests at once, or requests per second that are sent at times
+    no answer moves.
+    """
+
+    CONCURRENCY = "concurrency"
+    POISSON = "poisson"
+    CONSTANT = "constant"
+
+
+class LoadSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Look for the greatest load from `min` to `max` that meets the constraints, until it is known
+    to `tolerance`, a share of it, or `max_levels` are measured.
+    """
+
+    load: LoadKind = LoadKind.CONCURRENCY
+    min: Annotated[float, Meta(ge=0.01, le=10_000)] = 1.0
+    max: Annotated[float, Meta(ge=0.01, le=10_000)] = 256.0
+    tolerance: Annotated[float, Meta(ge=0.01, le=1)] = 0.1
+    max_levels: Annotated[int, Meta(ge=2, le=64)] = 14
+
+
+class LoadBoundary(Struct, frozen=True, kw_only=True):
+    """Where a load search found the greatest load that meets the constraints: at least `low`, less
+    than `high`, about `estimate`.
+
+    `low` None: no load met them beyond doubt; `estimate` None: none did; `high` None: none missed
+    them beyond doubt. `measured` is the load that the experiment's figures are of. `cliff`: just
+    above it they are missed by far. `non_monotone`: a load above a missed one met them.
+    """
+
+    load: LoadKind
+    low: float | None
+    high: float | None
+    estimate: float | None
+    measured: float | None = None
+    cliff: bool = False
+    non_monotone: bool = False
+    levels: Count = 0
+
+
 class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     """One experiment's benchmark: every scenario is run at every concurrency level.
 
@@ -58,6 +99,8 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     or requests sent at times that no answer moves; `trace` takes its times from
     `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
     a level: 0 declares a cold prefix cache, more a warm one.
+
+    With `load_search` the loads follow from what was measured: they are to meet `constraints`.
     """
 
     task: str = "text-to-text"
@@ -74,9 +117,14 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     arrivals: tuple[Arrivals, ...] = ()
     arrival_trace_seconds: tuple[Seconds, ...] = ()
     prefix_share: Share = 0.0
+    load_search: LoadSearch | None = None
+    constraints: str = ""
 
     @property
     def num_levels(self) -> int:
+        """At most."""
+        if self.load_search is not None:
+            return self.load_search.max_levels
         return len(self.traffic_scenarios) * len(self.arrivals or self.num_concurrency)
 
 
@@ -260,6 +308,9 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
 
     `failed_levels` are those in which more than `max_error_rate` of the requests failed; None: a
     release that knew no such limit measured it. `*_per_gpu` is None where the GPUs are unknown.
+
+    With a `boundary` all of it is of the levels at one load, the greatest that met the constraints,
+    or the smallest if none did.
     """
 
     mean_e2e_latency: float | None = None
@@ -283,6 +334,12 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
     max_error_rate: float | None = None
     mean_output_throughput_per_gpu: float | None = None
     max_total_throughput_per_gpu: float | None = None
+    boundary: LoadBoundary | None = None
+
+    @property
+    def max_load(self) -> float | None:
+        """The greatest load that meets the constraints, 0 if none does; None: it was not sought."""
+        return None if self.boundary is None else self.boundary.estimate or 0.0
 
 
 class BenchmarkResult(Struct, frozen=True, kw_only=True):

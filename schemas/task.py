@@ -24,6 +24,7 @@ from schemas.benchmark import (
     Arrivals,
     BenchmarkTool,
     ErrorRate,
+    LoadSearch,
     Share,
     TrafficScenario,
 )
@@ -75,6 +76,12 @@ class Objective(StrEnum):
     MAXIMIZE_THROUGHPUT = "maximize_throughput"  # max_total_throughput
     MINIMIZE_TTFT = "minimize_ttft"  # mean_ttft
     MINIMIZE_TPOT = "minimize_tpot"  # mean_tpot
+    MAXIMIZE_LOAD = "maximize_load"  # of benchmark.load_search
+
+    @property
+    def is_maximized(self) -> bool:
+        """Whether a larger score is better."""
+        return self in {Objective.MAXIMIZE_THROUGHPUT, Objective.MAXIMIZE_LOAD}
 
 
 class TaskPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -264,6 +271,9 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     or `poisson(20)`, `constant(20)` and `burst(20,5)` requests per second, or `trace`, whose times
     are `arrival_trace_seconds`; the built-in generator makes them. `prefix_share` of every prompt
     is the same in all requests of a level.
+
+    With `load_search` each experiment looks for the greatest load that meets
+    `optimization.constraints`, which is its score (`maximize_load`).
     """
 
     task: Text = "text-to-text"
@@ -282,6 +292,7 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     arrivals: Annotated[tuple[Arrivals, ...], Meta(max_length=64)] = ()
     arrival_trace_seconds: Annotated[tuple[Seconds, ...], Meta(max_length=10_000)] = ()
     prefix_share: Share = 0.0
+    load_search: LoadSearch | None = None
 
 
 class MemorySource(StrEnum):

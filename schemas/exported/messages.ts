@@ -260,6 +260,9 @@ export interface AvailableGpus {
  * or `poisson(20)`, `constant(20)` and `burst(20,5)` requests per second, or `trace`, whose times
  * are `arrival_trace_seconds`; the built-in generator makes them. `prefix_share` of every prompt is
  * the same in all requests of a level.
+ *
+ * With `load_search` each experiment looks for the greatest load that meets
+ * `optimization.constraints`, which is its score (`maximize_load`).
  */
 export interface BenchmarkConfig {
   /** one line without control characters or marks of text direction */
@@ -277,6 +280,7 @@ export interface BenchmarkConfig {
   arrivals?: string[];
   arrival_trace_seconds?: number[];
   prefix_share?: number;
+  load_search?: LoadSearch | null;
 }
 
 /**
@@ -289,6 +293,9 @@ export interface BenchmarkConfig {
  *
  * `failed_levels` are those in which more than `max_error_rate` of the requests failed; null: a
  * release that knew no such limit measured it. `*_per_gpu` is null where the GPUs are unknown.
+ *
+ * With a `boundary` all of it is of the levels at one load, the greatest that met the constraints,
+ * or the smallest if none did.
  */
 export interface BenchmarkMetrics {
   mean_e2e_latency: number | null;
@@ -312,6 +319,7 @@ export interface BenchmarkMetrics {
   max_error_rate: number | null;
   mean_output_throughput_per_gpu: number | null;
   max_total_throughput_per_gpu: number | null;
+  boundary: LoadBoundary | null;
 }
 
 /**
@@ -338,6 +346,8 @@ export interface BenchmarkResult {
  * or requests sent at times that no answer moves; `trace` takes its times from
  * `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
  * a level: 0 declares a cold prefix cache, more a warm one.
+ *
+ * With `load_search` the loads follow from what was measured: they are to meet `constraints`.
  */
 export interface BenchmarkSpec {
   task?: string;
@@ -354,6 +364,8 @@ export interface BenchmarkSpec {
   arrivals?: string[];
   arrival_trace_seconds?: number[];
   prefix_share?: number;
+  load_search?: LoadSearch | null;
+  constraints?: string;
 }
 
 /**
@@ -2717,6 +2729,43 @@ export interface ListTasks {
 }
 
 /**
+ * Where a load search found the greatest load that meets the constraints: at least `low`, less than
+ * `high`, about `estimate`.
+ *
+ * `low` null: no load met them beyond doubt; `estimate` null: none did; `high` null: none missed
+ * them beyond doubt. `measured` is the load that the experiment's figures are of. `cliff`: just
+ * above it they are missed by far. `non_monotone`: a load above a missed one met them.
+ */
+export interface LoadBoundary {
+  load: LoadKind;
+  low: number | null;
+  high: number | null;
+  estimate: number | null;
+  measured: number | null;
+  cliff: boolean;
+  non_monotone: boolean;
+  levels: number;
+}
+
+/**
+ * What a load search raises: requests at once, or requests per second that are sent at times no
+ * answer moves.
+ */
+export type LoadKind = "concurrency" | "constant" | "poisson";
+
+/**
+ * Look for the greatest load from `min` to `max` that meets the constraints, until it is known to
+ * `tolerance`, a share of it, or `max_levels` are measured.
+ */
+export interface LoadSearch {
+  load?: LoadKind;
+  min?: number;
+  max?: number;
+  tolerance?: number;
+  max_levels?: number;
+}
+
+/**
  * Lines of a log. `offset` is of the first, `next_offset` where to read on.
  *
  * `skipped_bytes` were no longer kept, or could not be written, before `offset`. `is_complete`: the
@@ -2782,6 +2831,7 @@ export interface MeasuredMetrics {
   max_error_rate: number | null;
   mean_output_throughput_per_gpu: number | null;
   max_total_throughput_per_gpu: number | null;
+  boundary: LoadBoundary | null;
   gpu_monitoring: GpuMonitoring | null;
 }
 
@@ -3015,6 +3065,7 @@ export interface NotTried {
 
 /** What the best experiment is best at. */
 export type Objective =
+  | "maximize_load"
   | "maximize_throughput"
   | "minimize_latency"
   | "minimize_tpot"

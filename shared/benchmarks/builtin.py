@@ -30,11 +30,11 @@ from shared.benchmarks import prefix_cache, steadiness
 from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback, Target
 from shared.benchmarks.arrivals import Load, loads
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
+from shared.benchmarks.level_choice import check_load_search, metrics_of, next_level
 from shared.benchmarks.level_load import LevelLoad, Record, Requests
 from shared.benchmarks.metrics import (
     FailedRequest,
     RequestSample,
-    aggregate,
     distribution,
     level_result,
 )
@@ -69,6 +69,7 @@ class Builtin:
         for scenario in spec.traffic_scenarios:
             parse_scenario(scenario)
         loads(spec)
+        check_load_search(spec)
         request_parameters(spec.additional_params)
 
     async def run(
@@ -109,7 +110,6 @@ async def run_benchmark(
     first level.
     """
     Builtin().check(spec)
-    pairs = [(text, load) for text in spec.traffic_scenarios for load in loads(spec)]
     started = time.perf_counter()
     async with ChatServer(
         base_url=base_url,
@@ -124,19 +124,18 @@ async def run_benchmark(
             server=server,
             cache=ServerPrefixCache(server, probes),
             on_progress=on_progress,
-            levels_total=len(pairs),
+            levels_total=spec.num_levels,
             seed=seed,
         )
-        levels = [
-            await generator.run_level(number, text, load, spec)
-            for number, (text, load) in enumerate(pairs, start=1)
-        ]
+        levels: list[LevelResult] = []
+        while (following := next_level(spec, levels)) is not None:
+            levels.append(await generator.run_level(len(levels) + 1, *following, spec))
     return BenchmarkResult(
         tool=BenchmarkTool.BUILTIN,
         tool_version=TOOL_VERSION,
         simulated=simulated,
         levels=tuple(levels),
-        metrics=aggregate(levels, spec.max_error_rate),
+        metrics=metrics_of(spec, levels),
         elapsed_seconds=time.perf_counter() - started,
     )
 

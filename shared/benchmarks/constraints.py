@@ -232,6 +232,60 @@ def _excess(constraint: Constraint, actual: float) -> float:
     return max(beyond / (constraint.bound or 1.0), SMALLEST_EXCESS)
 
 
+def margin_of(constraints: Sequence[Constraint], load: LevelResult) -> tuple[float, float]:
+    """By how much the worst constraint is met, as a share of its bound from -1 to 1, and the
+    standard error of that.
+    """
+    margins = [_margin(each, constraints, load) for each in constraints]
+    return min(margins, default=(1.0, 0.0))
+
+
+def _margin(
+    constraint: Constraint, constraints: Sequence[Constraint], load: LevelResult
+) -> tuple[float, float]:
+    actual = _actual(constraint, constraints, load)
+    if actual is None:
+        return -1.0, 0.0
+    bound = constraint.bound or 1.0
+    excess = _excess(constraint, actual)
+    room = max(abs(actual - constraint.bound) / bound, SMALLEST_EXCESS)
+    margin = -excess if excess else room
+    error = _standard_error(constraint, actual, load) / bound
+    return min(max(margin, -1.0), 1.0), error
+
+
+def _standard_error(constraint: Constraint, actual: float, load: LevelResult) -> float:
+    """As if requests were independent of each other. Of a percentile from its neighbours by rank,
+    of a rate as if requests were counted; 0 where it cannot be told.
+    """
+    requests = load.num_requests
+    metric = METRICS[constraint.metric]
+    if not requests:
+        return 0.0
+    if metric.spread is None:
+        is_share = metric.units is _SHARE
+        variance = actual * (1 - actual) if is_share else actual * actual
+        return math.sqrt(max(variance, 0.0) / requests)
+    if constraint.statistic == "mean":
+        spread = getattr(load.stats, metric.spread)
+        return float(spread.stddev / math.sqrt(requests))
+    if constraint.statistic in {"min", "max"} or load.requests is None:
+        return 0.0
+    times = sorted(
+        time
+        for row in unpack_requests(load.requests)
+        if row.error is None and (time := _time(constraint.metric, row)) is not None
+    )
+    share = float((constraint.statistic or "p0")[1:]) / 100
+    middle, ranks = share * (len(times) - 1), math.sqrt(len(times) * share * (1 - share))
+    below, above = max(math.floor(middle - ranks), 0), math.ceil(middle + ranks)
+    return (times[min(above, len(times) - 1)] - times[below]) / 2 if times else 0.0
+
+
+def _time(metric: str, row: RequestRow) -> float | None:
+    return {"ttft": row.ttft, "e2e": row.e2e_latency, "tpot": _tpot(row)}[metric]
+
+
 def _goodput(constraints: Sequence[Constraint], load: LevelResult) -> float | None:
     """The share of all requests that were answered within every bound of a time at once."""
     if not load.num_requests:
@@ -245,8 +299,7 @@ def _goodput(constraints: Sequence[Constraint], load: LevelResult) -> float | No
     rows = [row for row in unpack_requests(load.requests) if row.error is None]
     good = 0
     for row in rows:
-        times = {"ttft": row.ttft, "e2e": row.e2e_latency, "tpot": _tpot(row)}
-        good += all((time := times[name]) is None or time <= bound for name, bound in bounds)
+        good += all((time := _time(name, row)) is None or time <= bound for name, bound in bounds)
     return served * good / len(rows) if rows else None
 
 

@@ -15,6 +15,7 @@ MEASURES: Final = {
     Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput",
     Objective.MINIMIZE_TTFT: "mean_ttft",
     Objective.MINIMIZE_TPOT: "mean_tpot",
+    Objective.MAXIMIZE_LOAD: "max_load",
 }
 
 
@@ -56,7 +57,7 @@ def rank(objective: Objective | None, experiments: Iterable[Scored]) -> Ranking:
 
     Scores leave failed levels out, so they compare only experiments that failed at the same loads.
     """
-    sign = -1.0 if objective is Objective.MAXIMIZE_THROUGHPUT else 1.0
+    sign = -1.0 if objective is not None and objective.is_maximized else 1.0
     ordered = sorted(
         experiments,
         key=lambda e: (

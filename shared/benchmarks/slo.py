@@ -48,7 +48,7 @@ def penalty_of(ratio: float, weight: float, steepness: float, form: PenaltyForm)
 
 def penalized(objective: Objective, score: float, penalty: float) -> float:
     """The score with its penalty, never infinite."""
-    if objective is Objective.MAXIMIZE_THROUGHPUT:
+    if objective.is_maximized:
         return score / (1 + penalty)
     return min(score * (1 + penalty), sys.float_info.max)
 

@@ -4,6 +4,8 @@ Surfaces stand for an engine's response to its flags: a smooth one, a ridge (the
 on the parallelism) and a cliff (out of memory beside the best). Each seed is another engine,
 measured with noise. Nothing runs but the search: no platform, no GPU.
 
+Servers of a known greatest load stand for engines whose boundary is searched.
+
 Regret is how much worse the declared best truly is than the true best of the grid, which is known.
 """
 
@@ -28,11 +30,14 @@ from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import propose, search_of
 from services.orchestrator.domain.search.space import Space, space_of
 from shared.benchmarks.ranking import Scored, rank
+from tests.support.noisy_servers import LARGEST, SEARCH, make_server, search_boundary
 
 SEEDS: Final = 50
 NOISE: Final = 0.02  # standard deviation of a measurement, as a share of it
 MOST_OF_GRID: Final = 0.25
 LEARNED_AFTER: Final = 3  # crashes
+SERVERS: Final = 200
+BOUNDARY_NOISE: Final = 0.05
 FLAGS: Final[dict[str, tuple[Any, ...]]] = {
     "tensor-parallel-size": (1, 2, 4, 8),
     "max-num-seqs": (16, 32, 64, 128, 256, 512),
@@ -135,6 +140,40 @@ def crash_percent(runs: Iterable[Run]) -> float:
     return round(100 * sum(r.crashes for r in runs) / max(sum(r.after_third for r in runs), 1), 1)
 
 
+def find_boundaries() -> dict[str, float]:
+    """Prints a table of brackets by noise; figures are of the middle one."""
+    table = Table(
+        "noise", "levels median", "p90", "in bracket %", "bracket high/low median", "p90",
+        "estimate off by, median %",
+        title=f"{SERVERS} servers of known boundary in [1, {LARGEST:g}]",
+    )  # fmt: skip
+    figures: dict[str, float] = {}
+    for noise in (0.02, 0.05, 0.1):
+        servers = [make_server(number, noise) for number in range(SERVERS)]
+        found = [(server, *search_boundary(server, seed)) for seed, server in enumerate(servers)]
+        levels = [len(measured) for _, _, measured in found]
+        inside = 100 * sum(server.is_in(each) for server, each, _ in found) / SERVERS
+        widths = [(each.high or SEARCH.max) / (each.low or SEARCH.min) for _, each, _ in found]
+        off = [abs((each.estimate or 0.0) / server.boundary - 1) for server, each, _ in found]
+        table.add_row(
+            f"{noise:.0%}",
+            f"{statistics.median(levels):g}",
+            f"{statistics.quantiles(levels, n=10)[8]:g}",
+            f"{inside:.1f}",
+            f"{statistics.median(widths):.3f}",
+            f"{statistics.quantiles(widths, n=10)[8]:.3f}",
+            f"{100 * statistics.median(off):.1f}",
+        )
+        if noise == BOUNDARY_NOISE:
+            figures = {
+                "boundary_probes_median": statistics.median(levels),
+                "boundary_in_bracket_percent": inside,
+                "boundary_bracket_width_median": round(statistics.median(widths), 3),
+            }
+    Console().print(table)
+    return figures
+
+
 def main() -> None:
     """Search, print the table, print the JSON line."""
     space = make_space()
@@ -160,6 +199,7 @@ def main() -> None:
                 f"{crash_percent(runs)}",
             )
     Console().print(table)
+    boundaries = find_boundaries()
     bayes = found[Strategy.BAYESIAN]
     result = {
         "bayes_median_regret_percent": median_percent(bayes),
@@ -168,6 +208,7 @@ def main() -> None:
         ),
         "random_median_regret_percent": median_percent(found[Strategy.RANDOM]),
         "crashes_after_third_percent": crash_percent(bayes),
+        **boundaries,
     }
     sys.stdout.write(json.dumps(result) + "\n")
 

@@ -11,6 +11,7 @@ from services.executor.engines.servers.simulated_batch_server import BatchRunner
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin import LoadGenerator
 from shared.benchmarks.chat_server import LoadLimits
+from shared.benchmarks.level_choice import next_level
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.prefix_cache import Start
 from shared.benchmarks.traffic import RequestSize
@@ -91,6 +92,19 @@ def measure(
         engine = KnownEngine(speed, sent_at=[] if sent_at is None else sent_at)
         generator = LoadGenerator(server=engine, cache=NoCache(), seed=7)
         return await generator.run_level(1, spec.traffic_scenarios[0], loads(spec)[0], spec)
+
+    return run_virtually(run())
+
+
+def measure_all(spec: BenchmarkSpec) -> list[LevelResult]:
+    """Every level, as a benchmark chooses them."""
+
+    async def run() -> list[LevelResult]:
+        generator = LoadGenerator(server=KnownEngine(SPEED), cache=NoCache(), seed=7)
+        levels: list[LevelResult] = []
+        while (following := next_level(spec, levels)) is not None:
+            levels.append(await generator.run_level(len(levels) + 1, *following, spec))
+        return levels
 
     return run_virtually(run())
 

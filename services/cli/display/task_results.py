@@ -68,12 +68,14 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
     """Experiments ranked by the objective with their benchmark metrics."""
     names = varied(experiments)
     ranks = _ranks(experiments, objective)
+    searched = ["max load"] if objective is Objective.MAXIMIZE_LOAD else []
     rows = [
         [
             number(ranks.get(each.experiment_id)),
             str(each.ordinal),
             each.state.value,
             settings_text(each.parameters, names),
+            *[boundary_text(each.metrics) for _ in searched],
             *metric_cells(each.metrics),
             attempts_text(each),
             short(each.experiment_id),
@@ -81,7 +83,7 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
         for each in ranked(experiments, objective)
     ]
     headings = [
-        *("rank", "#", "state", "parameters", "levels", "ttft ms", "tpot ms", "e2e s"),
+        *("rank", "#", "state", "parameters", *searched, "levels", "ttft ms", "tpot ms", "e2e s"),
         *("e2e p99 s", "output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
         *("attempts", "id"),
     ]
@@ -93,12 +95,51 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
         title=title,
         numeric=numeric,
         important=(
-            *("rank", "#", "id", "state", "parameters", "levels", "ttft ms", "tpot ms", "e2e s"),
+            *(
+                "rank",
+                "#",
+                "id",
+                "state",
+                "parameters",
+                *searched,
+                "levels",
+                "ttft ms",
+                "tpot ms",
+                "e2e s",
+            ),
             *("output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
             "e2e p99 s",
         ),
         shortened=frozenset({"parameters"}),
     )
+
+
+def boundary_text(metrics: BenchmarkMetrics | None) -> str:
+    """`93 (90 to 97)`: the greatest load within the constraints, and the bracket that holds it."""
+    found = metrics.boundary if metrics is not None else None
+    if found is None:
+        return UNKNOWN
+    if found.estimate is None:
+        return "none"
+    if found.high is None:
+        return f"{found.estimate:.4g} or more"
+    return f"{found.estimate:.4g} ({found.low or 0:g} to {found.high:g})"
+
+
+def boundary_lines(experiments: Sequence[ExperimentView], objective: Objective | None) -> list[str]:
+    """What is odd about the load at which experiments no longer meet the constraints."""
+    lines = []
+    for each in ranked(experiments, objective):
+        found = each.metrics.boundary if each.metrics is not None else None
+        if found is not None and found.cliff:
+            lines.append(
+                f"experiment {each.ordinal} misses the constraints by far just above its max load"
+            )
+        if found is not None and found.non_monotone:
+            lines.append(
+                f"experiment {each.ordinal} met the constraints again at a load above a missed one"
+            )
+    return lines
 
 
 def metric_cells(metrics: BenchmarkMetrics | None) -> list[str]:
@@ -247,7 +288,8 @@ def print_results(
         click.echo("the engine is simulated: these latencies and rates are made up")
     for line in failed_level_lines(experiments, objective):
         click.echo(line)
-    for line in missed_lines(experiments, objective):
+    lines = [*missed_lines(experiments, objective), *boundary_lines(experiments, objective)]
+    for line in lines:
         click.echo(line)
     gpu_results = gpu_result_table(ranked(experiments, objective))
     if gpu_results is not None:

@@ -53,6 +53,10 @@ class ProgressReporter:
     _unrecorded: deque[tuple[AttemptPhase, datetime]] = field(default_factory=deque)
 
     @property
+    def _most(self) -> str:
+        return "" if self.command.benchmark.load_search is None else "at most "
+
+    @property
     def attempt_id(self) -> UUID:
         return self.command.attempt_id
 
@@ -84,7 +88,7 @@ class ProgressReporter:
             ),
             message=(
                 f"{progress.scenario} at {progress.load_text}, "
-                f"level {progress.level_no} of {progress.levels_total}"
+                f"level {progress.level_no} of {self._most}{progress.levels_total}"
             ),
             completed_requests=progress.completed,
             failed_requests=progress.failed,

@@ -13,7 +13,14 @@ from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime
 from schemas.kubernetes import KubernetesSpec
 from schemas.orchestrator import PlannedExperiment
-from schemas.task import BenchmarkConfig, DeploymentMode, StopReason, Strategy, TaskFile
+from schemas.task import (
+    BenchmarkConfig,
+    DeploymentMode,
+    Objective,
+    StopReason,
+    Strategy,
+    TaskFile,
+)
 from services.orchestrator.domain.cluster_objects import (
     engine_of_runtime,
     kubernetes_spec,
@@ -43,6 +50,7 @@ from services.orchestrator.domain.tools import ToolChoice, choose_tool
 from shared.accelerator_rules.compute_capability import spelled
 from shared.accelerator_rules.precision import Demand, demand_of, hint_for
 from shared.benchmarks.constraints import parse_constraints
+from shared.benchmarks.level_choice import check_load_search
 from shared.engine_parameters.check import check_parameters
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree_named, hyphenated
@@ -128,6 +136,7 @@ def make_planner(task: TaskFile, offers: Sequence[Offer]) -> Planner:
     """Raises RefusedError for what no installation could run."""
     _refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
+    _refuse_bad_load_search(task)
     parse_constraints(task.optimization.constraints)
     known = known_engines(offers)
     mode = mode_of(task, known)
@@ -136,7 +145,10 @@ def make_planner(task: TaskFile, offers: Sequence[Offer]) -> Planner:
     refuse_unread(task.model.id_or_path, "$.model.id_or_path", mode, offers)
     tokenizer = task.benchmark.model_tokenizer
     refuse_unread(tokenizer, "$.benchmark.model_tokenizer", mode, offers)
-    choice = choose_tool(task.benchmark.tool, serving_offers(task, mode, engine, offers))
+    wanted = task.benchmark.tool
+    if task.benchmark.load_search is not None and wanted is BenchmarkTool.AUTO:
+        wanted = BenchmarkTool.BUILTIN  # the one that can
+    choice = choose_tool(wanted, serving_offers(task, mode, engine, offers))
     tool = choice.tool or BenchmarkTool.BUILTIN
     return Planner(
         task=task,
@@ -214,6 +226,8 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool) -> BenchmarkSpec:
         arrivals=config.arrivals,
         arrival_trace_seconds=config.arrival_trace_seconds,
         prefix_share=config.prefix_share,
+        load_search=config.load_search,
+        constraints=task.optimization.constraints if config.load_search is not None else "",
     )
 
 
@@ -249,6 +263,23 @@ def _refuse_excessive(config: BenchmarkConfig) -> None:
                 f"expected at most {LARGEST_CONCURRENCY} requests at once, got {concurrency}",
                 path=f"$.benchmark.num_concurrency[{place}]",
             )
+
+
+def _refuse_bad_load_search(task: TaskFile) -> None:
+    is_searched = task.benchmark.load_search is not None
+    if is_searched is not (task.optimization.objective is Objective.MAXIMIZE_LOAD):
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            "expected the objective 'maximize_load' and benchmark.load_search together, got one",
+            path="$.optimization.objective",
+        )
+    if is_searched and task.benchmark.tool is BenchmarkTool.GENAI_BENCH:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            "expected 'builtin' or 'auto', as genai-bench cannot search a load",
+            path="$.benchmark.tool",
+        )
+    check_load_search(benchmark_spec(task, BenchmarkTool.BUILTIN))
 
 
 def _refuse_bad_tag(tag: str | None) -> None:

@@ -34,6 +34,7 @@ from services.orchestrator.domain.retrying import Step, next_step
 from services.orchestrator.domain.start_refusals import failure_of_refusal, outcome_of_refusal
 from services.orchestrator.domain.waiting import give_back, start_of
 from shared.benchmarks.constraints import check_constraints, parse_constraints
+from shared.benchmarks.level_choice import compared_levels
 from shared.benchmarks.ranking import score
 from shared.benchmarks.slo import penalized, slo_verdict
 from shared.failures import RULES
@@ -193,7 +194,7 @@ def _on_finished(
         ),
     )
     if event.benchmark is not None:
-        slo = _judge(task, event.benchmark.levels)
+        slo = _judge(task, compared_levels(event.benchmark))
         experiment = replace(experiment, slo=slo)
     if experiment.state is not ExperimentState.STARTING:
         return _after_outcome(task, experiment, finished, now)

@@ -70,7 +70,7 @@ def check(spec: BenchmarkSpec) -> None:
     """Raises UnsupportedTraffic for what genai-bench is not driven to do here."""
     if spec.task != TASK:
         raise UnsupportedTraffic(f"expected {TASK!r}, got {spec.task!r}", "$.benchmark.task")
-    for name in ("arrivals", "prefix_share"):
+    for name in ("arrivals", "prefix_share", "load_search"):
         if getattr(spec, name):
             raise UnsupportedTraffic(
                 "only the built-in generator can do this", f"$.benchmark.{name}"

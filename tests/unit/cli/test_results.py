@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import FailedLevel
+from schemas.benchmark import FailedLevel, LoadBoundary, LoadKind
 from schemas.executor import AttemptPhase, Failure, FailureKind
 from schemas.orchestrator import ExperimentState, ExperimentView
 from schemas.reports import FailureLine, FailuresView
@@ -15,6 +15,7 @@ from services.cli.commands.report import failures_table, print_csv
 from services.cli.display.output import plain_text
 from services.cli.display.tables import attempts_text, experiment_table, memory_text, why_waiting
 from services.cli.display.task_results import (
+    boundary_lines,
     failed_level_lines,
     failure_lines,
     gpu_result_table,
@@ -304,3 +305,24 @@ def test_a_failure_from_before_hints_is_still_told() -> None:
     assert failure_lines([old, make_experiment()], log_lines=3) == [
         f"experiment {old.ordinal} failed: engine_exited: exit 1"
     ]
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ({"low": 90, "high": 97, "estimate": 93.42}, "93.42 (90 to 97)"),
+        ({"low": 256, "high": None, "estimate": 256}, "256 or more"),
+        ({"low": None, "high": 1, "estimate": None}, "none"),
+    ],
+)
+def test_the_greatest_load_is_shown_with_its_bracket(found: dict[str, Any], text: str) -> None:
+    boundary = LoadBoundary(load=LoadKind.CONCURRENCY, cliff=True, **found)
+    experiment = make_experiment(
+        1, objective_score=found["estimate"] or 0.0, metrics=make_metrics(boundary=boundary)
+    )
+
+    table = result_table([experiment], Objective.MAXIMIZE_LOAD)
+
+    assert dict(zip(table.headings, table.rows[0], strict=True))["max load"] == text
+    (line,) = boundary_lines([experiment], Objective.MAXIMIZE_LOAD)
+    assert line == "experiment 1 misses the constraints by far just above its max load"

@@ -104,7 +104,7 @@ def _reporter(
     objective: Objective, best: ExperimentDetail | None
 ) -> Callable[[ExperimentDetail], ReportedExperiment]:
     leading = best.objective_score if best is not None else None
-    sign = -1.0 if objective is Objective.MAXIMIZE_THROUGHPUT else 1.0
+    sign = -1.0 if objective.is_maximized else 1.0
     failed = set(_scored(best).failed_loads) if best is not None else set()
 
     def reported(experiment: ExperimentDetail) -> ReportedExperiment:

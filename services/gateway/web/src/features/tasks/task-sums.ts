@@ -5,6 +5,7 @@ const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBette
   maximize_throughput: { word: "max total throughput", unit: "tok/s", isSmallerBetter: false },
   minimize_latency: { word: "mean e2e latency", unit: "s", isSmallerBetter: true },
   minimize_ttft: { word: "mean ttft", unit: "s", isSmallerBetter: true },
+  maximize_load: { word: "max load", unit: "", isSmallerBetter: false },
   minimize_tpot: { word: "mean tpot", unit: "s", isSmallerBetter: true },
 };
 

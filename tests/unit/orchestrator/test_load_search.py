@@ -1,0 +1,45 @@
+"""Tasks whose experiments look for the greatest load."""
+
+from typing import Any
+
+import pytest
+
+from schemas.benchmark import BenchmarkTool
+from services.orchestrator.domain.plan import benchmark_spec, make_plan
+from shared.errors import RefusedError
+from tests.support.worlds.orchestrator_records import OFFERS, make_file
+
+SEARCH = {"load_search": {"max": 64}}
+AIM = {"objective": "maximize_load", "constraints": "ttft:p99<300ms"}
+
+
+def test_experiments_are_measured_by_the_tool_that_can_search_a_load() -> None:
+    task = make_file(benchmark=SEARCH, optimization=AIM)
+
+    spec = benchmark_spec(task, BenchmarkTool.BUILTIN)
+
+    assert make_plan(task, OFFERS).benchmark_tool is BenchmarkTool.BUILTIN
+    assert (spec.load_search, spec.constraints) == (task.benchmark.load_search, "ttft:p99<300ms")
+    assert spec.num_levels == 14
+    assert benchmark_spec(make_file(optimization={**AIM}), BenchmarkTool.BUILTIN).constraints == ""
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "optimization", "path"),
+    [
+        (SEARCH, {**AIM, "objective": "minimize_ttft"}, "$.optimization.objective"),
+        ({}, AIM, "$.optimization.objective"),
+        (SEARCH, {**AIM, "constraints": ""}, "$.optimization.constraints"),
+        ({**SEARCH, "tool": "genai-bench"}, AIM, "$.benchmark.tool"),
+        ({"load_search": {"min": 9, "max": 8}}, AIM, "$.benchmark.load_search.max"),
+    ],
+)
+def test_what_could_not_be_searched_or_ranked_is_refused(
+    benchmark: dict[str, Any], optimization: dict[str, Any], path: str
+) -> None:
+    task = make_file(benchmark=benchmark, optimization=optimization)
+
+    with pytest.raises(RefusedError) as refused:
+        make_plan(task, OFFERS)
+
+    assert refused.value.path == path
