@@ -10,19 +10,16 @@ from typing import Final, NamedTuple
 
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Metric,
-    MetricExportResult,
-    MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
 )
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
+    NumberDataPoint,
+    ScopeMetrics,
+)
+from opentelemetry.sdk.metrics.export import MetricExportResult
 
 from schemas.telemetry import GpuReading, GpuSampled
 from services.results.domain import otlp_names
@@ -35,7 +32,7 @@ SEND_SECONDS: Final = 3.0  # with every repetition
 MOST_READINGS: Final = 1_000  # in one request
 MOST_WAITING: Final = 20_000  # about 20 MB
 MICROSECOND_NS: Final = 1_000
-SCOPE: Final = InstrumentationScope("gpusteward")
+SCOPE: Final = "gpusteward"
 
 SELECT_HOLDERS: Final = """
 SELECT node_id, device_uuid, max(granted_at) AS since_at,
@@ -47,8 +44,6 @@ LEFT JOIN running_attempt USING (reservation_id)
 WHERE device_holding.ended_at = 'infinity' AND granted_at IS NOT NULL
 GROUP BY node_id, device_uuid
 """
-
-Attributes = dict[str, str | bool]
 
 
 class Holder(NamedTuple):
@@ -108,7 +103,7 @@ class OtlpExport:
         while self._waiting and readings < MOST_READINGS:
             batch.append(self._waiting[0])
             readings += self._taken()
-        result = await asyncio.to_thread(lambda: exporter.export(metrics_of(batch, holders)))
+        result = await asyncio.to_thread(_export, exporter, batch, holders)
         if result is not MetricExportResult.SUCCESS:
             self.dropped_readings += readings
 
@@ -133,32 +128,36 @@ class OtlpExport:
         }
 
 
-def metrics_of(samples: Sequence[GpuSampled], holders: Holders) -> MetricsData:
+def _export(
+    exporter: OTLPMetricExporter, samples: Sequence[GpuSampled], holders: Holders
+) -> MetricExportResult:
+    # `export` takes structs of the SDK, which cost five times as much.
+    return exporter._export_batch(request_of(samples, holders))  # noqa: SLF001  # as said above
+
+
+def request_of(samples: Iterable[GpuSampled], holders: Holders) -> ExportMetricsServiceRequest:
     """By node and instrument."""
-    of_node: dict[str, list[tuple[GpuReading, int, Attributes]]] = {}
+    of_node: dict[str, list[tuple[GpuReading, NumberDataPoint]]] = {}
     for sample in samples:
         at_ns = round(sample.observed_at.timestamp() * 1e6) * MICROSECOND_NS
         readings = of_node.setdefault(sample.node_id, [])
-        readings += [(gpu, at_ns, _attributes(sample, gpu, holders)) for gpu in sample.gpus]
-    return MetricsData(
-        resource_metrics=[
-            ResourceMetrics(
-                resource=Resource({"service.name": "gpusteward", otlp_names.HOST: node_id}),
-                scope_metrics=[
-                    ScopeMetrics(
-                        scope=SCOPE,
-                        metrics=[_metric(each, readings) for each in INSTRUMENTS],
-                        schema_url="",
-                    )
-                ],
-                schema_url="",
-            )
-            for node_id, readings in of_node.items()
-        ]
-    )
+        for gpu in sample.gpus:
+            attributes = _pairs(_attributes(sample, gpu, holders))
+            readings.append((gpu, NumberDataPoint(attributes=attributes, time_unix_nano=at_ns)))
+    request = ExportMetricsServiceRequest()
+    for node_id, readings in of_node.items():
+        of_resource = request.resource_metrics.add()
+        of_resource.resource.attributes.extend(
+            _pairs({"service.name": "gpusteward", otlp_names.HOST: node_id})
+        )
+        scope = of_resource.scope_metrics.add()
+        scope.scope.name = SCOPE
+        for instrument in INSTRUMENTS:
+            _add_metric(scope, instrument, readings)
+    return request
 
 
-def _attributes(sample: GpuSampled, gpu: GpuReading, holders: Holders) -> Attributes:
+def _attributes(sample: GpuSampled, gpu: GpuReading, holders: Holders) -> Mapping[str, str | bool]:
     holder = holders.get((sample.node_id, gpu.uuid))
     held = holder.attributes if holder and sample.observed_at >= holder.since_at else {}
     return {
@@ -170,21 +169,37 @@ def _attributes(sample: GpuSampled, gpu: GpuReading, holders: Holders) -> Attrib
     }
 
 
-def _metric(
-    instrument: Instrument, readings: Iterable[tuple[GpuReading, int, Attributes]]
-) -> Metric:
-    points = [
-        NumberDataPoint(
-            attributes=attributes, start_time_unix_nano=0, time_unix_nano=at_ns, value=value
+def _pairs(attributes: Mapping[str, str | bool]) -> list[KeyValue]:
+    return [
+        KeyValue(
+            key=key,
+            value=AnyValue(bool_value=value)
+            if isinstance(value, bool)
+            else AnyValue(string_value=value),
         )
-        for gpu, at_ns, attributes in readings
+        for key, value in attributes.items()
+    ]
+
+
+def _add_metric(
+    scope: ScopeMetrics,
+    instrument: Instrument,
+    readings: Iterable[tuple[GpuReading, NumberDataPoint]],
+) -> None:
+    known = [
+        (point, value)
+        for gpu, point in readings
         if (value := instrument.read(gpu)) is not None and isfinite(value)
     ]
-    data: Gauge | Sum = Gauge(data_points=points)
+    if not known:
+        return
+    metric = scope.metrics.add(name=instrument.name, unit=instrument.unit)
+    points = metric.gauge.data_points
     if instrument.kind is not Kind.GAUGE:
-        data = Sum(
-            data_points=points,
-            aggregation_temporality=AggregationTemporality.CUMULATIVE,
-            is_monotonic=instrument.kind is Kind.COUNTER,
-        )
-    return Metric(name=instrument.name, description="", unit=instrument.unit, data=data)
+        metric.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+        metric.sum.is_monotonic = instrument.kind is Kind.COUNTER
+        points = metric.sum.data_points
+    for begun, value in known:
+        point = points.add()
+        point.CopyFrom(begun)
+        point.as_double = value

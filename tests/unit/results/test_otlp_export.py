@@ -4,12 +4,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from opentelemetry.sdk.metrics.export import Sum
 from opentelemetry.semconv._incubating.metrics import hw_metrics
 
 from services.results.domain import otlp_names
 from services.results.domain.otlp_names import INSTRUMENTS, Kind
-from services.results.otlp_export import MOST_WAITING, Holder, OtlpExport, metrics_of
+from services.results.otlp_export import MOST_WAITING, Holder, OtlpExport, request_of
 from shared.clock import utcnow
 from tests.support.worlds.results import NODE, every_second, make_sample
 
@@ -40,23 +39,26 @@ def test_a_reading_from_before_the_grant_is_not_the_holders() -> None:
     before, after = make_sample(now, 1, gpus=1), make_sample(now + timedelta(seconds=2), 2, gpus=1)
     holder = Holder(now + timedelta(seconds=1), {otlp_names.RESERVATION: "r"})
 
-    data = metrics_of([before, after], {(NODE, "GPU-0"): holder})
+    data = request_of([before, after], {(NODE, "GPU-0"): holder})
 
     [power] = [
         metric
         for metric in data.resource_metrics[0].scope_metrics[0].metrics
         if metric.name == "hw.power"
     ]
-    held = [otlp_names.RESERVATION in (point.attributes or {}) for point in power.data.data_points]
+    held = [
+        otlp_names.RESERVATION in {pair.key for pair in point.attributes}
+        for point in power.gauge.data_points
+    ]
     assert held == [False, True]
 
 
 def test_counters_and_gauges_are_told_apart() -> None:
-    [of_node] = metrics_of([make_sample(utcnow(), 1, energy_mj=5_000)], {}).resource_metrics
+    [of_node] = request_of([make_sample(utcnow(), 1, energy_mj=5_000)], {}).resource_metrics
     sums = {
-        metric.name: metric.data.is_monotonic
+        metric.name: metric.sum.is_monotonic
         for metric in of_node.scope_metrics[0].metrics
-        if isinstance(metric.data, Sum)
+        if metric.HasField("sum")
     }
 
     assert sums == {
