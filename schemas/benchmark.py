@@ -98,7 +98,7 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     With `arrivals` those are the loads of each scenario instead of `num_concurrency`: closed loops,
     or requests sent at times that no answer moves; `trace` takes its times from
     `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
-    a level: 0 declares a cold prefix cache, more a warm one.
+    a level: 0 declares a cold prefix cache, more a warm one. Another `seed`, other requests.
 
     With `load_search` the loads follow from what was measured: they are to meet `constraints`.
     """
@@ -119,6 +119,7 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     prefix_share: Share = 0.0
     load_search: LoadSearch | None = None
     constraints: str = ""
+    seed: Count = 0
 
     @property
     def num_levels(self) -> int:

@@ -28,6 +28,7 @@ from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reaso
 from schemas.results import GpuMonitoring
 from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, Objective, StopReason, Strategy, TaskFile
+from schemas.trust import RunInfo, TrustVerdict
 
 
 class TaskState(StrEnum):
@@ -326,6 +327,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     experiments_at_most: Count = 0
     stop_reason: StopReason | None = None
     cut: Count = 0
+    trust: TrustVerdict | None = None
 
 
 class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):
@@ -388,13 +390,11 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     proposal: str = ""
     memory_source: MemorySource | None = None
     slo: SloVerdict | None = None
+    run: RunInfo = RunInfo()
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):
-    """Experiments, newest task first, then by ordinal.
-
-    `next_after_experiment_id` is an older form of `next_cursor`.
-    """
+    """Newest task first, then by ordinal. `next_after_experiment_id`: an older `next_cursor`."""
 
     experiments: tuple[ExperimentView, ...]
     next_after_experiment_id: UUID | None = None

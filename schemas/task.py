@@ -243,6 +243,10 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     `max_iterations` configurations at most, 50 if it is not given, a grid all. Once the attempts
     have had their GPUs for `max_gpu_hours` together, nothing further starts.
 
+    With `trust` the baseline and the leaders are measured again, beyond `max_iterations`, until one
+    is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
+    winner is measured with other requests. None: where `strategy` is `auto`.
+
     `constraints` are what the best experiment meets at every load, such as
     `ttft:p99<300ms, tpot:p95<=20ms, error_rate<1%, goodput>=95%`.
     """
@@ -258,6 +262,11 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     seed: Integer | None = None
     max_gpu_hours: Annotated[float, Meta(gt=0)] | None = None
     constraints: Annotated[str, line(max_length=1000)] = ""
+    trust: bool | None = None
+
+    @property
+    def is_trust_asked(self) -> bool:
+        return self.strategy.value == "auto" if self.trust is None else self.trust
 
 
 class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec import Struct
 from schemas.base import Count, PositiveInt, Seconds, View
 from schemas.orchestrator import TaskState
 from schemas.task import Objective, StopReason
+from schemas.trust import TrustVerdict
 
 
 class ReportedExperiment(Struct, frozen=True, kw_only=True):
@@ -110,4 +111,5 @@ class TaskReport(View, frozen=True, kw_only=True, tag="gateway.task_report"):
     deployments: Deployments = Deployments()
     notes: tuple[str, ...] = ()
     stop_reason: StopReason | None = None
+    trust: TrustVerdict | None = None
     missing: tuple[str, ...] = ()

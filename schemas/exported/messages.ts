@@ -345,7 +345,7 @@ export interface BenchmarkResult {
  * With `arrivals` those are the loads of each scenario instead of `num_concurrency`: closed loops,
  * or requests sent at times that no answer moves; `trace` takes its times from
  * `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
- * a level: 0 declares a cold prefix cache, more a warm one.
+ * a level: 0 declares a cold prefix cache, more a warm one. Another `seed`, other requests.
  *
  * With `load_search` the loads follow from what was measured: they are to meet `constraints`.
  */
@@ -366,6 +366,7 @@ export interface BenchmarkSpec {
   prefix_share?: number;
   load_search?: LoadSearch | null;
   constraints?: string;
+  seed?: number;
 }
 
 /**
@@ -1354,6 +1355,7 @@ export interface ExperimentDetail {
   proposal: string;
   memory_source: MemorySource | null;
   slo: SloVerdict | null;
+  run: RunInfo;
   benchmark: BenchmarkResult | null;
   explanation: Explanation | null;
   missing: string[];
@@ -1383,11 +1385,7 @@ export interface ExperimentFailed {
   failure: Failure | null;
 }
 
-/**
- * Experiments, newest task first, then by ordinal.
- *
- * `next_after_experiment_id` is an older form of `next_cursor`.
- */
+/** Newest task first, then by ordinal. `next_after_experiment_id`: an older `next_cursor`. */
 export interface ExperimentList {
   type: "orchestrator.experiments";
   next_cursor: string | null;
@@ -1535,6 +1533,7 @@ export interface ExperimentView {
   proposal: string;
   memory_source: MemorySource | null;
   slo: SloVerdict | null;
+  run: RunInfo;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -3081,6 +3080,10 @@ export type Objective =
  * `max_iterations` configurations at most, 50 if it is not given, a grid all. Once the attempts
  * have had their GPUs for `max_gpu_hours` together, nothing further starts.
  *
+ * With `trust` the baseline and the leaders are measured again, beyond `max_iterations`, until one
+ * is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
+ * winner is measured with other requests. null: where `strategy` is `auto`.
+ *
  * `constraints` are what the best experiment meets at every load, such as `ttft:p99<300ms,
  * tpot:p95<=20ms, error_rate<1%, goodput>=95%`.
  */
@@ -3097,6 +3100,7 @@ export interface OptimizationSpec {
   max_gpu_hours?: number | null;
   /** one line without control characters or marks of text direction */
   constraints?: string;
+  trust?: boolean | null;
 }
 
 /** Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp). */
@@ -3877,6 +3881,24 @@ export interface ReturnToService {
 /** viewer reads; submitter also changes things of its namespace; admin changes everything. */
 export type Role = "admin" | "submitter" | "viewer";
 
+/**
+ * `repeats` is the ordinal of the first run of its configuration; null: this is it. `seed`: of the
+ * requests, 0 those of the search. For the reasons in `contaminated` it counts for nothing where
+ * trust is asked for.
+ */
+export interface RunInfo {
+  role: RunRole;
+  repeats: number | null;
+  seed: number;
+  contaminated: string[];
+}
+
+/**
+ * Why an experiment runs: `search` tries a configuration, `repeat` measures one again, `replay`
+ * measures the winner with requests that no run before had.
+ */
+export type RunRole = "repeat" | "replay" | "search";
+
 /** An attempt the executor has accepted and not finished. */
 export interface RunningAttempt {
   experiment_id: string;
@@ -4055,6 +4077,12 @@ export interface SeriesView {
   metric: SeriesMetric;
   bucket_seconds: number;
   devices: DeviceSeries[];
+}
+
+/** A run that counts for nothing, and why. */
+export interface SetAside {
+  ordinal: number;
+  reason: string;
 }
 
 /** Sample faster for a while. The fastest of several bursts counts until it ends. */
@@ -4521,6 +4549,7 @@ export interface TaskReport {
   deployments: Deployments;
   notes: string[];
   stop_reason: StopReason | null;
+  trust: TrustVerdict | null;
   missing: string[];
 }
 
@@ -4587,6 +4616,7 @@ export interface TaskView {
   experiments_at_most: number;
   stop_reason: StopReason | null;
   cut: number;
+  trust: TrustVerdict | null;
 }
 
 /** Tokens, newest first, also those that count no more. */
@@ -4632,6 +4662,41 @@ export interface TokenView {
 
 /** The present policy with one thing changed. */
 export type TriedPolicy = "density" | "no_aging" | "no_density" | "no_preemption";
+
+/**
+ * What repeating the leaders told. `winner` is the ordinal of its first run; null: nothing could be
+ * compared.
+ *
+ * `noise_floor_percent`: 19 of 20 pairs of runs of the same configuration differ by less; null:
+ * none was measured twice. `ties` are those that the winner cannot be told from; it goes before
+ * them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the winner
+ * with other requests. `improvement_percent`: how much better another one may truly be, at most.
+ */
+export interface TrustVerdict {
+  winner: number | null;
+  noise_floor_percent: number | null;
+  ties: number[];
+  repeated: TrustedConfiguration[];
+  set_aside: SetAside[];
+  replays: number;
+  worst_score: number | null;
+  improvement_percent: number | null;
+  incomplete_because: string;
+}
+
+/**
+ * One that was measured again, by the `ordinal` of its first run. `mean_score` is of its clean
+ * runs, `spread_percent` their standard deviation as a share of it; null: a single one.
+ *
+ * `behind_percent` is of the winner's mean.
+ */
+export interface TrustedConfiguration {
+  ordinal: number;
+  runs: number;
+  mean_score: number;
+  spread_percent: number | null;
+  behind_percent: number;
+}
 
 /**
  * What would another policy have made of the recorded requests? Answered by `PolicyTrial`; changes

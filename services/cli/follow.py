@@ -13,7 +13,7 @@ from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, Tas
 from services.cli.display.output import settings_text
 from services.cli.display.slow_reader import say, say_printed
 from services.cli.display.task_progress import TaskProgress, all_succeeded, gpu_line
-from services.cli.display.task_results import print_results
+from services.cli.display.task_results import ending_lines, print_results
 from services.cli.interruption import interrupts
 from shared.client.errors import ApiError
 from shared.client.http import StewardClient
@@ -83,6 +83,8 @@ def print_outcome(task: TaskView, experiments: tuple[ExperimentView, ...]) -> No
         click.echo(f"\nbest: experiment {each.ordinal}, {settings_text(each.parameters)}")
     if succeeded and not best:
         click.echo("\nbest: none; each has no score, or failed at a load that another one served")
+    for line in ending_lines(task):
+        click.echo(line)
 
 
 async def _until_finished(

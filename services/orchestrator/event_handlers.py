@@ -23,7 +23,7 @@ from schemas.executor import (
     RunningAttempt,
     StartExperiment,
 )
-from schemas.results import ExperimentSummarized
+from schemas.results import ExperimentSummarized, GpuMonitoring
 from schemas.scheduler import (
     RESERVATION_ENDS,
     RequestReservation,
@@ -96,7 +96,9 @@ class EventHandlers:
 
     async def on_summarized(self, event: ExperimentSummarized) -> None:
         """The measurements are stored."""
-        await self.apply_summary(event.attempt_id, event.metrics, event.peak_memory_mb)
+        await self.apply_summary(
+            event.attempt_id, event.metrics, event.peak_memory_mb, event.gpu_monitoring
+        )
 
     async def on_reported(self, event: ExecutorReported) -> None:
         """What an executor offers."""
@@ -188,11 +190,17 @@ class EventHandlers:
         )
 
     async def apply_summary(
-        self, attempt_id: UUID, metrics: BenchmarkMetrics, peak_memory_mb: int | None
+        self,
+        attempt_id: UUID,
+        metrics: BenchmarkMetrics,
+        peak_memory_mb: int | None,
+        monitoring: GpuMonitoring,
     ) -> None:
         await self._apply(
             _by_attempt(attempt_id),
-            lambda t, e, a: running.on_summary(t, e, a, metrics, utcnow(), peak_memory_mb),
+            lambda t, e, a: running.on_summary(
+                t, e, a, metrics, utcnow(), peak_memory_mb, monitoring
+            ),
         )
 
     async def _apply(self, find: Find, decide: Decide) -> None:

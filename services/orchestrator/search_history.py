@@ -8,6 +8,7 @@ from schemas.benchmark import FailedLevel
 from schemas.executor import FailureKind
 from schemas.orchestrator import ExperimentState
 from schemas.slo import SloVerdict
+from schemas.trust import RunInfo
 from services.orchestrator.domain.search.history import Past
 from shared.benchmarks.constraints import excess_of
 from shared.benchmarks.ranking import Scored
@@ -17,7 +18,8 @@ SELECT_TRIED: Final = """
 SELECT experiment_id, ordinal, state, objective_score, record -> 'parameters' AS parameters,
        record #> '{metrics,failed_levels}' AS failed_levels,
        coalesce(record ->> 'slo', '{}') AS slo,
-       record #>> '{failure,kind}' AS failure
+       record #>> '{failure,kind}' AS failure,
+       coalesce(record ->> 'run', '{}') AS run
 FROM experiment WHERE task_id = $1 AND ($2::text IS NULL OR state = $2) ORDER BY ordinal
 """
 
@@ -52,6 +54,7 @@ async def tried(
             if row["state"] == ExperimentState.SUCCEEDED
             else None,
             failure=FailureKind(row["failure"]) if row["failure"] else None,
+            run=from_json(row["run"], RunInfo),
         )
         for row in rows
     ]

@@ -12,6 +12,7 @@ from schemas.executor import FailureKind
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.task import StopReason
+from schemas.trust import RunInfo, RunRole
 from services.orchestrator import offer_rows, past_runs, search_history, store
 from services.orchestrator.domain import tasks, waiting
 from services.orchestrator.domain.deadlines import (
@@ -28,10 +29,12 @@ from services.orchestrator.domain.records import (
     Task,
     TaskDecision,
     new_experiment,
+    same_again,
 )
 from services.orchestrator.domain.retrying import nodes_to_request
 from services.orchestrator.domain.search.history import trials_of
 from services.orchestrator.domain.search.propose import propose
+from services.orchestrator.domain.search.trust import is_of_winner, next_checks, verdict
 from services.orchestrator.domain.tools import tool_of_old
 from services.orchestrator.node_names import with_node_ids
 from shared.benchmarks.ranking import rank
@@ -92,6 +95,9 @@ class Progress:
             if task.may_propose:
                 task = await self._propose(connection, task)
                 is_requested |= await self._request_next(connection, task)
+            if task.may_check and not task.may_propose:
+                task = await self._check(connection, task)
+                is_requested |= await self._request_next(connection, task)
             if is_requested:
                 await self.write_task(connection, tasks.start(task, utcnow()))
                 task = await self._require(connection, task_id)
@@ -132,6 +138,7 @@ class Progress:
             log.info("proposal_postponed", task_id=task.task_id, reason=str(error))
             return task  # no executor present knows the engine; looked at again by the next sweep
         past = await search_history.tried(connection, task.task_id)
+        past = [each for each in past if each.run.role is RunRole.SEARCH]
         trials = trials_of(task.file.optimization.objective, search.space, past)
         # Its arithmetic takes some 50 ms.
         proposal = await asyncio.to_thread(propose, search, trials, planner.is_possible)
@@ -142,6 +149,32 @@ class Progress:
         planned, _, _ = planner.experiment(proposal.ordinal, proposal.point)
         experiment = new_experiment(task, planned, new_id(), utcnow(), proposal.reason)
         await store.save_experiments(connection, [experiment])
+        return task
+
+    async def _check(self, connection: Connection, task: Task) -> Task:
+        """Store the runs that tell how far the best experiment can be trusted, or what they told.
+
+        All of the runs before them have ended, so that one after the other is interleaved.
+        """
+        past = await search_history.tried(connection, task.task_id)
+        if any(each.state not in FINISHED_EXPERIMENT_STATES for each in past):
+            return task
+        wanted = task.file.optimization
+        is_spent = task.stop_reason is StopReason.MAX_GPU_HOURS
+        checks = [] if is_spent else next_checks(wanted.objective, past, wanted.max_parallel)
+        if not checks:
+            because = "the task has used up its GPU-hours" if is_spent else ""
+            task = replace(task, trust=verdict(wanted.objective, past, because))
+            await store.save_task(connection, task)
+            return task
+        firsts = {each.ordinal: each.scored.experiment_id for each in past if each.scored}
+        ordinal = past[-1].ordinal
+        for number, check in enumerate(checks, start=1):
+            first = await store.experiment_by_id(connection, firsts[check.repeats])
+            if first is not None:
+                run = RunInfo(role=check.role, repeats=check.repeats, seed=check.seed)
+                again = same_again(first, ordinal + number, run, new_id(), utcnow(), check.reason)
+                await store.save_experiments(connection, [again])
         return task
 
     async def _within_budget(self, connection: Connection, task: Task) -> Task:
@@ -241,7 +274,8 @@ class Progress:
         if not succeeded:
             return None
         past = await search_history.tried(connection, task.task_id, ExperimentState.SUCCEEDED)
-        scored = [each.scored for each in past if each.scored is not None]
+        runs = [each for each in past if not task.trust or is_of_winner(each, task.trust)]
+        scored = [each.scored for each in runs or past if each.scored is not None]
         ranked = rank(task.file.optimization.objective, scored).ranked
         # One that misses the constraints may be the nearest, and is not best.
         return ranked[0].experiment_id if ranked and not ranked[0].excess else None

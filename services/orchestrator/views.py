@@ -58,6 +58,7 @@ def task_view(
         experiments_at_most=task.experiments_at_most,
         stop_reason=task.stop_reason if task.is_finished else None,
         cut=task.cut,
+        trust=task.trust,
     )
 
 
@@ -105,6 +106,7 @@ def experiment_view(
         reason=experiment.reason,
         proposal=experiment.proposal,
         slo=experiment.slo if is_scored else None,
+        run=experiment.run,
     )
 
 

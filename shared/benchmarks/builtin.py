@@ -155,7 +155,7 @@ class LoadGenerator:
     ) -> LevelResult:
         """Empty the prefix cache, warm up, measure."""
         start = await self.cache.begin()
-        seed = self._seed(scenario, load, start)
+        seed = self._seed(f"{scenario} {load}", spec.seed, start)
         rng = random.Random(seed)  # noqa: S311  # prompts are to be repeatable, not secret
         sizes = with_shared_prefix(parse_scenario(scenario), spec.prefix_share, rng)
         level = LevelLoad(
@@ -179,11 +179,11 @@ class LoadGenerator:
             measured, seed=seed, prefix_cache=use, set_aside=aside, marks=tuple(marks)
         )
 
-    def _seed(self, scenario: str, load: Load, start: Start) -> int:
+    def _seed(self, level: str, seed: int, start: Start) -> int:
         if self.seed is not None:
             return self.seed
         if start.reset is CacheReset.VERIFIED:
-            return zlib.crc32(f"{scenario} {load}".encode())
+            return zlib.crc32((f"{level} {seed}" if seed else level).encode())
         return secrets.randbits(32)
 
     def _report(self, number: int, scenario: str, level: LevelLoad) -> None:

@@ -30,6 +30,7 @@ from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import propose, search_of
 from services.orchestrator.domain.search.space import Space, space_of
 from shared.benchmarks.ranking import Scored, rank
+from tests.benchmarks.search_trust import winner_figures
 from tests.support.noisy_servers import LARGEST, SEARCH, make_server, search_boundary
 
 SEEDS: Final = 50
@@ -210,6 +211,18 @@ def main() -> None:
         "crashes_after_third_percent": crash_percent(bayes),
         **boundaries,
     }
+    few = space_of(
+        [Axis(block="parameters", name=n, values=v[:: len(v) // 2]) for n, v in FLAGS.items()]
+    )
+    result |= winner_figures(
+        [
+            make_surface(kind, seed)
+            for kind in ("smooth", "ridge", "cliff")
+            for seed in range(SEEDS)
+        ],
+        [few.point(place) for place in few.places()],
+        NOISE,
+    )
     sys.stdout.write(json.dumps(result) + "\n")
 
 

@@ -263,7 +263,7 @@ def _print_joined(document: dict[str, Any]) -> None:
 
 
 def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
-    from services.cli.display.task_results import WHOLE_LOG_TAIL, print_results
+    from services.cli.display.task_results import WHOLE_LOG_TAIL, ending_lines, print_results
 
     if isinstance(found, TaskView):
         click.echo(f"task {found.task_id}  {found.task_name}  {found.state.value}")
@@ -272,6 +272,8 @@ def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
         for note in (*found.notes, *((found.reason,) if found.reason else ())):
             click.echo(note)
         print_results(of_it, found.objective)
+        for line in ending_lines(found):
+            click.echo(line)
     elif isinstance(found, ExperimentView):
         print_table(experiment_table(of_it))
         if found.imported_at is not None:

@@ -1,6 +1,6 @@
 """The result of a task: experiments by rank, and what their GPUs did."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -8,15 +8,23 @@ import click
 
 from schemas.benchmark import BenchmarkMetrics
 from schemas.monitoring import GpuStats
-from schemas.orchestrator import ExperimentState, ExperimentView
-from schemas.task import Objective
+from schemas.orchestrator import ExperimentState, ExperimentView, TaskView
+from schemas.task import Objective, StopReason
+from schemas.trust import RunRole
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, short, why_waiting
 from shared.benchmarks.constraints import excess_of, missed_text
 from shared.benchmarks.metrics import failed_levels_text, percent_text
 from shared.benchmarks.ranking import MEASURES, Ranking, Scored, rank
+from shared.benchmarks.trust import trust_lines, trusted_text
 
+STOP_REASONS: Final = {
+    StopReason.SPACE_EXHAUSTED: "every configuration was tried",
+    StopReason.MAX_ITERATIONS: "as many were tried as max_iterations allows",
+    StopReason.MAX_GPU_HOURS: "the GPU-hours are used up",
+    StopReason.ONLY_CRASHES_LEFT: "what is left would probably crash",
+}
 SIMULATED_ENGINE: Final = "simulated"
 LOG_LINES: Final = 3
 WHOLE_LOG_TAIL: Final = 1_000
@@ -50,7 +58,7 @@ def _ranking(experiments: Sequence[ExperimentView], objective: Objective | None)
                 excess=excess_of(each.slo),
             )
             for each in experiments
-            if each.state is ExperimentState.SUCCEEDED
+            if each.state is ExperimentState.SUCCEEDED and each.run.role is RunRole.SEARCH
         ),
     )
 
@@ -299,6 +307,16 @@ def print_results(
         click.echo(line)
     for line in failure_lines(experiments, log_lines=log_lines):
         click.echo(line)
+
+
+def ending_lines(task: TaskView) -> Iterator[str]:
+    """Why nothing further is tried, and how far the best can be trusted."""
+    if task.stop_reason is not None:
+        said = STOP_REASONS.get(task.stop_reason, task.stop_reason.value)
+        yield f"stopped: {said} ({task.stop_reason.value})"
+    if task.trust is not None and task.trust.winner is not None:
+        yield trusted_text(task.trust)
+        yield from trust_lines(task.trust)
 
 
 def _milliseconds(seconds: float | None) -> str:

@@ -45,6 +45,7 @@ from services.orchestrator.domain.requirements_check import (
 )
 from services.orchestrator.domain.search.propose import Search, search_of
 from services.orchestrator.domain.search.space import Space, space_of
+from services.orchestrator.domain.search.trust import MOST_CHECKS
 from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import ToolChoice, choose_tool
 from shared.accelerator_rules.compute_capability import spelled
@@ -208,7 +209,7 @@ def refuse_missing(plan: Plan) -> None:
         )
 
 
-def benchmark_spec(task: TaskFile, tool: BenchmarkTool) -> BenchmarkSpec:
+def benchmark_spec(task: TaskFile, tool: BenchmarkTool, seed: int = 0) -> BenchmarkSpec:
     """The task's benchmark in the executor's terms, with `tool`: minutes become seconds."""
     config = task.benchmark
     return BenchmarkSpec(
@@ -228,6 +229,7 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool) -> BenchmarkSpec:
         prefix_share=config.prefix_share,
         load_search=config.load_search,
         constraints=task.optimization.constraints if config.load_search is not None else "",
+        seed=seed,
     )
 
 
@@ -379,6 +381,11 @@ def _notes(
     is_drawn = search.n_initial_random is not None or search.seed is not None
     if is_drawn and search.strategy is Strategy.GRID_SEARCH:
         yield "n_initial_random and seed have no meaning for a grid, which draws nothing"
+    if search.is_trust_asked:
+        yield (
+            f"trust: {MOST_CHECKS} further runs, or half as many as there are configurations, may "
+            "tell the winner from chance"
+        )
     if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:
         yield "runtime_image_tag is not used in mode 'process', which starts no image"
     if task.gpus is not None and task.gpus.cluster and mode not in CLUSTER_MODES:

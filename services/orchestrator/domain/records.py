@@ -24,6 +24,7 @@ from schemas.orchestrator import (
 )
 from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
+from schemas.trust import RunInfo, TrustVerdict
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -52,6 +53,7 @@ class Task(Struct, frozen=True, kw_only=True):
     experiments_at_most: int = 0
     stop_reason: StopReason | None = None
     cut: int = 0
+    trust: TrustVerdict | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -62,6 +64,12 @@ class Task(Struct, frozen=True, kw_only=True):
         """Whether more experiments than it has may follow."""
         is_search = self.file.optimization.strategy is not Strategy.GRID_SEARCH
         return is_search and self.stop_reason is None and not self.cancel_requested
+
+    @property
+    def may_check(self) -> bool:
+        """Whether runs may follow that tell how far its best experiment can be trusted."""
+        is_asked = self.file.optimization.is_trust_asked and self.trust is None
+        return is_asked and not self.cancel_requested
 
     @property
     def may_start_experiments(self) -> bool:
@@ -104,6 +112,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     proposal: str = ""
     memory_source: MemorySource | None = None
     slo: SloVerdict | None = None
+    run: RunInfo = RunInfo()
 
     @property
     def is_finished(self) -> bool:
@@ -140,6 +149,27 @@ def new_experiment(
         created_at=now,
         task_name=task.task_name,
         proposal=proposal,
+    )
+
+
+def same_again(
+    first: Experiment, ordinal: int, run: RunInfo, experiment_id: UUID, now: datetime, reason: str
+) -> Experiment:
+    """Another run of its configuration."""
+    return Experiment(
+        experiment_id=experiment_id,
+        task_id=first.task_id,
+        namespace=first.namespace,
+        ordinal=ordinal,
+        state=ExperimentState.PENDING,
+        parameters=first.parameters,
+        engine=first.engine,
+        request=first.request,
+        created_at=now,
+        task_name=first.task_name,
+        proposal=reason,
+        memory_source=first.memory_source,
+        run=run,
     )
 
 

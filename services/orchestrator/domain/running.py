@@ -18,7 +18,9 @@ from schemas.executor import (
     FailureKind,
 )
 from schemas.orchestrator import ExperimentRetrying, ExperimentRunning, ExperimentState
+from schemas.results import GpuMonitoring
 from schemas.slo import SloVerdict
+from services.orchestrator.domain.contamination import of_gpus, of_levels
 from services.orchestrator.domain.deadlines import as_timed_out, with_deadline
 from services.orchestrator.domain.records import (
     Attempt,
@@ -150,11 +152,15 @@ def on_summary(
     metrics: BenchmarkMetrics,
     now: datetime,
     peak_memory_mb: int | None = None,
+    monitoring: GpuMonitoring | None = None,
 ) -> Decision | None:
     """The measurements of an attempt are stored. Their event may come before the attempt's end."""
     if experiment.is_finished or experiment.summary_attempt_id == attempt.attempt_id:
         return None
     measured = replace(experiment, summary_attempt_id=attempt.attempt_id, metrics=metrics)
+    if monitoring is not None:
+        is_shared = experiment.request.shares is not None
+        measured = _disturbed(measured, of_gpus(monitoring, is_shared=is_shared))
     attempt = replace(attempt, peak_memory_mb=peak_memory_mb)
     if attempt.outcome is not AttemptOutcome.SUCCEEDED:
         return Decision(experiment=measured, attempt=attempt)
@@ -194,13 +200,19 @@ def _on_finished(
         ),
     )
     if event.benchmark is not None:
-        slo = _judge(task, compared_levels(event.benchmark))
-        experiment = replace(experiment, slo=slo)
+        levels = compared_levels(event.benchmark)
+        experiment = replace(experiment, slo=_judge(task, levels))
+        experiment = _disturbed(experiment, of_levels(levels))
     if experiment.state is not ExperimentState.STARTING:
         return _after_outcome(task, experiment, finished, now)
     begun = _running(experiment, finished, now)
     decision = _after_outcome(task, begun.experiment, finished, now)
     return replace(decision, events=(*begun.events, *decision.events))
+
+
+def _disturbed(experiment: Experiment, reasons: tuple[str, ...]) -> Experiment:
+    run = experiment.run
+    return replace(experiment, run=replace(run, contaminated=(*run.contaminated, *reasons)))
 
 
 def _after_outcome(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:

@@ -84,7 +84,7 @@ def finish(task: Task, tally: Tally, best: UUID | None, now: datetime) -> TaskDe
     """The task's end, once every experiment has ended and none may follow; None before."""
     if task.is_finished or any(tally[s] for s in tally if s not in FINISHED_EXPERIMENT_STATES):
         return None
-    if task.may_propose:
+    if task.may_propose or task.may_check:
         return None
     succeeded = tally.get(ExperimentState.SUCCEEDED, 0)
     failed = tally.get(ExperimentState.FAILED, 0)

@@ -224,7 +224,9 @@ def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[Star
         cluster=attempt.cluster,
         engine=experiment.engine,
         # A start from before tools were chosen is repeated as it was sent.
-        benchmark=benchmark_spec(task.file, attempt.benchmark_tool or task.file.benchmark.tool),
+        benchmark=benchmark_spec(
+            task.file, attempt.benchmark_tool or task.file.benchmark.tool, experiment.run.seed
+        ),
         timeout_seconds=task.file.optimization.timeout_per_iteration,
         cpu_count=experiment.request.cpu_count or None,
         host_memory_mb=experiment.request.host_memory_mb or None,

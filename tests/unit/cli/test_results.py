@@ -10,12 +10,14 @@ from schemas.executor import AttemptPhase, Failure, FailureKind
 from schemas.orchestrator import ExperimentState, ExperimentView
 from schemas.reports import FailureLine, FailuresView
 from schemas.results import GpuMemoryTrend
-from schemas.task import Objective
+from schemas.task import Objective, StopReason
+from schemas.trust import RunInfo, RunRole, SetAside, TrustVerdict
 from services.cli.commands.report import failures_table, print_csv
 from services.cli.display.output import plain_text
 from services.cli.display.tables import attempts_text, experiment_table, memory_text, why_waiting
 from services.cli.display.task_results import (
     boundary_lines,
+    ending_lines,
     failed_level_lines,
     failure_lines,
     gpu_result_table,
@@ -31,6 +33,7 @@ from tests.support.worlds.gateway_views import (
     make_experiment,
     make_metrics,
     make_monitoring,
+    make_task,
 )
 
 
@@ -48,6 +51,34 @@ def test_experiments_are_ranked_by_the_objective_and_those_without_score_come_la
     experiments = [make_experiment(n, objective_score=score) for n, score in scores]
 
     assert [each.ordinal for each in ranked(experiments, objective)] == want
+
+
+def test_a_repeated_run_has_no_rank_of_its_own() -> None:
+    first = make_experiment(1, objective_score=2.0)
+    repeat = replace(
+        make_experiment(2, objective_score=1.0), run=RunInfo(role=RunRole.REPEAT, repeats=1)
+    )
+
+    table = result_table([first, repeat], Objective.MINIMIZE_LATENCY)
+
+    assert [row[0] for row in table.rows] == ["1", "-"]
+
+
+def test_the_end_of_a_task_says_why_and_how_far_the_best_can_be_trusted() -> None:
+    trust = TrustVerdict(
+        winner=3,
+        noise_floor_percent=1.5,
+        set_aside=(SetAside(ordinal=2, reason="GPU 0: XID 79"),),
+    )
+    task = make_task(stop_reason=StopReason.MAX_GPU_HOURS, trust=trust)
+
+    lines = list(ending_lines(task))
+
+    assert lines[0] == "stopped: the GPU-hours are used up (max_gpu_hours)"
+    assert lines[1] == "experiment 3 is the best, by more than chance (1.5 %)"
+    assert lines[2].startswith("Noise floor 1.5 %")
+    assert lines[3] == "Experiment 2 is set aside: GPU 0: XID 79."
+    assert list(ending_lines(make_task())) == []
 
 
 def test_a_failed_experiment_has_no_rank_and_no_invented_numbers() -> None:

@@ -15,6 +15,7 @@ from schemas.orchestrator import ExperimentState, TaskState
 from schemas.reports import WaterfallStep, WaterfallView
 from schemas.slo import ConstraintCheck, SloVerdict
 from schemas.task import Objective
+from schemas.trust import RunInfo, RunRole, SetAside, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.markdown import markdown
@@ -218,6 +219,65 @@ def test_nothing_is_made_up_for_an_engine_of_an_operators_own() -> None:
 
     assert (made.command_line, made.compose, made.deployment) == ("", "", "")
     assert "mine" in made.notes[0]
+
+
+TRUST = TrustVerdict(
+    winner=2,
+    noise_floor_percent=2.5,
+    ties=(3,),
+    repeated=(TrustedConfiguration(ordinal=2, runs=3, mean_score=1.25, spread_percent=0.5),),
+    set_aside=(SetAside(ordinal=4, reason="GPU 0: XID 79"),),
+    replays=3,
+    worst_score=1.5,
+    improvement_percent=0.75,
+)
+
+
+def test_a_winner_that_was_checked_goes_before_the_best_single_score() -> None:
+    experiments = [
+        *grid(2.0, 1.25, 1.0, 0.5),
+        detail(5, 1.24, parameters={"threads": 1, "parallel": 2}, run=again(2, RunRole.REPEAT)),
+        detail(6, 0.1, parameters={"threads": 1, "parallel": 2}, run=again(2, RunRole.REPLAY)),
+    ]
+    task = make_task(
+        objective=Objective.MINIMIZE_LATENCY,
+        state=TaskState.COMPLETED,
+        best_experiment_id=experiments[1].experiment_id,
+        trust=TRUST,
+    )
+
+    report = task_report(task, experiments, None)
+    text = markdown(report)
+
+    assert report.best is not None
+    assert (report.best.ordinal, [each.ordinal for each in report.others]) == (2, [4, 3, 1])
+    assert "Experiment 2 cannot be told from 3 (noise floor 2.5 %)" in text
+    assert "it changes the fewest flags" in text
+    assert "- Noise floor 2.5 %: 19 of 20 pairs" in text
+    assert "- Another configuration that was measured may be better by 0.75 % at most." in text
+    assert "3 times more with other requests, its worst score is 1.5." in text
+    assert "- Experiment 4 is set aside: GPU 0: XID 79." in text
+    assert "| 2 | 3 | 1.25 | 0.5 % | 0 % |" in text
+
+
+@pytest.mark.parametrize(
+    ("trust", "says"),
+    [
+        (TrustVerdict(winner=2), "nothing was measured twice"),
+        (TrustVerdict(winner=2, noise_floor_percent=1.0), "best, by more than chance (1 %)"),
+    ],
+)
+def test_the_verdict_says_what_it_rests_on(trust: TrustVerdict, says: str) -> None:
+    experiments = grid(2.0, 1.0, 3.0, 4.0)
+    best = experiments[1].experiment_id
+
+    report = task_report(make_task(trust=trust, best_experiment_id=best), experiments, None)
+
+    assert says in report.verdict
+
+
+def again(ordinal: int, role: RunRole) -> RunInfo:
+    return RunInfo(role=role, repeats=ordinal)
 
 
 def test_markdown_of_a_hostile_value_stays_one_cell() -> None:

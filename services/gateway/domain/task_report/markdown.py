@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from schemas.task_report import Deployments, ReportedExperiment, TaskReport
+from schemas.trust import TrustVerdict
+from shared.benchmarks.trust import trust_lines
 
 UNKNOWN: Final = "-"
 MOST_OTHERS: Final = 20
@@ -35,6 +37,7 @@ def _lines(report: TaskReport) -> Iterator[str]:
         yield f"The part of {service} is not here: it did not answer."
     yield ""
     yield from _best(report)
+    yield from _trust(report.trust)
     yield from _importance(report)
     yield from _others(report)
     yield from _not_tried(report)
@@ -65,6 +68,24 @@ def _best(report: TaskReport) -> Iterator[str]:
     yield ""
     rows = [[each.name, _value(each.baseline), _value(each.best)] for each in report.changes]
     yield from _table(["changed", "baseline", "best"], rows)
+
+
+def _trust(trust: TrustVerdict | None) -> Iterator[str]:
+    if trust is None:
+        return
+    yield from _notes("How far it can be trusted", tuple(trust_lines(trust)))
+    if trust.repeated:
+        rows = [
+            [
+                str(each.ordinal),
+                str(each.runs),
+                _number(each.mean_score),
+                f"{_number(each.spread_percent)} %",
+                f"{_number(each.behind_percent)} %",
+            ]
+            for each in trust.repeated
+        ]
+        yield from _table(["#", "runs", "mean score", "spread", "behind the winner"], rows)
 
 
 def _importance(report: TaskReport) -> Iterator[str]:

@@ -14,11 +14,13 @@ from schemas.task_report import (
     SearchCost,
     TaskReport,
 )
+from schemas.trust import RunRole
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
 from shared.benchmarks.constraints import excess_of, missed_text
 from shared.benchmarks.metrics import failed_levels_text
 from shared.benchmarks.ranking import MEASURES, Scored, rank
+from shared.benchmarks.trust import trusted_text
 
 
 def task_report(
@@ -29,12 +31,17 @@ def task_report(
     missing: Sequence[str] = (),
 ) -> TaskReport:
     """`experiments` are all of the task's, in order of expansion."""
+    of_search = [each for each in experiments if each.run.role is RunRole.SEARCH]
     measured = [each for each in experiments if each.state is ExperimentState.SUCCEEDED]
     by_id = {each.experiment_id: each for each in measured}
-    ranking = rank(task.objective, map(_scored, measured))
+    ranking = rank(task.objective, [_scored(each) for each in measured if each in of_search])
     ranked = [by_id[each.experiment_id] for each in ranking.ranked]
     unranked = [by_id[each.experiment_id] for each in ranking.unranked]
     best = ranked[0] if ranked else None
+    if task.trust is not None and task.best_experiment_id in by_id:
+        best = by_id[task.best_experiment_id]
+        own = best.run.repeats or best.ordinal
+        ranked = [best, *(each for each in ranked if each.ordinal != own)]
     first = experiments[0] if experiments else None
     baseline = first if first in ranked else None
     reported = _reporter(task.objective, best)
@@ -52,7 +59,7 @@ def task_report(
         baseline=reported(baseline) if baseline is not None else None,
         changes=_changes(baseline, best) if baseline is not None and best is not None else (),
         importance=importance(
-            _varied(experiments),
+            _varied(of_search),
             [(each.parameters, score) for each in ranked if (score := each.objective_score)],
         ),
         others=tuple(map(reported, [*ranked[1:], *unranked])),
@@ -65,6 +72,7 @@ def task_report(
         ),
         notes=task.notes,
         stop_reason=task.stop_reason,
+        trust=task.trust,
         missing=tuple(missing),
     )
 
@@ -96,6 +104,8 @@ def _verdict(task: TaskView, ranked: Sequence[ExperimentDetail], measured: int) 
             f"the nearest, experiment {ranked[0].ordinal}, misses {missed_text(ranked[0].slo)}"
         )
         return f"none meets the constraints: {nearest}"
+    if task.trust is not None and task.trust.winner is not None:
+        return trusted_text(task.trust)
     so_far = "" if task.state in FINISHED_TASK_STATES else " so far"
     return f"experiment {ranked[0].ordinal} is the best of {len(ranked)} that compare{so_far}"
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from schemas.executor import FailureKind
 from schemas.orchestrator import ExperimentState
 from schemas.task import Objective
+from schemas.trust import RunInfo
 from services.orchestrator.domain.search.space import Place, Space
 from shared.benchmarks.ranking import Scored, rank
 
@@ -20,6 +21,7 @@ class Past(Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any]
     scored: Scored | None = None
     failure: FailureKind | None = None
+    run: RunInfo = RunInfo()
 
 
 class Trial(Struct, frozen=True, kw_only=True):

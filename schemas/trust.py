@@ -1,0 +1,71 @@
+"""How far a task's best configuration can be trusted."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from schemas.base import Count, PositiveInt
+
+
+class RunRole(StrEnum):
+    """Why an experiment runs: `search` tries a configuration, `repeat` measures one again, `replay`
+    measures the winner with requests that no run before had.
+    """
+
+    SEARCH = "search"
+    REPEAT = "repeat"
+    REPLAY = "replay"
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    """`repeats` is the ordinal of the first run of its configuration; None: this is it. `seed`: of
+    the requests, 0 those of the search. For the reasons in `contaminated` it counts for nothing
+    where trust is asked for.
+    """
+
+    role: RunRole = RunRole.SEARCH
+    repeats: PositiveInt | None = None
+    seed: Count = 0
+    contaminated: tuple[str, ...] = ()
+
+
+class TrustedConfiguration(Struct, frozen=True, kw_only=True):
+    """One that was measured again, by the `ordinal` of its first run. `mean_score` is of its clean
+    runs, `spread_percent` their standard deviation as a share of it; None: a single one.
+
+    `behind_percent` is of the winner's mean.
+    """
+
+    ordinal: PositiveInt
+    runs: PositiveInt
+    mean_score: float
+    spread_percent: float | None = None
+    behind_percent: float = 0.0
+
+
+class SetAside(Struct, frozen=True, kw_only=True):
+    """A run that counts for nothing, and why."""
+
+    ordinal: PositiveInt
+    reason: str
+
+
+class TrustVerdict(Struct, frozen=True, kw_only=True):
+    """What repeating the leaders told. `winner` is the ordinal of its first run; None: nothing
+    could be compared.
+
+    `noise_floor_percent`: 19 of 20 pairs of runs of the same configuration differ by less; None:
+    none was measured twice. `ties` are those that the winner cannot be told from; it goes before
+    them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the winner
+    with other requests. `improvement_percent`: how much better another one may truly be, at most.
+    """
+
+    winner: PositiveInt | None = None
+    noise_floor_percent: float | None = None
+    ties: tuple[int, ...] = ()
+    repeated: tuple[TrustedConfiguration, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+    replays: Count = 0
+    worst_score: float | None = None
+    improvement_percent: float | None = None
+    incomplete_because: str = ""

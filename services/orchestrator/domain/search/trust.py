@@ -1,0 +1,318 @@
+"""Which measurements are repeated before a winner is declared, and which one it is.
+
+The baseline is measured until its runs show how far equal runs differ; then the leaders, those with
+the fewest runs first, until each is behind the first by more than chance, or has had its runs.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.orchestrator import FINISHED_EXPERIMENT_STATES
+from schemas.task import Objective
+from schemas.trust import RunRole, SetAside, TrustedConfiguration, TrustVerdict
+from services.orchestrator.domain.search.history import Past
+from shared.benchmarks.ranking import Scored, rank
+
+BASELINE_RUNS: Final = 3
+LEADER_RUNS: Final = 2  # at least, so that none wins by one lucky run
+MOST_RUNS: Final = 5
+LEADERS: Final = 4
+FEWEST_REPEATS: Final = 10  # of all configurations together, and half as many as those
+REPLAYS: Final = 3
+MOST_CHECKS: Final = FEWEST_REPEATS + REPLAYS
+# Of a configuration's own variance against that of all, as so many further runs.
+_PRIOR: Final = 4
+# One-sided 95 % of Student's t by degrees of freedom, 1 and up; the last of more.
+_T: Final = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80, 1.78, 1.77, 1.76)
+_T_MANY: Final = 1.70
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """A run to add: of the configuration whose first run is `repeats`, with the requests of `seed`
+    (0: those of the search).
+    """
+
+    repeats: int
+    role: RunRole
+    reason: str
+    seed: int = 0
+
+
+class _Configuration(Struct, frozen=True, kw_only=True):
+    """Its runs but for replays; `clean` are those that count, `made` all that ended."""
+
+    first: Past
+    clean: tuple[Scored, ...]
+    made: int
+    is_reliable: bool
+
+    @property
+    def ordinal(self) -> int:
+        return self.first.ordinal
+
+    @property
+    def scores(self) -> list[float]:
+        return [each.score for each in self.clean if each.score is not None]
+
+    @property
+    def mean(self) -> float:
+        return math.fsum(self.scores) / len(self.scores)
+
+    @property
+    def squares(self) -> float:
+        """Sum of squared deviations, as shares of the mean."""
+        mean = self.mean
+        return math.fsum((score / mean - 1) ** 2 for score in self.scores) if mean else 0.0
+
+
+class _Noise(Struct, frozen=True, kw_only=True):
+    """How far runs of one configuration differ, of all that were repeated."""
+
+    variance: float
+    freedom: int
+
+    @property
+    def t(self) -> float:
+        return _T[self.freedom - 1] if self.freedom <= len(_T) else _T_MANY
+
+    def error(self, one: _Configuration, other: _Configuration) -> float:
+        """By how much two means of equal configurations may differ, as a share."""
+        return self.t * math.sqrt(sum(self._variance(c) / len(c.scores) for c in (one, other)))
+
+    def floor(self) -> float:
+        return self.t * math.sqrt(2 * self.variance)
+
+    def _variance(self, one: _Configuration) -> float:
+        prior = _PRIOR * self.variance
+        return (one.squares + prior) / (len(one.scores) - 1 + _PRIOR)
+
+
+def next_checks(objective: Objective, past: Sequence[Past], most: int) -> list[Check]:
+    """Up to `most` runs that are to be added next; none if it is known what can be.
+
+    Called where nothing is under way: the runs of one call do not know of each other's results.
+    """
+    configurations = _configurations(past)
+    again = [
+        _repeat(each, "its only run is set aside")
+        for each in configurations
+        if not each.clean and each.made == 1 and each.first.scored is not None
+    ]
+    if again:
+        return again[:most]
+    compared = _compared(objective, configurations)
+    if not compared:
+        return []
+    added = sum(each.run.role is RunRole.REPEAT for each in past)
+    if added < max(FEWEST_REPEATS, len(configurations) // 2):
+        checks = _baseline_runs(configurations, compared) or _race(objective, compared)
+        if checks:
+            return checks[:most]
+    return _replays(objective, past, configurations)[:most]
+
+
+def verdict(
+    objective: Objective, past: Sequence[Past], incomplete_because: str = ""
+) -> TrustVerdict:
+    """By the runs so far."""
+    configurations = _configurations(past)
+    aside = tuple(
+        SetAside(ordinal=each.ordinal, reason="; ".join(each.run.contaminated))
+        for each in past
+        if each.run.contaminated
+    )
+    compared = _compared(objective, configurations)
+    noise = _noise(compared)
+    if not compared:
+        return TrustVerdict(set_aside=aside, incomplete_because=incomplete_because)
+    winner, tied = _winner(objective, configurations, compared, noise)
+    replays = _replayed(past, winner)
+    may_be_better = [
+        _behind(objective, winner, each) * -1 + noise.error(winner, each)
+        for each in compared
+        if noise is not None and each is not winner
+    ]
+    scores = [each.score for each in replays if each.score is not None]
+    worst = min if objective.is_maximized else max
+    return TrustVerdict(
+        winner=winner.ordinal,
+        noise_floor_percent=100 * noise.floor() if noise is not None else None,
+        ties=tuple(sorted(each.ordinal for each in tied if each is not winner)),
+        repeated=tuple(
+            TrustedConfiguration(
+                ordinal=each.ordinal,
+                runs=len(each.scores),
+                mean_score=each.mean,
+                spread_percent=100 * math.sqrt(each.squares / (len(each.scores) - 1)),
+                behind_percent=100 * _behind(objective, winner, each),
+            )
+            for each in compared
+            if len(each.scores) > 1
+        ),
+        set_aside=aside,
+        replays=len(scores),
+        worst_score=worst(scores) if scores else None,
+        improvement_percent=100 * max(0.0, *may_be_better) if may_be_better else None,
+        incomplete_because=incomplete_because,
+    )
+
+
+def is_of_winner(past: Past, found: TrustVerdict) -> bool:
+    """Whether it is a clean run of the winner, with the requests of the search."""
+    is_one = (past.run.repeats or past.ordinal) == found.winner
+    return is_one and past.run.role is not RunRole.REPLAY and not past.run.contaminated
+
+
+def _configurations(past: Sequence[Past]) -> list[_Configuration]:
+    runs: dict[int, list[Past]] = {}
+    for each in past:
+        if each.run.role is not RunRole.REPLAY and each.state in FINISHED_EXPERIMENT_STATES:
+            runs.setdefault(each.run.repeats or each.ordinal, []).append(each)
+    return [
+        _Configuration(
+            first=own[0],
+            clean=tuple(
+                each.scored
+                for each in own
+                if each.scored is not None
+                and each.scored.score is not None
+                and not each.run.contaminated
+            ),
+            made=len(own),
+            is_reliable=all(each.scored is not None for each in own),
+        )
+        for own in runs.values()
+    ]
+
+
+def _compared(
+    objective: Objective, configurations: Iterable[_Configuration]
+) -> list[_Configuration]:
+    """Those that meet the constraints and served the same loads, in every run; best first."""
+    by_ordinal = {each.ordinal: each for each in configurations if each.clean and each.is_reliable}
+    ranking = rank(
+        objective,
+        [
+            Scored(
+                experiment_id=each.clean[0].experiment_id,
+                ordinal=each.ordinal,
+                score=each.mean,
+                failed_levels=max((run.failed_levels for run in each.clean), key=len),
+                excess=max(run.excess for run in each.clean),
+            )
+            for each in by_ordinal.values()
+        ],
+    )
+    return [by_ordinal[each.ordinal] for each in ranking.ranked if not each.excess]
+
+
+def _noise(compared: Iterable[_Configuration]) -> _Noise | None:
+    """None where no configuration was measured twice."""
+    repeated = [each for each in compared if len(each.scores) > 1]
+    freedom = sum(len(each.scores) - 1 for each in repeated)
+    if not freedom:
+        return None
+    squares = math.fsum(each.squares for each in repeated)
+    return _Noise(variance=squares / freedom, freedom=freedom)
+
+
+def _baseline_runs(
+    configurations: Sequence[_Configuration], compared: Sequence[_Configuration]
+) -> list[Check]:
+    """The baseline is the first configuration; where that cannot be measured, the leader."""
+    first = min(configurations, key=lambda each: each.ordinal)
+    base = first if first in compared else compared[0]
+    missing = min(BASELINE_RUNS - len(base.clean), BASELINE_RUNS + 2 - base.made)
+    return [_repeat(base, "the noise between equal runs")] * missing
+
+
+def _race(objective: Objective, compared: Sequence[_Configuration]) -> list[Check]:
+    noise = _noise(compared)
+    if noise is None:
+        return []
+    leader = compared[0]
+    rivals = [
+        each
+        for each in compared[1:]
+        if _behind(objective, leader, each) <= noise.error(leader, each)
+    ][: LEADERS - 1]
+    least = LEADER_RUNS if not rivals else MOST_RUNS
+    wanted = [
+        each for each in (leader, *rivals) if len(each.clean) < least and each.made < least + 2
+    ]
+    if rivals and not any(each in wanted for each in rivals):
+        return []
+    fewest = sorted(wanted, key=lambda each: (len(each.clean), each.ordinal))
+    return [_repeat(each, "a leader within the noise of another") for each in fewest]
+
+
+def _winner(
+    objective: Objective,
+    configurations: Sequence[_Configuration],
+    compared: Sequence[_Configuration],
+    noise: _Noise | None,
+) -> tuple[_Configuration, list[_Configuration]]:
+    """And those that it cannot be told from, itself included."""
+    leader = compared[0]
+    if noise is None:
+        return leader, [leader]
+    base = min(configurations, key=lambda each: each.ordinal).first.parameters
+    tied = [
+        each
+        for each in compared
+        if each is leader
+        or (
+            len(each.clean) >= LEADER_RUNS
+            and _behind(objective, leader, each) <= noise.error(leader, each)
+        )
+    ]
+    return min(tied, key=lambda each: _changes(base, each.first.parameters)), tied
+
+
+def _replays(
+    objective: Objective, past: Sequence[Past], configurations: Sequence[_Configuration]
+) -> list[Check]:
+    compared = _compared(objective, configurations)
+    winner, _ = _winner(objective, configurations, compared, _noise(compared))
+    done = sum(
+        each.run.role is RunRole.REPLAY and each.run.repeats == winner.ordinal for each in past
+    )
+    return [
+        Check(
+            repeats=winner.ordinal,
+            role=RunRole.REPLAY,
+            reason=f"the winner with other requests, {seed} of {REPLAYS}",
+            seed=seed,
+        )
+        for seed in range(done + 1, REPLAYS + 1)
+    ]
+
+
+def _replayed(past: Sequence[Past], winner: _Configuration) -> list[Scored]:
+    return [
+        each.scored
+        for each in past
+        if each.run.role is RunRole.REPLAY
+        and each.run.repeats == winner.ordinal
+        and each.scored is not None
+        and not each.run.contaminated
+    ]
+
+
+def _behind(objective: Objective, leader: _Configuration, other: _Configuration) -> float:
+    """As a share of the leader's mean; less than 0: it is before it."""
+    if not leader.mean:
+        return 0.0
+    gap = other.mean / leader.mean - 1
+    return -gap if objective.is_maximized else gap
+
+
+def _changes(base: dict[str, object], parameters: dict[str, object]) -> int:
+    return sum(base.get(name) != parameters.get(name) for name in base | parameters)
+
+
+def _repeat(configuration: _Configuration, reason: str) -> Check:
+    return Check(repeats=configuration.ordinal, role=RunRole.REPEAT, reason=reason)

@@ -1,0 +1,80 @@
+"""What makes a measurement count for nothing."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.benchmark import LevelMark, LevelResult
+from schemas.results import CoTenant, GpuDetails, GpuMonitoring
+from services.orchestrator.domain.contamination import of_gpus, of_levels
+
+QUIET = GpuMonitoring(
+    monitoring_duration_seconds=100.0,
+    sample_count=100,
+    gpu_stats={},
+    coverage_percent=100.0,
+    energy_wh=None,
+    phase="measuring",
+    simulated=True,
+    trusted=True,
+)
+
+
+def monitored(**details: Any) -> GpuMonitoring:
+    gpu = GpuDetails(coverage_percent=100.0, longest_gap_seconds=1.0, **details)
+    return msgspec.structs.replace(QUIET, gpu_details={"0": gpu})
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "says"),
+    [
+        (QUIET, ()),
+        (monitored(throttle_reasons={"hw_thermal": 9.0}), ("throttled by hw_thermal for 9 s",)),
+        (monitored(throttle_reasons={"hw_thermal": 4.0, "sw_power_cap": 99.0}), ()),
+        (monitored(xids=(79, 48)), ("XID 79, 48",)),
+        (
+            monitored(co_tenants=(CoTenant(seconds=50.0, name="python"), CoTenant(seconds=1.0))),
+            ("python had memory on it for 50 s",),
+        ),
+        (monitored(co_tenants=(CoTenant(seconds=50.0),)), ("another reservation had memory",)),
+    ],
+)
+def test_gpus_that_were_disturbed(monitoring: GpuMonitoring, says: tuple[str, ...]) -> None:
+    found = of_gpus(monitoring, is_shared=False)
+
+    assert len(found) == len(says)
+    assert all(
+        each.startswith("GPU 0: ") and say in each for each, say in zip(found, says, strict=True)
+    )
+
+
+def test_others_on_a_gpu_of_which_a_part_was_asked_for_are_no_disturbance() -> None:
+    assert of_gpus(monitored(co_tenants=(CoTenant(seconds=50.0),)), is_shared=True) == ()
+
+
+def test_too_few_samples_are_told_in_the_results_own_words() -> None:
+    thin = msgspec.structs.replace(QUIET, trusted=False, untrusted_because="40 % of samples")
+
+    assert of_gpus(thin, is_shared=False) == ("40 % of samples",)
+    assert of_gpus(msgspec.structs.replace(QUIET, trusted=None), is_shared=False) == ()
+
+
+def test_what_the_load_generator_noticed_names_its_level() -> None:
+    level = msgspec.convert(
+        {
+            "scenario": "D(100,100)",
+            "num_concurrency": 4,
+            "started_at": "2026-11-21T12:00:00Z",
+            "finished_at": "2026-11-21T12:00:10Z",
+            "run_duration": 10.0,
+            "num_requests": 1,
+            "num_completed_requests": 1,
+            "num_error_requests": 0,
+            "error_rate": 0.0,
+            "marks": [LevelMark.CLIENT_LIMITED, LevelMark.NOT_STEADY],
+        },
+        LevelResult,
+    )
+
+    assert of_levels([level]) == ("D(100,100) at concurrency 4: the load generator was the limit",)

@@ -1,0 +1,253 @@
+"""What is measured again before a winner is declared, and who wins."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.benchmark import FailedLevel
+from schemas.orchestrator import ExperimentState
+from schemas.task import Objective
+from schemas.trust import RunInfo, RunRole, TrustVerdict
+from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.trust import (
+    BASELINE_RUNS,
+    FEWEST_REPEATS,
+    REPLAYS,
+    is_of_winner,
+    next_checks,
+    verdict,
+)
+from shared.benchmarks.ranking import Scored
+
+LATENCY, THROUGHPUT = Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT
+Truth = dict[str, float]
+
+
+def run(ordinal: int, score: float | None, **overrides: Any) -> Past:
+    """A run; None: it failed."""
+    excess, failed = overrides.pop("excess", 0.0), overrides.pop("failed_levels", ())
+    about = {name: overrides.pop(name) for name in list(overrides) if name in _RUN_FIELDS}
+    return Past(
+        ordinal=ordinal,
+        state=ExperimentState.FAILED if score is None else ExperimentState.SUCCEEDED,
+        parameters=overrides.pop("parameters", {"n": ordinal}),
+        scored=None
+        if score is None
+        else Scored(
+            experiment_id=UUID(int=ordinal),
+            ordinal=ordinal,
+            score=score,
+            excess=excess,
+            failed_levels=failed,
+        ),
+        run=RunInfo(**about),
+    )
+
+
+_RUN_FIELDS = RunInfo.__struct_fields__
+
+
+def checked(
+    first: Sequence[Past],
+    measure: Callable[[Past, int], float | None],
+    *,
+    objective: Objective = LATENCY,
+    most: int = 1,
+) -> tuple[list[Past], TrustVerdict]:
+    """The runs until nothing is to be added; `measure` has the first run and the new ordinal."""
+    past = list(first)
+    while checks := next_checks(objective, past, most):
+        assert len(checks) <= most
+        for check in checks:
+            ordinal = len(past) + 1
+            same = next(each for each in past if each.ordinal == check.repeats)
+            about = {"role": check.role, "repeats": check.repeats, "seed": check.seed}
+            score = measure(same, ordinal)
+            past.append(run(ordinal, score, parameters=same.parameters, **about))
+        assert len(past) < 100
+    return past, verdict(objective, past)
+
+
+def noisy(noise: float, seed: int = 1) -> Callable[[Past, int], float]:
+    drawn = random.Random(seed)
+
+    def measure(first: Past, _: int) -> float:
+        return float(first.parameters["true"]) * (1 + drawn.gauss(0, noise))
+
+    return measure
+
+
+def tried(truths: Sequence[float], noise: float, seed: int = 0) -> list[Past]:
+    drawn = random.Random(seed)
+    return [
+        run(number, truth * (1 + drawn.gauss(0, noise)), parameters={"true": truth})
+        for number, truth in enumerate(truths, start=1)
+    ]
+
+
+def runs_of(past: Sequence[Past], ordinal: int, role: RunRole = RunRole.REPEAT) -> int:
+    return sum(each.run.repeats == ordinal and each.run.role is role for each in past)
+
+
+def test_a_clear_winner_costs_the_baselines_repeats_one_of_its_own_and_its_replays() -> None:
+    past, found = checked(tried([100, 60, 90, 95], 0.01), noisy(0.01))
+
+    assert found.winner == 2
+    assert (runs_of(past, 1), runs_of(past, 2)) == (BASELINE_RUNS - 1, 1)
+    assert runs_of(past, 2, RunRole.REPLAY) == found.replays == REPLAYS
+    assert sorted(each.run.seed for each in past)[-REPLAYS:] == [1, 2, 3]
+    assert len(past) == 4 + 2 + 1 + 3
+    assert found.noise_floor_percent is not None
+    assert 0 < found.noise_floor_percent < 10
+    assert (found.ties, found.improvement_percent) == ((), 0.0)
+    assert found.worst_score == max(
+        each.scored.score or 0 for each in past if each.run.role is RunRole.REPLAY and each.scored
+    )
+
+
+def test_leaders_that_chance_may_part_are_measured_in_turn() -> None:
+    past, found = checked(tried([100, 60, 60.5, 95], 0.02), noisy(0.02))
+
+    racing = [e.run.repeats for e in past if e.run.role is RunRole.REPEAT and e.run.repeats != 1]
+    assert len(racing) > 3
+    for length in range(1, len(racing)):
+        assert abs(racing[:length].count(2) - racing[:length].count(3)) <= 1
+    assert found.winner in (2, 3)
+    assert {each.ordinal for each in found.repeated} >= {1, 2, 3}
+
+
+def test_within_the_noise_the_fewest_changed_flags_win_and_the_ties_are_named() -> None:
+    base = {"a": 1, "b": 1, "c": 1}
+    first = [
+        run(1, 100.0, parameters=base),
+        run(2, 59.9, parameters={"a": 2, "b": 2, "c": 2}),
+        run(3, 60.0, parameters={"a": 2, "b": 1, "c": 1}),
+    ]
+    drawn = random.Random(3)
+
+    _, found = checked(
+        first,
+        lambda same, _: (
+            (same.scored.score or 0) * (1 + drawn.gauss(0, 0.02)) if same.scored else None
+        ),
+    )
+
+    assert found.winner == 3
+    assert found.ties == (2,)
+    assert found.improvement_percent is not None
+    assert found.improvement_percent > 0
+
+
+def test_the_most_is_won_where_more_is_better() -> None:
+    _, found = checked(tried([100, 160, 90], 0.01), noisy(0.01), objective=THROUGHPUT, most=4)
+
+    assert found.winner == 2
+    [base] = [each for each in found.repeated if each.ordinal == 1]
+    assert base.behind_percent == pytest.approx(100 * (1 - 100 / 160), abs=3)
+
+
+def test_a_run_that_was_disturbed_is_set_aside_and_repeated_once() -> None:
+    first = tried([100, 80, 90], 0.01)
+    disturbed = run(4, 40.0, parameters={"true": 120}, contaminated=("GPU 0: XID 79",))
+
+    past, found = checked([*first, disturbed], noisy(0.01))
+
+    assert runs_of(past, 4) == 1
+    assert [each.ordinal for each in past if each.run.repeats == 4] == [5], "before all others"
+    assert found.winner == 2, "not the one whose score was disturbed"
+    assert [(each.ordinal, each.reason) for each in found.set_aside] == [(4, "GPU 0: XID 79")]
+    assert not is_of_winner(disturbed, TrustVerdict(winner=4))
+
+
+def test_one_that_is_disturbed_again_is_left_aside() -> None:
+    hot = ("GPU 0: throttled by hw_thermal for 9 s",)
+    past = [
+        *tried([100, 80], 0.01),
+        run(3, 40.0, contaminated=hot),
+        run(4, 41.0, role=RunRole.REPEAT, repeats=3, contaminated=hot),
+    ]
+
+    assert all(check.repeats != 3 for check in next_checks(LATENCY, past, 9))
+    assert verdict(LATENCY, past).winner == 2
+
+
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        pytest.param({"score": None}, id="crashes"),
+        pytest.param({"score": 50.0, "excess": 0.3}, id="misses a constraint"),
+        pytest.param(
+            {
+                "score": 50.0,
+                "failed_levels": (
+                    FailedLevel(
+                        scenario="D(1,1)",
+                        num_concurrency=8,
+                        num_requests=9,
+                        num_completed_requests=1,
+                    ),
+                ),
+            },
+            id="does not serve a load",
+        ),
+    ],
+)
+def test_what_once_fails_when_repeated_never_wins(repeat: dict[str, Any]) -> None:
+    score = repeat.pop("score")
+    past = [
+        *tried([100, 50, 90], 0.001),
+        run(4, score, role=RunRole.REPEAT, repeats=2, **repeat),
+    ]
+
+    assert verdict(LATENCY, past).winner == 3
+
+
+@pytest.mark.parametrize(
+    "past",
+    [
+        pytest.param([], id="nothing ran"),
+        pytest.param([run(1, None), run(2, None)], id="all failed"),
+        pytest.param([run(1, 5.0, excess=0.1)], id="none meets the constraints"),
+    ],
+)
+def test_where_none_can_be_best_nothing_is_repeated(past: list[Past]) -> None:
+    assert next_checks(LATENCY, past, 4) == []
+    assert verdict(LATENCY, past).winner is None
+
+
+def test_a_baseline_that_failed_is_replaced_by_the_leader_for_the_noise() -> None:
+    past, found = checked([run(1, None), *tried([90, 60], 0.01)[1:]], noisy(0.01))
+
+    assert runs_of(past, 1) == 0
+    assert found.winner == 2
+    assert found.noise_floor_percent is not None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_repeats_are_bounded_however_equal_all_are(seed: int) -> None:
+    past, found = checked(tried([100] * 12, 0.05, seed), noisy(0.05, seed), most=3)
+
+    assert sum(each.run.role is RunRole.REPEAT for each in past) <= FEWEST_REPEATS + 2
+    assert found.winner is not None
+
+
+def test_a_score_of_nothing_breaks_no_arithmetic() -> None:
+    _, found = checked([run(1, 0.0), run(2, 0.0)], lambda *_: 0.0)
+
+    assert found.winner == 1
+
+
+def test_the_verdict_so_far_says_why_it_is_incomplete() -> None:
+    found = verdict(LATENCY, tried([100, 60], 0.01), "no GPU-hours left")
+
+    assert (found.winner, found.incomplete_because) == (2, "no GPU-hours left")
+    assert (found.noise_floor_percent, found.replays) == (None, 0)
+
+
+def test_the_same_history_gives_the_same_checks() -> None:
+    past = tried([100, 60, 61], 0.02)
+
+    assert next_checks(LATENCY, past, 5) == next_checks(LATENCY, list(past), 5)
