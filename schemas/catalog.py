@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from schemas import (
     available_gpus,
+    backlog,
     cluster,
     deletion,
     engine_metrics,
@@ -52,6 +53,7 @@ MODULES: tuple[ModuleType, ...] = (
     reports,
     gateway,
     task_report,
+    backlog,
 )
 
 REPLIES: dict[type[Query], type[Struct]] = {
@@ -100,6 +102,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     reports.GetWaits: reports.WaitsView,
     reports.GetFailures: reports.FailuresView,
     reports.GetWaterfall: reports.WaterfallView,
+    **dict.fromkeys((*backlog.BACKLOG_OF.values(), backlog.GetExecutorBacklog), backlog.Backlog),
 }
 
 # What the gateway sends to people's clients, beside the owners' views.

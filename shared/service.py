@@ -10,12 +10,13 @@ from functools import partial
 import uvloop
 from faststream import FastStream
 
+from schemas.backlog import BACKLOG_OF
 from schemas.base import Command
 from schemas.errors import Reply
 from shared.background import Background
 from shared.lifecycle import forget_ready, notify_ready
 from shared.logging import configure_logging, log
-from shared.messaging.bus import Bus, Route
+from shared.messaging.bus import Bus, Route, query_route
 from shared.messaging.stream_declaration import StreamDeclaration, StreamSeen
 from shared.postgres.commands import OnReply, Sender
 from shared.postgres.database import Connection, Database
@@ -81,6 +82,8 @@ class Service:
             self._loops |= {"relay": relay.run, "sender": sender.run}
             dead_letter = partial(store_dead_letter, database)
             on_seen.append(relay.stream_seen)
+            if name in BACKLOG_OF:
+                routes = [*routes, query_route(relay.backlog, BACKLOG_OF[name])]
         bus.include(routes, dead_letter)
         self._streams = StreamDeclaration(bus, on_seen, on_new_stream)
         self.app = FastStream(bus.broker, logger=None, lifespan=self._lifespan)

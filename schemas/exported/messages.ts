@@ -249,6 +249,12 @@ export interface AvailableGpus {
   gpus: ScoredGpu[];
 }
 
+/** `outbox_age_seconds` is of the oldest unpublished event; 0 if all are published. */
+export interface Backlog {
+  type: "backlog";
+  outbox_age_seconds: number;
+}
+
 /**
  * The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts.
  *
@@ -1751,6 +1757,13 @@ export interface GetEngineSeries {
   points?: number;
 }
 
+/** Answered by `Backlog`. */
+export interface GetExecutorBacklog {
+  type: "executor.get_backlog";
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  executor_id: string;
+}
+
 /** Answered by `ExperimentView`. */
 export interface GetExperiment {
   type: "orchestrator.get_experiment";
@@ -1808,6 +1821,11 @@ export interface GetNodeSummaries {
   memory_threshold?: number;
 }
 
+/** Answered by `Backlog`. */
+export interface GetOrchestratorBacklog {
+  type: "orchestrator.get_backlog";
+}
+
 /** How is this executor's part of the attempt? Answered by `RankView`; `not_found` without. */
 export interface GetRank {
   type: "executor.get_rank";
@@ -1838,6 +1856,16 @@ export interface GetRequests {
 export interface GetReservation {
   type: "scheduler.get_reservation";
   reservation_id: string;
+}
+
+/** Answered by `Backlog`. */
+export interface GetResultsBacklog {
+  type: "results.get_backlog";
+}
+
+/** Answered by `Backlog`. */
+export interface GetSchedulerBacklog {
+  type: "scheduler.get_backlog";
 }
 
 /**
@@ -5035,6 +5063,7 @@ export type MessageType =
   | "scheduler.allocation_map"
   | "scheduler.availability"
   | "scheduler.get_reservation"
+  | "scheduler.get_backlog"
   | "scheduler.decisions"
   | "scheduler.drifts"
   | "scheduler.list_reservations"
@@ -5052,6 +5081,7 @@ export type MessageType =
   | "orchestrator.experiment_succeeded"
   | "orchestrator.experiment_waiting"
   | "orchestrator.get_experiment"
+  | "orchestrator.get_backlog"
   | "orchestrator.get_task"
   | "orchestrator.list_experiments"
   | "orchestrator.list_tasks"
@@ -5078,6 +5108,7 @@ export type MessageType =
   | "executor.cancel_experiment"
   | "executor.executor_reported"
   | "executor.fence_reservation"
+  | "executor.get_backlog"
   | "executor.list_running"
   | "executor.read_log"
   | "executor.start_experiment"
@@ -5087,6 +5118,7 @@ export type MessageType =
   | "results.get_memory_trend"
   | "results.report"
   | "results.get_requests"
+  | "results.get_backlog"
   | "results.series"
   | "results.get_summary"
   | "results.list_samples"

@@ -2,12 +2,14 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from schemas.backlog import Backlog, GetExecutorBacklog
 from schemas.base import PLATFORM
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import (
@@ -148,6 +150,9 @@ class Handlers:
     async def list_running(self, _: ListRunning) -> RunningAttempts:
         return await self.executor.running_attempts()
 
+    async def backlog(self, _: GetExecutorBacklog) -> Backlog:
+        return Backlog(outbox_age_seconds=await self.executor.outbox.age_seconds(time.time()))
+
     async def read_log(self, query: ReadLog) -> LogChunk:
         """What an attempt's engine wrote. Raises RefusedError if nothing is kept."""
         return await read_log(self.executor.settings, self.executor.journal, query)
@@ -254,6 +259,7 @@ def build_routes(handlers: Handlers) -> list[Route]:
         query_route(handlers.get_rank, GetRank, key=key),
         query_route(handlers.list_running, ListRunning, key=key),
         query_route(handlers.read_log, ReadLog, key=key),
+        query_route(handlers.backlog, GetExecutorBacklog, key=key),
     ]
 
 

@@ -13,20 +13,18 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from schemas.backlog import BACKLOG_OF, Backlog, GetBacklog, GetExecutorBacklog
 from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
 from schemas.scheduler_views import Drift, DriftList, ListDrifts
 from services.gateway.context import Gateway
 from shared.errors import RefusedError, UnavailableError
 from shared.messaging.streams import STREAMS
+from shared.postgres.outbox import outbox_age_seconds
 from shared.waiting import within
 
 T = TypeVar("T")
 
 ANSWER_SECONDS: Final = 2.0
-SELECT_OUTBOX_AGE: Final = """
-SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8
-FROM outbox WHERE published_at IS NULL
-"""
 
 
 class _Lag(Struct, frozen=True):
@@ -45,7 +43,7 @@ class _Answers:
     namespaces: tuple[NamespaceUse, ...] | None
     drifts: tuple[Drift, ...] | None
     lags: tuple[_Lag, ...] | None
-    outbox_seconds: float | None
+    outboxes: tuple[tuple[dict[str, str], float], ...]
 
 
 async def text_of(gateway: Gateway) -> bytes:
@@ -55,7 +53,7 @@ async def text_of(gateway: Gateway) -> bytes:
             _in_time(_namespaces(gateway)),
             _in_time(_drifts(gateway)),
             _in_time(_lags(gateway)),
-            _in_time(_outbox_seconds(gateway)),
+            _outboxes(gateway),
         )
     )
     registry = CollectorRegistry(auto_describe=False)
@@ -98,10 +96,27 @@ async def _lags(gateway: Gateway) -> tuple[_Lag, ...]:
     )
 
 
-async def _outbox_seconds(gateway: Gateway) -> float:
-    async with gateway.database.statements() as connection:
-        found: float = await connection.fetchval(SELECT_OUTBOX_AGE)
-    return found
+async def _outboxes(gateway: Gateway) -> tuple[tuple[dict[str, str], float], ...]:
+    """Labels and age in seconds of every outbox whose service answers."""
+    ages: dict[tuple[str, str], Awaitable[float | None]] = {
+        ("gateway", ""): _in_time(outbox_age_seconds(gateway.database)),
+        **{(name, ""): _backlog(gateway, query()) for name, query in BACKLOG_OF.items()},
+        **{
+            ("executor", node_id): _backlog(gateway, GetExecutorBacklog(executor_id=node_id))
+            for node_id in gateway.live.executors
+        },
+    }
+    found = zip(ages, await asyncio.gather(*ages.values()), strict=True)
+    return tuple(
+        ({"service": service} | ({"node": node_id} if node_id else {}), age)
+        for (service, node_id), age in found
+        if age is not None
+    )
+
+
+async def _backlog(gateway: Gateway, query: GetBacklog) -> float | None:
+    answer = await _in_time(gateway.bus.query(query, Backlog))
+    return None if answer is None else answer.outbox_age_seconds
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
@@ -128,10 +143,10 @@ class _PlatformCollector(Collector):
             yield drifts
         if self.answers.lags is not None:
             yield from self._of_consumers(self.answers.lags)
-        if self.answers.outbox_seconds is not None:
-            outbox = _gauge("outbox_age_seconds", "Of the oldest unpublished event", ("service",))
-            outbox.add_metric(("gateway",), self.answers.outbox_seconds)
-            yield outbox
+        outbox = _gauge("outbox_age_seconds", "Of the oldest unpublished event", ("service",))
+        for labels, age_seconds in self.answers.outboxes:
+            outbox.add_sample(outbox.name, labels, age_seconds)
+        yield outbox
 
     def _of_namespaces(self, namespaces: tuple[NamespaceUse, ...]) -> Iterator[Metric]:
         queued = _gauge("queue_length", "Requests that wait for GPUs", ("namespace",))

@@ -78,6 +78,13 @@ class EventPublisher:
         """Events that the bus has not stored yet."""
         return len(self._pending)
 
+    @property
+    def oldest_pending_seconds(self) -> float:
+        """Age of the oldest of them; 0 without any."""
+        if not self._pending:
+            return 0.0
+        return max(0.0, (self.clock.now() - self._pending[0].occurred_at).total_seconds())
+
     def queue_change(self, change: Change) -> HealthChanged:
         """The event of a change of health, or of a power limit."""
         event = HealthChanged(

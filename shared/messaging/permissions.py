@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas.available_gpus import ListAvailableGpus
+from schemas.backlog import GetBacklog
 from schemas.base import (
     NODE_PREFIX,
     PREFIX,
@@ -219,6 +220,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     ClusterChanged: _READERS | _SCHEDULER,
     ListRunning: _READERS | _SCHEDULER | _ORCHESTRATOR | _NODE,
     GetRank: _NODE,
+    GetBacklog: _ADMINS,
     GpuSampled: _READERS | _SCHEDULER,
     EngineSampled: _READERS | _SCHEDULER,
     InventoryReported: _PEOPLE | _SCHEDULER | {Role.RESULTS},

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from schemas.backlog import Backlog, GetBacklog
 from schemas.base import Event, subject_for
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
@@ -20,6 +21,10 @@ BATCH: Final = 200
 IN_FLIGHT: Final = 50
 IDLE_SECONDS: Final = 1.0
 TRIM_SECONDS: Final = 600.0
+SELECT_AGE: Final = """
+SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8
+FROM outbox WHERE published_at IS NULL
+"""
 
 
 async def stage(connection: Connection, *events: Event) -> None:
@@ -46,6 +51,13 @@ async def store_dead_letter(database: Database, subject: str, body: bytes, error
             "INSERT INTO dead_letter (subject, body, error) VALUES ($1, $2, $3)",
             *(subject, body, error),
         )
+
+
+async def outbox_age_seconds(database: Database) -> float:
+    """Of the oldest unpublished event; 0 if all are published. Raises UnavailableError."""
+    async with database.statements() as connection:
+        age: float = await connection.fetchval(SELECT_AGE)
+    return max(0.0, age)
 
 
 def _waves(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -85,6 +97,10 @@ class Relay:
                 await self._trim()
                 trimmed = now
             await wait_for(self.database.outbox_wake, IDLE_SECONDS)
+
+    async def backlog(self, _: GetBacklog) -> Backlog:
+        """Raises UnavailableError when Postgres is down."""
+        return Backlog(outbox_age_seconds=await outbox_age_seconds(self.database))
 
     async def stream_seen(self, stream: str, created_at: datetime) -> None:
         """Compare a stream with the one published into last; if it is another, publish all anew."""

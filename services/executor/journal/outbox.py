@@ -20,6 +20,7 @@ IDLE_SECONDS: Final = 1.0
 FIRST_BACKOFF_SECONDS: Final = 0.2
 LAST_BACKOFF_SECONDS: Final = 5.0
 REQUEST_TIMEOUT_SECONDS: Final = 5.0
+SELECT_OLDEST: Final = "SELECT min(staged_at) FROM event WHERE sent_at IS NULL"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +37,13 @@ class Outbox:
     def wake(self) -> None:
         self._events_due.set()
         self._releases_due.set()
+
+    async def age_seconds(self, now: float) -> float:
+        """Of the oldest event that the bus has not stored, by the clock of time.time(); 0: none."""
+        [oldest] = await self.journal.transact(
+            lambda connection: connection.execute(SELECT_OLDEST).fetchone()
+        )
+        return 0.0 if oldest is None else max(0.0, now - oldest)
 
     async def stream_seen(self, stream: str, created_at: datetime) -> None:
         """Publish stored events again if this is another stream than the one they went to."""

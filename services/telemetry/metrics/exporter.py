@@ -103,8 +103,21 @@ class AgentMetrics(Collector):
             gauge = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=NODE_LABEL)
             gauge.add_metric(hostname, value)
             yield gauge
+        yield self._outbox_age()
         yield self._source_state()
         yield self._read_seconds()
+
+    def _outbox_age(self) -> Metric:
+        """Under the name that the gateway gives it for the services that it asks."""
+        family = GaugeMetricFamily(
+            "gpusteward_outbox_age_seconds",
+            "Of the oldest unpublished event.",
+            labels=("service", "node"),
+        )
+        family.add_metric(
+            ("telemetry", self._publisher.node_id), self._publisher.oldest_pending_seconds
+        )
+        return family
 
     def _source_state(self) -> Metric:
         devices = self._agent.devices

@@ -12,11 +12,14 @@ import yaml
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from schemas.backlog import BACKLOG_OF, Backlog, GetExecutorBacklog
 from schemas.base import subject_for
+from schemas.executor import ExecutorReported
 from schemas.scheduler import ReservationGranted
 from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.telemetry.metrics.dcgm_names import FIELDS
+from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import eventually
@@ -62,6 +65,19 @@ def make_granted(waited_seconds: float, **overrides: Any) -> ReservationGranted:
     )
 
 
+def make_reported(executor_id: str) -> ExecutorReported:
+    return ExecutorReported(
+        message_id=new_id(),
+        occurred_at=utcnow(),
+        revision=1,
+        executor_id=executor_id,
+        boot_id=new_id(),
+        runtimes=(),
+        benchmark_tools=(),
+        largest_epoch=0,
+    )
+
+
 async def test_the_queue_grants_waits_drifts_lags_and_requests_are_counted(
     nats_url: str, postgres_dsn: str
 ) -> None:
@@ -75,16 +91,22 @@ async def test_the_queue_grants_waits_drifts_lags_and_requests_are_counted(
         silent = await scrape(api)
         await api.owners.answer(ListNamespaces, NamespaceList(namespaces=uses))
         await api.owners.answer(ListDrifts, DriftList(drifts=(make_drift(),)))
+        for query in BACKLOG_OF.values():
+            await api.owners.answer(query, Backlog(outbox_age_seconds=7.0))
+        await api.owners.answer(GetExecutorBacklog, Backlog(outbox_age_seconds=120.0))
+        await api.owners.publish(make_reported("beta"))
         await api.get("/api/v1/tasks/none")
         await api.get("/nowhere/at/all")
         for event in (*events, replace(make_released(holder="x"), namespace="metered")):
             await api.owners.client.jetstream().publish(subject_for(event), encode(event))
 
         async def are_counted() -> bool:
-            granted = (await scrape(api)).get("gpusteward_reservations_granted_total", [])
-            return ({"namespace": "metered"}, 2.0) in granted
+            seen = await scrape(api)
+            granted = seen.get("gpusteward_reservations_granted_total", [])
+            nodes = {labels.get("node") for labels, _ in seen["gpusteward_outbox_age_seconds"]}
+            return ({"namespace": "metered"}, 2.0) in granted and "beta" in nodes
 
-        await eventually(are_counted, within_seconds=60, what="two grants counted")
+        await eventually(are_counted, within_seconds=60, what="two grants and an executor")
         found = await scrape(api)
 
     of = {"namespace": "metered"}
@@ -101,9 +123,13 @@ async def test_the_queue_grants_waits_drifts_lags_and_requests_are_counted(
     assert "gateway_event_log" in {
         labels["consumer"] for labels, _ in found["gpusteward_consumer_lag_messages"]
     }
-    assert {"service": "gateway"} in [
-        labels for labels, _ in found["gpusteward_outbox_age_seconds"]
-    ]
+    ages = {
+        (labels["service"], labels.get("node")): age
+        for labels, age in found["gpusteward_outbox_age_seconds"]
+    }
+    assert ages.pop(("gateway", None)) >= 0.0
+    assert ages.pop(("executor", "beta")) == 120.0
+    assert ages == {(name, None): 7.0 for name in BACKLOG_OF}
     routes = {
         (labels["route"], labels["status"])
         for labels, _ in found["gpusteward_http_request_seconds_count"]

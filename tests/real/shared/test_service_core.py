@@ -12,6 +12,7 @@ import msgspec
 import nats
 import pytest
 
+from schemas.backlog import Backlog, GetSchedulerBacklog
 from schemas.base import Command, subject_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.scheduler import CancelReservation, ReservationLost, ReservationReleased
@@ -29,7 +30,7 @@ from shared.messaging.bus import Bus, command_route, event_route, query_route
 from shared.messaging.codec import encode
 from shared.postgres.commands import once, send_later
 from shared.postgres.database import Connection, Database
-from shared.postgres.outbox import stage
+from shared.postgres.outbox import outbox_age_seconds, stage
 from shared.service import Service
 from shared.testing import NatsServer, eventually
 
@@ -349,6 +350,28 @@ async def test_an_event_published_twice_is_stored_once(nats_url: str, postgres_d
 
         await eventually(lambda: last.reservation_id in heard.events)
         assert heard.events == [event.reservation_id, last.reservation_id]
+
+
+async def test_a_service_says_how_old_its_oldest_unpublished_event_is(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    await database.open()
+    async with database.transaction() as connection:
+        await stage(connection, make_released())
+        await connection.execute("UPDATE outbox SET created_at = now() - interval '90 seconds'")
+    stuck = await outbox_age_seconds(database)
+    await database.close()
+
+    async with owner_service(nats_url, postgres_dsn) as service:
+
+        async def is_published() -> bool:
+            answer = await service.bus.query(GetSchedulerBacklog(), Backlog)
+            return answer.outbox_age_seconds == 0
+
+        await eventually(is_published, what="an empty outbox")
+
+    assert stuck >= 90
 
 
 async def test_events_survive_the_loss_of_the_whole_bus_store(

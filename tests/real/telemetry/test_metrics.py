@@ -75,6 +75,8 @@ async def test_a_scrape_tells_every_gpu_and_who_holds_it(nats_url: str) -> None:
     assert taken >= 1
     assert rows["gpusteward_telemetry_source_up"][0][1] == 1.0
     assert rows["gpusteward_telemetry_read_seconds_count"][0][1] >= taken
+    [(owner, age)] = rows["gpusteward_outbox_age_seconds"]
+    assert (owner, age >= 0) == ({"service": "telemetry", "node": NODE}, True)
     assert rows["process_resident_memory_bytes"][0][1] > 0
 
 

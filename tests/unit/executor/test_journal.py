@@ -2,6 +2,7 @@
 
 import sqlite3
 import stat
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,7 +27,9 @@ from services.executor.domain.verdict import Verdict, executor_restarted
 from services.executor.host.processes import ProcessMark
 from services.executor.journal import store
 from services.executor.journal.journal import MIGRATIONS, Journal, JournalTooNew
+from services.executor.journal.outbox import Outbox
 from shared.errors import UnavailableError
+from shared.messaging.bus import Bus
 from tests.support.worlds.executor import make_device, make_part, make_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -273,17 +276,23 @@ async def test_events_stay_until_they_are_sent_and_come_back_with_a_new_stream(
     async def unsent() -> list[int]:
         return [n for n, _ in await journal.transact(lambda c: store.unsent_events(c, 10))]
 
+    async def age_seconds() -> float:
+        outbox = Outbox(journal=journal, bus=Bus("executor", "nats://127.0.0.1:1"))
+        return await outbox.age_seconds(time.time() + 60)
+
+    age_of_two = await age_seconds()
     first_stream = await journal.transact(lambda c: store.is_new_stream(c, "one"))
     both = await unsent()
     await journal.transact(lambda c: store.mark_sent(c, both[:1]))
     after_one = await unsent()
     await journal.transact(lambda c: store.mark_sent(c, after_one))
     same_stream = await journal.transact(lambda c: store.is_new_stream(c, "one"))
-    after_all = await unsent()
+    after_all, age_of_none = await unsent(), await age_seconds()
     new_stream = await journal.transact(lambda c: store.is_new_stream(c, "two"))
 
     assert (first_stream, same_stream, new_stream) == (True, False, True)
     assert (len(both), after_one, after_all) == (2, both[1:], [])
+    assert (age_of_two >= 60, age_of_none) == (True, 0.0)
     assert await unsent() == both
 
 
