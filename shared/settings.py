@@ -20,8 +20,9 @@ _COMMON = (
     "installation_id",
     "kubeconfig",
     "kube_context",
+    "traces_endpoint",
 )
-_SECRET = frozenset({"nats_url", "postgres_dsn"})
+_SECRET = frozenset({"nats_url", "postgres_dsn", "traces_endpoint"})
 
 
 class CommonSettings(Struct, frozen=True, kw_only=True):
@@ -30,7 +31,9 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     `nats_credentials` is the path of a JSON file with `user` and `password`. `installation_id`
     marks everything that this installation starts. `kubeconfig` leads a process of a Kubernetes
     cluster to it, by default the way kubectl goes: KUBECONFIG, `~/.kube/config`, in a pod its
-    service account; `kube_context` is a context of it other than the current one.
+    service account; `kube_context` is a context of it other than the current one. `traces_endpoint`
+    takes traces of OpenTelemetry by OTLP over HTTP (`http://collector:4318/v1/traces`); without it
+    there are none.
     """
 
     nats_url: str = "nats://127.0.0.1:4222"
@@ -41,6 +44,7 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     installation_id: str = "standalone"
     kubeconfig: str | None = None
     kube_context: str | None = None
+    traces_endpoint: str | None = None
 
     def __repr__(self) -> str:
         shown = {f: "***" if f in _SECRET else getattr(self, f) for f in self.__struct_fields__}

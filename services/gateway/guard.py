@@ -29,6 +29,7 @@ from services.gateway.domain.request_rate import RequestRates
 from services.gateway.measurements import Measurements
 from services.gateway.problems import PROBLEM_JSON, REFUSAL, headers_of, problem_in
 from services.gateway.tokens import TokenStore
+from shared import tracing
 from shared.archives.tar import LARGEST_BYTES
 from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.logging import log
@@ -113,7 +114,8 @@ class Guard:
             send = _explained(scope, receive, send)
         if is_stream(scope):
             await self._serve_stream(identity, scope, body, send)
-        else:
+            return
+        with tracing.serving(f"HTTP {scope['method']}", scope["headers"]):
             await self.application(scope, body, self._recorded(scope, send))
 
     async def _serve_stream(

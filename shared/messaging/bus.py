@@ -38,6 +38,7 @@ from schemas.base import (
     tag_of,
 )
 from schemas.errors import Refused, Reply
+from shared import tracing
 from shared.errors import NodeUnavailableError, RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.codec import TypedCodec, check_size, check_subject, decode_reply, encode
@@ -133,7 +134,9 @@ class Bus:
     def from_settings(
         cls, name: str, settings: CommonSettings, *, awaits_services: bool = False
     ) -> "Bus":
-        """A bus for the service `name`."""
+        """A bus for the service `name`, which is traced from now on if the settings say so."""
+        if settings.traces_endpoint is not None:
+            tracing.start(name, settings.traces_endpoint)
         return cls(name, settings.nats_url, settings.nats_credentials, awaits_services)
 
     def include(self, routes: Sequence[Route], dead_letter: DeadLetter) -> None:
@@ -223,9 +226,13 @@ class Bus:
 
     async def publish_event(self, event: Event) -> None:
         """Publish an event into its stream; raises as `publish_stored`."""
-        await self.publish_stored(subject_for(event), encode(event), event.message_id)
+        await self.publish_stored(
+            subject_for(event), encode(event), event.message_id, tracing.traceparent_of(event)
+        )
 
-    async def publish_stored(self, subject: str, body: bytes, message_id: UUID) -> None:
+    async def publish_stored(
+        self, subject: str, body: bytes, message_id: UUID, traceparent: str | None = None
+    ) -> None:
         """Store bytes in EVENTS, once per id. Raises UnavailableError, RefusedError (too large)."""
         if not self.is_connected:
             raise UnavailableError(BUS_AWAY)
@@ -236,7 +243,7 @@ class Bus:
                 body,
                 timeout=PUBLISH_TIMEOUT_SECONDS,
                 stream=EVENTS.name,
-                headers={"Nats-Msg-Id": str(message_id)},
+                headers={"Nats-Msg-Id": str(message_id), **tracing.headers(traceparent)},
             )
         except (nats.errors.Error, OSError, TimeoutError) as error:
             log.warning("publish_failed", subject=subject, error=repr(error))
@@ -288,7 +295,13 @@ class Bus:
             raise _NotDelivered
         check_size(f"a message to {_owner(message)}", body, self.nats.max_payload)
         try:
-            reply = await self.nats.request(subject, body, timeout=timeout_seconds)
+            with tracing.asking(subject, message):
+                reply = await self.nats.request(
+                    subject,
+                    body,
+                    timeout=timeout_seconds,
+                    headers=tracing.headers(tracing.traceparent_of(message)) or None,
+                )
         except nats.errors.NoRespondersError as error:
             raise _NotDelivered from error
         except TimeoutError as error:

@@ -14,6 +14,7 @@ from faststream import BaseMiddleware
 from nats.aio.msg import Msg
 
 from schemas.errors import ErrorCode, Refused
+from shared import tracing
 from shared.errors import PermanentError, RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.codec import encode
@@ -45,7 +46,10 @@ class SettlementMiddleware(BaseMiddleware[Any, Any]):
 
     async def consume_scope(self, call_next: Any, msg: Any) -> Any:
         raw: Msg = msg.raw_message
-        with structlog.contextvars.bound_contextvars(subject=raw.subject):
+        with (
+            structlog.contextvars.bound_contextvars(subject=raw.subject),
+            tracing.handling(raw.subject, raw.headers, raw.data),
+        ):
             if raw.reply.startswith("$JS.ACK."):
                 return await self._settle(call_next, msg, raw)
             return await self._answer(call_next, msg, raw)

@@ -11,6 +11,7 @@ import msgspec
 from schemas.base import Command, subject_for, tag_of
 from schemas.catalog import COMMANDS
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
+from shared import tracing
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
@@ -94,6 +95,7 @@ async def send_later(connection: Connection, command: Command) -> None:
         encode(command),
     )
     note_staged(outgoing=True)
+    tracing.traceparent_of(command)  # remembered, for when the sender comes to it
 
 
 @dataclass(slots=True)

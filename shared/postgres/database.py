@@ -56,6 +56,9 @@ CREATE TABLE IF NOT EXISTS outbox (
     subject text NOT NULL, body bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz);
 CREATE INDEX IF NOT EXISTS outbox_unpublished ON outbox (id) WHERE published_at IS NULL;
+ALTER TABLE outbox ADD COLUMN IF NOT EXISTS traceparent text;
+CREATE INDEX IF NOT EXISTS outbox_traced ON outbox (substring(subject FROM '[^.]*$'))
+    WHERE traceparent IS NOT NULL;
 CREATE TABLE IF NOT EXISTS relay_state (
     stream text PRIMARY KEY, created_at timestamptz NOT NULL);
 CREATE TABLE IF NOT EXISTS outgoing (

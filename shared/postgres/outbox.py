@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from schemas.backlog import Backlog, GetBacklog
 from schemas.base import Event, subject_for
+from shared import tracing
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
@@ -21,6 +22,24 @@ BATCH: Final = 200
 IN_FLIGHT: Final = 50
 IDLE_SECONDS: Final = 1.0
 TRIM_SECONDS: Final = 600.0
+INSERT: Final = """
+INSERT INTO outbox (message_id, subject, body)
+SELECT message_id, subject, body FROM unnest($1::uuid[], $2::text[], $3::bytea[])
+    WITH ORDINALITY AS new (message_id, subject, body, place) ORDER BY place
+ON CONFLICT (message_id) DO NOTHING
+"""
+# What happens to an aggregate without a message (a grant, a lease that ends) is of the trace of its
+# first event, whichever process staged that.
+INSERT_TRACED: Final = """
+INSERT INTO outbox (message_id, subject, body, traceparent)
+SELECT message_id, subject, body, coalesce(new.traceparent, (
+    SELECT first.traceparent FROM outbox first WHERE first.traceparent IS NOT NULL
+        AND substring(first.subject FROM '[^.]*$') = substring(new.subject FROM '[^.]*$')
+    ORDER BY first.id LIMIT 1))
+FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::text[])
+    WITH ORDINALITY AS new (message_id, subject, body, traceparent, place) ORDER BY place
+ON CONFLICT (message_id) DO NOTHING
+"""
 SELECT_AGE: Final = """
 SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8
 FROM outbox WHERE published_at IS NULL
@@ -31,15 +50,16 @@ async def stage(connection: Connection, *events: Event) -> None:
     """Write events in the transaction of their change; they are published after its commit."""
     if not events:
         return
-    await connection.execute(
-        "INSERT INTO outbox (message_id, subject, body)"
-        " SELECT message_id, subject, body FROM unnest($1::uuid[], $2::text[], $3::bytea[])"
-        " WITH ORDINALITY AS new (message_id, subject, body, place) ORDER BY place"
-        " ON CONFLICT (message_id) DO NOTHING",
+    columns: tuple[list[Any], ...] = (
         [event.message_id for event in events],
         [subject_for(event) for event in events],
         [encode(event) for event in events],
     )
+    if tracing.is_on():
+        traced = [tracing.traceparent_of(event) for event in events]
+        await connection.execute(INSERT_TRACED, *columns, traced)
+    else:
+        await connection.execute(INSERT, *columns)
     note_staged(outbox=True)
 
 
@@ -128,7 +148,8 @@ class Relay:
     async def _publish_batch(self) -> int:
         async with self.database.statements() as connection:
             rows = await connection.fetch(
-                "SELECT id, message_id, subject, body FROM outbox WHERE published_at IS NULL"
+                "SELECT id, message_id, subject, body, traceparent FROM outbox"
+                " WHERE published_at IS NULL"
                 " ORDER BY id LIMIT $1",
                 BATCH,
             )
@@ -149,7 +170,9 @@ class Relay:
         """Publish one event; its place in the outbox."""
         message_id: UUID = row["message_id"]
         try:
-            await self.bus.publish_stored(row["subject"], row["body"], message_id)
+            await self.bus.publish_stored(
+                row["subject"], row["body"], message_id, row["traceparent"]
+            )
         except RefusedError as error:
             # Left where it is it would hold up everything behind it.
             await store_dead_letter(self.database, row["subject"], row["body"], error.message)
