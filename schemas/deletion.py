@@ -9,10 +9,12 @@ from schemas.orchestrator import ExperimentEvent, TaskEvent
 class DeleteTask(ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.delete_task"):
     """Forget a finished task with its experiments and what was measured of them.
 
-    Its events, its reservations and the GPU hours that it used stay on record.
+    Its events, its reservations and the GPU hours that it used stay on record. With
+    `expected_revision` it is refused unless that is the present one.
     """
 
     task_id: UUID
+    expected_revision: Count | None = None
 
 
 class DeleteExperiment(
@@ -21,6 +23,7 @@ class DeleteExperiment(
     """The same for one experiment of a finished task."""
 
     experiment_id: UUID
+    expected_revision: Count | None = None
 
 
 class TaskDeleted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_deleted"):

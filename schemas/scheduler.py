@@ -1,6 +1,4 @@
-"""Reservations: commands, facts, questions, and the closed set of reasons why a request has to
-wait.
-"""
+"""Reservations: commands, facts, questions, and the closed set of reasons why a request waits."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
@@ -151,12 +149,13 @@ class ReleaseReservation(
 class CancelReservation(
     ScopedCommand, frozen=True, kw_only=True, tag="scheduler.cancel_reservation"
 ):
-    """End a reservation in whatever state it is; devices already granted are freed once their node
-    confirmed the stop.
+    """End a reservation in any state, or of `expected_revision` alone; what it was granted is freed
+    once its node confirmed the stop.
     """
 
     reservation_id: UUID
     reason: str = ""
+    expected_revision: PositiveInt | None = None
 
 
 class Cordon(Command, frozen=True, kw_only=True, tag="scheduler.cordon"):

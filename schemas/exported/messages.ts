@@ -432,8 +432,8 @@ export interface CancelExperiment {
 }
 
 /**
- * End a reservation in whatever state it is; devices already granted are freed once their node
- * confirmed the stop.
+ * End a reservation in any state, or of `expected_revision` alone; what it was granted is freed
+ * once its node confirmed the stop.
  */
 export interface CancelReservation {
   type: "scheduler.cancel_reservation";
@@ -442,6 +442,7 @@ export interface CancelReservation {
   speaker?: string;
   reservation_id: string;
   reason?: string;
+  expected_revision?: number | null;
 }
 
 /** Stop a task: what waits is withdrawn, what runs is stopped. */
@@ -757,12 +758,14 @@ export interface DeleteExperiment {
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   experiment_id: string;
+  expected_revision?: number | null;
 }
 
 /**
  * Forget a finished task with its experiments and what was measured of them.
  *
- * Its events, its reservations and the GPU hours that it used stay on record.
+ * Its events, its reservations and the GPU hours that it used stay on record. With
+ * `expected_revision` it is refused unless that is the present one.
  */
 export interface DeleteTask {
   type: "orchestrator.delete_task";
@@ -770,6 +773,7 @@ export interface DeleteTask {
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   task_id: string;
+  expected_revision?: number | null;
 }
 
 /** Where the inference servers of a task run. */
@@ -5063,7 +5067,6 @@ export type MessageType =
   | "scheduler.allocation_map"
   | "scheduler.availability"
   | "scheduler.get_reservation"
-  | "scheduler.get_backlog"
   | "scheduler.decisions"
   | "scheduler.drifts"
   | "scheduler.list_reservations"
@@ -5081,7 +5084,6 @@ export type MessageType =
   | "orchestrator.experiment_succeeded"
   | "orchestrator.experiment_waiting"
   | "orchestrator.get_experiment"
-  | "orchestrator.get_backlog"
   | "orchestrator.get_task"
   | "orchestrator.list_experiments"
   | "orchestrator.list_tasks"
@@ -5108,7 +5110,6 @@ export type MessageType =
   | "executor.cancel_experiment"
   | "executor.executor_reported"
   | "executor.fence_reservation"
-  | "executor.get_backlog"
   | "executor.list_running"
   | "executor.read_log"
   | "executor.start_experiment"
@@ -5118,7 +5119,6 @@ export type MessageType =
   | "results.get_memory_trend"
   | "results.report"
   | "results.get_requests"
-  | "results.get_backlog"
   | "results.series"
   | "results.get_summary"
   | "results.list_samples"
@@ -5131,4 +5131,8 @@ export type MessageType =
   | "results.waits"
   | "results.waste"
   | "results.waterfall"
-  | "gateway.custom";
+  | "gateway.custom"
+  | "executor.get_backlog"
+  | "orchestrator.get_backlog"
+  | "results.get_backlog"
+  | "scheduler.get_backlog";

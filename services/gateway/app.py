@@ -49,7 +49,10 @@ from services.gateway.routes.common import (
     record_change,
     refuse_unknown_parameters,
 )
-from services.gateway.routes.conditional_changes import heed_if_match
+from services.gateway.routes.conditional_changes import (
+    heed_if_match,
+    provide_expected_revision,
+)
 from services.gateway.server import HttpServer
 from services.gateway.settings import GatewaySettings
 from services.gateway.tokens import TokenStore
@@ -134,6 +137,7 @@ def create_app(gateway: Gateway) -> Litestar:
     dependencies: dict[str, Any] = {
         "gateway": Provide(lambda: gateway, sync_to_thread=False),
         "identity": Provide(provide_identity, sync_to_thread=False),
+        "expected_revision": Provide(provide_expected_revision, sync_to_thread=False),
     }
     return Litestar(
         route_handlers=[

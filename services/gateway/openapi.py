@@ -19,6 +19,13 @@ REFERENCE: Final = "#/components/schemas/{name}"
 SCHEMA_PATH: Final = "/schema"
 TOKEN_SCHEME: Final = "token"  # noqa: S105  # its name in the document
 AnyRequest = Request[Any, Any, Any]
+TAG: Final = {"schema": {"type": "string"}, "description": "For If-None-Match and If-Match."}
+IF_MATCH: Final = {
+    "name": "If-Match",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": "The `ETag` of a read of this address: refused where it has changed since.",
+}
 
 
 class StructSchemas(OpenAPISchemaPlugin):
@@ -46,7 +53,10 @@ class StructSchemas(OpenAPISchemaPlugin):
         _, schemas = msgspec.json.schema_components(found, ref_template=REFERENCE)
         components = document.get("components", {})
         merged = {**components.get("schemas", {}), **_said(schemas)}
-        paths = {path: _with_summaries(item) for path, item in document["paths"].items()}
+        paths = {
+            path: _with_conditions(_with_summaries(item))
+            for path, item in document["paths"].items()
+        }
         return {**document, "paths": paths, "components": {**components, "schemas": merged}}
 
 
@@ -59,6 +69,17 @@ def _said(schema: Any) -> Any:
     said = {name: _said(inner) for name, inner in schema.items()}
     is_bare = schema.get("type") == "object" and not schema.keys() & {"properties", "$ref"}
     return {"additionalProperties": True, **said} if is_bare else said
+
+
+def _with_conditions(item: dict[str, Any]) -> dict[str, Any]:
+    """A read has a tag, which every change at its address takes: middleware sees to both."""
+    if "get" not in item:
+        return item
+    item["get"]["responses"].get("200", {}).setdefault("headers", {})["ETag"] = TAG
+    for method, operation in item.items():
+        if method != "get" and "412" in operation["responses"]:
+            operation["parameters"] = [*operation.get("parameters", []), IF_MATCH]
+    return item
 
 
 def _with_summaries(item: dict[str, Any]) -> dict[str, Any]:

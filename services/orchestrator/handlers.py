@@ -53,6 +53,7 @@ from shared.disk import require_room
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.messaging.bus import Route, command_route, query_route
+from shared.messaging.expected_revision import require_revision
 from shared.messaging.paging import page_of, place_at
 from shared.messaging.speakers import require_speaker
 from shared.postgres.commands import once
@@ -154,6 +155,7 @@ class Handlers:
 
         async def apply(connection: Connection) -> Accepted:
             task = await _locked(connection, command.task_id, command)
+            require_revision(command.expected_revision, task.revision)
             tally = (await store.tallies(connection, [task.task_id]))[task.task_id]
             event = tasks.delete(task, experiments=sum(tally.values()), now=utcnow())
             await store.delete_task(connection, task.task_id)
@@ -170,6 +172,7 @@ class Handlers:
             if experiment is None:
                 raise _unknown("experiment", command.experiment_id)
             tasks.require_finished(await _locked(connection, experiment.task_id, command))
+            require_revision(command.expected_revision, experiment.revision)
             event = delete(experiment, utcnow())
             await store.delete_experiment(connection, experiment)
             await stage(connection, event)

@@ -70,6 +70,7 @@ class SummaryPlace(Place, frozen=True, array_like=True, order=True, tag="summary
 
 TheGateway = NamedDependency[SkipValidation[Gateway]]
 Caller = NamedDependency[SkipValidation[Identity]]
+ExpectedRevision = NamedDependency[SkipValidation[int | None]]
 
 
 def whole_number(
@@ -128,11 +129,19 @@ OnNode = Annotated[str | None, QueryParameter(pattern=TOKEN_PATTERN, description
 
 GATEWAY: Final = "gateway"  # in the state of the application
 COMMAND_NAMESPACE: Final = UUID("5d0c53d1-6dd4-4f0a-9d8f-5a7f1f1b6a01")
-PROBLEMS: Final[Mapping[int, ResponseSpec]] = {
-    status: ResponseSpec(
-        Problem, generate_examples=False, description=text, media_type=PROBLEM_JSON
-    )
-    for status, text in {
+
+
+def _problems(texts: Mapping[int, str]) -> dict[int, ResponseSpec]:
+    return {
+        status: ResponseSpec(
+            Problem, generate_examples=False, description=text, media_type=PROBLEM_JSON
+        )
+        for status, text in texts.items()
+    }
+
+
+PROBLEMS: Final = _problems(
+    {
         400: "A field or parameter is wrong; `path` names it",
         401: "No token, or an unknown one",
         403: "Not with this token, or not from there",
@@ -142,15 +151,16 @@ PROBLEMS: Final[Mapping[int, ResponseSpec]] = {
         422: "This installation cannot do it",
         429: "More requests than its token may send; try again",
         503: "An owner does not answer; try again",
-    }.items()
-}
+    }
+)
+CHANGE_PROBLEMS: Final = PROBLEMS | _problems({412: "Changed since If-Match was read"})
 
 get = partial(litestar.get, responses=PROBLEMS)
 # Of a route that only asks, or is too frequent to tell anything: not in the audit log.
 UNAUDITED: Final = {"audited": False}
 
-post = partial(litestar.post, responses=PROBLEMS, return_dto=None)
-delete = partial(litestar.delete, responses=PROBLEMS)
+post = partial(litestar.post, responses=CHANGE_PROBLEMS, return_dto=None)
+delete = partial(litestar.delete, responses=CHANGE_PROBLEMS)
 
 
 def provide_identity(scope: Scope) -> Identity:

@@ -1,9 +1,11 @@
 """Refuses a change of what is no longer what its client has read (RFC 9110, If-Match)."""
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from litestar.handlers import BaseRouteHandler
+from litestar.types import Scope
 
 from schemas.errors import ErrorCode
 from services.gateway.conditional_reads import tag_of, tags_in
@@ -11,26 +13,43 @@ from services.gateway.domain.access import READING_METHODS
 from services.gateway.routes.common import AnyConnection
 from shared.errors import RefusedError
 
+REVISION: Final = "expected_revision"
+
+
+class _Revised(msgspec.Struct, frozen=True):
+    revision: int | None = None
+
 
 async def heed_if_match(connection: AnyConnection, _: BaseRouteHandler) -> None:
     """Raises RefusedError where a read of the same address, by the same caller, is answered by
     nothing or by something else.
 
-    What changes between this and the change itself, its owner has to refuse.
+    What changes between this and the change itself its owner refuses, by the revision that was
+    read.
     """
     scope: Any = connection.scope
     known = connection.headers.get("if-match")
     if known is None or scope["type"] != "http" or scope["method"] in READING_METHODS:
         return
-    tag = await _present_tag(connection.app, scope)
-    if tag is None or not tags_in(known.encode("latin-1")) & {tag, b"*"}:
+    body = await _present(connection.app, scope)
+    named = tags_in(known.encode("latin-1"))
+    if body is None or not named & {tag_of(body), b"*"}:
         raise RefusedError(
             ErrorCode.CHANGED_SINCE,
             "expected what If-Match names, found it changed since it was read: read it again",
         )
+    if b"*" not in named:
+        scope["state"][REVISION] = msgspec.json.decode(body, type=_Revised).revision
 
 
-async def _present_tag(application: Any, scope: Any) -> bytes | None:
+def provide_expected_revision(scope: Scope) -> int | None:
+    """Of what If-Match names; None where it names nothing, or nothing that has one."""
+    revision: int | None = scope["state"].get(REVISION)
+    return revision
+
+
+async def _present(application: Any, scope: Any) -> bytes | None:
+    """What a read of the same address is answered; None without an answer."""
     same = ("asgi", "http_version", "scheme", "server", "client", "root_path", "path", "raw_path")
     read = {
         **{name: scope[name] for name in same if name in scope},
@@ -52,4 +71,4 @@ async def _present_tag(application: Any, scope: Any) -> bytes | None:
         body += message.get("body", b"")
 
     await application(read, receive, send)
-    return tag_of(body) if status == HTTPStatus.OK else None
+    return body if status == HTTPStatus.OK else None

@@ -41,6 +41,7 @@ from services.gateway.routes.common import (
     UNAUDITED,
     Caller,
     Cursor,
+    ExpectedRevision,
     GivenReason,
     IdempotencyKey,
     InNamespace,
@@ -135,6 +136,7 @@ async def end_reservation(
     reservation_id: FromPath[UUID],
     gateway: TheGateway,
     identity: Caller,
+    expected_revision: ExpectedRevision,
     epoch: Annotated[int | None, whole_number(1)] = None,
     stopped: FromQuery[bool] = True,
     reason: GivenReason = "",
@@ -147,7 +149,10 @@ async def end_reservation(
     await require_reservation(gateway, identity, reservation_id)
     command_id = command_id_of(idempotency_key, identity)
     command: Command = CancelReservation(
-        command_id=command_id, reservation_id=reservation_id, reason=reason
+        command_id=command_id,
+        reservation_id=reservation_id,
+        reason=reason,
+        expected_revision=expected_revision,
     )
     if epoch is not None:
         command = ReleaseReservation(

@@ -45,6 +45,7 @@ from services.gateway.routes.common import (
     AnyPageSize,
     Caller,
     Cursor,
+    ExpectedRevision,
     IdempotencyKey,
     InNamespace,
     InStates,
@@ -152,13 +153,18 @@ async def delete_task(
     task_id: FromPath[UUID],
     gateway: TheGateway,
     identity: Caller,
+    expected_revision: ExpectedRevision,
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Delete a finished task with its experiments and their measurements.
 
     Its events and the GPU hours that it used stay on record.
     """
-    command = DeleteTask(command_id=command_id_of(idempotency_key, identity), task_id=task_id)
+    command = DeleteTask(
+        command_id=command_id_of(idempotency_key, identity),
+        task_id=task_id,
+        expected_revision=expected_revision,
+    )
     if await gateway.imports.delete(task_id, identity):
         return Accepted(command_id=command.command_id)
     return await _delete(gateway, identity, command, GetTask(task_id=task_id), TaskView)
@@ -169,11 +175,14 @@ async def delete_experiment(
     experiment_id: FromPath[UUID],
     gateway: TheGateway,
     identity: Caller,
+    expected_revision: ExpectedRevision,
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Delete one experiment of a finished task with its measurements."""
     command = DeleteExperiment(
-        command_id=command_id_of(idempotency_key, identity), experiment_id=experiment_id
+        command_id=command_id_of(idempotency_key, identity),
+        experiment_id=experiment_id,
+        expected_revision=expected_revision,
     )
     if await gateway.imports.delete(experiment_id, identity):
         return Accepted(command_id=command.command_id)

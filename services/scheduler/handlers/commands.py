@@ -36,6 +36,7 @@ from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.logging import log
+from shared.messaging.expected_revision import require_revision
 from shared.postgres.commands import once
 from shared.postgres.database import Connection, Database
 from shared.postgres.outbox import stage
@@ -155,6 +156,7 @@ class Commands:
 async def _cancel(connection: Connection, command: CancelReservation) -> Accepted:
     found = await reservation_rows.lock_one(connection, command.reservation_id)
     stored = validation.owned(found, command)
+    require_revision(command.expected_revision, stored.revision)
     now = await reservation_rows.database_now(connection)
     ended = await transitions.cancel(connection, stored, now, command.reason)
     return Accepted(command_id=command.command_id, revision=ended.revision, epoch=ended.epoch)

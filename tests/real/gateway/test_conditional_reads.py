@@ -69,3 +69,27 @@ async def test_a_change_of_what_was_read_before_it_changed_is_refused(api: Api) 
     assert (stale, problem["code"]) == (412, "changed_since")
     assert deleted_of_stale == 0
     assert (without_read, known) == (412, 200)
+    [deleted] = [each for each in api.owners.received if isinstance(each, DeleteTask)]
+    assert deleted.expected_revision == 2  # what changes meanwhile is its owner's to refuse
+
+
+async def test_the_document_names_tags_and_what_takes_them(api: Api) -> None:
+    _, document = await api.get("/schema/openapi.json")
+    takes = {
+        (method, path)
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        for parameter in operation.get("parameters", [])
+        if parameter["name"] == "If-Match"
+    }
+
+    assert {
+        ("delete", "/api/v1/tasks/{task_id}"),
+        ("delete", "/api/v1/experiments/{experiment_id}"),
+        ("delete", "/api/v1/reservations/{reservation_id}"),
+        ("delete", "/api/v1/nodes/{node_id}"),
+    } <= takes
+    for method, path in takes:
+        item = document["paths"][path]
+        assert "412" in item[method]["responses"]
+        assert "ETag" in item["get"]["responses"]["200"]["headers"]

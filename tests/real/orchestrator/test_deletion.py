@@ -102,6 +102,28 @@ async def test_a_finished_task_is_forgotten_with_its_experiments_and_one_event(
     assert await listed(world, archived=True) == [(other_id, False)]
 
 
+async def test_what_has_changed_since_it_was_read_is_not_deleted(
+    world: World, service: Service
+) -> None:
+    task_id = await world.submit()
+    read = await world.until(task_id, TaskState.COMPLETED)
+    experiment = (await world.experiments(task_id))[0]
+    before = await rows(service)
+
+    for command in (
+        DeleteTask(command_id=new_id(), task_id=task_id, expected_revision=read.revision - 1),
+        DeleteExperiment(
+            command_id=new_id(),
+            experiment_id=experiment.experiment_id,
+            expected_revision=experiment.revision + 1000,
+        ),
+    ):
+        reply = await refused(world, command)
+
+        assert (reply.code, reply.path) == (ErrorCode.CHANGED_SINCE, "$.expected_revision")
+    assert await rows(service) == before
+
+
 async def test_what_runs_is_not_deleted_and_it_says_what_ends_it(
     world: World, service: Service
 ) -> None:

@@ -168,9 +168,17 @@ async def test_a_queued_request_is_cancelled_without_any_fence(steward: World) -
     node = await steward.add_node("alpha", 1)
     await steward.granted(await steward.request())
     reservation_id = await steward.request()
+    view = await steward.view(reservation_id)
+    changed_since = CancelReservation(
+        command_id=new_id(),
+        reservation_id=reservation_id,
+        expected_revision=view.revision + 1000,
+    )
 
+    refusal = refused(await steward.bus.request(changed_since))
     accepted(await steward.cancel(reservation_id))
 
+    assert refusal.code is ErrorCode.CHANGED_SINCE
     cancelled = await steward.event(ReservationCancelled, reservation_id)
     assert cancelled.epoch is None
     assert not node.fences
