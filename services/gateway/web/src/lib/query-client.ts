@@ -15,3 +15,9 @@ export const queryClient = new QueryClient({
     },
   },
 });
+
+const AGAIN_MS = 3_000;
+
+/** What lacks the part of a service that did not answer is asked for again. */
+export const untilWhole = ({ state }: { state: { data?: { missing: string[] } } }) =>
+  state.data?.missing.length ? AGAIN_MS : false;

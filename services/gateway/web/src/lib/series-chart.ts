@@ -20,6 +20,8 @@ export interface SeriesShown {
 }
 
 const MOST_BANDS = 4;
+/** A legend of more is pages to turn: the crosshair names them, the table has them all. */
+const MOST_NAMED = 16;
 
 /** Mean of each bucket as a line, its min and max as a band around it. */
 export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShown) {
@@ -80,6 +82,7 @@ export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShow
     });
   }
   const option: EChartsOption = {
+    ...(view.devices.length > MOST_NAMED ? { legend: { show: false } } : {}),
     grid: { left: 56, right: 16, top: 52, bottom: 28 },
     // Charts of one run have one axis, whenever their first and last values came.
     xAxis: { type: "time", min: shown.bands?.[0]?.startMs, max: shown.bands?.at(-1)?.endMs },

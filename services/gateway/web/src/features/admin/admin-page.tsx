@@ -32,7 +32,7 @@ export function AdminPage() {
         </p>
       )}
       <Tabs value={tab?.value ?? null} onChange={(value) => value && setTab(value)} keepMounted={false}>
-        <Tabs.List mb="sm">
+        <Tabs.List mb="sm" className="tabs">
           {tabs.map(({ value, word }) => (
             <Tabs.Tab key={value} value={value}>
               {word}

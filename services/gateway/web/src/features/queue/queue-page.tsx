@@ -38,11 +38,11 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
     <Table verticalSpacing={4} aria-label="Waiting requests" className={classes.queue}>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th className="number">place</Table.Th>
-            <Table.Th>who</Table.Th>
-            <Table.Th>asks for</Table.Th>
-            <Table.Th className="number">waits for</Table.Th>
-            <Table.Th>first reason</Table.Th>
+            <Table.Th className="number">Place</Table.Th>
+            <Table.Th>Who</Table.Th>
+            <Table.Th>Asks for</Table.Th>
+            <Table.Th className="number">Waits for</Table.Th>
+            <Table.Th>First reason</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>

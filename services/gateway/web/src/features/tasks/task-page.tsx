@@ -62,7 +62,7 @@ function Known({ task, experiments }: { task: TaskView; experiments: ExperimentD
       <Best task={task} experiments={experiments} />
       <Progressed task={task} experiments={experiments} />
       <Tabs value={tab} onChange={(value) => setTab(value ?? "experiments")} keepMounted={false}>
-        <Tabs.List mb="sm">
+        <Tabs.List mb="sm" className="tabs">
           <Tabs.Tab value="experiments">Experiments</Tabs.Tab>
           <Tabs.Tab value="compare">Compare</Tabs.Tab>
           <Tabs.Tab value="timeline">Timeline</Tabs.Tab>
@@ -111,7 +111,7 @@ function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDe
         <Link to={{ pathname: paths.experiment(best.experiment_id), search }}>
           experiment {best.ordinal}
         </Link>
-        , <strong>{text}</strong>, {objectiveOf(task.objective).word}{" "}
+        , <strong>{text}</strong>, {objectiveOf(task.objective, [best]).word}{" "}
         <strong title={String(best.objective_score)}>{scoreText(task.objective, best.objective_score)}</strong>
       </div>
       <div className="dim">

@@ -28,6 +28,14 @@ test("GPUs that nobody granted yet are said to be asked for", () => {
   expect(gpusText([])).toBeNull();
 });
 
+test("how many GPUs experiments had is told once for each model", () => {
+  const of = (count: number, model = "H200") =>
+    ({ ...experiment("a", null), gpu_info: { count, model } }) as unknown as ExperimentDetail;
+
+  expect(gpusText([of(4), of(1), of(2), of(1)])).toBe("1, 2 or 4 × H200");
+  expect(gpusText([of(1), of(2, "H100")])).toBe("2 × H100; 1 × H200");
+});
+
 test("a search may go on to its limit; one that ended has no more", () => {
   const search = { experiments_by_state: {}, experiments_total: 3, experiments_at_most: 50 } as unknown as TaskView;
 

@@ -1,4 +1,5 @@
 import type { ExperimentDetail, Objective, StopReason, TaskState, TaskView } from "@schemas/messages";
+import { groupBy } from "@/lib/group-by";
 import { number, withUnit, type Maybe } from "@/lib/units";
 
 const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBetter: boolean }> = {
@@ -9,8 +10,11 @@ const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBette
   minimize_tpot: { word: "mean tpot", unit: "s", isSmallerBetter: true },
 };
 
-export function objectiveOf(objective: Objective) {
-  return OBJECTIVES[objective];
+/** Of the scores of these experiments, which may bear the SLO's penalty. */
+export function objectiveOf(objective: Objective, experiments: ExperimentDetail[]) {
+  const found = OBJECTIVES[objective];
+  const isPenalized = experiments.some((each) => each.slo?.penalty);
+  return isPenalized ? { ...found, word: `${found.word} with the SLO's penalty` } : found;
 }
 
 export function scoreText(objective: Objective, score: Maybe): string {
@@ -57,10 +61,15 @@ export const STOPPED: Record<StopReason, string> = {
 /** "4 × Simulated H200": how many each experiment has, and of which model. */
 export function gpusText(experiments: ExperimentDetail[]): string | null {
   const known = experiments.flatMap((each) => each.gpu_info ?? []);
-  const kinds = new Set(known.map((info) => `${info.count} × ${info.model}`));
-  if (kinds.size > 0) return [...kinds].sort().join(", ");
-  const counts = [...new Set(experiments.map((each) => each.request.gpus ?? 1))].sort((a, b) => a - b);
-  return counts.length > 0 ? `${counts.join(" or ")} asked for` : null;
+  const models = [...groupBy(known, (info) => info.model)].sort(([a], [b]) => a.localeCompare(b));
+  if (models.length > 0) return models.map(([model, its]) => `${alternatives(its.map((info) => info.count))} × ${model}`).join("; ");
+  return experiments.length > 0 ? `${alternatives(experiments.map((each) => each.request.gpus ?? 1))} asked for` : null;
+}
+
+/** "1, 2 or 4" */
+function alternatives(counts: number[]): string {
+  const sorted = [...new Set(counts)].sort((a, b) => a - b);
+  return [sorted.slice(0, -1).join(", "), sorted.at(-1)].filter(Boolean).join(" or ");
 }
 
 /** Best first; one that has no score, or failed at a load that others served, has no rank. */

@@ -93,10 +93,10 @@ function useColumns(byTask: Map<string, ExperimentDetail[]>, search: string): Co
         name: "Task",
         sortBy: (task) => task.task_name,
         cell: (task) => (
-          <>
+          <div style={{ minWidth: 160 }}>
             <Link to={{ pathname: paths.task(task.task_id), search }}>{task.task_name}</Link>
             <div className="dim">{task.description}</div>
-          </>
+          </div>
         ),
       },
       {
@@ -118,7 +118,7 @@ function useColumns(byTask: Map<string, ExperimentDetail[]>, search: string): Co
           return best ? (
             <>
               {scoreText(task.objective, best.objective_score)}
-              <div className="dim">{objectiveOf(task.objective).word}</div>
+              <div className="dim">{objectiveOf(task.objective, [best]).word}</div>
             </>
           ) : (
             UNKNOWN

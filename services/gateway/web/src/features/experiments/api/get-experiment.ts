@@ -1,11 +1,13 @@
 import { queryOptions } from "@tanstack/react-query";
 import type { EngineSeriesView, EventList, ExperimentDetail, SeriesMetric, SeriesView, TaskView } from "@schemas/messages";
 import { api } from "@/lib/api-client";
+import { untilWhole } from "@/lib/query-client";
 
 export const experimentOptions = (experimentId: string) =>
   queryOptions({
     queryKey: ["experiments", "one", experimentId],
     queryFn: ({ signal }) => api<ExperimentDetail>(`/experiments/${experimentId}`, { signal }),
+    refetchInterval: untilWhole,
   });
 
 export const ownTaskOptions = (taskId: string) =>

@@ -1,11 +1,10 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import type { Reason, ReservationView } from "@schemas/messages";
+import type { ReservationView } from "@schemas/messages";
 import { Failure, Loaded } from "@/components/page";
-import { groupBy } from "@/lib/group-by";
 import { useMe } from "@/lib/session";
 import { duration, moment, secondsSince, useNow } from "@/lib/time";
-import { gathered } from "../gathered-reasons";
+import { byNodes } from "../gathered-reasons";
 import { explanationOptions, useReplaceRequest } from "../api/get-queue";
 
 /** All reasons by node, when it starts, and the smallest change with which it would run. */
@@ -40,11 +39,11 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
             </p>
           )}
           {replace.error && <Failure error={replace.error} />}
-          {[...byNode(reasons)].map(([node, its]) => (
-            <section key={node}>
-              <strong>{node}</strong>
+          {byNodes(reasons).map(({ nodes, sentences }) => (
+            <section key={nodes}>
+              <strong>{nodes}</strong>
               <ul>
-                {gathered(its).map(({ message, title }) => (
+                {sentences.map(({ message, title }) => (
                   <li key={message} title={title}>
                     {message}
                   </li>
@@ -56,8 +55,4 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
       )}
     </Loaded>
   );
-}
-
-function byNode(reasons: Reason[]): Map<string, Reason[]> {
-  return groupBy(reasons, (reason) => reason.node_id ?? "everywhere");
 }

@@ -8,6 +8,7 @@ import type {
   TaskView,
 } from "@schemas/messages";
 import { allOf, api, type Query } from "@/lib/api-client";
+import { untilWhole } from "@/lib/query-client";
 
 const RUNNING_REFRESH_MS = 5_000;
 
@@ -66,6 +67,7 @@ export const detailOptions = (experimentId: string) =>
   queryOptions({
     queryKey: ["experiments", "one", experimentId],
     queryFn: ({ signal }) => api<ExperimentDetail>(`/experiments/${experimentId}`, { signal }),
+    refetchInterval: untilWhole,
   });
 
 export const requestsOptions = (experimentId: string, level: number) =>

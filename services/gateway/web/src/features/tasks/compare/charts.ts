@@ -153,7 +153,7 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
 
 export function parallelChart(compared: Compared): Shown {
   const { experiments, names, bestId, objective } = compared;
-  const { word, unit } = objectiveOf(objective);
+  const { word, unit } = objectiveOf(objective, experiments);
   const scored = experiments.filter((each) => each.metrics);
   const axes = [
     ...names.map((name) => ({ name, of: (each: ExperimentDetail) => each.parameters[name] })),
@@ -202,7 +202,7 @@ export function parallelChart(compared: Compared): Shown {
 }
 
 export function historyChart(compared: Compared): Shown {
-  const { word, unit, isSmallerBetter } = objectiveOf(compared.objective);
+  const { word, unit, isSmallerBetter } = objectiveOf(compared.objective, compared.experiments);
   const ended = compared.experiments
     .flatMap((each) =>
       each.finished_at && each.objective_score !== null

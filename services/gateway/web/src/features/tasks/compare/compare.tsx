@@ -43,6 +43,9 @@ export default function Compare({ task, experiments }: CompareProps) {
   }
   return (
     <>
+      {compared.experiments.some((each) => each.missing.includes("results")) && (
+        <p className="dim">The service with the measurements does not answer; what it has is asked for again.</p>
+      )}
       <Legend compared={compared} />
       <Charts compared={compared} />
       <h2>

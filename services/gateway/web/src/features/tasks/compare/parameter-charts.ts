@@ -28,7 +28,7 @@ export function importanceChart(compared: Compared): Shown {
 
 /** The score over one parameter, whatever the others were. */
 export function sliceChart(compared: Compared, name: string): Shown {
-  const { word, unit } = objectiveOf(compared.objective);
+  const { word, unit } = objectiveOf(compared.objective, compared.experiments);
   const scored = compared.experiments.filter((each) => each.objective_score !== null);
   const of = (each: ExperimentDetail) => each.parameters[name];
   const isNumeric = scored.every((each) => typeof of(each) === "number");

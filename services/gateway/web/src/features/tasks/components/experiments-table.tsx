@@ -25,7 +25,7 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
   const columns = useMemo(() => {
     const names = differing(experiments.map((each) => each.parameters));
     const ranks = new Map(ranked(task, experiments).map((each, index) => [each.experiment_id, index + 1]));
-    const { word, unit } = objectiveOf(task.objective);
+    const { word, unit } = objectiveOf(task.objective, experiments);
     const found: Column<ExperimentDetail>[] = [
       {
         name: "Pick",
