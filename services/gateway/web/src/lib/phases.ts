@@ -51,7 +51,7 @@ export const PHASE_SERIES: Record<string, number> = {
   loading: 6,
   warming_up: 4,
   measuring: 3,
-  draining: 2,
+  draining: 1,
   tearing_down: 2,
   idle_held: 8,
 };

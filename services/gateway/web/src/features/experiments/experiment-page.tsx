@@ -37,7 +37,7 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
   const now = useNow();
   // A second's grain is enough, and what has ended is not drawn anew.
   const untilMs = isRunning ? now : 0;
-  const phases = useMemo(() => phaseSpans(events.data?.events ?? [], untilMs), [events.data, untilMs]);
+  const phases = useMemo(() => phaseSpans(events.data ?? [], untilMs), [events.data, untilMs]);
   const attempt = experiment.attempts.at(-1);
   const searched = Object.entries(task.data?.task?.parameters ?? {}).flatMap(([name, values]) =>
     Array.isArray(values) && values.length < 2 ? [] : [name],

@@ -139,8 +139,12 @@ function Progressed({ task, experiments }: { task: TaskView; experiments: Experi
     <Facts
       facts={[
         ["succeeded", `${sums.done} ${ofTotal(sums)}`],
-        ["running", whole(sums.running)],
-        ["waiting", whole(sums.waiting)],
+        ...(task.finished_at === null
+          ? ([
+              ["running", whole(sums.running)],
+              ["waiting", whole(sums.waiting)],
+            ] satisfies [string, string][])
+          : []),
         ["failed or cancelled", sums.failed > 0 ? <StateMark kind="bad" word={whole(sums.failed)} /> : "0"],
         ["GPUs per experiment", gpusText(experiments) ?? "–"],
         ["model", task.task?.model.id_or_path ?? "–"],

@@ -1,5 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
-import type { EngineSeriesView, EventList, ExperimentDetail, SeriesMetric, SeriesView, TaskView } from "@schemas/messages";
+import type { EngineSeriesView, ExperimentDetail, SeriesMetric, SeriesView, TaskView } from "@schemas/messages";
+import { allEvents } from "@/lib/all-events";
 import { api } from "@/lib/api-client";
 import { untilWhole } from "@/lib/query-client";
 
@@ -19,8 +20,7 @@ export const ownTaskOptions = (taskId: string) =>
 export const ownEventsOptions = (experimentId: string) =>
   queryOptions({
     queryKey: ["experiments", "own-events", experimentId],
-    queryFn: ({ signal }) =>
-      api<EventList>("/events", { query: { experiment_id: experimentId, limit: 1000 }, signal }),
+    queryFn: ({ signal }) => allEvents({ experiment_id: experimentId }, signal),
   });
 
 const ENGINE_REFRESH_MS = 2_000;

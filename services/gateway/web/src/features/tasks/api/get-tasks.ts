@@ -1,12 +1,11 @@
 import { queryOptions } from "@tanstack/react-query";
 import type {
-  EventList,
   ExperimentDetail,
   RequestsView,
-  StoredEvent,
   TaskList,
   TaskView,
 } from "@schemas/messages";
+import { allEvents } from "@/lib/all-events";
 import { allOf, api, type Query } from "@/lib/api-client";
 import { untilWhole } from "@/lib/query-client";
 
@@ -44,22 +43,11 @@ export const recentExperimentsOptions = (namespace: string) =>
       }),
   });
 
-const EVENTS_PER_PAGE = 1000;
-
 /** All of them, oldest first. */
 export const eventsOptions = (taskId: string) =>
   queryOptions({
     queryKey: ["experiments", "events", taskId],
-    queryFn: async ({ signal }) => {
-      const found: StoredEvent[] = [];
-      for (let after = 0; ; ) {
-        const query = { task_id: taskId, limit: EVENTS_PER_PAGE, after };
-        const page = await api<EventList>("/events", { query, signal });
-        found.push(...page.events);
-        if (page.events.length < EVENTS_PER_PAGE) return found;
-        after = page.cursor;
-      }
-    },
+    queryFn: ({ signal }) => allEvents({ task_id: taskId }, signal),
   });
 
 /** With the levels of its benchmark, which lists leave out. */

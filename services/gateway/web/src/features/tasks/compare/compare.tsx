@@ -1,4 +1,4 @@
-import { Button, Select, useComputedColorScheme } from "@mantine/core";
+import { Button, Loader, Select, useComputedColorScheme } from "@mantine/core";
 import { useQueries } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useNavigate } from "react-router";
@@ -34,10 +34,11 @@ interface CompareProps {
 
 /** As many as charts stay readable with; beyond them the best. */
 const MOST_COMPARED = 60;
+const LOADED = "The levels are being loaded.";
 
 export default function Compare({ task, experiments }: CompareProps) {
   const { picked, clear } = usePicked();
-  const compared = useCompared(task, experiments, picked);
+  const { compared, isPending } = useCompared(task, experiments, picked);
   if (compared.experiments.length === 0) {
     return <Empty title="Nothing was measured yet">Charts come with the first experiment that succeeds.</Empty>;
   }
@@ -47,7 +48,8 @@ export default function Compare({ task, experiments }: CompareProps) {
         <p className="dim">The service with the measurements does not answer; what it has is asked for again.</p>
       )}
       <Legend compared={compared} />
-      <Charts compared={compared} />
+      {isPending && <Loader size="xs" role="status" aria-label="loading the levels" />}
+      <Charts compared={compared} isPending={isPending} />
       <h2>
         {picked.length > 1 ? `${picked.length} picked experiments` : `Pick two to ${MOST_PICKED} experiments above to compare them`}{" "}
         {picked.length > 0 && (
@@ -61,18 +63,21 @@ export default function Compare({ task, experiments }: CompareProps) {
   );
 }
 
-function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: string[]): Compared {
+function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: string[]) {
   const measured = useMemo(() => {
     const all = ranked(task, experiments).slice(0, MOST_COMPARED);
     return all.length > 0 ? all : experiments.filter((each) => each.metrics).slice(0, MOST_COMPARED);
   }, [experiments, task]);
-  const details = useQueries({
+  const { details, isPending } = useQueries({
     queries: measured.map((each) => ({ ...detailOptions(each.experiment_id), staleTime: Infinity })),
-    combine: (all) => all.flatMap((each) => each.data ?? []),
+    combine: (all) => ({
+      details: all.flatMap((each) => each.data ?? []),
+      isPending: all.some((each) => each.isPending),
+    }),
   });
   const pickedText = picked.join(",");
-  return useMemo(
-    () => ({
+  const compared = useMemo(
+    (): Compared => ({
       experiments: measured.map(
         (each) => details.find((detail) => detail.experiment_id === each.experiment_id) ?? each,
       ),
@@ -85,9 +90,10 @@ function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: st
     }),
     [details, experiments, measured, pickedText, task],
   );
+  return { compared, isPending };
 }
 
-function Charts({ compared }: { compared: Compared }) {
+function Charts({ compared, isPending }: { compared: Compared; isPending: boolean }) {
   const navigate = useNavigate();
   const search = useSharedSearch();
   const scheme = useComputedColorScheme("light");
@@ -121,7 +127,7 @@ function Charts({ compared }: { compared: Compared }) {
         title="Throughput per GPU against speed per user"
         {...charts.pareto}
         heightPx={320}
-        empty="No experiment has a level that was served yet."
+        empty={isPending ? LOADED : "No experiment has a level that was served yet."}
         onSelect={open}
       />
       <div>
@@ -152,7 +158,7 @@ function Charts({ compared }: { compared: Compared }) {
           {...charts.latency}
           terms={[name.split("_")[0] ?? name]}
           heightPx={290}
-          empty="No level of this scenario was served yet."
+          empty={isPending ? LOADED : "No level of this scenario was served yet."}
           onSelect={open}
         />
       </div>
