@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import aiohttp
 import pytest
 import yaml
 from docker.models.containers import Container
@@ -121,6 +122,11 @@ def scraped(made: ComposePlatform) -> str:
 async def test_a_task_runs_to_its_end_whichever_container_is_killed(ground: Ground) -> None:
     async with platform(ground, "simulated") as made:
         metrics = scraped(made)
+        async with (
+            aiohttp.ClientSession(headers={"Accept": "text/html"}) as session,
+            session.get(made.url) as response,
+        ):
+            page = await response.text()
         names = {compose_service(each) for each in made.containers()} - NOT_KILLED
         for name in sorted(names):
             parameters = {"ttft-seconds": [0.005], "tpot-seconds": [0.001, 0.002]}
@@ -137,6 +143,7 @@ async def test_a_task_runs_to_its_end_whichever_container_is_killed(ground: Grou
         *("nats", "postgres", "scheduler", "scheduler-2", "orchestrator", "results", "gateway"),
         *("telemetry-simulated", "executor-simulated"),
     }
+    assert '<div id="root">' in page
     assert "gpusteward_bus_connected 1.0" in metrics
     assert "DCGM_FI_DEV_GPU_UTIL" in metrics
 

@@ -35,7 +35,10 @@ SERVERS: Final = {
     "STEWARD_PROMETHEUS_IMAGE": f"{REPOSITORY}/prometheus:compose",
 }
 # What a build is told where packages come another way.
-PASSED: Final = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+PASSED: Final = (
+    *("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "NPM_CONFIG_REGISTRY"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+)
 # What every distribution has, and packages with native parts count on.
 COMMON_LIBRARIES: Final = (
     *("libc", "libdl", "libm", "libpthread", "libresolv", "librt", "libutil", "libnss_dns"),
