@@ -26,7 +26,7 @@ NPM = cd "$(WEB)" && PATH="$(abspath $(BIN)):$$PATH" npm --no-update-notifier
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo web web-test test test-long test-kubernetes mutate lint types contracts bench docs lock clean
+.PHONY: help install demo web web-test screenshots test test-long test-kubernetes mutate lint types contracts bench docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ web-test: $(STAMPS)/web ## Check and test the web page: eslint, tsc, vitest
 	@$(NPM) run --silent lint
 	@$(NPM) run --silent types
 	@$(NPM) test --silent
+
+screenshots: install web ## Draw every page of the web page, dark and light, wide and narrow, into build/screenshots
+	@"$(BIN)/python" -m tests.support.screenshots $(ARGS)
 
 test: install ## Run the tests that need no special hardware (ARGS="-k word" adds pytest options)
 	@"$(BIN)/python" -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -1,4 +1,4 @@
-import { Button, Tabs } from "@mantine/core";
+import { Button, Loader, Tabs } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
 import { Link, useParams } from "react-router";
@@ -69,7 +69,7 @@ function Known({ task, experiments }: { task: TaskView; experiments: ExperimentD
           <Tabs.Tab value="definition">Definition</Tabs.Tab>
           <Tabs.Tab value="events">Events</Tabs.Tab>
         </Tabs.List>
-        <Suspense>
+        <Suspense fallback={<Loader size="sm" role="status" aria-label="loading the tab" />}>
           <Tabs.Panel value="experiments">
             <ExperimentsTable task={task} experiments={experiments} />
           </Tabs.Panel>

@@ -1,0 +1,187 @@
+"""`make screenshots`: every page of the web page, dark and light, on a desk and on a phone.
+
+The platform is a real one with a made-up fleet of 16 nodes and 128 GPUs, one of whose nodes is
+lost, a finished task of 24 experiments, holders, and requests that wait. Words as arguments choose
+the pages whose names have one of them.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.async_api import Browser
+
+from shared.testing import eventually, short_directory
+from tests.support.browser import PATIENCE_MS, chromium, missing
+from tests.support.paths import ROOT
+from tests.support.processes.platform import PlatformProcess, quick_task
+from tests.support.simulated_fleet import ADMIT, agents, write_fleet
+
+FOLDER: Final = ROOT / "build" / "screenshots"
+SIZES: Final = {"desktop": (1440, 900), "phone": (390, 844)}
+SCHEMES: Final = ("light", "dark")
+GPUS_PER_NODE: Final = 8
+NODES: Final = tuple(f"gpu-{number:02}" for number in range(2, 17))
+LOST: Final = "gpu-07"
+ENVIRONMENT: Final = {**ADMIT, "GPUSTEWARD_SCHEDULER_NODE_LOST_SECONDS": "20"}
+TALLEST_PX: Final = 4000
+LEASE_SECONDS: Final = 3600
+SETTLE_MS: Final = 1500  # charts are drawn, and what was typed is checked
+# All that a page would show if its window were tall enough.
+NEEDED_PX: Final = """() => {
+  const main = document.querySelector("main");
+  return innerHeight - main.clientHeight + main.scrollHeight;
+}"""
+IS_WHOLE: Final = """() =>
+  !document.querySelector("[aria-label^=loading]") &&
+  !document.body.innerText.includes("does not answer")
+"""
+TASK: Final = {
+    "task_name": "chat-latency-and-throughput",
+    "description": "Which parallelism, slots and step budget serve the chat traffic best",
+    "parameters": {
+        "tp-size": [1, 2, 4],
+        "slots": [4, 16],
+        "batch-tokens": [256, 512, 1024, 2048],
+        "step-seconds": [0.012],
+        "prefill-token-seconds": [0.00004],
+        "kv-token-seconds": [0.0000004],
+    },
+    "slo": {"tpot": {"threshold": 0.012, "weight": 0}, "ttft": {"threshold": 0.15, "weight": 0}},
+}
+HOLDERS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("pretraining-7b", {"gpus": 8, "nodes": 4}),
+    ("nightly-evaluation", {"gpus": 8, "node_ids": [LOST]}),
+    ("pretraining-1b", {"gpus": 8, "nodes": 2}),
+    ("anna", {"gpus": 4}),
+    ("marek", {"gpus": 2}),
+    ("embedding-service-production", {"gpus": 2}),
+    ("yuki", {"shares": 0.5}),
+    ("ben", {"shares": 0.25}),
+    ("reranker", {"shares": 0.2}),
+)
+WAITING: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("weihnachtsmarkt-lasttest", {"gpus": 8, "nodes": 12}),
+    ("anna", {"gpus": 8, "gpu_models": ["Simulated H100"], "nodes": 5}),
+    ("training-run-8", {"gpus": 8, "nodes": 16}),
+)
+
+
+async def fill(platform: PlatformProcess) -> dict[str, str]:
+    """Holders, a finished task, one that failed, and a queue; the places to draw, by name."""
+    for holder, request in HOLDERS:
+        await reserve(platform, holder, {"node_ids": NODES} | request)
+    task = quick_task("", **TASK)
+    task["optimization"] |= {
+        "objective": "maximize_throughput",
+        "max_parallel": 4,
+        "timeout_per_iteration": 600,
+        "constraints": "tpot:p95<=15ms, error_rate<1%",
+    }
+    task["benchmark"] |= {
+        "traffic_scenarios": ["D(400,60)"],
+        "num_concurrency": [1, 4, 8, 16],
+        "max_requests_per_iteration": 2000,
+        "max_time_per_iteration": 0.04,
+    }
+    broken = quick_task("engine-that-dies", parameters={"die-after-requests": [3]})
+    dead = await platform.submit(broken)
+    await platform.until_finished(dead, within_seconds=300)
+    finished = await platform.until_finished(await platform.submit(task), within_seconds=900)
+    [failed] = await platform.experiments(dead)
+    of_it = await platform.request("GET", f"/api/v1/tasks/{finished['task_id']}/experiments")
+    picked = ",".join(each["experiment_id"] for each in of_it[1]["experiments"][-3:])
+    for holder, request in WAITING:
+        await reserve(platform, holder, request)
+    _, queue = await platform.request("GET", "/api/v1/reservations?state=queued")
+    rows = queue["reservations"]
+    task_place = f"/tasks/{finished['task_id']}"
+    return {
+        "fleet": "/",
+        "fleet-tiles": "/?view=tiles",
+        "fleet-allocation": "/?view=allocation",
+        "gpu": f"/gpus/gpu-01/GPU-51a7ed00-0000-4000-0000-{0:012x}",
+        "tasks": "/tasks",
+        "new-task": "/tasks/new",
+        "task": task_place,
+        "task-compare": f"{task_place}?tab=compare",
+        "task-picked": f"{task_place}?tab=compare&picked={picked}",
+        "task-timeline": f"{task_place}?tab=timeline",
+        "task-definition": f"{task_place}?tab=definition",
+        "experiment": f"/experiments/{finished['best_experiment_id']}",
+        "experiment-failed": f"/experiments/{failed['experiment_id']}",
+        "queue": f"/queue?open={rows[0]['reservation_id']}" if rows else "/queue",
+        "monitoring": "/monitoring?range=30m",
+        "reports": "/reports",
+        "admin": "/admin",
+        "admin-namespaces": "/admin?tab=namespaces",
+        "admin-audit": "/admin?tab=audit",
+        "admin-health": "/admin?tab=health",
+    }
+
+
+async def reserve(platform: PlatformProcess, holder: str, request: dict[str, Any]) -> None:
+    times = {"lease_ttl_seconds": LEASE_SECONDS, "wait_timeout_seconds": LEASE_SECONDS}
+    body = {"request": request | times, "holder": holder}
+    status, answer = await platform.request("POST", "/api/v1/reservations", body)
+    assert status == 201, answer
+
+
+async def is_lost(platform: PlatformProcess) -> bool:
+    _, lost = await platform.request("GET", "/api/v1/reservations?state=lost")
+    return len(lost["reservations"]) > 0
+
+
+async def draw(browser: Browser, url: str, places: dict[str, str]) -> None:
+    for size, (width, height) in SIZES.items():
+        context = await browser.new_context(
+            viewport={"width": width, "height": height}, locale="en-US", reduced_motion="reduce"
+        )
+        page = await context.new_page()
+        for name, place in places.items():
+            await page.set_viewport_size({"width": width, "height": height})
+            await page.goto(url + place)
+            await page.locator("main").locator("h1").wait_for()
+            await page.wait_for_function(IS_WHOLE, timeout=PATIENCE_MS)
+            needed = min(TALLEST_PX, await page.evaluate(NEEDED_PX))
+            await page.set_viewport_size({"width": width, "height": max(height, needed)})
+            for scheme in SCHEMES:
+                await page.emulate_media(color_scheme=scheme)
+                await page.wait_for_function(IS_WHOLE, timeout=PATIENCE_MS)
+                await page.wait_for_timeout(SETTLE_MS)
+                path = FOLDER / f"{name}-{size}-{scheme}.png"
+                await page.screenshot(path=path)
+                sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+        await context.close()
+
+
+async def main(words: list[str]) -> None:
+    if (reason := missing()) is not None:
+        sys.exit(f"make screenshots {reason}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with short_directory() as directory:
+        fleet = write_fleet(Path(directory) / "gpu-01.toml", 0, GPUS_PER_NODE)
+        platform = PlatformProcess(
+            directory / "data",
+            arguments=("--fleet", str(fleet), "--node-id", "gpu-01"),
+            environment=ENVIRONMENT,
+        )
+        try:
+            await platform.start()
+            nodes = dict.fromkeys(NODES, GPUS_PER_NODE)
+            async with agents(platform, nodes, directory) as running, chromium() as browser:
+                await eventually(platform.is_ready, within_seconds=60, what="a whole fleet")
+                places = await fill(platform)
+                await running[LOST].aclose()
+                await eventually(lambda: is_lost(platform), within_seconds=120, what="a lost node")
+                chosen = {
+                    k: v for k, v in places.items() if not words or any(w in k for w in words)
+                }
+                await draw(browser, platform.url, chosen)
+        finally:
+            await platform.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))
