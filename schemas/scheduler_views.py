@@ -62,9 +62,13 @@ class ExplainReservation(Query, frozen=True, kw_only=True, tag="scheduler.explai
 
 
 class GetAvailability(Query, frozen=True, kw_only=True, tag="scheduler.availability"):
-    """Could this request be granted now? Answered by `AvailabilityView`; reserves nothing."""
+    """Could this request be granted now? Answered by `AvailabilityView`; reserves nothing.
+
+    Reasons name no holders in other namespaces than `namespace`; None: all.
+    """
 
     request: GpuRequest = GpuRequest()
+    namespace: str | None = None
 
 
 class EstimateRequirements(Query, frozen=True, kw_only=True, tag="scheduler.estimate"):

@@ -1724,10 +1724,15 @@ export interface GetAllocationMap {
   after_node_id?: string | null;
 }
 
-/** Could this request be granted now? Answered by `AvailabilityView`; reserves nothing. */
+/**
+ * Could this request be granted now? Answered by `AvailabilityView`; reserves nothing.
+ *
+ * Reasons name no holders in other namespaces than `namespace`; null: all.
+ */
 export interface GetAvailability {
   type: "scheduler.availability";
   request?: GpuRequest;
+  namespace?: string | null;
 }
 
 /** All nodes with GPUs, by name, after `after_name`. Answered by `ClusterView`. */

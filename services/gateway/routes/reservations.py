@@ -232,19 +232,23 @@ async def estimate(data: JSONBody[dict[str, Any]], gateway: TheGateway) -> Estim
 
 @post("/availability", opt=UNAUDITED, status_code=200, dto=StrictBody[GpuRequest])
 async def check_availability(
-    data: JSONBody[GpuRequest], gateway: TheGateway, wait_seconds: WaitSeconds = 0.0
+    data: JSONBody[GpuRequest],
+    gateway: TheGateway,
+    identity: Caller,
+    wait_seconds: WaitSeconds = 0.0,
 ) -> AvailabilityView:
     """Whether a request would be granted now; reserves nothing.
 
     With `wait_seconds` as soon as it would be, or then; what the fleet can never give is answered
     at once, as `impossible`.
     """
-    return await _available(gateway, data, wait_seconds)
+    return await _available(gateway, identity, data, wait_seconds)
 
 
 @get("/availability")
 async def get_availability(
     gateway: TheGateway,
+    identity: Caller,
     gpus: Annotated[int, QueryParameter(ge=1, le=4096)] = 1,
     min_memory_mb: Annotated[int | None, whole_number(0)] = None,
     max_utilization_percent: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
@@ -257,14 +261,15 @@ async def get_availability(
     request = GpuRequest(
         gpus=gpus, min_memory_mb=min_memory_mb, max_utilization_percent=max_utilization_percent
     )
-    return await _available(gateway, request, wait_seconds)
+    return await _available(gateway, identity, request, wait_seconds)
 
 
 async def _available(
-    gateway: Gateway, request: GpuRequest, wait_seconds: float
+    gateway: Gateway, identity: Identity, request: GpuRequest, wait_seconds: float
 ) -> AvailabilityView:
     """Queries again whenever the ledger changes, or which devices look idle."""
-    query = GetAvailability(request=request)
+    namespace = None if identity.reads_everything else identity.namespace
+    query = GetAvailability(request=request, namespace=namespace)
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + wait_seconds
     idle: Idle = {}

@@ -103,7 +103,9 @@ class ReservationQueries:
             stored = await self._known(query.reservation_id)
             entries = moment.engine.in_order(moment.now)
             entry = next((e for e in entries if e.reservation_id == stored.reservation_id), None)
-            evaluation = await self._named(await _evaluation_of(stored, entry, moment), moment.now)
+            evaluation = await self._named(
+                await _evaluation_of(stored, entry, moment), moment.now, stored.namespace
+            )
         waits = stored.state is ReservationState.QUEUED and entry is not None
         position = entries.index(entry) + 1 if waits and entry is not None else None
         shown = abridge(evaluation.reasons)
@@ -130,7 +132,8 @@ class ReservationQueries:
         async with self.query_engine.moment() as moment:
             entry = arriving_request(query.request, moment.now)
             evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
-        return _availability(query.request, await self._named(evaluation, moment.now))
+        named = await self._named(evaluation, moment.now, query.namespace)
+        return _availability(query.request, named)
 
     async def available_gpus(self, query: ListAvailableGpus) -> AvailableGpus:
         """A node's devices that a request for one of them could get now, best first."""
@@ -178,7 +181,8 @@ class ReservationQueries:
             evaluation = await asyncio.to_thread(
                 evaluate, moment.engine, entry, moment.now, query.request
             )
-        return _availability(query.request, await self._named(evaluation, moment.now))
+        named = await self._named(evaluation, moment.now, stored.namespace)
+        return _availability(query.request, named)
 
     async def estimate(self, query: EstimateRequirements) -> EstimateView:
         """How many GPUs a task configuration would need."""
@@ -205,9 +209,12 @@ class ReservationQueries:
                     for each in ids[:EXPLAINED_IN_A_LIST]
                     if (entry := what_if.queued(each)) is not None
                 }
+        namespaces = {each.reservation_id: each.namespace for each in queued}
         async with self.database.transaction() as connection:
             named = {
-                each: await reservation_rows.name_holders(connection, reasons, moment.now)
+                each: await reservation_rows.name_holders(
+                    connection, reasons, moment.now, namespaces[each]
+                )
                 for each, reasons in explained.items()
             }
         return places | {
@@ -264,9 +271,13 @@ class ReservationQueries:
             available=False, message=availability_sentence(request, found, ()), reasons=found
         )
 
-    async def _named(self, evaluation: Evaluation, now: datetime) -> Evaluation:
+    async def _named(
+        self, evaluation: Evaluation, now: datetime, namespace: str | None
+    ) -> Evaluation:
         async with self.database.transaction() as connection:
-            reasons = await reservation_rows.name_holders(connection, evaluation.reasons, now)
+            reasons = await reservation_rows.name_holders(
+                connection, evaluation.reasons, now, namespace
+            )
         return replace(evaluation, reasons=reasons)
 
     async def _known(self, reservation_id: UUID) -> Reservation:

@@ -198,7 +198,9 @@ async def _end(
         before = stored[decision.reservation_id]
         _check(before, ReservationState.QUEUED)
         timed_out = isinstance(decision, TimeOut)
-        reasons = await reservation_rows.name_holders(connection, decision.reasons, now)
+        reasons = await reservation_rows.name_holders(
+            connection, decision.reasons, now, before.namespace
+        )
         endings.append(
             Ending(
                 stored=before,

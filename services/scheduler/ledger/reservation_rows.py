@@ -90,7 +90,7 @@ _OWNERS: Final = """
 SELECT reservation_id, namespace, holder FROM reservation WHERE reservation_id = ANY($1)
 """
 _HOLDERS: Final = """
-SELECT reservation_id, holder, requested_at, granted_at,
+SELECT reservation_id, holder, namespace, requested_at, granted_at,
     granted_at + (request ->> 'expected_duration_seconds')::float8 * interval '1 second'
         AS expected_end_at
 FROM reservation WHERE reservation_id = ANY($1)
@@ -333,21 +333,27 @@ async def owners(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tupl
 
 
 async def name_holders(
-    connection: Connection, reasons: Sequence[Reason], now: datetime
+    connection: Connection,
+    reasons: Sequence[Reason],
+    now: datetime,
+    namespace: str | None = None,
 ) -> tuple[Reason, ...]:
-    """The reasons with the reservations in them called by their holders and times."""
+    """The reasons with the reservations in them called by their holders and times, as
+    `with_names` does.
+    """
     ids = mentioned(reasons)
     rows = await connection.fetch(_HOLDERS, list(ids)) if ids else ()
     holders = {
         row["reservation_id"]: Holder(
             holder=row["holder"],
+            namespace=row["namespace"],
             requested_at=row["requested_at"],
             granted_at=row["granted_at"],
             expected_end_at=row["expected_end_at"],
         )
         for row in rows
     }
-    return with_names(reasons, holders, now)
+    return with_names(reasons, holders, now, namespace)
 
 
 async def epochs(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, int]:

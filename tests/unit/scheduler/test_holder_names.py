@@ -19,6 +19,7 @@ HELD = Reason(code=ReasonCode.HELD, message=f"GPU 0 on n1 is held by reservation
     [
         pytest.param(
             Holder(
+                namespace="a",
                 holder="exec/ada",
                 requested_at=NOW - timedelta(hours=3),
                 granted_at=NOW - timedelta(minutes=12),
@@ -28,6 +29,7 @@ HELD = Reason(code=ReasonCode.HELD, message=f"GPU 0 on n1 is held by reservation
         ),
         pytest.param(
             Holder(
+                namespace="a",
                 holder=experiment_holder(ID, "tuning", 3),
                 requested_at=NOW,
                 granted_at=NOW - timedelta(seconds=40),
@@ -38,6 +40,7 @@ HELD = Reason(code=ReasonCode.HELD, message=f"GPU 0 on n1 is held by reservation
         ),
         pytest.param(
             Holder(
+                namespace="a",
                 holder="exec/ada",
                 requested_at=NOW,
                 granted_at=NOW - timedelta(minutes=1),
@@ -47,7 +50,7 @@ HELD = Reason(code=ReasonCode.HELD, message=f"GPU 0 on n1 is held by reservation
             id="one that has outlived its expectation",
         ),
         pytest.param(
-            Holder(holder="", requested_at=NOW - timedelta(days=2)),
+            Holder(namespace="a", holder="", requested_at=NOW - timedelta(days=2)),
             "somebody (reservation 0123456789ab, queued for 2 d)",
             id="one that waits and has no name",
         ),
@@ -62,3 +65,13 @@ def test_a_reason_names_the_holder_and_how_long(holder: Holder, want: str) -> No
 def test_reservations_that_nothing_is_known_of_keep_their_ids() -> None:
     assert mentioned([HELD, Reason(code=ReasonCode.NO_GPUS, message="no GPU")]) == {ID}
     assert with_names([HELD], {}, NOW) == (HELD,)
+
+
+def test_who_is_in_another_namespace_is_not_said() -> None:
+    holder = Holder(holder="exec/ada", namespace="a", requested_at=NOW, granted_at=NOW)
+
+    [own] = with_names([HELD], {ID: holder}, NOW, "a")
+    [foreign] = with_names([HELD], {ID: holder}, NOW, "b")
+
+    assert own.message.endswith("by exec/ada (reservation 0123456789ab, for 0 s)")
+    assert foreign.message.endswith("by another namespace (reservation 0123456789ab, for 0 s)")

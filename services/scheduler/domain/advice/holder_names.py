@@ -14,6 +14,7 @@ from schemas.scheduler import holder_name
 
 SHORT_ID_CHARACTERS: Final = 12
 _MENTION: Final = re.compile(r"\breservation ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
+ANOTHER_NAMESPACE: Final = "another namespace"
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -21,6 +22,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     """Who has a reservation. `granted_at` None: it is queued; `expected_end_at` None: unknown."""
 
     holder: str
+    namespace: str
     requested_at: datetime
     granted_at: datetime | None = None
     expected_end_at: datetime | None = None
@@ -32,12 +34,20 @@ def mentioned(reasons: Iterable[Reason]) -> set[UUID]:
 
 
 def with_names(
-    reasons: Sequence[Reason], holders: Mapping[UUID, Holder], now: datetime
+    reasons: Sequence[Reason],
+    holders: Mapping[UUID, Holder],
+    now: datetime,
+    namespace: str | None = None,
 ) -> tuple[Reason, ...]:
-    """The reasons with each reservation of a known holder called by that and its time."""
+    """The reasons with each reservation of a known holder called by that and its time.
+
+    They are said to `namespace`, which does not hear who is in another one; None hears all.
+    """
 
     def named(found: re.Match[str]) -> str:
         holder = holders.get(UUID(found[1]))
+        if holder is not None and namespace not in {None, holder.namespace}:
+            holder = replace(holder, holder=ANOTHER_NAMESPACE)
         return found[0] if holder is None else _described(found[1], holder, now)
 
     return tuple(replace(reason, message=_MENTION.sub(named, reason.message)) for reason in reasons)
