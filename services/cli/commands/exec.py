@@ -36,6 +36,7 @@ LEASE_TTL_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 10.0
 CANNOT_EXECUTE: Final = 126
 NOT_FOUND: Final = 127
+KILLED: Final = 128 + signal.SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +181,12 @@ async def _while_leased(process: DeviceProcess, lease: "HeldLease") -> int:
         if ending.done():
             # Stopped ourselves, we renewed nothing while it ran on.
             await cancelled(renewing)
-            lost = await lease.loss()
-            return ending.result() if lost is None else _say_lost(lost, "ran on after that")
+            # A lease that is taken back before its end is fenced: its processes are killed.
+            is_killed = ending.result() == KILLED
+            lost = await lease.loss(asks=is_killed)
+            if lost is None:
+                return ending.result()
+            return _say_lost(lost, "was killed" if is_killed else "ran on after that")
         await process.stop(lease.confirmed.stop_budget_seconds / 2)
         failed = renewing.exception()
         if isinstance(failed, LeaseLost):

@@ -55,16 +55,18 @@ class HeldLease:
                     raise LeaseLost(self._unconfirmed())
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def loss(self) -> LeaseLost | None:
-        """Why it was lost, asked of the scheduler if its time is up; None while it is ours."""
-        if self.seconds_left > 0:
+    async def loss(self, *, asks: bool) -> LeaseLost | None:
+        """Why it was lost, asked of the scheduler with `asks` or if its time is up; None while it
+        is ours.
+        """
+        if self.seconds_left > 0 and not asks:
             return None
         try:
             if await self._renew(within_seconds=ANSWER_SECONDS):
                 return None
         except LeaseLost as error:
             return error
-        return LeaseLost(self._unconfirmed())
+        return LeaseLost(self._unconfirmed()) if self.seconds_left <= 0 else None
 
     async def _renew(self, *, activate: bool = False, within_seconds: float | None = None) -> bool:
         """Whether the scheduler confirmed; counted from when we asked."""

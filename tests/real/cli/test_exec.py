@@ -205,6 +205,28 @@ async def test_a_command_that_ended_while_the_command_line_was_stopped_says_if_t
     assert ("the reservation was lost" in err.decode()) == (want == LEASE_LOST_EXIT_CODE)
 
 
+@pytest.mark.parametrize(
+    ("refusal", "want"),
+    [
+        pytest.param(ErrorCode.LEASE_LOST, LEASE_LOST_EXIT_CODE, id="its lease was taken back"),
+        pytest.param(None, 128 + signal.SIGKILL, id="by whomever"),
+    ],
+)
+async def test_a_command_that_was_killed_says_if_its_lease_was_taken_back(
+    command: Command, tmp_path: Path, refusal: ErrorCode | None, want: int
+) -> None:
+    """As a preempted one is, whose node kills what runs of it long before the lease would end."""
+    process, pid = await started(command, tmp_path)
+
+    command.stub.renewal_refusal = refusal
+    os.kill(pid, signal.SIGKILL)
+    _, err = await process.communicate()
+
+    assert process.returncode == want
+    said = "the reservation was lost and the command was killed"
+    assert (said in err.decode()) == (want == LEASE_LOST_EXIT_CODE)
+
+
 def is_zombie(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
