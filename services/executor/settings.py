@@ -7,6 +7,7 @@ from uuid import UUID
 
 from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds
 from services.executor.domain.deadlines import PhaseLimits
+from shared.mps import DEFAULT_PIPE_DIR
 from shared.settings import CommonSettings
 
 
@@ -57,7 +58,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     engine_variables: str = "HF_TOKEN"
     docker_host: str = ""
     docker_device_ids: Literal["uuid", "index", "cdi"] = "uuid"
-    mps_pipe_dir: str = "/tmp/nvidia-mps"  # noqa: S108  # where NVIDIA's daemon has it by default
+    mps_pipe_dir: str = DEFAULT_PIPE_DIR
     container_shm_mb: PositiveInt = 8192
     engine_memory_mb: Count = 0
     engine_cpus: Seconds = 0.0

@@ -24,8 +24,10 @@ from services.telemetry.power.limits import PowerLimits
 from services.telemetry.reservations import ReservationTracker
 from services.telemetry.settings import TelemetrySettings
 from services.telemetry.sources.selection import select_source
+from shared.gpu.shares import MPS_LABEL
 from shared.lifecycle import give_back_memory
 from shared.messaging.bus import Bus, Route
+from shared.mps import daemon_listens
 from shared.service import Service, Step
 from shared.settings import SettingsError, load_settings, variable_of
 
@@ -91,7 +93,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         node_id=settings.node_id,
         interval_seconds=settings.interval_seconds,
         host=read_host_facts(),
-        labels=_labels(settings),
+        labels=node_labels(settings),
     )
     selection = select_source(settings, holdings)
     devices = DeviceMonitor(
@@ -153,8 +155,15 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
     )
 
 
-def _labels(settings: TelemetrySettings) -> dict[str, str]:
+def node_labels(settings: TelemetrySettings) -> Callable[[], dict[str, str]]:
+    """Those of the settings, and what is seen of the host whenever they are reported."""
     try:
-        return parse_labels(settings.labels)
+        named = parse_labels(settings.labels)
     except ValueError as error:
         raise SettingsError(f"{variable_of('labels', 'telemetry')}: {error}") from error
+
+    def labels() -> dict[str, str]:
+        seen = {MPS_LABEL: "true"} if daemon_listens(settings.mps_pipe_dir) else {}
+        return {**seen, **named}
+
+    return labels

@@ -5,7 +5,7 @@ import contextlib
 import os
 import platform
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -55,7 +55,7 @@ class EventPublisher:
         node_id: str,
         interval_seconds: float,
         host: HostFacts,
-        labels: Mapping[str, str] | None = None,
+        labels: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.node_id = node_id
         self.boot_id = new_id()
@@ -63,7 +63,7 @@ class EventPublisher:
         self._sink = sink
         self._interval_seconds = interval_seconds
         self._host = host
-        self._labels = dict(labels or {})
+        self._labels = labels
         self._revision = 0
         self._pending: deque[HealthChanged | InventoryReported] = deque(maxlen=MAX_PENDING)
         self._wake = asyncio.Event()
@@ -132,7 +132,7 @@ class EventPublisher:
                     cuda_driver_version=cuda_driver_version,
                 ),
                 devices=devices,
-                labels=self._labels,
+                labels=dict(self._labels()),
                 links=links,
             )
         )

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from schemas.base import PositiveSeconds
+from shared.mps import DEFAULT_PIPE_DIR
 from shared.settings import CommonSettings
 
 SourceName = Literal["auto", "nvml", "nvidia-smi", "amd", "dcgm", "simulated", "none"]
@@ -24,6 +25,7 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     a loopback name or one of `metrics_allowed_hosts`; on every address by any name.
     Where kubelet's `pod_resources_socket` is, GPUs are joined to pods; devices of claims need the
     name of the `kubernetes_node` as well, and a service account that lists ResourceSlices.
+    A node is labelled `gpusteward.io/mps` while an MPS daemon listens in `mps_pipe_dir`.
     """
 
     source: SourceName = "auto"
@@ -45,3 +47,4 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     metrics_allowed_hosts: str = ""
     pod_resources_socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
     kubernetes_node: str = ""
+    mps_pipe_dir: str = DEFAULT_PIPE_DIR

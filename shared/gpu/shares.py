@@ -1,8 +1,11 @@
 """Parts of devices, as settings of the CUDA Multi-Process Service."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from schemas.gpu_request import DeviceGrant
+
+MPS_LABEL: Final = "gpusteward.io/mps"  # of a node on which an MPS daemon runs
 
 
 def share_environment(devices: Sequence[DeviceGrant]) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """Parts of devices, as this host divides them between engines."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from schemas.errors import ErrorCode
 from schemas.executor import StartExperiment
 from schemas.gpu_request import DeviceGrant, ShareKind
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
+from shared.mps import daemon_listens
 
 
 def is_by_mps(devices: Iterable[DeviceGrant]) -> bool:
@@ -31,7 +31,7 @@ def _no_share(device: DeviceGrant, mps_pipe_dir: str) -> str | None:
         return None
     if device.mig_profile is not None:
         return f"expected a whole MIG instance, got a part of {device.uuid}: MPS has none"
-    if not Path(mps_pipe_dir).is_dir():
+    if not daemon_listens(mps_pipe_dir):
         return (
             f"no MPS daemon listens at {mps_pipe_dir}, so {device.uuid} cannot be divided; start"
             " one with `nvidia-cuda-mps-control -d`"

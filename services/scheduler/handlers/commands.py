@@ -25,6 +25,7 @@ from services.scheduler.intake import validation
 from services.scheduler.ledger import (
     holding_rows,
     idle_rows,
+    label_rows,
     node_rows,
     out_of_service,
     quota_rows,
@@ -34,6 +35,7 @@ from services.scheduler.ledger import (
 from services.scheduler.ledger.leader_election import pause_decisions
 from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.errors import RefusedError
+from shared.gpu.shares import MPS_LABEL
 from shared.ids import new_id
 from shared.logging import log
 from shared.messaging.expected_revision import require_revision
@@ -205,7 +207,14 @@ async def _drain(connection: Connection, command: Drain) -> Accepted:
 async def _label_node(connection: Connection, command: LabelNode) -> Accepted:
     node_id = command.node_id
     await node_rows.check_known(connection, node_id)
-    labels = await node_rows.write_labels(connection, node_id, command.labels)
+    if MPS_LABEL in command.labels and await label_rows.has_shares(connection, node_id):
+        raise RefusedError(
+            ErrorCode.CONFLICT,
+            f"expected no shares held on {node_id} while {MPS_LABEL} changes, found some: whoever"
+            " holds them is kept to them, or not, as when they were granted",
+            path="$.labels",
+        )
+    labels = await label_rows.write_labels(connection, node_id, command.labels)
     labelled = partial(NodeLabelled, node_id=node_id, labels=labels)
     return await _node_changed(connection, command, labelled)
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -13,7 +13,6 @@ from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
 from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.scheduler import ReservationState
-from schemas.scheduler_namespaces import PREEMPTION_CAUSES
 from schemas.scheduler_views import (
     AvailabilityView,
     EstimateRequirements,
@@ -22,7 +21,6 @@ from schemas.scheduler_views import (
     Explanation,
     GetAvailability,
     GetReservation,
-    Idleness,
     ListReservations,
     ReservationList,
     ReservationView,
@@ -31,7 +29,6 @@ from schemas.scheduler_views import (
 from services.scheduler.domain.advice.evaluation import Evaluation, available, evaluate
 from services.scheduler.domain.clusters.choice import Choice
 from services.scheduler.domain.estimate import estimate
-from services.scheduler.domain.idle import idle_sentence
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
 from services.scheduler.domain.placement.reasons import (
     abridge,
@@ -40,6 +37,7 @@ from services.scheduler.domain.placement.reasons import (
     summary_sentence,
 )
 from services.scheduler.domain.placement.shares import ShareRules
+from services.scheduler.handlers.reservation_status import end_reasons, idleness, notice
 from services.scheduler.intake.validation import ANY_SHARES, check_wanted, known
 from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.query_engine import Moment, QueryEngine
@@ -116,7 +114,7 @@ class ReservationQueries:
             queue_length=len(entries),
             reasons=shown.reasons,
             reasons_left_out=shown.left_out,
-            summary=_notice(stored)
+            summary=notice(stored)
             or summary_sentence(
                 stored.state, stored.request, evaluation.reasons, position, len(entries)
             ),
@@ -241,7 +239,7 @@ class ReservationQueries:
         if waits:
             reasons = place.reasons or (_NEXT,)
         elif stored.state not in HELD_ON_LEASE:
-            reasons = stored.reasons or _end_reasons(stored)
+            reasons = stored.reasons or end_reasons(stored)
         where = stored.cluster
         served = (
             f"{stored.state.value} in cluster {where.cluster_id}: {where.message}"
@@ -296,7 +294,7 @@ async def _evaluation_of(
         if stored.state in UNSERVED:
             asked = arriving_request(stored.request, moment.now, stored.namespace)
             evaluation = await asyncio.to_thread(evaluate, moment.engine, asked, moment.now)
-        reasons = stored.reasons or _end_reasons(stored)
+        reasons = stored.reasons or end_reasons(stored)
         return Evaluation(reasons=reasons, suggestion=evaluation.suggestion)
     if entry is None:
         return Evaluation(reasons=(_NEXT,))
@@ -347,12 +345,12 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         lease_expires_at=stored.lease_expires_at,
         quarantined=stored.quarantined,
         reasons=place.reasons or (_NEXT,) if waits else abridge(stored.reasons).reasons,
-        reason=_notice(stored) or stored.reason,
+        reason=notice(stored) or stored.reason,
         preempting_until=stored.preempting_until,
         preempted_for=stored.preempted_for,
         preempted_by=stored.preempted_by if stored.preempted_for is not None else None,
         cluster=stored.cluster,
-        idle=_idleness(stored),
+        idle=idleness(stored),
         idle_exempt_until=stored.idle_exempt_until,
         idle_exempt_reason=stored.idle_exempt_reason,
         forecast_start_at=stored.forecast_start_at,
@@ -361,47 +359,3 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
 
 def _reasons(found: Choice | tuple[Reason, ...]) -> tuple[Reason, ...]:
     return () if isinstance(found, Choice) else found
-
-
-def _idleness(stored: Reservation) -> Idleness | None:
-    if stored.state not in HELD_ON_LEASE or stored.idle_since is None or not stored.idle_action:
-        return None
-    return Idleness(
-        since_at=stored.idle_since,
-        action=stored.idle_action,
-        acts_at=None if stored.idle_preemptible else stored.idle_acts_at,
-        preemptible=stored.idle_preemptible,
-    )
-
-
-def _notice(stored: Reservation) -> str:
-    """That a reservation has to give way or is idle, while it still may run."""
-    if stored.state not in HELD_ON_LEASE:
-        return ""
-    if stored.preempting_until is None:
-        idle = _idleness(stored)
-        return idle_sentence(stored.state, idle) if idle is not None else ""
-    until = stored.preempting_until.astimezone(UTC)
-    return (
-        f"{stored.state.value}, but it has to stop by {until:%H:%M:%S} UTC for reservation"
-        f" {stored.preempted_for}, {PREEMPTION_CAUSES[stored.preempted_by]}"
-    )
-
-
-def _end_reasons(stored: Reservation) -> tuple[Reason, ...]:
-    """Why a reservation is over, or what its devices wait for."""
-    if stored.quarantined and stored.cluster is not None:
-        cluster_id = stored.cluster.cluster_id
-        message = f"cluster {cluster_id} has not confirmed that nothing of it is left"
-        return (Reason(code=ReasonCode.QUARANTINED, message=message, node_id=cluster_id),)
-    if not stored.quarantined:
-        return (Reason(code=ReasonCode.ENDED, message=stored.reason or "the reservation is over"),)
-    return tuple(
-        Reason(
-            code=ReasonCode.QUARANTINED,
-            message=f"GPU {device.index} on {device.node_id} waits for the confirmed stop",
-            node_id=device.node_id,
-            device_uuid=device.uuid,
-        )
-        for device in stored.devices
-    )

@@ -1,6 +1,6 @@
 """Rows of nodes and their devices: functions on a connection, inside the caller's transaction."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -12,10 +12,11 @@ from schemas.errors import ErrorCode
 from schemas.scheduler import LOSSES, CordonCause
 from schemas.telemetry import DeviceFacts, HealthState, InventoryReported, Source
 from services.scheduler.domain.faults import Fault, Loss
-from services.scheduler.domain.labels import CLUSTER_LABEL, OperatorLabels, effective, relabelled
+from services.scheduler.domain.labels import CLUSTER_LABEL
 from services.scheduler.ledger.holding_rows import OpenHolding
+from services.scheduler.ledger.label_rows import LABELS_REPORTED
 from shared.errors import RefusedError
-from shared.postgres.database import Connection, Row, from_json, to_json
+from shared.postgres.database import Connection, Row, to_json
 
 BOOTS_REMEMBERED: Final = 16
 _LOSS_CAUSES: Final = sorted(cause.value for cause in LOSSES)
@@ -37,7 +38,8 @@ UPDATE node SET event_revision = event_revision + 1 WHERE node_id = $1 RETURNING
 """
 # Applied once: not from an earlier boot, and of one boot only what is newer.
 _INVENTORY: Final = f"""
-UPDATE node SET boot_id = $2, inventory_revision = $3, source = $4, labels = $5, host = $6,
+UPDATE node SET boot_id = $2, inventory_revision = $3, source = $4, host = $6,
+    labels = {LABELS_REPORTED.format("$5")},
     inventory_at = clock_timestamp(), lost = false, removed = false, admitted = admitted OR $7,
     stopped = stopped AND boot_id = $2 AND health_revision > $3,
     health_revision = CASE WHEN boot_id = $2 THEN health_revision ELSE -1 END,
@@ -137,8 +139,6 @@ UPDATE node {_IN_SERVICE}, removed = true, admitted = false, lost = false, stopp
 WHERE node_id = $1
 """
 _REMOVE_DEVICES: Final = f"UPDATE device {_IN_SERVICE}, removed = true WHERE node_id = $1"
-_LABELS: Final = "SELECT labels, operator_labels FROM node WHERE node_id = $1 FOR UPDATE"
-_SET_LABELS: Final = "UPDATE node SET operator_labels = $2 WHERE node_id = $1"
 _HANDLED_FAULTS: Final = "SELECT event_id FROM fault WHERE node_id = $1 AND event_id = ANY($2)"
 _ADD_FAULT: Final = """
 INSERT INTO fault (node_id, event_id, boot_id, device_uuid, reason) VALUES ($1, $2, $3, $4, $5)
@@ -341,19 +341,6 @@ async def lift(connection: Connection, over: Sequence[Loss]) -> list[OpenHolding
     numbers, node_ids = _numbers_and_nodes(over)
     await connection.execute(_LIFT_NODES, node_ids, _LOSS_CAUSES)
     return _by_number(await connection.fetch(_LIFT_DEVICES, numbers, _LOSS_CAUSES))
-
-
-async def write_labels(
-    connection: Connection, node_id: NodeId, changes: Mapping[str, str | None]
-) -> dict[str, str]:
-    """Change the operators' labels of a node; all that count from now on."""
-    row = await connection.fetchrow(_LABELS, node_id)
-    if row is None:
-        raise RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="$.node_id")
-    agent = from_json(row["labels"], dict[str, str])
-    operator = relabelled(agent, from_json(row["operator_labels"], OperatorLabels), changes)
-    await connection.execute(_SET_LABELS, node_id, to_json(operator))
-    return effective(agent, operator)
 
 
 async def remove(connection: Connection, node_id: NodeId) -> None:

@@ -7,10 +7,14 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest, ReasonCode, ShareKind
 from schemas.scheduler import RequestReservation, ReservationGranted, ReservationState
+from schemas.scheduler_nodes import LabelNode
 from schemas.scheduler_views import AllocationMap, AvailabilityView, GetAllocationMap, WhatIf
+from shared.gpu.shares import MPS_LABEL
 from shared.ids import new_id
+from shared.testing import eventually
 from tests.support.worlds.scheduler import (
     FakeGpu,
     World,
@@ -65,6 +69,38 @@ async def test_the_map_shows_0_60_and_0_80_after_0_2_and_1_2_of_two_gpus(steward
     for granted in (second, third):
         accepted(await steward.release(granted))
     assert set((await held(steward)).values()) == {"0.00"}
+
+
+async def test_what_keeps_holders_to_their_shares_changes_only_while_nobody_holds_any(
+    steward: World, postgres_dsn: str
+) -> None:
+    gpu = FakeGpu(uuid="GPU-0", index=0, simulated=False)
+    node = await steward.add_node("alpha", [gpu])
+
+    async def reported() -> None:
+        event = await node.report_inventory()
+        async with ledger(postgres_dsn) as connection:
+
+            async def is_stored() -> bool:
+                stored = "SELECT inventory_revision FROM node WHERE node_id = 'alpha'"
+                return bool(await connection.fetchval(stored) == event.revision)
+
+            await eventually(is_stored, what="the inventory to be stored")
+
+    first = await shares(steward, 0.25)
+    node.labels[MPS_LABEL] = "true"
+    await reported()
+    second = await shares(steward, 0.25)
+    label = LabelNode(command_id=new_id(), node_id="alpha", labels={MPS_LABEL: "true"})
+    reply = refused(await steward.bus.request(label))
+    for granted in (first, second):
+        accepted(await steward.release(granted))
+    await reported()
+    third = await shares(steward, 0.25, enforced_shares=True)
+
+    kinds = [each.devices[0].share.kind for each in (first, second, third) if each.devices[0].share]
+    assert kinds == [ShareKind.COOPERATIVE, ShareKind.COOPERATIVE, ShareKind.MPS]
+    assert (reply.code, reply.path) == (ErrorCode.CONFLICT, "$.labels")
 
 
 async def test_a_whole_gpu_is_the_same_cells_however_it_is_asked_for(

@@ -15,7 +15,7 @@ from schemas.gpu_request import (
 )
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import Device, Node, Reading, ReadingState
-from services.scheduler.domain.placement.eligibility import MPS_LABEL
+from shared.gpu.shares import MPS_LABEL
 
 TOTAL_MB = 80_000
 NODES = 4

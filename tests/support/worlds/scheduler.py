@@ -82,6 +82,7 @@ class FakeGpu:
     mig_enabled: bool | None = None
     parent_uuid: str | None = None
     mig_profile: str | None = None
+    simulated: bool = True
 
     def reading(self) -> GpuReading:
         used = self.memory_used_mb
@@ -141,7 +142,7 @@ class FakeNode:
                     index=gpu.index,
                     name=gpu.name,
                     memory_total_mb=gpu.memory_total_mb,
-                    simulated=True,
+                    simulated=gpu.simulated,
                     health=gpu.health,
                     mig_enabled=gpu.mig_enabled,
                     parent_uuid=gpu.parent_uuid,

@@ -1,10 +1,14 @@
 """Labels of a node in the agent's settings."""
 
+import socket
+from pathlib import Path
+
 import pytest
 
-from services.telemetry.app import create_service
+from services.telemetry.app import create_service, node_labels
 from services.telemetry.domain.labels import parse_labels
 from services.telemetry.settings import TelemetrySettings
+from shared.gpu.shares import MPS_LABEL
 from shared.settings import SettingsError
 
 
@@ -24,3 +28,18 @@ def test_labels_are_read_from_one_line(text: str, want: dict[str, str]) -> None:
 def test_what_is_no_label_is_refused_with_the_setting_s_name(text: str) -> None:
     with pytest.raises(SettingsError, match="GPUSTEWARD_TELEMETRY_LABELS: expected labels as"):
         create_service(TelemetrySettings(labels=f"rack=7,{text}"))
+
+
+def test_a_node_is_labelled_while_an_mps_daemon_listens_unless_its_settings_say_otherwise(
+    tmp_path: Path,
+) -> None:
+    seen = node_labels(TelemetrySettings(labels="rack=7", mps_pipe_dir=str(tmp_path)))
+    told = node_labels(TelemetrySettings(labels=f"{MPS_LABEL}=false", mps_pipe_dir=str(tmp_path)))
+    before = seen()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
+        daemon.bind(str(tmp_path / "control"))
+        daemon.listen()
+        found = (seen(), told())
+
+    assert found == ({"rack": "7", MPS_LABEL: "true"}, {MPS_LABEL: "false"})
+    assert before == seen() == {"rack": "7"}

@@ -27,6 +27,7 @@ from shared.accelerator_rules.compute_capability import (
 from shared.accelerator_rules.precision import hint_for
 from shared.gpu.free_memory import needed_free_mb
 from shared.gpu.model_names import matches_model
+from shared.gpu.shares import MPS_LABEL
 
 NEVER: Final = frozenset(
     {
@@ -46,7 +47,6 @@ NEVER: Final = frozenset(
     }
 )
 
-MPS_LABEL: Final = "gpusteward.io/mps"
 WITHOUT_WISHES: Final = GpuRequest()
 
 _READING_REASONS: Final = {
@@ -69,8 +69,8 @@ _PLAIN: Final = {
     ReasonCode.MIG_ENABLED: "is divided into MIG instances, which are granted instead of it",
     ReasonCode.NODE_LOST: "is on a node that is lost",
     ReasonCode.NOT_DIVISIBLE: "is a MIG instance, which is granted as a whole",
-    ReasonCode.SHARES_NOT_ENFORCED: f"is on a node without label {MPS_LABEL}=true: nothing there"
-    " keeps holders to their shares",
+    ReasonCode.SHARES_NOT_ENFORCED: f"is on a node without label {MPS_LABEL}=true, which an MPS"
+    " daemon that listens there gives it: nothing keeps holders to their shares",
 }
 
 

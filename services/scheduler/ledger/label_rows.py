@@ -1,0 +1,43 @@
+"""Labels of nodes: what agents report, and what operators set over them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from schemas.base import NodeId
+from schemas.errors import ErrorCode
+from services.scheduler.domain.labels import OperatorLabels, effective, relabelled
+from shared.errors import RefusedError
+from shared.gpu.shares import MPS_LABEL
+from shared.postgres.database import Connection, from_json, to_json
+
+_IS_SHARED: Final = """
+EXISTS (SELECT FROM holding JOIN device USING (device_no)
+    WHERE device.node_id = $1 AND released_at IS NULL AND hundredths < 100)
+"""
+_HAS_SHARES: Final = f"SELECT {_IS_SHARED}"
+# What keeps holders to their shares changes only while nobody holds any.
+LABELS_REPORTED: Final = f"""
+CASE WHEN {_IS_SHARED}
+    THEN jsonb_strip_nulls({{0}} || jsonb_build_object('{MPS_LABEL}', labels -> '{MPS_LABEL}'))
+    ELSE {{0}} END
+"""
+_LABELS: Final = "SELECT labels, operator_labels FROM node WHERE node_id = $1 FOR UPDATE"
+_SET_LABELS: Final = "UPDATE node SET operator_labels = $2 WHERE node_id = $1"
+
+
+async def has_shares(connection: Connection, node_id: NodeId) -> bool:
+    """Whether a part of a GPU of the node is held."""
+    return bool(await connection.fetchval(_HAS_SHARES, node_id))
+
+
+async def write_labels(
+    connection: Connection, node_id: NodeId, changes: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Change the operators' labels of a node; all that count from now on."""
+    row = await connection.fetchrow(_LABELS, node_id)
+    if row is None:
+        raise RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="$.node_id")
+    agent = from_json(row["labels"], dict[str, str])
+    operator = relabelled(agent, from_json(row["operator_labels"], OperatorLabels), changes)
+    await connection.execute(_SET_LABELS, node_id, to_json(operator))
+    return effective(agent, operator)
