@@ -58,6 +58,7 @@ class Strategy(StrEnum):
     GRID_SEARCH = "grid_search"
     RANDOM = "random"
     BAYESIAN = "bayesian"
+    AUTO = "auto"
 
 
 class StopReason(StrEnum):
@@ -240,7 +241,8 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
     attempts are interrupted, or fail in a way that may pass. `n_initial_random` and `seed` are of
     searches that draw configurations; without a seed one follows from the task's id. A search tries
-    `max_iterations` configurations at most, 50 if it is not given, a grid all. Once the attempts
+    `max_iterations` configurations at most, 50 if it is not given (`auto`: those of its stages),
+    a grid all. Once the attempts
     have had their GPUs for `max_gpu_hours` together, nothing further starts.
 
     With `trust` the baseline and the leaders are measured again, beyond `max_iterations`, until one
@@ -266,7 +268,7 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
 
     @property
     def is_trust_asked(self) -> bool:
-        return self.strategy.value == "auto" if self.trust is None else self.trust
+        return self.strategy is Strategy.AUTO if self.trust is None else self.trust
 
 
 class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from services.orchestrator.domain.records import (
 from services.orchestrator.domain.retrying import nodes_to_request
 from services.orchestrator.domain.search.history import trials_of
 from services.orchestrator.domain.search.propose import propose
+from services.orchestrator.domain.search.stages import Waiting
 from services.orchestrator.domain.search.trust import is_of_winner, next_checks, verdict
 from services.orchestrator.domain.tools import tool_of_old
 from services.orchestrator.node_names import with_node_ids
@@ -142,6 +143,8 @@ class Progress:
         trials = trials_of(task.file.optimization.objective, search.space, past)
         # Its arithmetic takes some 50 ms.
         proposal = await asyncio.to_thread(propose, search, trials, planner.is_possible)
+        if isinstance(proposal, Waiting):
+            return task
         if isinstance(proposal, StopReason):
             task = replace(task, stop_reason=proposal)
             await store.save_task(connection, task)

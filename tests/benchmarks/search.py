@@ -24,10 +24,10 @@ from rich.table import Table
 
 from schemas.executor import FailureKind
 from schemas.orchestrator import ExperimentState
-from schemas.task import Objective, OptimizationSpec, StopReason, Strategy
+from schemas.task import Objective, OptimizationSpec, Strategy
 from services.orchestrator.domain.expansion import Axis, Point
 from services.orchestrator.domain.search.history import Past, trials_of
-from services.orchestrator.domain.search.propose import propose, search_of
+from services.orchestrator.domain.search.propose import Proposal, propose, search_of
 from services.orchestrator.domain.search.space import Space, space_of
 from shared.benchmarks.ranking import Scored, rank
 from tests.benchmarks.search_trust import winner_figures
@@ -95,13 +95,14 @@ def search_surface(strategy: Strategy, space: Space, surface: Latency, seed: int
     noise = random.Random(f"noise:{seed}")
     grid = [surface(space.point(place)) for place in space.places()]
     optimum = min(value for value in grid if value is not None)
-    most = int(len(grid) * MOST_OF_GRID)
+    # The staged search says itself how many it needs.
+    most = None if strategy is Strategy.AUTO else int(len(grid) * MOST_OF_GRID)
     search = search_of(OptimizationSpec(strategy=strategy, max_iterations=most, seed=seed), space)
     past: list[Past] = []
     while True:
         trials = trials_of(Objective.MINIMIZE_LATENCY, space, past)
         proposal = propose(search, trials, lambda _: True)
-        if isinstance(proposal, StopReason):
+        if not isinstance(proposal, Proposal):
             break
         truth = surface(proposal.point)
         measured = None if truth is None else truth * (1 + noise.gauss(0, NOISE))
@@ -184,7 +185,7 @@ def main() -> None:
         title=f"{size} configurations, {SEEDS} seeds, noise {NOISE:.0%}",
     )  # fmt: skip
     found: dict[Strategy, list[Run]] = {}
-    for strategy in (Strategy.RANDOM, Strategy.BAYESIAN):
+    for strategy in (Strategy.RANDOM, Strategy.BAYESIAN, Strategy.AUTO):
         for kind in ("smooth", "ridge", "cliff"):
             runs = [
                 search_surface(strategy, space, make_surface(kind, seed), seed)
@@ -206,6 +207,10 @@ def main() -> None:
         "bayes_median_regret_percent": median_percent(bayes),
         "bayes_experiments_over_grid": round(
             statistics.median(run.experiments for run in bayes) / size, 3
+        ),
+        "auto_median_regret_percent": median_percent(found[Strategy.AUTO]),
+        "auto_experiments_over_grid": round(
+            statistics.median(run.experiments for run in found[Strategy.AUTO]) / size, 3
         ),
         "random_median_regret_percent": median_percent(found[Strategy.RANDOM]),
         "crashes_after_third_percent": crash_percent(bayes),

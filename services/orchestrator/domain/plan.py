@@ -43,6 +43,7 @@ from services.orchestrator.domain.requirements_check import (
     missing_field,
     missing_nodes,
 )
+from services.orchestrator.domain.search.notes import search_notes
 from services.orchestrator.domain.search.propose import Search, search_of
 from services.orchestrator.domain.search.space import Space, space_of
 from services.orchestrator.domain.search.trust import MOST_CHECKS
@@ -185,7 +186,7 @@ def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
         total=grid.total,
         cut=grid.cut,
         missing=(*planner.missing, *unknown),
-        notes=(*notes_of_task, *_search_notes(search), *notes),
+        notes=(*notes_of_task, *search_notes(search), *notes),
         search=search,
     )
 
@@ -236,17 +237,6 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool, seed: int = 0) -> Benchm
 def _single_values(space: Space) -> Grid:
     size = LARGEST_INTEGER if space.size is None else min(space.size, LARGEST_INTEGER)
     return Grid(points=tuple(space.single_values()), total=size, cut=0)
-
-
-def _search_notes(search: Search | None) -> Iterator[str]:
-    if search is None:
-        return
-    size = search.space.size
-    of_all = f"of {size} configurations" if size is not None else "of ranges without steps"
-    first = "drawn at random"
-    if search.drawn < search.experiments:
-        first = f"{search.drawn} {first}, then each from the measurements so far (Optuna's TPE)"
-    yield f"strategy '{search.strategy.value}': at most {search.experiments} {of_all}, {first}"
 
 
 def _refuse_excessive(config: BenchmarkConfig) -> None:

@@ -15,6 +15,7 @@ from services.orchestrator.domain.search.crashes import crash_predictor
 from services.orchestrator.domain.search.history import Past, Trial, trials_of
 from services.orchestrator.domain.search.propose import Proposal, Search, propose
 from services.orchestrator.domain.search.space import Space
+from services.orchestrator.domain.search.stages import Waiting
 from shared.benchmarks.ranking import Scored
 from tests.support.worlds.orchestrator_records import make_file
 
@@ -67,6 +68,7 @@ def run(
     while True:
         trials = trials_of(Objective.MINIMIZE_LATENCY, search.space, past)
         proposal = propose(search, trials, is_possible)
+        assert not isinstance(proposal, Waiting)
         if isinstance(proposal, StopReason):
             return proposals, proposal
         proposals.append(proposal)

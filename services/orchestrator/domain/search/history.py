@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from schemas.executor import FailureKind
-from schemas.orchestrator import ExperimentState
+from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.task import Objective
 from schemas.trust import RunInfo
 from services.orchestrator.domain.search.space import Place, Space
@@ -28,13 +28,15 @@ class Trial(Struct, frozen=True, kw_only=True):
     """A configuration that was proposed before; `place` None: it is not in the space.
 
     `standing` counts from 0, the best; those that failed share the last. None: not known yet, or
-    never, as it was cancelled.
+    never, as it was cancelled. `is_open`: it is waiting or running.
     """
 
     ordinal: int
     place: Place | None
     standing: int | None = None
     failure: FailureKind | None = None
+    is_open: bool = False
+    has_failed: bool = False
 
 
 def trials_of(objective: Objective, space: Space, past: Sequence[Past]) -> list[Trial]:
@@ -53,6 +55,8 @@ def trials_of(objective: Objective, space: Space, past: Sequence[Past]) -> list[
             place=space.place(each.parameters),
             standing=standing(each),
             failure=each.failure,
+            is_open=each.state not in FINISHED_EXPERIMENT_STATES,
+            has_failed=each.state is ExperimentState.FAILED,
         )
         for each in sorted(past, key=lambda each: each.ordinal)
     ]

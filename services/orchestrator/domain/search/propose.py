@@ -11,12 +11,17 @@ from services.orchestrator.domain.expansion import LARGEST_TASK, Point
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.domain.search.crashes import Predict, crash_predictor
 from services.orchestrator.domain.search.history import Trial
-from services.orchestrator.domain.search.space import Place, Space
+from services.orchestrator.domain.search.space import Place, Space, draw_new
+from services.orchestrator.domain.search.stages import (
+    Stage,
+    Waiting,
+    experiments_of,
+    next_in_stages,
+    stages_of,
+)
 
 DEFAULT_EXPERIMENTS: Final = 50
 PREDICTED_EVERY: Final = 10
-_DRAWS: Final = 200
-_LARGEST_COUNTED: Final = 20_000
 
 IsPossible = Callable[[Point], bool]
 
@@ -30,35 +35,43 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 
 class Search(Struct, frozen=True, kw_only=True):
-    """How a task is searched: at most `experiments` of `space`, the first `drawn` at random."""
+    """How a task is searched: at most `experiments` of `space`, in `stages` if it has any, else the
+    first `drawn` at random.
+    """
 
     strategy: Strategy
     space: Space
     experiments: int
     drawn: int
     seed: int
+    stages: tuple[Stage, ...] = ()
 
 
 def search_of(spec: OptimizationSpec, space: Space, default_seed: int = 0) -> Search:
     """The search that the task file describes, with what it leaves open."""
-    wanted = min(spec.max_iterations or DEFAULT_EXPERIMENTS, LARGEST_TASK)
+    stages = stages_of(space) if spec.strategy is Strategy.AUTO else ()
+    default = experiments_of(stages) if stages else DEFAULT_EXPERIMENTS
+    wanted = min(spec.max_iterations or default, LARGEST_TASK)
     experiments = min(wanted, space.size or wanted)
     drawn = experiments
     if spec.strategy is Strategy.BAYESIAN:
         drawn = min(spec.n_initial_random or _drawn_first(experiments), experiments)
+    elif stages:
+        drawn = 0
     return Search(
         strategy=spec.strategy,
         space=space,
         experiments=experiments,
         drawn=drawn,
         seed=default_seed if spec.seed is None else spec.seed,
+        stages=stages,
     )
 
 
 def propose(
     search: Search, history: Sequence[Trial], is_possible: IsPossible
-) -> Proposal | StopReason:
-    """What is tried next, or why nothing is.
+) -> Proposal | StopReason | Waiting:
+    """What is tried next, or why nothing is, or that something else has to be measured before.
 
     The same search and history give the same answer, in every process. Nothing is proposed twice.
     """
@@ -79,6 +92,13 @@ def propose(
     def is_wanted(place: Place) -> bool:
         return is_new(place) and not would_crash(place)
 
+    if search.stages:
+        found = next_in_stages(search.stages, search.space, history, random, is_wanted)
+        if isinstance(found, Waiting):
+            return found
+        if found is not None:
+            staged, reason = found
+            return Proposal(ordinal=number, point=search.space.point(staged), reason=reason)
     measured = sum(standing is not None for _, standing in known)
     if number > search.drawn and measured:
         seed = random.randrange(2**32)
@@ -86,14 +106,16 @@ def propose(
         if place is not None:
             reason = f"the most promising by {measured} measured"
             return Proposal(ordinal=number, point=search.space.point(place), reason=reason)
-    place = _draw(search.space, random, is_wanted)
+    place = draw_new(search.space, random, is_wanted)
     if place is None:
-        is_left = _draw(search.space, random, is_new) is not None
+        is_left = draw_new(search.space, random, is_new) is not None
         return StopReason.ONLY_CRASHES_LEFT if is_left else StopReason.SPACE_EXHAUSTED
     return Proposal(
         ordinal=number,
         point=search.space.point(place),
-        reason=f"drawn at random, {min(number, search.drawn)} of {search.drawn}",
+        reason=f"drawn at random, {min(number, search.drawn)} of {search.drawn}"
+        if search.drawn
+        else "drawn at random",
     )
 
 
@@ -106,15 +128,3 @@ def _crash_predictor(search: Search, history: Sequence[Trial], number: int) -> P
 
 def _drawn_first(experiments: int) -> int:
     return max(3, min(10, experiments // 4))
-
-
-def _draw(space: Space, random: Random, is_new: Callable[[Place], bool]) -> Place | None:
-    """None if nothing new is left, or is too rare to be found."""
-    for _ in range(_DRAWS):
-        place = space.draw(random)
-        if is_new(place):
-            return place
-    if space.size is None or space.size > _LARGEST_COUNTED:
-        return None
-    left = [place for place in space.places() if is_new(place)]
-    return random.choice(left) if left else None

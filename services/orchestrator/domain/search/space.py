@@ -2,9 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -12,6 +12,9 @@ from schemas.task import ContinuousRange
 from services.orchestrator.domain.expansion import Axis, Point, point_of
 
 Place = tuple[int | float, ...]
+
+_DRAWS: Final = 200
+_LARGEST_COUNTED: Final = 20_000
 
 
 class Dimension(Struct, frozen=True, kw_only=True):
@@ -90,6 +93,23 @@ class Space(Struct, frozen=True, kw_only=True):
                 yield self.point((*firsts[:number], at, *firsts[number + 1 :]))
 
 
+def middle(space: Space) -> Place:
+    """The middle of what is ordered, the first of what is not."""
+    return tuple(_middle(each) for each in space.dimensions)
+
+
+def draw_new(space: Space, random: Random, is_new: Callable[[Place], bool]) -> Place | None:
+    """None if nothing new is left, or is too rare to be found."""
+    for _ in range(_DRAWS):
+        place = space.draw(random)
+        if is_new(place):
+            return place
+    if space.size is None or space.size > _LARGEST_COUNTED:
+        return None
+    left = [place for place in space.places() if is_new(place)]
+    return random.choice(left) if left else None
+
+
 def space_of(axes: Sequence[Axis]) -> Space:
     """Each value once; numbers in ascending order."""
     return Space(dimensions=tuple(_dimension(axis) for axis in axes if axis.values or axis.span))
@@ -98,6 +118,13 @@ def space_of(axes: Sequence[Axis]) -> Space:
 def readable(number: float, span: ContinuousRange) -> float:
     """`number` with 4 digits, within its range."""
     return min(max(float(f"{number:.4g}"), span.low), span.high)
+
+
+def _middle(dimension: Dimension) -> int | float:
+    if (span := dimension.continuous) is None:
+        return (len(dimension.values) - 1) // 2 if dimension.is_ordered else 0
+    middle = math.sqrt(span.low * span.high) if span.log else (span.low + span.high) / 2
+    return readable(middle, span)
 
 
 def _dimension(axis: Axis) -> Dimension:

@@ -1,0 +1,29 @@
+"""What a search will do, said before it begins."""
+
+from collections.abc import Iterator
+
+from services.orchestrator.domain.search.propose import Search
+from services.orchestrator.domain.search.stages import Stage
+
+
+def search_notes(search: Search | None) -> Iterator[str]:
+    if search is None:
+        return
+    size = search.space.size
+    of_all = f"of {size} configurations" if size is not None else "of ranges without steps"
+    first = "drawn at random"
+    if search.stages:
+        sizes = [f"{each.title}, {_stage_text(search, each)}" for each in search.stages]
+        first = (
+            f"in stages that hold the best of the one before: {'; '.join(sizes)}; then "
+            "everything together"
+        )
+    elif search.drawn < search.experiments:
+        first = f"{search.drawn} {first}, then each from the measurements so far (Optuna's TPE)"
+    yield f"strategy '{search.strategy.value}': at most {search.experiments} {of_all}, {first}"
+
+
+def _stage_text(search: Search, stage: Stage) -> str:
+    names = ", ".join(search.space.dimensions[number].name for number in stage.numbers)
+    of_all = f" of {stage.size}" if stage.size is not None else ""
+    return f"{stage.experiments}{of_all} ({names})"
