@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -16,7 +15,7 @@ from services.orchestrator.settings import OrchestratorSettings
 from shared.errors import UnavailableError
 from shared.postgres.database import Connection, Database
 from shared.testing import eventually
-from tests.support.worlds.orchestrator import World, scripted_world, task_file
+from tests.support.worlds.orchestrator import scripted_world, task_file
 
 STATE = """
 SELECT md5(concat(
@@ -89,34 +88,46 @@ def history(experiments: tuple[ExperimentView, ...]) -> list[dict[str, Any]]:
     ]
 
 
-async def submit(world: World, name: str) -> UUID:
-    return await world.submit(
-        task_file(
-            name,
-            parameters={"slots": {"type": "integer", "low": 1, "high": 32}},
-            optimization={
-                "strategy": "bayesian",
-                "seed": 5,
-                "max_iterations": 5,
-                "n_initial_random": 2,
-            },
-        )
-    )
+# By the number of its experiments.
+TASKS: dict[int, dict[str, Any]] = {
+    5: {
+        "parameters": {"slots": {"type": "integer", "low": 1, "high": 32}},
+        "optimization": {
+            "strategy": "bayesian",
+            "seed": 5,
+            "max_iterations": 5,
+            "n_initial_random": 2,
+        },
+    },
+    # Stages, each experiment with a load of its own.
+    3: {
+        "parameters": {"tp-size": [1, 2], "slots": [1, 2]},
+        "benchmark": {"tool": "builtin", "load_search": {"max": 64}},
+        "optimization": {
+            "strategy": "auto",
+            "max_iterations": 3,
+            "objective": "maximize_load",
+            "trust": False,
+            "constraints": "error_rate<1%",
+        },
+    },
+}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("count", TASKS)
 async def test_a_search_killed_after_every_change_of_state_has_the_history_of_one_that_was_not(
-    nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+    count: int, nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killer = Killer()
     real = Database.transaction
     async with scripted_world(nats_url) as world:
         async with life(nats_url, postgres_dsn) as database:
-            undisturbed = await submit(world, "undisturbed")
+            undisturbed = await world.submit(task_file("undisturbed", **TASKS[count]))
             await world.until(undisturbed, TaskState.COMPLETED)
             want = history(await world.experiments(undisturbed))
-            disturbed = await submit(world, "disturbed")
+            disturbed = await world.submit(task_file("disturbed", **TASKS[count]))
             killer.seen.add(await database.pool.fetchval(STATE))
         monkeypatch.setattr(
             Database, "transaction", lambda database: killer.transaction(real(database))
@@ -148,7 +159,7 @@ async def test_a_search_killed_after_every_change_of_state_has_the_history_of_on
             ]
 
     assert history(experiments) == want
-    assert ends == [1] * 5
+    assert ends == [1] * count
     starts = [start.experiment_id for start in world.starts if start.task_id == disturbed]
     assert starts == [each.experiment_id for each in experiments]
-    assert lives > 5 * 2
+    assert lives > count * 2

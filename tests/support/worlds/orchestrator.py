@@ -12,7 +12,13 @@ from uuid import UUID
 import msgspec
 
 from schemas.base import Event
-from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool, FailedLevel
+from schemas.benchmark import (
+    BenchmarkMetrics,
+    BenchmarkResult,
+    BenchmarkTool,
+    FailedLevel,
+    LoadBoundary,
+)
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import (
     AttemptFinished,
@@ -381,6 +387,7 @@ class World:
             total_completed_requests=1,
             success_rate=1.0,
             failed_levels=(failed,) if slots in self.breaking else (),
+            boundary=_boundary(start, slots),
         )
 
     # What a user does and sees
@@ -417,6 +424,16 @@ class World:
         await eventually(reached, what=f"task {task_id} {state}")
         assert view is not None
         return view
+
+
+def _boundary(start: StartExperiment, slots: int) -> LoadBoundary | None:
+    """Each slot serves ten requests at once."""
+    search = start.benchmark.load_search
+    if search is None:
+        return None
+    return LoadBoundary(
+        load=search.load, low=10.0 * slots, high=11.0 * slots, estimate=10.5 * slots, levels=9
+    )
 
 
 def _about(start: StartExperiment, revision: int) -> dict[str, Any]:
