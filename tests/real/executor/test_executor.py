@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool
+from schemas.benchmark import BenchmarkSpec, BenchmarkTool, LoadBoundary, LoadKind, LoadSearch
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import (
     AttemptFinished,
@@ -97,6 +97,32 @@ async def test_an_experiment_is_run_measured_and_its_gpus_given_back(
     assert (release.epoch, release.stopped) == (start.epoch, True)
     assert scheduler.running_at_release == [[]]
     assert running.attempts == ()
+
+
+async def test_a_load_is_searched_on_one_running_engine(nats_url: str, tmp_path: Path) -> None:
+    start = make_start(
+        benchmark=BenchmarkSpec(
+            traffic_scenarios=("D(8,8)",),
+            max_requests_per_level=6,
+            load_search=LoadSearch(max=16),
+            constraints="error_rate<=1%",
+        )
+    )
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        finished = await scheduler.finished(start)
+        facts = await scheduler.facts(start)
+
+    assert finished.benchmark is not None
+    assert [level.num_concurrency for level in finished.benchmark.levels] == [1, 4, 16]
+    metrics = finished.benchmark.metrics
+    assert metrics.boundary == LoadBoundary(
+        load=LoadKind.CONCURRENCY, low=16, high=None, estimate=16, measured=16, levels=3
+    )
+    assert metrics.total_levels == 1
+    phases = [fact.phase for fact in facts if isinstance(fact, AttemptPhaseChanged)]
+    assert phases.count(AttemptPhase.LOADING) == 1
+    assert phases.count(AttemptPhase.MEASURING) == 3
 
 
 async def test_the_engine_sees_its_devices_and_labels_and_none_of_our_secrets(
