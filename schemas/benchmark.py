@@ -309,6 +309,8 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
 
     `failed_levels` are those in which more than `max_error_rate` of the requests failed; None: a
     release that knew no such limit measured it. `*_per_gpu` is None where the GPUs are unknown.
+    `max_goodput_per_gpu` are requests per second within every upper bound of a time in the task's
+    constraints, at the load where they are most.
 
     With a `boundary` all of it is of the levels at one load, the greatest that met the constraints,
     or the smallest if none did.
@@ -335,6 +337,8 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
     max_error_rate: float | None = None
     mean_output_throughput_per_gpu: float | None = None
     max_total_throughput_per_gpu: float | None = None
+    max_goodput_per_gpu: float | None = None
+    tokens_per_joule: float | None = None
     boundary: LoadBoundary | None = None
 
     @property

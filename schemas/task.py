@@ -74,7 +74,9 @@ class Objective(StrEnum):
     """What the best experiment is best at."""
 
     MINIMIZE_LATENCY = "minimize_latency"  # mean_e2e_latency
-    MAXIMIZE_THROUGHPUT = "maximize_throughput"  # max_total_throughput
+    MAXIMIZE_THROUGHPUT = "maximize_throughput"  # max_total_throughput_per_gpu
+    MAXIMIZE_GOODPUT = "maximize_goodput"  # max_goodput_per_gpu
+    MAXIMIZE_TOKENS_PER_JOULE = "maximize_tokens_per_joule"  # tokens_per_joule
     MINIMIZE_TTFT = "minimize_ttft"  # mean_ttft
     MINIMIZE_TPOT = "minimize_tpot"  # mean_tpot
     MAXIMIZE_LOAD = "maximize_load"  # of benchmark.load_search
@@ -82,7 +84,7 @@ class Objective(StrEnum):
     @property
     def is_maximized(self) -> bool:
         """Whether a larger score is better."""
-        return self in {Objective.MAXIMIZE_THROUGHPUT, Objective.MAXIMIZE_LOAD}
+        return self.value.startswith("maximize_")
 
 
 class TaskPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

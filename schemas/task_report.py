@@ -86,6 +86,14 @@ class Deployments(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class ParetoPoint(Struct, frozen=True, kw_only=True):
+    """A configuration that no other beats in both; tokens per second of each GPU."""
+
+    ordinal: PositiveInt
+    mean_e2e_latency: Seconds
+    throughput_per_gpu: float
+
+
 class TaskReport(View, frozen=True, kw_only=True, tag="gateway.task_report"):
     """`baseline` is the task's first configuration, if it was measured; `changes` lead from it to
     the best one. `others` are the measured experiments beside the best, best first. `missing` names
@@ -112,4 +120,5 @@ class TaskReport(View, frozen=True, kw_only=True, tag="gateway.task_report"):
     notes: tuple[str, ...] = ()
     stop_reason: StopReason | None = None
     trust: TrustVerdict | None = None
+    pareto: tuple[ParetoPoint, ...] = ()
     missing: tuple[str, ...] = ()

@@ -299,6 +299,8 @@ export interface BenchmarkConfig {
  *
  * `failed_levels` are those in which more than `max_error_rate` of the requests failed; null: a
  * release that knew no such limit measured it. `*_per_gpu` is null where the GPUs are unknown.
+ * `max_goodput_per_gpu` are requests per second within every upper bound of a time in the task's
+ * constraints, at the load where they are most.
  *
  * With a `boundary` all of it is of the levels at one load, the greatest that met the constraints,
  * or the smallest if none did.
@@ -325,6 +327,8 @@ export interface BenchmarkMetrics {
   max_error_rate: number | null;
   mean_output_throughput_per_gpu: number | null;
   max_total_throughput_per_gpu: number | null;
+  max_goodput_per_gpu: number | null;
+  tokens_per_joule: number | null;
   boundary: LoadBoundary | null;
 }
 
@@ -2867,6 +2871,8 @@ export interface MeasuredMetrics {
   max_error_rate: number | null;
   mean_output_throughput_per_gpu: number | null;
   max_total_throughput_per_gpu: number | null;
+  max_goodput_per_gpu: number | null;
+  tokens_per_joule: number | null;
   boundary: LoadBoundary | null;
   gpu_monitoring: GpuMonitoring | null;
 }
@@ -3101,8 +3107,10 @@ export interface NotTried {
 
 /** What the best experiment is best at. */
 export type Objective =
+  | "maximize_goodput"
   | "maximize_load"
   | "maximize_throughput"
+  | "maximize_tokens_per_joule"
   | "minimize_latency"
   | "minimize_tpot"
   | "minimize_ttft";
@@ -3178,6 +3186,13 @@ export interface ParameterImportance {
 
 /** How a parameter's value is written. */
 export type ParameterKind = "choice" | "integer" | "number" | "switch";
+
+/** A configuration that no other beats in both; tokens per second of each GPU. */
+export interface ParetoPoint {
+  ordinal: number;
+  mean_e2e_latency: number;
+  throughput_per_gpu: number;
+}
 
 /** Start no further experiment; what runs goes on. */
 export interface PauseTask {
@@ -4207,12 +4222,14 @@ export interface SloSpec {
 
 /**
  * `penalty` is the sum of the weighted SLO's penalties, already in the score; `failed_because`: the
- * experiment failed, although it was measured.
+ * experiment failed, although it was measured. `max_goodput`: requests per second within every
+ * bound of a time at once; null without constraints.
  */
 export interface SloVerdict {
   constraints: ConstraintCheck[];
   penalty: number;
   failed_because: string;
+  max_goodput: number | null;
 }
 
 /**
@@ -4588,6 +4605,7 @@ export interface TaskReport {
   notes: string[];
   stop_reason: StopReason | null;
   trust: TrustVerdict | null;
+  pareto: ParetoPoint[];
   missing: string[];
 }
 

@@ -34,7 +34,7 @@ from services.cli.commands.nodes import monitor, node, power
 from services.cli.commands.platform import agent, up
 from services.cli.commands.report import report as report_group
 from services.cli.commands.reservations import release, renew, reserve
-from services.cli.commands.task_life import clone, pause, resume
+from services.cli.commands.task_life import clone, pause, rerun, resume
 from services.cli.commands.tasks import cancel, delete, run, submit, validate
 from services.cli.commands.token import audit, token
 from services.cli.commands.top import top
@@ -52,7 +52,7 @@ def cli() -> None:
 
 
 for command in (
-    *(up, agent, run, demo, submit, validate, clone, pause, resume, cancel, delete),
+    *(up, agent, run, demo, submit, validate, clone, rerun, pause, resume, cancel, delete),
     *(listing.tasks, listing.experiments, listing.show, watch, logs),
     *(listing.gpus, listing.nodes, listing.map_command, listing.reservations, top),
     *(reserve, renew, release, exec_command),

@@ -74,6 +74,14 @@ async def find_task(client: "StewardClient", text: str) -> TaskView:
     return found
 
 
+async def find_experiment(client: "StewardClient", text: str) -> ExperimentView:
+    """As `find`, of experiments alone."""
+    found = await find(client, text, Sort.EXPERIMENT)
+    if not isinstance(found, ExperimentView):
+        raise TypeError(f"expected an experiment, found {found}")
+    return found
+
+
 async def find_reservation(client: "StewardClient", text: str) -> ReservationView:
     """As `find`, of reservations alone."""
     found = await find(client, text, Sort.RESERVATION)

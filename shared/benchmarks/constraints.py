@@ -170,6 +170,22 @@ def check_constraints(
     return tuple(_check(each, constraints, loads) for each in constraints)
 
 
+def max_goodput(constraints: Sequence[Constraint], levels: Iterable[LevelResult]) -> float | None:
+    """The most requests per second, of all loads, that were answered within every bound of a time
+    at once; None: unknown.
+    """
+    rates = [
+        share * load.num_requests / load.run_duration
+        for load in loads_of(levels)
+        if load.run_duration > 0 and (share := _goodput(constraints, load)) is not None
+    ]
+    return max(rates, default=None)
+
+
+def bounds_a_time(constraints: Iterable[Constraint]) -> bool:
+    return any(each.is_upper and METRICS[each.metric].spread for each in constraints)
+
+
 def worst_excess(checks: Iterable[ConstraintCheck]) -> float:
     """0 where all are met, infinite where one was not measured."""
     return max((math.inf if c.excess is None else c.excess for c in checks), default=0.0)

@@ -12,7 +12,9 @@ from schemas.task import Objective
 
 MEASURES: Final = {
     Objective.MINIMIZE_LATENCY: "mean_e2e_latency",
-    Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput",
+    Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput_per_gpu",
+    Objective.MAXIMIZE_GOODPUT: "max_goodput_per_gpu",
+    Objective.MAXIMIZE_TOKENS_PER_JOULE: "tokens_per_joule",
     Objective.MINIMIZE_TTFT: "mean_ttft",
     Objective.MINIMIZE_TPOT: "mean_tpot",
     Objective.MAXIMIZE_LOAD: "max_load",
@@ -46,8 +48,12 @@ class Ranking(Struct, frozen=True, kw_only=True):
 
 
 def score(objective: Objective, metrics: BenchmarkMetrics) -> float | None:
-    """The objective's measure; None where nothing was measured."""
+    """The objective's measure, of throughput for all GPUs together where their number is unknown;
+    None where nothing was measured.
+    """
     value: float | None = getattr(metrics, MEASURES[objective])
+    if value is None and objective is Objective.MAXIMIZE_THROUGHPUT:
+        value = metrics.max_total_throughput
     return value if value is not None and math.isfinite(value) else None
 
 

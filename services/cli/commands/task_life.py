@@ -1,8 +1,8 @@
 """Commands that pause a task, let it go on, and run it again with changes."""
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -10,11 +10,15 @@ import msgspec
 from schemas.orchestrator import TaskView
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json
-from services.cli.lookup import find_task
+from services.cli.lookup import find_experiment, find_task
 from services.cli.options import Target, with_target
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
+
+
+_SPACE: Final = frozenset({"parameters", "quant_config", "parallel_config"})
+_OF_SEARCH: Final = frozenset({"strategy", "max_iterations", "n_initial_random", "seed", "trust"})
 
 
 @click.command()
@@ -69,6 +73,38 @@ def clone(
         click.echo(f"task {made.task_id}  {made.task_name}  {made.experiments_total} experiments")
     else:
         print_json(made)
+
+
+@click.command()
+@click.argument("identifier", metavar="EXPERIMENT", shell_complete=complete_ids)
+@click.option("--name", help="The new task's name; without, the old one with -rerun-NUMBER.")
+@with_target
+def rerun(target: Target, identifier: str, name: str | None) -> None:
+    """Measure one experiment's configuration once more, as a task of its own."""
+
+    async def ask(client: "StewardClient") -> TaskView:
+        found = await find_experiment(client, identifier)
+        task = await client.task(found.task_id)
+        document = only(msgspec.to_builtins(task.task), found.parameters)
+        document["task_name"] = name or f"{task.task_name}-rerun-{found.ordinal}"
+        return await client.task(await client.submit_task(msgspec.json.encode(document)))
+
+    made = target.ask(ask)
+    click.echo(f"task {made.task_id}  {made.task_name}  {made.experiments_total} experiments")
+
+
+def only(document: dict[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The task file whose one configuration is this, as an experiment shows it."""
+    kept = {name: block for name, block in document.items() if name not in _SPACE}
+    for shown, value in parameters.items():
+        block, _, field = shown.rpartition(".")
+        if block:
+            kept.setdefault(block, {})[field] = value
+        else:
+            kept.setdefault("parameters", {})[shown] = [value]
+    search = kept.get("optimization", {})
+    kept["optimization"] = {name: search[name] for name in search if name not in _OF_SEARCH}
+    return kept
 
 
 def with_changes(document: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from schemas.task import (
     BenchmarkConfig,
     DeploymentMode,
     Objective,
+    OptimizationSpec,
     StopReason,
     Strategy,
     TaskFile,
@@ -51,7 +52,7 @@ from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import ToolChoice, choose_tool
 from shared.accelerator_rules.compute_capability import spelled
 from shared.accelerator_rules.precision import Demand, demand_of, hint_for
-from shared.benchmarks.constraints import parse_constraints
+from shared.benchmarks.constraints import bounds_a_time, parse_constraints
 from shared.benchmarks.level_choice import check_load_search
 from shared.engine_parameters.check import check_parameters
 from shared.errors import RefusedError
@@ -139,7 +140,7 @@ def make_planner(task: TaskFile, offers: Sequence[Offer]) -> Planner:
     _refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
     _refuse_bad_load_search(task)
-    parse_constraints(task.optimization.constraints)
+    _refuse_unbounded_goodput(task.optimization)
     known = known_engines(offers)
     mode = mode_of(task, known)
     kubernetes = kubernetes_spec(task, mode, known)
@@ -272,6 +273,17 @@ def _refuse_bad_load_search(task: TaskFile) -> None:
             path="$.benchmark.tool",
         )
     check_load_search(benchmark_spec(task, BenchmarkTool.BUILTIN))
+
+
+def _refuse_unbounded_goodput(spec: OptimizationSpec) -> None:
+    bounds = parse_constraints(spec.constraints)
+    if spec.objective is Objective.MAXIMIZE_GOODPUT and not bounds_a_time(bounds):
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            "expected constraints that bound a time, as ttft:p99<300ms: goodput counts the "
+            "requests that meet them",
+            path="$.optimization.constraints",
+        )
 
 
 def _refuse_bad_tag(tag: str | None) -> None:

@@ -35,7 +35,7 @@ from services.orchestrator.domain.records import (
 from services.orchestrator.domain.retrying import Step, next_step
 from services.orchestrator.domain.start_refusals import failure_of_refusal, outcome_of_refusal
 from services.orchestrator.domain.waiting import give_back, start_of
-from shared.benchmarks.constraints import check_constraints, parse_constraints
+from shared.benchmarks.constraints import check_constraints, max_goodput, parse_constraints
 from shared.benchmarks.level_choice import compared_levels
 from shared.benchmarks.ranking import score
 from shared.benchmarks.slo import penalized, slo_verdict
@@ -160,7 +160,12 @@ def on_summary(
     measured = replace(experiment, summary_attempt_id=attempt.attempt_id, metrics=metrics)
     if monitoring is not None:
         is_shared = experiment.request.shares is not None
-        measured = _disturbed(measured, of_gpus(monitoring, is_shared=is_shared))
+        measured = _disturbed(
+            replace(
+                measured, metrics=replace(metrics, tokens_per_joule=monitoring.tokens_per_joule)
+            ),
+            of_gpus(monitoring, is_shared=is_shared),
+        )
     attempt = replace(attempt, peak_memory_mb=peak_memory_mb)
     if attempt.outcome is not AttemptOutcome.SUCCEEDED:
         return Decision(experiment=measured, attempt=attempt)
@@ -259,12 +264,27 @@ def _judge(task: Task, levels: Sequence[LevelResult]) -> SloVerdict | None:
     if slo is None and not text:
         return None
     verdict = slo_verdict(slo, levels) if slo is not None else SloVerdict()
-    return replace(verdict, constraints=check_constraints(parse_constraints(text), levels))
+    asked = parse_constraints(text)
+    return replace(
+        verdict,
+        constraints=check_constraints(asked, levels),
+        max_goodput=max_goodput(asked, levels) if asked else None,
+    )
+
+
+def _with_goodput(metrics: BenchmarkMetrics, slo: SloVerdict | None) -> BenchmarkMetrics:
+    total, per_gpu = metrics.max_total_throughput, metrics.max_total_throughput_per_gpu
+    if slo is None or slo.max_goodput is None:
+        return metrics
+    gpus = total / per_gpu if total and per_gpu else 1.0
+    return replace(metrics, max_goodput_per_gpu=slo.max_goodput / gpus)
 
 
 def _succeed(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
     objective = task.file.optimization.objective
-    value = score(objective, experiment.metrics or BenchmarkMetrics())
+    metrics = _with_goodput(experiment.metrics or BenchmarkMetrics(), experiment.slo)
+    experiment = replace(experiment, metrics=metrics)
+    value = score(objective, metrics)
     if experiment.slo is not None and experiment.slo.failed_because:
         missed = Ended(state=ExperimentState.FAILED, reason=experiment.slo.failed_because)
         return end(experiment, missed, now, attempt)

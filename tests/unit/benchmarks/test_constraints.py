@@ -10,7 +10,12 @@ from msgspec.structs import replace
 from schemas.benchmark import Distribution, LevelResult, LevelStats
 from schemas.slo import ConstraintCheck
 from schemas.task import LatencySlo, Objective, PenaltyForm, SloBound, SloSpec
-from shared.benchmarks.constraints import check_constraints, parse_constraints, worst_excess
+from shared.benchmarks.constraints import (
+    check_constraints,
+    max_goodput,
+    parse_constraints,
+    worst_excess,
+)
 from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
 from shared.benchmarks.ranking import Scored, rank
 from shared.benchmarks.slo import penalized, penalty_of, slo_verdict
@@ -117,6 +122,16 @@ def test_goodput_counts_requests_that_meet_every_bound_at_once() -> None:
 
     assert found[2].actual == pytest.approx(0.4)
     assert found[2].excess == pytest.approx((0.95 - 0.4) / 0.95)
+
+
+def test_the_most_goodput_is_of_the_load_that_answers_most_in_time() -> None:
+    slow = level(*[(0.5, 0.01)] * 9, (0.1, 0.01), concurrency=8)
+    quick = level((0.1, 0.01), (0.2, 0.01), (0.2, 0.01), failed=1)
+
+    found = max_goodput(parse_constraints("ttft:p99<=300ms"), [slow, quick])
+
+    assert found == pytest.approx(0.3), "3 requests in 10 seconds"
+    assert max_goodput(parse_constraints("ttft:p99<=300ms"), []) is None
 
 
 def test_what_was_not_measured_is_missed_by_more_than_anything() -> None:

@@ -9,8 +9,18 @@ from shared.benchmarks.ranking import Scored, rank, score
 LIGHT, HEAVY, HUGE = 1, 8, 64  # requests at once
 
 METRICS = BenchmarkMetrics(
-    mean_e2e_latency=1.0, max_total_throughput=2.0, mean_ttft=3.0, mean_tpot=4.0
+    mean_e2e_latency=1.0,
+    max_total_throughput=20.0,
+    max_total_throughput_per_gpu=2.0,
+    mean_ttft=3.0,
+    mean_tpot=4.0,
+    max_goodput_per_gpu=5.0,
+    tokens_per_joule=6.0,
 )
+
+
+def test_throughput_of_gpus_that_nobody_counted_is_that_of_all_together() -> None:
+    assert score(Objective.MAXIMIZE_THROUGHPUT, BenchmarkMetrics(max_total_throughput=7.0)) == 7.0
 
 
 def make_scored(ordinal: int, value: float | None, *failed: int) -> Scored:
@@ -41,6 +51,8 @@ def ordinals(experiments: tuple[Scored, ...]) -> list[int]:
         (Objective.MAXIMIZE_THROUGHPUT, 2.0),
         (Objective.MINIMIZE_TTFT, 3.0),
         (Objective.MINIMIZE_TPOT, 4.0),
+        (Objective.MAXIMIZE_GOODPUT, 5.0),
+        (Objective.MAXIMIZE_TOKENS_PER_JOULE, 6.0),
     ],
 )
 def test_each_objective_has_its_measure(objective: Objective, want: float) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import click
 import pytest
 
-from services.cli.commands.task_life import with_changes
+from services.cli.commands.task_life import only, with_changes
 
 TASK: dict[str, Any] = {
     "task_name": "a",
@@ -47,3 +47,36 @@ def test_what_is_no_change_of_a_field_is_refused(change: str, says: str) -> None
         with_changes(TASK, [change])
 
     assert says in refused.value.message
+
+
+def test_a_rerun_has_the_configuration_of_one_experiment_alone() -> None:
+    task = {
+        "task_name": "a-task",
+        "model": {"id_or_path": "m"},
+        "parameters": {"mem-fraction-static": [0.8, 0.9]},
+        "quant_config": {"presets": ["default", "dynamic-fp8"], "gemm_dtype": ["auto", "fp8"]},
+        "parallel_config": {"tp": [1, 2]},
+        "optimization": {
+            "strategy": "bayesian",
+            "seed": 3,
+            "trust": True,
+            "max_iterations": 9,
+            "objective": "minimize_ttft",
+        },
+    }
+    shown = {
+        "quant_config.preset": "dynamic-fp8",
+        "quant_config.gemm_dtype": "auto",
+        "parallel_config.tp": 2,
+        "mem-fraction-static": 0.9,
+    }
+
+    assert only(task, shown) == {
+        "task_name": "a-task",
+        "model": {"id_or_path": "m"},
+        "quant_config": {"preset": "dynamic-fp8", "gemm_dtype": "auto"},
+        "parallel_config": {"tp": 2},
+        "parameters": {"mem-fraction-static": [0.9]},
+        "optimization": {"objective": "minimize_ttft"},
+    }
+    assert task["parallel_config"] == {"tp": [1, 2]}, "the task itself is as it was"

@@ -280,6 +280,26 @@ def again(ordinal: int, role: RunRole) -> RunInfo:
     return RunInfo(role=role, repeats=ordinal)
 
 
+def test_configurations_that_trade_latency_for_throughput_are_named() -> None:
+    measured = [(1.0, 10.0), (2.0, 30.0), (3.0, 30.0), (1.5, 9.0), (4.0, 40.0), (5.0, None)]
+    experiments = [
+        detail(
+            number,
+            latency,
+            metrics=MeasuredMetrics(
+                mean_e2e_latency=latency, max_total_throughput_per_gpu=throughput
+            ),
+        )
+        for number, (latency, throughput) in enumerate(measured, start=1)
+    ]
+
+    report = task_report(make_task(), experiments, None)
+
+    assert [each.ordinal for each in report.pareto] == [1, 2, 5]
+    assert "| 2 | 2 | 30 |" in markdown(report)
+    assert task_report(make_task(), [], None).pareto == ()
+
+
 def test_markdown_of_a_hostile_value_stays_one_cell() -> None:
     hostile = "a|b\n<script>```"
     task = make_task(state=TaskState.COMPLETED)

@@ -24,6 +24,7 @@ from schemas.executor import (
 from schemas.gpu_request import ClusterPlacement, GpuRequest, Reason, ReasonCode
 from schemas.orchestrator import ExperimentRunning, ExperimentSucceeded, ExperimentWaiting
 from schemas.orchestrator import ExperimentState as State
+from schemas.results import GpuMonitoring
 from schemas.scheduler import (
     CancelReservation,
     ReleaseReservation,
@@ -611,6 +612,41 @@ def test_an_end_is_judged_by_what_its_task_asks_for(summary_first: bool) -> None
     assert found.state is State.SUCCEEDED
     assert found.objective_score == pytest.approx(0.5 * (1 + math.e))
     assert excess_of(found.slo) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("summary_first", [True, False])
+def test_goodput_and_tokens_per_joule_can_be_the_objective(summary_first: bool) -> None:
+    """One request in 2 s, in time, on two GPUs."""
+    metrics = replace(METRICS, max_total_throughput=100.0, max_total_throughput_per_gpu=50.0)
+    monitoring = GpuMonitoring(
+        monitoring_duration_seconds=1.0,
+        sample_count=1,
+        gpu_stats={},
+        coverage_percent=100.0,
+        energy_wh=1.0,
+        phase="measuring",
+        simulated=True,
+        tokens_per_joule=7.0,
+    )
+    for objective, want in (("maximize_goodput", 0.25), ("maximize_tokens_per_joule", 7.0)):
+        asked = {"objective": objective, "constraints": "ttft:p99<=1s"}
+        task, attempt = make_task(make_file(optimization=asked)), make_granted()
+        experiment = make_experiment(State.RUNNING)
+
+        if summary_first:
+            early = running.on_summary(task, experiment, attempt, metrics, NOW, None, monitoring)
+            assert early is not None
+            decision = running.on_attempt_event(task, early.experiment, attempt, measured(), NOW)
+        else:
+            end = running.on_attempt_event(task, experiment, attempt, measured(), NOW)
+            assert end is not None
+            assert end.attempt is not None
+            decision = running.on_summary(
+                task, end.experiment, end.attempt, metrics, NOW, None, monitoring
+            )
+
+        assert decision is not None
+        assert decision.experiment.objective_score == pytest.approx(want)
 
 
 def test_beyond_a_hard_bound_a_measured_experiment_fails_and_says_why() -> None:

@@ -623,3 +623,11 @@ def test_a_search_is_refused_for_a_value_that_a_grid_would_be_refused_for() -> N
         with pytest.raises(RefusedError) as refused:
             plan(**grid, optimization={"strategy": strategy})
         assert refused.value.path == "$.parameters.parallel"
+
+
+@pytest.mark.parametrize("constraints", ["", "error_rate<1%, ttft:p99>=1ms"])
+def test_goodput_without_a_time_to_meet_is_refused(constraints: str) -> None:
+    with pytest.raises(RefusedError, match="bound a time") as refused:
+        plan(optimization={"objective": "maximize_goodput", "constraints": constraints})
+
+    assert refused.value.path == "$.optimization.constraints"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from schemas.task_report import Deployments, ReportedExperiment, TaskReport
+from schemas.task_report import Deployments, ParetoPoint, ReportedExperiment, TaskReport
 from schemas.trust import TrustVerdict
 from shared.benchmarks.trust import trust_lines
 
@@ -14,7 +14,9 @@ _UNITS: Final = {
     "mean_e2e_latency": "s",
     "mean_ttft": "s",
     "mean_tpot": "s",
-    "max_total_throughput": "tokens/s",
+    "max_total_throughput_per_gpu": "tokens/s",
+    "max_goodput_per_gpu": "requests/s",
+    "tokens_per_joule": "tokens/J",
 }
 
 
@@ -39,6 +41,7 @@ def _lines(report: TaskReport) -> Iterator[str]:
     yield from _best(report)
     yield from _trust(report.trust)
     yield from _importance(report)
+    yield from _pareto(report.pareto)
     yield from _others(report)
     yield from _not_tried(report)
     yield from _cost(report)
@@ -104,6 +107,20 @@ def _importance(report: TaskReport) -> Iterator[str]:
         for each in report.importance
     ]
     yield from _table(["parameter", "share", "mean score (experiments)"], rows)
+
+
+def _pareto(front: Sequence[ParetoPoint]) -> Iterator[str]:
+    if len(front) < 2:
+        return
+    yield "## Latency against throughput"
+    yield ""
+    yield "No other is faster and serves more than one of these."
+    yield ""
+    rows = [
+        [str(each.ordinal), _number(each.mean_e2e_latency), _number(each.throughput_per_gpu)]
+        for each in front
+    ]
+    yield from _table(["#", "mean e2e latency, s", "tokens/s per GPU"], rows)
 
 
 def _others(report: TaskReport) -> Iterator[str]:

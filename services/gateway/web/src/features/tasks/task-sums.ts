@@ -3,7 +3,9 @@ import { groupBy } from "@/lib/group-by";
 import { number, withUnit, type Maybe } from "@/lib/units";
 
 const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBetter: boolean }> = {
-  maximize_throughput: { word: "max total throughput", unit: "tok/s", isSmallerBetter: false },
+  maximize_goodput: { word: "max goodput per GPU", unit: "req/s", isSmallerBetter: false },
+  maximize_throughput: { word: "max total throughput per GPU", unit: "tok/s", isSmallerBetter: false },
+  maximize_tokens_per_joule: { word: "tokens per joule", unit: "tok/J", isSmallerBetter: false },
   minimize_latency: { word: "mean e2e latency", unit: "s", isSmallerBetter: true },
   minimize_ttft: { word: "mean ttft", unit: "s", isSmallerBetter: true },
   maximize_load: { word: "max load", unit: "", isSmallerBetter: false },

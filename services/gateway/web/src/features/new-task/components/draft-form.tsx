@@ -12,7 +12,14 @@ interface FormProps {
 }
 
 const STRATEGIES = ["grid_search", "random", "bayesian"];
-const OBJECTIVES = ["maximize_throughput", "minimize_latency", "minimize_ttft", "minimize_tpot"];
+const OBJECTIVES = [
+  "maximize_throughput",
+  "maximize_goodput",
+  "maximize_tokens_per_joule",
+  "minimize_latency",
+  "minimize_ttft",
+  "minimize_tpot",
+];
 
 export function DraftForm(props: FormProps) {
   return (
