@@ -277,8 +277,10 @@ class Progress:
         if not succeeded:
             return None
         past = await search_history.tried(connection, task.task_id, ExperimentState.SUCCEEDED)
-        runs = [each for each in past if not task.trust or is_of_winner(each, task.trust)]
-        scored = [each.scored for each in runs or past if each.scored is not None]
+        runs = [each for each in past if each.run.role is RunRole.SEARCH]
+        if task.trust is not None:
+            runs = [each for each in past if is_of_winner(each, task.trust)] or runs
+        scored = [each.scored for each in runs if each.scored is not None]
         ranked = rank(task.file.optimization.objective, scored).ranked
         # One that misses the constraints may be the nearest, and is not best.
         return ranked[0].experiment_id if ranked and not ranked[0].excess else None

@@ -8,6 +8,8 @@ from schemas.trust import TrustVerdict
 def trusted_text(trust: TrustVerdict) -> str:
     """`experiment 3 is the best, ahead by more than the noise (2.1 %)`."""
     noise = trust.noise_floor_percent
+    if trust.winner is None:
+        return "none can be trusted to be best: no run that compares was undisturbed"
     if noise is None:
         return f"experiment {trust.winner} measured best, and nothing was measured twice"
     if not trust.ties:

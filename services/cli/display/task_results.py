@@ -314,7 +314,7 @@ def ending_lines(task: TaskView) -> Iterator[str]:
     if task.stop_reason is not None:
         said = STOP_REASONS.get(task.stop_reason, task.stop_reason.value)
         yield f"stopped: {said} ({task.stop_reason.value})"
-    if task.trust is not None and task.trust.winner is not None:
+    if task.trust is not None:
         yield trusted_text(task.trust)
         yield from trust_lines(task.trust)
 

@@ -17,7 +17,6 @@ from schemas.task import (
     BenchmarkConfig,
     DeploymentMode,
     Objective,
-    OptimizationSpec,
     StopReason,
     Strategy,
     TaskFile,
@@ -38,6 +37,7 @@ from services.orchestrator.domain.executor_offers import (
     serving_offers,
 )
 from services.orchestrator.domain.expansion import Grid, Point, expand, search_axes
+from services.orchestrator.domain.objective_check import refuse_unbounded_goodput
 from services.orchestrator.domain.presets import quantization_named, without_presets
 from services.orchestrator.domain.requirements_check import (
     Missing,
@@ -52,7 +52,6 @@ from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import ToolChoice, choose_tool
 from shared.accelerator_rules.compute_capability import spelled
 from shared.accelerator_rules.precision import Demand, demand_of, hint_for
-from shared.benchmarks.constraints import bounds_a_time, parse_constraints
 from shared.benchmarks.level_choice import check_load_search
 from shared.engine_parameters.check import check_parameters
 from shared.errors import RefusedError
@@ -140,7 +139,7 @@ def make_planner(task: TaskFile, offers: Sequence[Offer]) -> Planner:
     _refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
     _refuse_bad_load_search(task)
-    _refuse_unbounded_goodput(task.optimization)
+    refuse_unbounded_goodput(task.optimization)
     known = known_engines(offers)
     mode = mode_of(task, known)
     kubernetes = kubernetes_spec(task, mode, known)
@@ -273,17 +272,6 @@ def _refuse_bad_load_search(task: TaskFile) -> None:
             path="$.benchmark.tool",
         )
     check_load_search(benchmark_spec(task, BenchmarkTool.BUILTIN))
-
-
-def _refuse_unbounded_goodput(spec: OptimizationSpec) -> None:
-    bounds = parse_constraints(spec.constraints)
-    if spec.objective is Objective.MAXIMIZE_GOODPUT and not bounds_a_time(bounds):
-        raise RefusedError(
-            ErrorCode.BAD_REQUEST,
-            "expected constraints that bound a time, as ttft:p99<300ms: goodput counts the "
-            "requests that meet them",
-            path="$.optimization.constraints",
-        )
 
 
 def _refuse_bad_tag(tag: str | None) -> None:

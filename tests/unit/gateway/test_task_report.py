@@ -264,6 +264,7 @@ def test_a_winner_that_was_checked_goes_before_the_best_single_score() -> None:
     ("trust", "says"),
     [
         (TrustVerdict(winner=2), "nothing was measured twice"),
+        (TrustVerdict(set_aside=(SetAside(ordinal=1, reason="hot"),)), "none can be trusted"),
         (TrustVerdict(winner=2, noise_floor_percent=1.0), "best, by more than chance (1 %)"),
     ],
 )

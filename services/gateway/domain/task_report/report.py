@@ -106,7 +106,7 @@ def _verdict(task: TaskView, ranked: Sequence[ExperimentDetail], measured: int) 
             f"the nearest, experiment {ranked[0].ordinal}, misses {missed_text(ranked[0].slo)}"
         )
         return f"none meets the constraints: {nearest}"
-    if task.trust is not None and task.trust.winner is not None:
+    if task.trust is not None and (task.trust.winner is not None or task.trust.set_aside):
         return trusted_text(task.trust)
     so_far = "" if task.state in FINISHED_TASK_STATES else " so far"
     return f"experiment {ranked[0].ordinal} is the best of {len(ranked)} that compare{so_far}"
