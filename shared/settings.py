@@ -32,8 +32,8 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     marks everything that this installation starts. `kubeconfig` leads a process of a Kubernetes
     cluster to it, by default the way kubectl goes: KUBECONFIG, `~/.kube/config`, in a pod its
     service account; `kube_context` is a context of it other than the current one. `traces_endpoint`
-    takes traces of OpenTelemetry by OTLP over HTTP (`http://collector:4318/v1/traces`); without it
-    there are none.
+    is an OpenTelemetry collector's URL for OTLP over HTTP, such as `http://collector:4318`; without
+    it there are no traces.
     """
 
     nats_url: str = "nats://127.0.0.1:4222"

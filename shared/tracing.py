@@ -71,13 +71,12 @@ _tracing: Tracing | None = None
 
 
 def start(service: str, endpoint: str) -> None:
-    """Trace this process from now on, to a collector that takes OTLP over HTTP at `endpoint`."""
+    """Trace this process from now on, to the collector whose URL for OTLP over HTTP this is."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    start_with(
-        service, BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_SECONDS))
-    )
+    url = f"{endpoint.rstrip('/')}/v1/traces"
+    start_with(service, BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=EXPORT_SECONDS)))
 
 
 def start_with(service: str, processor: "SpanProcessor") -> None:

@@ -54,7 +54,7 @@ async def a_collector() -> AsyncIterator[tuple[Collector, str]]:
     await site.start()
     port = runner.addresses[0][1]
     try:
-        yield collector, f"http://127.0.0.1:{port}/v1/traces"
+        yield collector, f"http://127.0.0.1:{port}"
     finally:
         await runner.cleanup()
 
