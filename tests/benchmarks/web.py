@@ -12,6 +12,7 @@ is one JSON object:
 """
 
 import json
+import logging
 import statistics
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 from playwright.async_api import Browser, Page
 
+from shared.logging import configure_logging
 from shared.testing import eventually, run_apart, short_directory
 from tests.support.browser import chromium, missing
 from tests.support.processes.platform import PlatformProcess
@@ -76,7 +78,7 @@ async def opened(browser: Browser, url: str) -> Page:
     page = await context.new_page()
     await page.add_init_script(_WATCH)
     await page.goto(url)
-    await page.wait_for_function("window.drawnAt !== null")
+    await page.wait_for_function("() => window.drawnAt !== null")
     return page
 
 
@@ -101,7 +103,7 @@ async def measure(browser: Browser, url: str) -> dict[str, Any]:
         await page.context.close()
     print(f"first loads: {', '.join(f'{each:.0f}' for each in sorted(loads))} ms")
     page = await opened(browser, url)
-    await page.wait_for_function(f"window.taken.size === {NODES}")
+    await page.wait_for_function(f"() => window.taken.size === {NODES}")
     before = await script_seconds(page)
     frames, ages = await page.evaluate(_FRAMES_AND_AGES, LIVE_SECONDS)
     busy = (await script_seconds(page) - before) / LIVE_SECONDS
@@ -121,6 +123,7 @@ async def measure(browser: Browser, url: str) -> dict[str, Any]:
 async def main() -> None:
     if (reason := missing()) is not None:
         sys.exit(f"this benchmark {reason}")
+    configure_logging("bench", level=logging.ERROR)
     with short_directory() as directory:
         fleet = write_fleet(Path(directory) / "node-01.toml", 0, GPUS_PER_NODE)
         platform = PlatformProcess(

@@ -6,12 +6,14 @@ the pages whose names have one of them.
 """
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 from playwright.async_api import Browser
 
+from shared.logging import configure_logging
 from shared.testing import eventually, short_directory
 from tests.support.browser import PATIENCE_MS, chromium, missing
 from tests.support.paths import ROOT
@@ -159,6 +161,7 @@ async def draw(browser: Browser, url: str, places: dict[str, str]) -> None:
 async def main(words: list[str]) -> None:
     if (reason := missing()) is not None:
         sys.exit(f"make screenshots {reason}")
+    configure_logging("screenshots", level=logging.ERROR)
     FOLDER.mkdir(parents=True, exist_ok=True)
     with short_directory() as directory:
         fleet = write_fleet(Path(directory) / "gpu-01.toml", 0, GPUS_PER_NODE)

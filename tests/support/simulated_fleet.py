@@ -5,6 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+import nats.errors
+
 from schemas.base import node_speaker
 from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
@@ -46,18 +48,28 @@ async def agents(
     running: dict[str, AsyncExitStack] = {}
     async with AsyncExitStack() as all_of_them:
         for number, (node, gpus) in enumerate(nodes.items(), 1):
-            service = create_service(
-                TelemetrySettings(
-                    source="simulated",
-                    fleet=str(write_fleet(directory / f"{node}.toml", number, gpus)),
-                    nats_url=str(endpoint.nats_url),
-                    nats_credentials=str(users.path_of(node_speaker(node_token(node)))),
-                    node_id=node,
-                    data_dir=str(directory / node),
-                    metrics=False,
-                    pod_resources_socket="",
-                )
+            settings = TelemetrySettings(
+                source="simulated",
+                fleet=str(write_fleet(directory / f"{node}.toml", number, gpus)),
+                nats_url=str(endpoint.nats_url),
+                nats_credentials=str(users.path_of(node_speaker(node_token(node)))),
+                node_id=node,
+                data_dir=str(directory / node),
+                metrics=False,
+                pod_resources_socket="",
             )
             running[node] = await all_of_them.enter_async_context(AsyncExitStack())
-            await running[node].enter_async_context(service.running())
+            await _run(settings, running[node])
         yield running
+
+
+async def _run(settings: TelemetrySettings, stack: AsyncExitStack) -> None:
+    async def is_running() -> bool:
+        try:
+            await stack.enter_async_context(create_service(settings).running())
+        except nats.errors.Error:
+            return False
+        return True
+
+    # The server knows its new users a moment after it is told of them.
+    await eventually(is_running, within_seconds=60, what=f"{settings.node_id} on the bus")
