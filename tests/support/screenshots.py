@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.async_api import Browser
+from playwright.async_api import Browser, Page
+from playwright.async_api import TimeoutError as NotInTime
 
 from shared.logging import configure_logging
 from shared.testing import eventually, short_directory
@@ -135,6 +136,14 @@ async def is_lost(platform: PlatformProcess) -> bool:
     return len(lost["reservations"]) > 0
 
 
+async def until_whole(page: Page) -> None:
+    """As far as a busy machine gets: a picture that lacks something shows what people see then."""
+    try:
+        await page.wait_for_function(IS_WHOLE, timeout=PATIENCE_MS)
+    except NotInTime:
+        sys.stdout.write(f"not whole: {page.url}\n")
+
+
 async def draw(browser: Browser, url: str, places: dict[str, str]) -> None:
     for size, (width, height) in SIZES.items():
         context = await browser.new_context(
@@ -145,12 +154,12 @@ async def draw(browser: Browser, url: str, places: dict[str, str]) -> None:
             await page.set_viewport_size({"width": width, "height": height})
             await page.goto(url + place)
             await page.locator("main").locator("h1").wait_for()
-            await page.wait_for_function(IS_WHOLE, timeout=PATIENCE_MS)
+            await until_whole(page)
             needed = min(TALLEST_PX, await page.evaluate(NEEDED_PX))
             await page.set_viewport_size({"width": width, "height": max(height, needed)})
             for scheme in SCHEMES:
                 await page.emulate_media(color_scheme=scheme)
-                await page.wait_for_function(IS_WHOLE, timeout=PATIENCE_MS)
+                await until_whole(page)
                 await page.wait_for_timeout(SETTLE_MS)
                 path = FOLDER / f"{name}-{size}-{scheme}.png"
                 await page.screenshot(path=path)
