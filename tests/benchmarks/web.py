@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, CDPSession, Page
 
 from shared.logging import configure_logging
 from shared.testing import eventually, run_apart, short_directory
@@ -82,9 +82,7 @@ async def opened(browser: Browser, url: str) -> Page:
     return page
 
 
-async def script_seconds(page: Page) -> float:
-    session = await page.context.new_cdp_session(page)
-    await session.send("Performance.enable")
+async def script_seconds(session: CDPSession) -> float:
     metrics = (await session.send("Performance.getMetrics"))["metrics"]
     return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
 
@@ -104,9 +102,11 @@ async def measure(browser: Browser, url: str) -> dict[str, Any]:
     print(f"first loads: {', '.join(f'{each:.0f}' for each in sorted(loads))} ms")
     page = await opened(browser, url)
     await page.wait_for_function(f"() => window.taken.size === {NODES}")
-    before = await script_seconds(page)
+    session = await page.context.new_cdp_session(page)
+    await session.send("Performance.enable")
+    before = await script_seconds(session)
     frames, ages = await page.evaluate(_FRAMES_AND_AGES, LIVE_SECONDS)
-    busy = (await script_seconds(page) - before) / LIVE_SECONDS
+    busy = (await script_seconds(session) - before) / LIVE_SECONDS
     for share in (0.5, 0.95, 0.99, 1.0):
         frame, age = quantile(frames, share), quantile(ages, share)
         print(f"{share:4}: frame {frame:6.1f} ms, age {age:.2f} s")
