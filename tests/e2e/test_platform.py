@@ -313,6 +313,7 @@ async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: Platf
     assert second.returncode == 6
     assert platform.process is not None
     assert str(platform.process.pid) in output.decode()
+    assert platform.directory.read_admin_token() is None, "the platform does not know it"
 
 
 async def test_a_service_holds_a_login_that_reads_no_other_services_tables(

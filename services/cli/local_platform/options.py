@@ -81,8 +81,10 @@ def tokens_file(
     """The file of tokens of an API at `host`; None if it needs none.
 
     `on_loopback`: it asks for one there too, and this user's own is made if need be. Raises
-    CommandFailed where no API could be at this address, or not without tokens.
+    CommandFailed where no API could be at this address, or not without tokens, or where one would
+    have to be made and another platform runs on the data directory.
     """
+    from shared.lifecycle import DataDirectoryBusy, DataDirectoryLock
     from shared.local_platform.tokens import (
         TOKENS_FILE_VARIABLE,
         ensure_admin_token,
@@ -108,8 +110,12 @@ def tokens_file(
     try:
         if makes_one:
             directory.prepare()
-            ensure_admin_token(directory, path)
+            # A running platform does not know what is made now, and all clients would show it.
+            with DataDirectoryLock(directory):
+                ensure_admin_token(directory, path)
         read_tokens(path)
+    except DataDirectoryBusy as error:
+        raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
     except SettingsError as error:
         raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
     except OSError as error:

@@ -179,7 +179,7 @@ BAD_REQUESTS: dict[str, tuple[str, str, Any, int, str | None]] = {
 
 SAYS = {
     "path": "expected 1 to 128 letters, digits, _, . and -, the first and last a letter or digit",
-    "unknown strategy": "expected one of: grid_search, random, bayesian; found 'guess'",
+    "unknown strategy": "expected one of: grid_search, random, bayesian, auto; found 'guess'",
     "bad namespace": "expected 1 to 63 small letters, digits and -, the first and last none of -",
     "dotted node": "expected a node's id: 1 to 128 letters, digits, - and _",
     "metric": (
