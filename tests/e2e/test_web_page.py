@@ -85,7 +85,7 @@ async def visit(platform: PlatformProcess, browser: Browser) -> AsyncIterator[Vi
         watched = Watched(await context.new_page(), platform.url)
         visited.append(watched)
         if path:
-            await watched.page.goto(platform.url + path)
+            await watched.open(path)
         return watched
 
     yield open_place
