@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -18,6 +19,8 @@ MINE = "0190a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b"
 def labelled(**variables: str) -> Iterator[int]:
     with subprocess.Popen(["/bin/sleep", "60"], env={"PATH": os.defpath, **variables}) as process:
         try:
+            while not Path(f"/proc/{process.pid}/environ").read_bytes():
+                pass  # its program has begun, and the kernel has yet to hand it its environment
             yield process.pid
         finally:
             process.kill()
