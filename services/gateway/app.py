@@ -8,7 +8,7 @@ from typing import Any, Final
 from litestar import Litestar, Router
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.handlers import HTTPRouteHandler
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.spec import Tag
 
 from schemas.tokens import Token
@@ -45,6 +45,7 @@ from services.gateway.routes import (
 )
 from services.gateway.routes.common import (
     GATEWAY,
+    AnyConnection,
     provide_identity,
     record_change,
     refuse_unknown_parameters,
@@ -131,9 +132,17 @@ class GatewayService(Service):
         await self.live.subscribe(self.bus)
 
 
+async def _check(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+    """One guard, because Litestar copies the handler for each."""
+    await refuse_unknown_parameters(connection, handler)
+    await heed_if_match(connection, handler)
+    await record_change(connection, handler)
+
+
 def create_app(gateway: Gateway) -> Litestar:
     """The routes, behind the guard."""
     structs = StructSchemas()
+    # Each needs the one before: Litestar makes a task for each of several that it may ask at once.
     dependencies: dict[str, Any] = {
         "gateway": Provide(lambda: gateway, sync_to_thread=False),
         "identity": Provide(provide_identity, sync_to_thread=False),
@@ -144,7 +153,7 @@ def create_app(gateway: Gateway) -> Litestar:
             Router(
                 API,
                 route_handlers=API_ROUTES,
-                guards=[refuse_unknown_parameters, heed_if_match, record_change],
+                guards=[_check],
             ),
             *_routes_of(system, PLATFORM),
             *_routes_of(documentation),

@@ -3,14 +3,13 @@
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import replace
 
 from schemas.base import tag_of
 from schemas.catalog import EVENTS
@@ -29,6 +28,22 @@ RESERVATION_EVENTS: Final = tuple(e for e in EVENTS if issubclass(e, Reservation
 
 
 @dataclass(slots=True, eq=False)
+class Reading:
+    """A node's newest sample, and what was made of it for clients, which most of them share."""
+
+    sample: GpuSampled
+    at: float
+    encoded: dict[Hashable, tuple[float, int, msgspec.Raw]] = field(default_factory=dict)
+    _metrics: GpuMetrics | None = None
+
+    @property
+    def metrics(self) -> GpuMetrics:
+        if self._metrics is None:
+            self._metrics = metrics_of(self.sample)
+        return self._metrics
+
+
+@dataclass(slots=True, eq=False)
 class Watcher:
     """One client of live data. What it has not taken yet is replaced by what is newer.
 
@@ -39,27 +54,27 @@ class Watcher:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     ledger_changed: asyncio.Event = field(default_factory=asyncio.Event)
-    metrics: dict[str, tuple[GpuMetrics, float]] = field(default_factory=dict)
+    readings: dict[str, Reading] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=lambda: Counter[str]())
     progress: deque[AttemptProgressed] = field(
         default_factory=lambda: deque[AttemptProgressed](maxlen=PROGRESS_BUFFERED)
     )
 
-    def receive(self, metrics: GpuMetrics, at: float) -> None:
+    def receive(self, reading: Reading) -> None:
         """Take a reading in place of the node's last one, if that is still here."""
-        if metrics.node_id in self.metrics:
-            self.skipped[metrics.node_id] += 1
-        self.metrics[metrics.node_id] = (metrics, at)
+        node_id = reading.sample.node_id
+        if node_id in self.readings:
+            self.skipped[node_id] += 1
+        self.readings[node_id] = reading
         self.wake.set()
 
-    def take(self, now: float) -> tuple[list[GpuMetrics], list[AttemptProgressed]]:
-        """Everything that came since the last time."""
+    def take(self) -> tuple[list[tuple[Reading, int]], list[AttemptProgressed]]:
+        """Everything that came since the last time, with how many readings each replaced."""
         readings = [
-            replace(metrics, age_seconds=max(0.0, now - at), skipped=self.skipped[node_id])
-            for node_id, (metrics, at) in self.metrics.items()
+            (reading, self.skipped.get(node_id, 0)) for node_id, reading in self.readings.items()
         ]
         taken = (readings, list(self.progress))
-        self.metrics.clear()
+        self.readings.clear()
         self.skipped.clear()
         self.progress.clear()
         self.wake.clear()
@@ -75,7 +90,7 @@ class LiveState:
     executors: dict[str, ExecutorReported] = field(default_factory=dict)
     watchers: set[Watcher] = field(default_factory=set)
     samples_received: int = 0
-    _samples: dict[str, tuple[GpuSampled, float]] = field(default_factory=dict)
+    _readings: dict[str, Reading] = field(default_factory=dict)
     _changes: dict[UUID, set[asyncio.Event]] = field(default_factory=dict)
 
     async def subscribe(self, bus: Bus) -> None:
@@ -106,26 +121,23 @@ class LiveState:
     def latest(self) -> dict[str, LatestSample]:
         """The newest sample of each node; a node silent for ten minutes is forgotten."""
         now = self.monotonic()
-        for node_id, (_, at) in list(self._samples.items()):
-            if now - at > FORGET_SECONDS:
-                del self._samples[node_id]
+        for node_id, reading in list(self._readings.items()):
+            if now - reading.at > FORGET_SECONDS:
+                del self._readings[node_id]
         return {
-            node_id: LatestSample(sample=sample, age_seconds=now - at)
-            for node_id, (sample, at) in self._samples.items()
+            node_id: LatestSample(sample=reading.sample, age_seconds=now - reading.at)
+            for node_id, reading in self._readings.items()
         }
 
     async def on_sample(self, sample: GpuSampled) -> None:
-        before = self._samples.get(sample.node_id)
-        if before is not None and not _is_newer(sample, before[0]):
+        before = self._readings.get(sample.node_id)
+        if before is not None and not _is_newer(sample, before.sample):
             return
-        at = self.monotonic()
-        self._samples[sample.node_id] = (sample, at)
+        reading = Reading(sample, self.monotonic())
+        self._readings[sample.node_id] = reading
         self.samples_received += 1
-        if not self.watchers:
-            return
-        metrics = metrics_of(sample)
         for watcher in self.watchers:
-            watcher.receive(metrics, at)
+            watcher.receive(reading)
 
     async def on_logged(self, event: StoredEvent) -> None:
         """Take a report of a node, or a change of the ledger, from the event log."""
@@ -153,7 +165,7 @@ class LiveState:
 
     @property
     def _by_node(self) -> tuple[dict[str, Any], ...]:
-        return (self._samples, self.inventories, self.executors)
+        return (self._readings, self.inventories, self.executors)
 
     async def on_inventory(self, inventory: InventoryReported) -> None:
         before = self.inventories.get(inventory.node_id)
@@ -179,8 +191,8 @@ class LiveState:
     def watching(self) -> Iterator[Watcher]:
         """A watcher that starts with the newest reading of every node."""
         watcher = Watcher()
-        for sample, at in self._samples.values():
-            watcher.receive(metrics_of(sample), at)
+        for reading in self._readings.values():
+            watcher.receive(reading)
         watcher.wake.set()
         self.watchers.add(watcher)
         try:

@@ -30,7 +30,7 @@ from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.event_filter import EventFilter, subjects_of
 from services.gateway.domain.visibility import visible_metrics
-from services.gateway.live_state import Watcher
+from services.gateway.live_state import Reading, Watcher
 from services.gateway.routes.common import (
     Caller,
     InNamespace,
@@ -51,6 +51,7 @@ TRY_AGAIN_LATER: Final = 1013
 INTERNAL_ERROR: Final = 1011
 EVENTS_AT_ONCE: Final = 200
 LOG_MESSAGES_BUFFERED: Final = 32
+AGE_DIGITS: Final = 2
 
 UNDER_WAY: Final = (ExperimentState.STARTING, ExperimentState.RUNNING)
 
@@ -108,8 +109,10 @@ class MetricsFilter:
 
     async def resolve(self) -> None:
         """Find out which GPUs are meant, unless that was known a second ago."""
+        if self._wants_all_gpus:
+            return
         now = asyncio.get_running_loop().time()
-        if self._wants_all_gpus or now - self._resolved_at < RESOLVE_SECONDS:
+        if now - self._resolved_at < RESOLVE_SECONDS:
             return
         self._resolved_at = now
         try:
@@ -121,10 +124,25 @@ class MetricsFilter:
             return
         self.devices = found or frozenset()
 
-    def of_metrics(self, metrics: GpuMetrics) -> GpuMetrics | None:
+    def of_reading(self, reading: Reading, age_seconds: float, skipped: int) -> msgspec.Raw | None:
         """The wanted part, as the client may see it; None if there is none."""
-        if self.node_id not in {None, metrics.node_id}:
+        if self.node_id is not None and self.node_id != reading.sample.node_id:
             return None
+        readable = None if self.identity.reads_everything else self.identity.namespaces
+        wanted = None if self._wants_all_gpus else self.devices
+        # All that the part depends on. Clients that are sent it at about the same time share it.
+        key = (self.device_uuid, wanted, readable)
+        known = reading.encoded.get(key)
+        if known is not None and known[:2] == (age_seconds, skipped):
+            return known[2]
+        if (part := self._of_metrics(reading.metrics)) is None:
+            return None
+        part = msgspec.structs.replace(part, age_seconds=age_seconds, skipped=skipped)
+        encoded = msgspec.Raw(_encode(part))
+        reading.encoded[key] = (age_seconds, skipped, encoded)
+        return encoded
+
+    def _of_metrics(self, metrics: GpuMetrics) -> GpuMetrics | None:
         if self.device_uuid is None and self._wants_all_gpus:
             return visible_metrics(metrics, self.identity)
         gpus = tuple(gpu for gpu in metrics.gpus if self._wants(gpu.node_id, gpu.uuid))
@@ -233,9 +251,11 @@ async def metrics_messages(
         while True:
             await watcher.wake.wait()
             await wanted.resolve()
-            readings, progress = watcher.take(gateway.live.monotonic())
-            for metrics in readings:
-                if (part := wanted.of_metrics(metrics)) is not None:
+            now = gateway.live.monotonic()
+            readings, progress = watcher.take()
+            for reading, skipped in readings:
+                age_seconds = round(max(0.0, now - reading.at), AGE_DIGITS)
+                if (part := wanted.of_reading(reading, age_seconds, skipped)) is not None:
                     yield part
             for report in progress:
                 if wanted.of_progress(report) and await wanted.may_see(report.task_id):
@@ -270,13 +290,13 @@ async def event_messages(
 ) -> AsyncGenerator[object, None]:
     """From a cursor on, from now on if there is none."""
     cursor = gateway.log.cursor if after is None else after
-    watcher.take(gateway.live.monotonic())
+    watcher.take()
     while True:
         watcher.news.clear()
         events, cursor = await gateway.log.read(cursor, wanted, EVENTS_AT_ONCE)
         for event in events:
             yield event
-        for report in watcher.take(gateway.live.monotonic())[1]:
+        for report in watcher.take()[1]:
             if (passing := await _passing(gateway, report, wanted)) is not None:
                 yield passing
         if cursor >= gateway.log.cursor:

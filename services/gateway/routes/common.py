@@ -163,7 +163,7 @@ post = partial(litestar.post, responses=CHANGE_PROBLEMS, return_dto=None)
 delete = partial(litestar.delete, responses=CHANGE_PROBLEMS)
 
 
-def provide_identity(scope: Scope) -> Identity:
+def provide_identity(scope: Scope, gateway: TheGateway) -> Identity:  # noqa: ARG001  # its order
     """Whom the guard admitted."""
     identity: Identity = scope["state"]["identity"]
     return identity

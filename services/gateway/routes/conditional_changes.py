@@ -10,7 +10,7 @@ from litestar.types import Scope
 from schemas.errors import ErrorCode
 from services.gateway.conditional_reads import tag_of, tags_in
 from services.gateway.domain.access import READING_METHODS
-from services.gateway.routes.common import AnyConnection
+from services.gateway.routes.common import AnyConnection, Caller
 from shared.errors import RefusedError
 
 REVISION: Final = "expected_revision"
@@ -42,7 +42,7 @@ async def heed_if_match(connection: AnyConnection, _: BaseRouteHandler) -> None:
         scope["state"][REVISION] = msgspec.json.decode(body, type=_Revised).revision
 
 
-def provide_expected_revision(scope: Scope) -> int | None:
+def provide_expected_revision(scope: Scope, identity: Caller) -> int | None:  # noqa: ARG001  # its order
     """Of what If-Match names; None where it names nothing, or nothing that has one."""
     revision: int | None = scope["state"].get(REVISION)
     return revision

@@ -289,8 +289,8 @@ async def _available(
 
 
 def _has_news(watcher: Watcher, request: GpuRequest, idle: Idle) -> bool:
-    frames, _ = watcher.take(0.0)  # how old they are does not count
-    news = [frame for frame in frames if is_news(frame, request, idle)]
+    readings, _ = watcher.take()
+    news = [reading for reading, _ in readings if is_news(reading.metrics, request, idle)]
     return bool(news) or watcher.ledger_changed.is_set()
 
 

@@ -1,0 +1,75 @@
+"""Clients that see the same of a reading are sent the same bytes, and others never theirs."""
+
+from typing import Any, cast
+
+import msgspec
+
+from schemas.gateway import GpuMetrics
+from schemas.telemetry import GpuProcess
+from schemas.tokens import Role
+from services.gateway.context import Gateway
+from services.gateway.domain.access import EVERYTHING, Identity
+from services.gateway.live_state import Reading
+from services.gateway.sockets import MetricsFilter
+from tests.support.worlds.gateway import NODE, make_sample
+
+NO_GATEWAY = cast(Gateway, None)  # asked only for what an experiment, task or namespace holds
+SUBMITTER = Identity(role=Role.SUBMITTER, namespace="team-a")
+
+
+def a_reading() -> Reading:
+    return Reading(make_sample(7, processes=(GpuProcess(pid=4, name="secret-job"),)), at=0.0)
+
+
+def sent(wanted: MetricsFilter, reading: Reading, **told: Any) -> GpuMetrics:
+    part = wanted.of_reading(reading, told.get("age_seconds", 0.0), told.get("skipped", 0))
+    assert part is not None
+    return msgspec.json.decode(part, type=GpuMetrics)
+
+
+def names(metrics: GpuMetrics) -> list[str | None]:
+    return [each.name for gpu in metrics.gpus for each in gpu.processes or ()]
+
+
+def uuids(metrics: GpuMetrics) -> list[str]:
+    return [gpu.uuid for gpu in metrics.gpus]
+
+
+def test_alike_clients_share_one_encoding() -> None:
+    reading = a_reading()
+    first, second = (MetricsFilter(NO_GATEWAY, EVERYTHING) for _ in range(2))
+
+    assert first.of_reading(reading, 0.0, 0) is second.of_reading(reading, 0.0, 0)
+
+
+def test_what_a_client_is_sent_depends_on_nothing_that_another_was_sent_before() -> None:
+    reading = a_reading()
+    everything = MetricsFilter(NO_GATEWAY, EVERYTHING)
+    namespaces = MetricsFilter(NO_GATEWAY, SUBMITTER)
+    one_gpu = MetricsFilter(NO_GATEWAY, EVERYTHING, device_uuid="GPU-1")
+    elsewhere = MetricsFilter(NO_GATEWAY, EVERYTHING, node_id="node-b")
+    nothing_held = MetricsFilter(NO_GATEWAY, EVERYTHING, namespace="team-a")
+    holding = MetricsFilter(
+        NO_GATEWAY, EVERYTHING, namespace="team-a", devices=frozenset({(NODE, "GPU-0")})
+    )
+
+    for _ in range(2):
+        assert names(sent(everything, reading)) == ["secret-job"] * 2
+        assert not any(names(sent(namespaces, reading)))
+        assert uuids(sent(one_gpu, reading)) == ["GPU-1"]
+        assert uuids(sent(holding, reading)) == ["GPU-0"]
+        assert elsewhere.of_reading(reading, 0.0, 0) is None
+        assert nothing_held.of_reading(reading, 0.0, 0) is None
+
+
+def test_a_slower_client_is_told_its_own_age_and_gap() -> None:
+    reading = a_reading()
+    wanted = MetricsFilter(NO_GATEWAY, EVERYTHING)
+
+    told = [
+        sent(wanted, reading),
+        sent(wanted, reading, age_seconds=0.5, skipped=3),
+        sent(wanted, reading),
+    ]
+
+    assert [(each.age_seconds, each.skipped) for each in told] == [(0.0, 0), (0.5, 3), (0.0, 0)]
