@@ -19,6 +19,8 @@ SPEAKER_PATTERN: Final = rf"^[A-Za-z0-9_-]{{1,133}}{END}"
 PLATFORM: Final = "_platform"
 NODE_PREFIX: Final = "node_"
 NAMESPACE_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,61}}[a-z0-9])?{END}"
+NAME_PATTERN: Final = rf"^[A-Za-z0-9]([A-Za-z0-9_.-]{{0,126}}[A-Za-z0-9])?{END}"
+NAME_FORM: Final = "1 to 128 letters, digits, _, . and -, the first and last a letter or digit"
 # What Postgres and every JSON reader of ours can hold.
 LARGEST_INTEGER: Final = 2**63 - 1
 NAMESPACE_FORM: Final = "1 to 63 small letters, digits and -, the first and last none of -"
@@ -43,13 +45,7 @@ GivenReason = Annotated[str, line(max_length=1000)]
 Token = Annotated[str, Meta(pattern=TOKEN_PATTERN, description=TOKEN_FORM)]
 NodeId = Annotated[str, Meta(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 Namespace = Annotated[str, Meta(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)]
-Name = Annotated[
-    str,
-    Meta(
-        pattern=rf"^[A-Za-z0-9]([A-Za-z0-9_.-]{{0,126}}[A-Za-z0-9])?{END}",
-        description="1 to 128 letters, digits, _, . and -, the first and last a letter or digit",
-    ),
-]
+Name = Annotated[str, Meta(pattern=NAME_PATTERN, description=NAME_FORM)]
 # No namespace has a _, so the three forms are never the same.
 Speaker = Annotated[
     str,

@@ -260,6 +260,7 @@ class ListExperiments(ListQuery, frozen=True, kw_only=True, tag="orchestrator.li
 class ValidateTask(Query, frozen=True, kw_only=True, tag="orchestrator.validate_task"):
     """What would this task become here? Answered by `TaskPlan`; stores nothing."""
 
+    namespace: Namespace = "default"
     task: TaskFile
 
 
@@ -276,9 +277,8 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
     """A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
 
-    A search has no `experiments` yet; it tries `experiments_at_most`.
-
-    `benchmark_tool` would measure every experiment; None if no node could run the task.
+    A search has no `experiments` yet; it tries `experiments_at_most`. `benchmark_tool` would
+    measure every experiment; None if no node could run the task.
     """
 
     mode: DeploymentMode

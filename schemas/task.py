@@ -87,6 +87,14 @@ class Objective(StrEnum):
         return self.value.startswith("maximize_")
 
 
+class PresetMerge(StrEnum):
+    """How presets that give the same parameter become one."""
+
+    LAST_WINS = "last_wins"
+    UNION = "union"  # of the values
+    INTERSECTION = "intersection"  # of the parameters, and of their values
+
+
 class TaskPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Base of every block of a task file: a misspelt name is an error, never ignored."""
 
@@ -357,6 +365,8 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
 class TaskFile(TaskPart, frozen=True, kw_only=True):
     """One tuning task as people write it.
 
+    Its own `parameters` go before those of its `presets`, which are merged by `preset_merge`.
+
     `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
     there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
     `docker`.
@@ -371,6 +381,8 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
     storage: StorageSpec | None = None
     clusterbasemodel_config: PresetConfig | None = None
     clusterservingruntime_config: PresetConfig | None = None
+    presets: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
+    preset_merge: PresetMerge = PresetMerge.LAST_WINS
     parameters: ParameterGrid = {}
     parallel_config: ParallelConfig | None = None
     quant_config: QuantConfig | None = None

@@ -765,6 +765,17 @@ export interface DeleteExperiment {
   expected_revision?: number | null;
 }
 
+/** Tasks that took it keep what they took. */
+export interface DeletePreset {
+  type: "orchestrator.delete_preset";
+  command_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  name: string;
+  expected_revision?: number | null;
+}
+
 /**
  * Forget a finished task with its experiments and what was measured of them.
  *
@@ -1302,6 +1313,9 @@ export interface ExemptReservation {
   until_at: string;
 }
 
+/** What becomes of a preset whose name is saved again. */
+export type ExistingPreset = "keep" | "refuse" | "replace";
+
 /** Withdrawn or stopped on request. */
 export interface ExperimentCancelled {
   type: "orchestrator.experiment_cancelled";
@@ -1837,6 +1851,15 @@ export interface GetNodeSummaries {
 /** Answered by `Backlog`. */
 export interface GetOrchestratorBacklog {
   type: "orchestrator.get_backlog";
+}
+
+/** Answered by `PresetView`. */
+export interface GetPreset {
+  type: "orchestrator.get_preset";
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  name: string;
 }
 
 /** How is this executor's part of the attempt? Answered by `RankView`; `not_found` without. */
@@ -2718,6 +2741,17 @@ export interface ListNamespaces {
   type: "scheduler.list_namespaces";
 }
 
+/**
+ * A namespace's own presets by name, after them those of this release; null: of all namespaces.
+ * Answered by `PresetList`.
+ */
+export interface ListPresets {
+  type: "orchestrator.list_presets";
+  limit?: number;
+  cursor?: string | null;
+  namespace?: string | null;
+}
+
 /** Answered by `ReservationList`, newest first. Empty `states` means all. */
 export interface ListReservations {
   type: "scheduler.list_reservations";
@@ -2886,6 +2920,32 @@ export interface MemoryTrendView {
   attempt_id: string;
   until_at: string;
   gpus: GpuMemoryTrend[];
+}
+
+/** What would these presets be together? Answered by `MergedPresets`; stores nothing. */
+export interface MergePresets {
+  type: "orchestrator.merge_presets";
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  presets: string[];
+  how?: PresetMerge;
+}
+
+/** Presets to merge in this order. */
+export interface MergeRequest {
+  presets: string[];
+  how?: PresetMerge;
+}
+
+/** `revisions` are those of the presets that were merged, in their order; 0: of this release. */
+export interface MergedPresets {
+  type: "orchestrator.merged_presets";
+  parameters: Record<string, (string | number | boolean | null)[] | Choice | Categorical | IntegerRange | ContinuousRange>;
+  engine: string | null;
+  conflicts: PresetConflict[];
+  revisions: number[];
+  how: PresetMerge;
+  presets: string[];
 }
 
 /** The model to serve: a hub id, a name below the executor's model roots, or a path. */
@@ -3292,11 +3352,95 @@ export interface PrefixCacheUse {
   hit_share: number | null;
 }
 
+/** Parameters with a name, as files of presets have them. */
+export interface Preset {
+  /** text without control characters or marks of text direction */
+  description?: string;
+  engine?: string | null;
+  parameters: Record<string, (string | number | boolean | null)[] | Choice | Categorical | IntegerRange | ContinuousRange>;
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  name: string;
+}
+
 /** A ClusterBaseModel or ClusterServingRuntime to create, from a preset or spelled out. */
 export interface PresetConfig {
   preset?: string | null;
   name?: string | null;
   config_overrides?: Record<string, unknown>;
+}
+
+/** A parameter that several presets give different values; `outcome` says which it has. */
+export interface PresetConflict {
+  /** 1 to 64 letters, digits, - and _, the first a letter */
+  parameter: string;
+  presets: string[];
+  outcome: string;
+}
+
+/** What is saved under a name. With `engine` only tasks of that engine take it. */
+export interface PresetContent {
+  /** text without control characters or marks of text direction */
+  description?: string;
+  engine?: string | null;
+  parameters: Record<string, (string | number | boolean | null)[] | Choice | Categorical | IntegerRange | ContinuousRange>;
+}
+
+/** Deleted on request. */
+export interface PresetDeleted {
+  type: "orchestrator.preset_deleted";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  preset_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  name: string;
+}
+
+/** What `export` writes and `import` reads. */
+export interface PresetFile {
+  presets: Preset[];
+}
+
+/** By namespace and name, those of this release last. */
+export interface PresetList {
+  type: "orchestrator.presets";
+  next_cursor: string | null;
+  presets: PresetView[];
+}
+
+/** How presets that give the same parameter become one. */
+export type PresetMerge = "intersection" | "last_wins" | "union";
+
+/** New, or with new content. */
+export interface PresetSaved {
+  type: "orchestrator.preset_saved";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  preset_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  name: string;
+}
+
+/**
+ * `namespace` null: it comes with this release, is there in every namespace, and never changes.
+ * `revision` grows with every change.
+ */
+export interface PresetView {
+  type: "orchestrator.preset";
+  namespace: string | null;
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  name: string;
+  description: string;
+  engine: string | null;
+  parameters: Record<string, (string | number | boolean | null)[] | Choice | Categorical | IntegerRange | ContinuousRange>;
+  revision: number;
+  preset_id: string | null;
+  saved_at: string | null;
 }
 
 /** An error as RFC 9457 tells it, with our closed `code` and the offending field's `path`. */
@@ -4056,6 +4200,21 @@ export interface SampledSpread {
   samples: number;
 }
 
+/**
+ * Save all of these or, where one is refused, none. One that is as it is saved stays so.
+ *
+ * With `expected_revision` each has to have that now; 0: it is not there.
+ */
+export interface SavePresets {
+  type: "orchestrator.save_presets";
+  command_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  presets: Preset[];
+  existing?: ExistingPreset;
+  expected_revision?: number | null;
+}
+
 /** A GPU and its score: 0.6 x free share of memory + 0.4 x idle share. */
 export interface ScoredGpu {
   index: number;
@@ -4512,6 +4671,8 @@ export interface TaskField {
 /**
  * One tuning task as people write it.
  *
+ * Its own `parameters` go before those of its `presets`, which are merged by `preset_merge`.
+ *
  * `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
  * there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
  * `docker`.
@@ -4529,6 +4690,8 @@ export interface TaskFile {
   storage?: StorageSpec | null;
   clusterbasemodel_config?: PresetConfig | null;
   clusterservingruntime_config?: PresetConfig | null;
+  presets?: string[];
+  preset_merge?: PresetMerge;
   parameters?: Record<string, (string | number | boolean | null)[] | Choice | Categorical | IntegerRange | ContinuousRange>;
   parallel_config?: ParallelConfig | null;
   quant_config?: QuantConfig | null;
@@ -4560,9 +4723,8 @@ export interface TaskPaused {
 /**
  * A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
  *
- * A search has no `experiments` yet; it tries `experiments_at_most`.
- *
- * `benchmark_tool` would measure every experiment; null if no node could run the task.
+ * A search has no `experiments` yet; it tries `experiments_at_most`. `benchmark_tool` would measure
+ * every experiment; null if no node could run the task.
  */
 export interface TaskPlan {
   type: "orchestrator.task_plan";
@@ -4825,6 +4987,8 @@ export interface UsageView {
 /** What would this task become here? Answered by `TaskPlan`; stores nothing. */
 export interface ValidateTask {
   type: "orchestrator.validate_task";
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace?: string;
   task: TaskFile;
 }
 
@@ -4972,6 +5136,8 @@ export type AnyCommand =
   | PauseTask
   | ResumeTask
   | SubmitTask
+  | DeletePreset
+  | SavePresets
   | DeleteExperiment
   | DeleteTask
   | CancelExperiment
@@ -5021,6 +5187,8 @@ export type AnyEvent =
   | TaskPaused
   | TaskResumed
   | TaskStarted
+  | PresetDeleted
+  | PresetSaved
   | ExperimentDeleted
   | TaskDeleted
   | AttemptFinished
@@ -5122,6 +5290,13 @@ export type MessageType =
   | "orchestrator.task_resumed"
   | "orchestrator.task_started"
   | "orchestrator.validate_task"
+  | "orchestrator.delete_preset"
+  | "orchestrator.get_preset"
+  | "orchestrator.list_presets"
+  | "orchestrator.merge_presets"
+  | "orchestrator.preset_deleted"
+  | "orchestrator.preset_saved"
+  | "orchestrator.save_presets"
   | "orchestrator.delete_experiment"
   | "orchestrator.delete_task"
   | "orchestrator.experiment_deleted"

@@ -32,6 +32,7 @@ from services.cli.commands.mcp import mcp
 from services.cli.commands.namespaces import namespace
 from services.cli.commands.nodes import monitor, node, power
 from services.cli.commands.platform import agent, up
+from services.cli.commands.presets import preset
 from services.cli.commands.report import report as report_group
 from services.cli.commands.reservations import release, renew, reserve
 from services.cli.commands.task_life import clone, pause, rerun, resume
@@ -58,7 +59,7 @@ for command in (
     *(reserve, renew, release, exec_command),
     *(why, what_if, availability, estimate, cluster, select_node, replay),
     *(cordon, uncordon, drain, drift, idle, node),
-    *(namespace, monitor, power),
+    *(namespace, preset, monitor, power),
     *(report_group, export, import_command),
     *(doctor, check, bench, token, audit, agent_credentials, client_credentials),
     *(compose, mcp, completion),

@@ -35,6 +35,7 @@ from services.gateway.routes import (
     logs,
     nodes,
     operations,
+    presets,
     reports,
     reservations,
     scheduler,
@@ -84,6 +85,7 @@ PLATFORM: Final = Tag("platform", "Whether it works.")
 TOKENS: Final = Tag("tokens", "Who may use the API, and who changed what.")
 SECTIONS: Final = {
     tasks: TASKS,
+    presets: TASKS,
     archives: TASKS,
     logs: TASKS,
     reservations: Tag("reservations", "Reservations, and what would be granted."),

@@ -8,6 +8,7 @@ from services.orchestrator.event_handlers import EventHandlers, event_routes
 from services.orchestrator.handlers import Handlers, request_routes
 from services.orchestrator.leases import Leases
 from services.orchestrator.migrations import MIGRATIONS
+from services.orchestrator.preset_handlers import PresetHandlers, preset_routes
 from services.orchestrator.resync import Resync
 from services.orchestrator.search_library import SearchLibrary
 from services.orchestrator.settings import OrchestratorSettings
@@ -64,7 +65,11 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         "orchestrator",
         bus=bus,
         database=database,
-        routes=[*request_routes(handlers), *event_routes(events)],
+        routes=[
+            *request_routes(handlers),
+            *preset_routes(PresetHandlers(database)),
+            *event_routes(events),
+        ],
         loops={"leases": leases.run, "resync": resync.run, "search_library": library.run},
         on_reply=events.on_reply,
         on_new_stream=resync.resync_now,

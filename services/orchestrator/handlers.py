@@ -44,6 +44,7 @@ from services.orchestrator.domain.records import (
     new_experiment,
 )
 from services.orchestrator.node_names import with_node_ids
+from services.orchestrator.preset_rows import with_presets
 from services.orchestrator.search_library import SearchLibrary
 from services.orchestrator.store import ExperimentPlace, TaskPlace
 from services.orchestrator.task_progress import Progress
@@ -94,9 +95,12 @@ class Handlers:
         self.library.want_for(command.task.optimization)
 
         async def apply(connection: Connection) -> Accepted:
-            plan = make_plan(with_node_ids(command.task), await self.progress.offers(connection))
+            offers = await self.progress.offers(connection)
+            file, notes = await with_presets(connection, command.namespace, command.task, offers)
+            plan = make_plan(with_node_ids(file), offers)
             refuse_missing(plan)
-            await self._store(connection, command, plan)
+            plan = replace(plan, notes=(*notes, *plan.notes))
+            await self._store(connection, replace(command, task=file), plan)
             task = await self.progress.advance(connection, command.task_id)
             return Accepted(command_id=command.command_id, revision=task.revision)
 
@@ -258,9 +262,10 @@ class Handlers:
         await self._await_first_report()
         async with self.database.transaction() as connection:
             offers = await self.progress.offers(connection)
-            plan = make_plan(with_node_ids(query.task), offers)
-            plan = await past_runs.with_memory_learned(connection, query.task, plan)
-        return plan_view(query.task, plan)
+            file, notes = await with_presets(connection, query.namespace, query.task, offers)
+            plan = make_plan(with_node_ids(file), offers)
+            plan = await past_runs.with_memory_learned(connection, file, plan)
+        return plan_view(file, replace(plan, notes=(*notes, *plan.notes)))
 
     def _task_view(
         self, task: Task, tally: Mapping[ExperimentState, int], *, with_file: bool

@@ -69,4 +69,16 @@ ALTER TABLE attempt DROP CONSTRAINT attempt_experiment_id_fkey,
 CREATE INDEX experiment_engine ON experiment
     ((record -> 'engine' ->> 'model'), (record -> 'engine' ->> 'engine'));
 """,
+    """
+-- A name's place in a list is that of its bytes, as its cursor has it.
+CREATE TABLE preset (
+    namespace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    preset_id uuid NOT NULL UNIQUE,
+    revision bigint NOT NULL,
+    saved_at timestamptz NOT NULL,
+    record json NOT NULL,
+    PRIMARY KEY (namespace, name)
+);
+""",
 )

@@ -39,6 +39,7 @@ from schemas.scheduler_views import (
 from shared.client.archives import ArchiveClient
 from shared.client.connection import Parameters
 from shared.client.nodes import NodeClient
+from shared.client.presets import PresetClient
 from shared.client.reports import ReportClient
 from shared.client.streams import StreamClient
 from shared.client.tokens import TokenClient
@@ -58,7 +59,9 @@ class _Stored(msgspec.Struct):
     reservation_id: UUID | None = None
 
 
-class StewardClient(ArchiveClient, NodeClient, ReportClient, StreamClient, TokenClient):
+class StewardClient(
+    ArchiveClient, NodeClient, PresetClient, ReportClient, StreamClient, TokenClient
+):
     """Talks to one gateway; what `GatewayConnection` says of time-outs and errors holds here."""
 
     async def submit_task(

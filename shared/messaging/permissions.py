@@ -59,6 +59,14 @@ from schemas.orchestrator import (
     TaskEvent,
     ValidateTask,
 )
+from schemas.presets import (
+    DeletePreset,
+    GetPreset,
+    ListPresets,
+    MergePresets,
+    PresetEvent,
+    SavePresets,
+)
 from schemas.reports import GetIdle, GetWaterfall, ReportQuery
 from schemas.results import (
     ExperimentSummarized,
@@ -166,6 +174,8 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     ResumeTask: _CHANGERS,
     DeleteTask: _CHANGERS,
     DeleteExperiment: _CHANGERS,
+    SavePresets: _CHANGERS,
+    DeletePreset: _CHANGERS,
     StartExperiment: _ORCHESTRATOR | _NODE,
     CancelExperiment: _ORCHESTRATOR | _NODE,
     StartRank: _NODE,
@@ -196,6 +206,9 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             GetExperiment,
             ListExperiments,
             ValidateTask,
+            GetPreset,
+            ListPresets,
+            MergePresets,
             ReadLog,
             GetEngineSeries,
             ListEngineSamples,
@@ -237,6 +250,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     NodeEvent: _PEOPLE,
     NamespaceSet: _PEOPLE,
     TaskEvent: _PEOPLE,
+    PresetEvent: _PEOPLE,
     ExperimentEvent: _PEOPLE,
     ExperimentSummarized: _PEOPLE,
     CustomEvent: _PEOPLE,

@@ -89,9 +89,15 @@ async def submit_task(
 
 
 @post("/tasks/validate", opt=UNAUDITED, status_code=200, dto=StrictBody[TaskFile])
-async def validate_task(data: JSONBody[TaskFile], gateway: TheGateway) -> TaskPlan:
+async def validate_task(
+    data: JSONBody[TaskFile],
+    gateway: TheGateway,
+    identity: Caller,
+    namespace: InNamespace = None,
+) -> TaskPlan:
     """What a task would become here, and what is missing for it; nothing is stored."""
-    plan = await gateway.bus.query(ValidateTask(task=data), TaskPlan)
+    namespace = identity.namespace_to_read(namespace) or identity.namespace
+    plan = await gateway.bus.query(ValidateTask(task=data, namespace=namespace), TaskPlan)
     if plan.missing:
         return plan
     first_of = {msgspec.json.encode(each.request): each for each in reversed(plan.experiments)}

@@ -74,6 +74,12 @@ RULES: Final = {
     "GET /tasks": LISTED,
     "GET /experiments": LISTED,
     "GET /reservations": LISTED,
+    "GET /presets": LISTED,
+    "GET /presets/{preset_name:str}": LISTED,
+    "POST /presets": LISTED,
+    "POST /presets/{preset_name:str}": LISTED,
+    "POST /merged-presets": LISTED,
+    "DELETE /presets/{preset_name:str}": LISTED,
     "GET /reports/gpu-time": LISTED,
     "GET /reports/waste": LISTED,
     "GET /reports/waits": LISTED,
@@ -127,6 +133,9 @@ RULES: Final = {
 }
 BODIES: Final[dict[str, Any]] = {
     "POST /tasks": {"task_name": "t", "base_runtime": "llama.cpp", "model": {"id_or_path": "m"}},
+    "POST /presets": {"presets": [{"name": "p", "parameters": {"slots": [1]}}]},
+    "POST /presets/{preset_name:str}": {"parameters": {"slots": [1]}},
+    "POST /merged-presets": {"presets": ["p"]},
     "POST /reservations": {"holder": "x", "request": {"gpus": 1}},
     "POST /reservations/{reservation_id:str}/renew": {"epoch": 1},
     "POST /reservations/{reservation_id:str}/what-if": {"gpus": 1},
@@ -147,6 +156,7 @@ PLACES: Final = {
     "node_id:str": NODE,
     "index:int": "0",
     "namespace:str": "a",
+    "preset_name:str": "p",
     **{f"{name}_id:{kind}": str(UUID(int=7)) for name in (
         "task", "experiment", "reservation", "subject", "monitoring", "token"
     ) for kind in ("str", "uuid")},
