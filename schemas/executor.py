@@ -92,10 +92,9 @@ class FailureKind(StrEnum):
 
 
 class EngineSpec(Struct, frozen=True, kw_only=True):
-    """What to serve.
-
-    `parameters` are the engine's flags with one value each; `model` an id or a path. `image_tag`
-    is of the engine's image, None the one that the executor prefers; `kubernetes` of a cluster.
+    """What to serve. `parameters` are the engine's flags with one value each; `model` an id or a
+    path. `image_tag` is of the engine's image, None the one that the executor prefers; `kubernetes`
+    of a cluster.
     """
 
     runtime: Runtime
@@ -259,11 +258,12 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
 class RuntimeOffer(Struct, frozen=True, kw_only=True):
     """A runtime of an executor, the engines it can start, and for the others what is missing.
 
-    `engine_rules` has every engine that the executor knows, startable or not. `engine_flags` is
-    what older releases read: the flags for fields of a task's typed blocks, by field. Models named
-    by a path have to lie below `model_roots`; None: an older release, which does not say, or a
-    cluster, which has none of this host's. `serving_runtimes` are its ClusterServingRuntimes,
-    by name, with the engine of their image.
+    `engine_rules` has every engine that the executor knows; `engine_flags` is what older releases
+    read: flags for fields of a task's typed blocks. Models named by a path have to lie below
+    `model_roots`; None: an older release, or a cluster, which has none of this host's.
+    `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda`
+    is what images there tell, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`;
+    `model_precisions` what the config.json of models tell.
     """
 
     runtime: Runtime
@@ -274,6 +274,8 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     engine_rules: dict[str, EngineRules] = {}
     model_roots: tuple[str, ...] | None = None
     serving_runtimes: dict[str, str] = {}
+    image_cuda: dict[str, str] = {}
+    model_precisions: dict[str, tuple[str, ...]] = {}
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):
@@ -338,10 +340,7 @@ class LogChunk(View, frozen=True, kw_only=True, tag="executor.log_chunk"):
 
 
 class AttemptProgressed(Live, frozen=True, kw_only=True, tag="executor.attempt_progressed"):
-    """How far an image's pull or a running benchmark is.
-
-    `fraction` is from 0 to 1: of the image's bytes, or of all levels.
-    """
+    """How far a pull or a benchmark is, from 0 to 1: of the image's bytes, or of all levels."""
 
     speaker_field: ClassVar[str | None] = "executor_id"
     key_field: ClassVar[str | None] = "experiment_id"

@@ -22,6 +22,7 @@ from schemas.base import (
     View,
 )
 from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
+from schemas.checks import Finding
 from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
 from schemas.gpu_info import GpuInfo
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
@@ -98,9 +99,8 @@ class TaskEvent(Event, frozen=True, kw_only=True):
 
 
 class TaskAccepted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_accepted"):
-    """Stored with `experiments` experiments; `cut` were left out by `max_iterations`.
-
-    A search tries `experiments` at most, and stores them one by one.
+    """Stored with `experiments` experiments; `cut` were left out by `max_iterations`. A search
+    tries so many at most, and stores them one by one.
     """
 
     experiments: Count
@@ -183,10 +183,8 @@ class ExperimentRunning(
 class ExperimentRetrying(
     ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_retrying"
 ):
-    """An attempt was interrupted, or failed in a way that may pass, and will be repeated.
-
-    `failure_kind` is why it did not succeed. The next attempt keeps off `avoided_node_ids` if
-    others can run it.
+    """An attempt was interrupted, or failed in a way that may pass, and will be repeated, not on
+    `avoided_node_ids` if others can run it. `failure_kind` is why it did not succeed.
     """
 
     attempt_number: PositiveInt
@@ -265,13 +263,14 @@ class ValidateTask(Query, frozen=True, kw_only=True, tag="orchestrator.validate_
 
 
 class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.planned_experiment"):
-    """One configuration of the grid with the GPUs it would ask for."""
+    """One configuration with the GPUs it asks for, and what was known before it takes any."""
 
     ordinal: PositiveInt
     parameters: dict[str, Any]
     engine: EngineSpec
     request: GpuRequest
     memory_source: MemorySource = MemorySource.MODEL_NAME
+    preflight: tuple[Finding, ...] = ()
 
 
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
@@ -357,8 +356,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
 
     `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
     levels of `metrics` out: it compares only experiments that failed at the same loads. `proposal`:
-    why a search chose it. `memory_source` is that of `request.min_memory_mb`; None: an older
-    release stored it.
+    why a search chose it. `memory_source` is that of `request.min_memory_mb`; None: unknown.
     """
 
     experiment_id: UUID
@@ -391,6 +389,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     memory_source: MemorySource | None = None
     slo: SloVerdict | None = None
     run: RunInfo = RunInfo()
+    preflight: tuple[Finding, ...] = ()
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

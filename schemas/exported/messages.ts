@@ -142,11 +142,7 @@ export interface AttemptPhaseChanged {
   pod: EnginePod | null;
 }
 
-/**
- * How far an image's pull or a running benchmark is.
- *
- * `fraction` is from 0 to 1: of the image's bytes, or of all levels.
- */
+/** How far a pull or a benchmark is, from 0 to 1: of the image's bytes, or of all levels. */
 export interface AttemptProgressed {
   type: "executor.attempt_progressed";
   observed_at: string;
@@ -1214,10 +1210,9 @@ export interface EngineSeriesView {
 }
 
 /**
- * What to serve.
- *
- * `parameters` are the engine's flags with one value each; `model` an id or a path. `image_tag` is
- * of the engine's image, null the one that the executor prefers; `kubernetes` of a cluster.
+ * What to serve. `parameters` are the engine's flags with one value each; `model` an id or a path.
+ * `image_tag` is of the engine's image, null the one that the executor prefers; `kubernetes` of a
+ * cluster.
  */
 export interface EngineSpec {
   runtime: Runtime;
@@ -1384,6 +1379,7 @@ export interface ExperimentDetail {
   memory_source: MemorySource | null;
   slo: SloVerdict | null;
   run: RunInfo;
+  preflight: Finding[];
   benchmark: BenchmarkResult | null;
   explanation: Explanation | null;
   missing: string[];
@@ -1422,10 +1418,8 @@ export interface ExperimentList {
 }
 
 /**
- * An attempt was interrupted, or failed in a way that may pass, and will be repeated.
- *
- * `failure_kind` is why it did not succeed. The next attempt keeps off `avoided_node_ids` if others
- * can run it.
+ * An attempt was interrupted, or failed in a way that may pass, and will be repeated, not on
+ * `avoided_node_ids` if others can run it. `failure_kind` is why it did not succeed.
  */
 export interface ExperimentRetrying {
   type: "orchestrator.experiment_retrying";
@@ -1526,8 +1520,7 @@ export interface ExperimentSummarized {
  *
  * `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
  * levels of `metrics` out: it compares only experiments that failed at the same loads. `proposal`:
- * why a search chose it. `memory_source` is that of `request.min_memory_mb`; null: an older release
- * stored it.
+ * why a search chose it. `memory_source` is that of `request.min_memory_mb`; null: unknown.
  */
 export interface ExperimentView {
   type: "orchestrator.experiment";
@@ -1562,6 +1555,7 @@ export interface ExperimentView {
   memory_source: MemorySource | null;
   slo: SloVerdict | null;
   run: RunInfo;
+  preflight: Finding[];
 }
 
 /** Asked for GPUs under this reservation. */
@@ -1714,6 +1708,20 @@ export interface FenceReservation {
   executor_id: string;
   reservation_id: string;
   epoch: number;
+}
+
+/**
+ * What a rule says of one subject: a node, a GPU, a place in a file.
+ *
+ * `action` is what to do about it, empty where nothing is to be done; `source` is who says so.
+ */
+export interface Finding {
+  verdict: Verdict;
+  rule: string;
+  message: string;
+  action: string;
+  source: string;
+  subject: string;
 }
 
 /** Which part of an engine over several nodes an executor starts; the coordinator is rank 0. */
@@ -3282,7 +3290,7 @@ export interface PhaseTiming {
 /** `pack` fills the fullest node that fits, `spread` takes the emptiest. */
 export type Placement = "pack" | "spread";
 
-/** One configuration of the grid with the GPUs it would ask for. */
+/** One configuration with the GPUs it asks for, and what was known before it takes any. */
 export interface PlannedExperiment {
   type: "orchestrator.planned_experiment";
   ordinal: number;
@@ -3290,6 +3298,7 @@ export interface PlannedExperiment {
   engine: EngineSpec;
   request: GpuRequest;
   memory_source: MemorySource;
+  preflight: Finding[];
 }
 
 /**
@@ -4138,11 +4147,12 @@ export type Runtime = "docker" | "kubernetes" | "ome" | "process";
 /**
  * A runtime of an executor, the engines it can start, and for the others what is missing.
  *
- * `engine_rules` has every engine that the executor knows, startable or not. `engine_flags` is what
- * older releases read: the flags for fields of a task's typed blocks, by field. Models named by a
- * path have to lie below `model_roots`; null: an older release, which does not say, or a cluster,
- * which has none of this host's. `serving_runtimes` are its ClusterServingRuntimes, by name, with
- * the engine of their image.
+ * `engine_rules` has every engine that the executor knows; `engine_flags` is what older releases
+ * read: flags for fields of a task's typed blocks. Models named by a path have to lie below
+ * `model_roots`; null: an older release, or a cluster, which has none of this host's.
+ * `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda` is
+ * what images there tell, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`; `model_precisions`
+ * what the config.json of models tell.
  */
 export interface RuntimeOffer {
   runtime: Runtime;
@@ -4153,6 +4163,8 @@ export interface RuntimeOffer {
   engine_rules: Record<string, EngineRules>;
   model_roots: string[] | null;
   serving_runtimes: Record<string, string>;
+  image_cuda: Record<string, string>;
+  model_precisions: Record<string, string[]>;
 }
 
 /**
@@ -4581,9 +4593,8 @@ export interface SummaryView {
 }
 
 /**
- * Stored with `experiments` experiments; `cut` were left out by `max_iterations`.
- *
- * A search tries `experiments` at most, and stores them one by one.
+ * Stored with `experiments` experiments; `cut` were left out by `max_iterations`. A search tries so
+ * many at most, and stores them one by one.
  */
 export interface TaskAccepted {
   type: "orchestrator.task_accepted";
@@ -5001,6 +5012,9 @@ export interface ValueMean {
   experiments: number;
   mean_score: number;
 }
+
+/** Best first. */
+export type Verdict = "blocked" | "case_by_case" | "supported" | "unstable";
 
 /** A PersistentVolumeClaim, of which `subpath` is mounted read-only at `mount_path`. */
 export interface VolumeClaim {

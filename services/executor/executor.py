@@ -33,6 +33,11 @@ from services.executor.domain.verdict import (
     executor_stopped,
     lease_lost,
 )
+from services.executor.engines.model_precisions import (
+    HUB_CACHES,
+    ModelPrecisions,
+    model_directories,
+)
 from services.executor.gangs.ranks import ranks_of
 from services.executor.guard.client import LeaseGuard
 from services.executor.host.addresses import engine_address
@@ -40,6 +45,7 @@ from services.executor.journal import store
 from services.executor.journal.journal import Journal, JournalFull
 from services.executor.journal.outbox import Outbox
 from services.executor.journal.store import AttemptRecord
+from services.executor.runtimes.engine_process import own_variables
 from services.executor.runtimes.runtime import Labels
 from services.executor.settings import ExecutorSettings
 from services.executor.workloads import Workloads, by_reservation
@@ -78,11 +84,15 @@ class Executor:
     boot_id: UUID = field(default_factory=new_id)
     address: str | None = None
     is_stopping: bool = False  # nothing is started any more
+    _models: ModelPrecisions = field(init=False)
     _guard: LeaseGuard = field(default_factory=LeaseGuard)
     _runs: dict[UUID, AttemptRun] = field(default_factory=dict)
     _endings: dict[UUID, asyncio.Event] = field(default_factory=dict)
     _report_due: asyncio.Event = field(default_factory=asyncio.Event)
     _lock_descriptor: int | None = None
+
+    def __post_init__(self) -> None:
+        self._models = ModelPrecisions(model_directories(self.settings, own_variables(HUB_CACHES)))
 
     async def open(self) -> None:
         """Claim the data directory and open the journal, once. Raises ExecutorBusy."""
@@ -327,6 +337,9 @@ class Executor:
 
     async def _offers(self) -> tuple[RuntimeOffer, ...]:
         offered = [await runtime.offer() for runtime in self.workloads.runtimes.values()]
+        if not self.settings.cluster:
+            known = await self._models.known()
+            offered = [replace(offer, model_precisions=known) for offer in offered]
         others = [kind for kind in Runtime if kind not in self.workloads.runtimes]
         where = "its cluster" if self.settings.cluster else "its own host"
         reason = f"this executor runs engines of {where} only"

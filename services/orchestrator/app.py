@@ -31,6 +31,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         timedelta(seconds=settings.offer_ttl_seconds),
         timedelta(seconds=settings.retry_pause_seconds),
         timedelta(seconds=settings.overdue_after_seconds),
+        settings.cuda_rules,
     )
     first_report, lease_wake = asyncio.Event(), asyncio.Event()
     events = EventHandlers(database, progress, lease_wake, first_report)

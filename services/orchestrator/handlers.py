@@ -97,7 +97,7 @@ class Handlers:
         async def apply(connection: Connection) -> Accepted:
             offers = await self.progress.offers(connection)
             file, notes = await with_presets(connection, command.namespace, command.task, offers)
-            plan = make_plan(with_node_ids(file), offers)
+            plan = make_plan(with_node_ids(file), offers, self.progress.cuda_rules)
             refuse_missing(plan)
             plan = replace(plan, notes=(*notes, *plan.notes))
             await self._store(connection, replace(command, task=file), plan)
@@ -263,7 +263,7 @@ class Handlers:
         async with self.database.transaction() as connection:
             offers = await self.progress.offers(connection)
             file, notes = await with_presets(connection, query.namespace, query.task, offers)
-            plan = make_plan(with_node_ids(file), offers)
+            plan = make_plan(with_node_ids(file), offers, self.progress.cuda_rules)
             plan = await past_runs.with_memory_learned(connection, file, plan)
         return plan_view(file, replace(plan, notes=(*notes, *plan.notes)))
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from schemas.checks import CudaRules
 from schemas.executor import FailureKind
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
@@ -60,6 +61,7 @@ class Progress:
     offer_ttl: timedelta
     retry_pause: timedelta
     overdue_after: timedelta
+    cuda_rules: CudaRules = CudaRules.STRICT
 
     async def offers(self, connection: Connection) -> list[Offer]:
         """What the present executors offer."""
@@ -134,7 +136,7 @@ class Progress:
         if search is None:
             return task
         try:
-            planner = make_planner(file, await self.offers(connection))
+            planner = make_planner(file, await self.offers(connection), self.cuda_rules)
         except RefusedError as error:
             log.info("proposal_postponed", task_id=task.task_id, reason=str(error))
             return task  # no executor present knows the engine; looked at again by the next sweep

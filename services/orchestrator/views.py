@@ -107,6 +107,7 @@ def experiment_view(
         proposal=experiment.proposal,
         slo=experiment.slo if is_scored else None,
         run=experiment.run,
+        preflight=experiment.preflight,
     )
 
 

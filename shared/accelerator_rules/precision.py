@@ -1,6 +1,6 @@
 """Which number formats a GPU computes in, by its compute capability."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -122,6 +122,7 @@ PRECISIONS: Final = (
 )
 _BY_SPELLING: Final = {name: each for each in PRECISIONS for name in each.names}
 PARAMETERS: Final = ("dtype", "quantization", "kv-cache-dtype")
+COMPUTED_IN: Final = frozenset({"float32", "float16", "bfloat16"})  # what `dtype` chooses among
 
 
 class Demand(Struct, frozen=True, kw_only=True):
@@ -190,22 +191,40 @@ def check_precision(
     )
 
 
-def demand_of(parameters: Mapping[str, Any]) -> Demand | None:
-    """The greatest that an engine's parameters make; None if every GPU will do.
+def demand_of(parameters: Mapping[str, Any], of_model: Iterable[str] = ()) -> Demand | None:
+    """The greatest that an engine's parameters make, and a model by the precisions that its
+    config.json names; None if every GPU will do.
 
-    It is the least with which they run: FP8 weights do where FP8 is not computed.
+    It is the least with which they run: FP8 weights do where FP8 is not computed. A `dtype` that is
+    given goes before the model's.
     """
-    return max(_demands(parameters), key=lambda demand: demand.capability, default=None)
+    named = (*_by_parameters(parameters), *_by_model(parameters, of_model))
+    demands = (
+        Demand(
+            capability=precision.runs_from or precision.hardware, precision=precision, parameter=by
+        )
+        for precision, by in named
+    )
+    asking = (each for each in demands if each.capability > EVERY_GPU)
+    return max(asking, key=lambda demand: demand.capability, default=None)
 
 
-def _demands(parameters: Mapping[str, Any]) -> Iterator[Demand]:
+def _by_parameters(parameters: Mapping[str, Any]) -> Iterator[tuple[Precision, str]]:
     for name in PARAMETERS:
         value = parameters.get(name)
         precision = _BY_SPELLING.get(value.lower()) if isinstance(value, str) else None
         if precision is not None:
-            needed = precision.runs_from or precision.hardware
-            if needed > EVERY_GPU:
-                yield Demand(capability=needed, precision=precision, parameter=f"{name}={value}")
+            yield precision, f"{name}={value}"
+
+
+def _by_model(
+    parameters: Mapping[str, Any], of_model: Iterable[str]
+) -> Iterator[tuple[Precision, str]]:
+    is_dtype_given = parameters.get("dtype") not in (None, "auto")
+    for name in of_model:
+        precision = _BY_SPELLING.get(name)
+        if precision is not None and not (is_dtype_given and precision.name in COMPUTED_IN):
+            yield precision, f"{name} of the model's config.json"
 
 
 def hint_for(needed: Capability) -> str:

@@ -28,6 +28,13 @@ def check_parameters(engine: str, rules: EngineRules, parameters: Mapping[str, A
         checked_value(engine, rules, spelling, flag, value)
 
 
+def takes(rules: EngineRules, flag: str) -> bool:
+    """Whether the engine is known to have this flag."""
+    listed = ALLOW_LISTS.get(rules.allow_list or "")
+    is_listed = listed is not None and listed.form_of(flag) is not None
+    return is_listed or any(each.name == flag for each in rules.parameters)
+
+
 def flag_named(rules: EngineRules, spelling: str) -> str:
     """The hyphenated name; underscores and hyphens are the same.
 

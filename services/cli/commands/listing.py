@@ -263,7 +263,12 @@ def _print_joined(document: dict[str, Any]) -> None:
 
 
 def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
-    from services.cli.display.task_results import WHOLE_LOG_TAIL, ending_lines, print_results
+    from services.cli.display.task_results import (
+        WHOLE_LOG_TAIL,
+        ending_lines,
+        origin_lines,
+        print_results,
+    )
 
     if isinstance(found, TaskView):
         click.echo(f"task {found.task_id}  {found.task_name}  {found.state.value}")
@@ -276,8 +281,8 @@ def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
             click.echo(line)
     elif isinstance(found, ExperimentView):
         print_table(experiment_table(of_it))
-        if found.imported_at is not None:
-            click.echo(f"imported {found.imported_at:%Y-%m-%d %H:%M} UTC: measured elsewhere")
+        for line in origin_lines(found):
+            click.echo(line)
         print_results(of_it, None, log_lines=WHOLE_LOG_TAIL)
     else:
         print_table(reservation_table([found]))

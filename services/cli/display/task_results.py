@@ -255,6 +255,17 @@ def gpu_cells(stats: GpuStats) -> list[str]:
     ]
 
 
+def origin_lines(experiment: ExperimentView) -> list[str]:
+    """What was known of it before it took a GPU, and whether it ran elsewhere."""
+    lines = [
+        f"preflight, {each.subject}: {each.message}" + (f"; {each.action}" if each.action else "")
+        for each in experiment.preflight
+    ]
+    if experiment.imported_at is not None:
+        lines.append(f"imported {experiment.imported_at:%Y-%m-%d %H:%M} UTC: measured elsewhere")
+    return lines
+
+
 def failure_lines(experiments: Sequence[ExperimentView], *, log_lines: int) -> list[str]:
     """Why experiments failed, their engines' last words, and once for each cause what to do."""
     by_hint: dict[str, list[ExperimentView]] = {}

@@ -1,5 +1,6 @@
 """What the present executors offer, and which of them can run a task."""
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -10,6 +11,7 @@ from schemas.engine_rules import EngineRules, TaskField
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer
 from schemas.task import DeploymentMode, TaskFile
+from shared.accelerator_rules.cuda_versions import CudaVersion, image_cuda, runtime_cuda
 from shared.engine_parameters.models import model_refusal
 from shared.errors import RefusedError
 
@@ -72,6 +74,40 @@ def engine_rules(engine: str, mode: DeploymentMode, offers: Sequence[Offer]) -> 
             flags = runtime.engine_flags[engine]
             return EngineRules(task_fields={name: TaskField(flag=flags[name]) for name in flags})
     return EngineRules()
+
+
+def precisions_offered(model: str, offers: Sequence[Offer]) -> tuple[str, ...]:
+    """Those that the model's config.json names, as the first executor has it; empty if none has."""
+    for runtime in _in_order(offers):
+        for name in _names(model, runtime.model_roots or ()):
+            if name in runtime.model_precisions:
+                return runtime.model_precisions[name]
+    return ()
+
+
+def cuda_offered(engine: str, tag: str | None, offers: Sequence[Offer]) -> CudaVersion | None:
+    """The CUDA of the engine's image: the newest that an executor has under that tag, else what
+    the tag itself tells.
+    """
+    name = f"{engine}:{tag}" if tag else engine
+    told = [each.image_cuda[name] for each in _in_order(offers) if name in each.image_cuda]
+    told = told or [each for each in (image_cuda(name, (), {}),) if each is not None]
+    return max(map(runtime_cuda, told), default=None)
+
+
+def _in_order(offers: Sequence[Offer]) -> Iterator[RuntimeOffer]:
+    for offer in sorted(offers, key=lambda offer: offer.executor_id):
+        yield from offer.runtimes
+
+
+def _names(model: str, roots: Sequence[str]) -> Iterator[str]:
+    """What it may be called in an offer: by itself, and below each root."""
+    path = posixpath.normpath(model)
+    yield path
+    for root in roots:
+        below = f"{posixpath.normpath(root).rstrip('/')}/"
+        if path.startswith(below):
+            yield path[len(below) :]
 
 
 def refuse_unread(

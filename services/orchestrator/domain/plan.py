@@ -1,20 +1,20 @@
 """What a task becomes in this installation, and what the installation lacks for it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from schemas.base import LARGEST_INTEGER
-from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
+from schemas.benchmark import BenchmarkSpec, BenchmarkTool
+from schemas.checks import CudaRules
 from schemas.engine_rules import EngineRules
 from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime
 from schemas.kubernetes import KubernetesSpec
 from schemas.orchestrator import PlannedExperiment
 from schemas.task import (
-    BenchmarkConfig,
     DeploymentMode,
     Objective,
     StopReason,
@@ -30,14 +30,16 @@ from services.orchestrator.domain.engines import engine_of, fields_taken, mode_o
 from services.orchestrator.domain.executor_offers import (
     CLUSTER_MODES,
     Offer,
+    cuda_offered,
     eligible_nodes,
     engine_rules,
     known_engines,
+    precisions_offered,
     refuse_unread,
     serving_offers,
 )
 from services.orchestrator.domain.expansion import Grid, Point, expand, search_axes
-from services.orchestrator.domain.objective_check import refuse_unbounded_goodput
+from services.orchestrator.domain.objective_check import refuse_excessive, refuse_unbounded_goodput
 from services.orchestrator.domain.presets import quantization_named, without_presets
 from services.orchestrator.domain.requirements_check import (
     Missing,
@@ -50,14 +52,15 @@ from services.orchestrator.domain.search.space import Space, space_of
 from services.orchestrator.domain.search.trust import MOST_CHECKS
 from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import ToolChoice, choose_tool
-from shared.accelerator_rules.compute_capability import spelled
-from shared.accelerator_rules.precision import Demand, demand_of, hint_for
+from shared.accelerator_rules.cuda_versions import CudaVersion
+from shared.accelerator_rules.preflight import Preflight, preflight
 from shared.benchmarks.level_choice import check_load_search
-from shared.engine_parameters.check import check_parameters
+from shared.engine_parameters.check import check_parameters, takes
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree_named, hyphenated
 
 # A tag as image references spell it: docs.docker.com/reference/cli/docker/image/tag
+SIMULATED: Final = "simulated"  # begins the names of engines that compute nothing
 _IMAGE_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
@@ -98,6 +101,9 @@ class Planner(Struct, frozen=True, kw_only=True):
     node_ids: tuple[str, ...]
     choice: ToolChoice
     missing: tuple[Missing, ...]
+    model_precisions: tuple[str, ...] = ()
+    image_cuda: CudaVersion | None = None
+    cuda_rules: CudaRules = CudaRules.STRICT
 
     def experiment(
         self, ordinal: int, point: Point
@@ -107,9 +113,8 @@ class Planner(Struct, frozen=True, kw_only=True):
         quantized_by = quantization_named(self.task.model.id_or_path)
         parameters, lacking, said = _engine_parameters(self.engine, self.rules, meant, quantized_by)
         notes += said
-        demand = demand_of(parameters)
-        if demand is not None:
-            notes.append(_demand_note(demand))
+        needs = self._needs(parameters)
+        notes += needs.notes
         planned = PlannedExperiment(
             ordinal=ordinal,
             parameters=point.shown(),
@@ -121,9 +126,23 @@ class Planner(Struct, frozen=True, kw_only=True):
                 image_tag=self.task.runtime_image_tag,
                 kubernetes=self.kubernetes,
             ),
-            request=request_for(self.task, meant, self.node_ids, demand, mode=self.mode),
+            request=request_for(self.task, meant, self.node_ids, needs, mode=self.mode),
+            preflight=needs.findings,
         )
         return planned, lacking, notes
+
+    def _needs(self, parameters: Mapping[str, Any]) -> Preflight:
+        tag = self.task.runtime_image_tag
+        return preflight(
+            parameters,
+            # Engines without a dtype, such as llama.cpp, convert what a GPU lacks.
+            model_precisions=self.model_precisions if takes(self.rules, "dtype") else (),
+            is_in_image=self.mode is DeploymentMode.DOCKER
+            and not self.engine.startswith(SIMULATED),
+            image=f"{self.engine}:{tag}" if tag else self.engine,
+            image_cuda=self.image_cuda,
+            rules=self.cuda_rules,
+        )
 
     def is_possible(self, point: Point) -> bool:
         """Whether the engine takes this configuration."""
@@ -134,9 +153,11 @@ class Planner(Struct, frozen=True, kw_only=True):
         return not lacking
 
 
-def make_planner(task: TaskFile, offers: Sequence[Offer]) -> Planner:
+def make_planner(
+    task: TaskFile, offers: Sequence[Offer], cuda_rules: CudaRules = CudaRules.STRICT
+) -> Planner:
     """Raises RefusedError for what no installation could run."""
-    _refuse_excessive(task.benchmark)
+    refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
     _refuse_bad_load_search(task)
     refuse_unbounded_goodput(task.optimization)
@@ -161,12 +182,21 @@ def make_planner(task: TaskFile, offers: Sequence[Offer]) -> Planner:
         node_ids=eligible_nodes(task, mode, engine, offers, tool),
         choice=choice,
         missing=tuple(missing_nodes(task, mode, engine, offers, tool)),
+        model_precisions=precisions_offered(task.model.id_or_path, offers),
+        image_cuda=(
+            cuda_offered(engine, task.runtime_image_tag, offers)
+            if mode is DeploymentMode.DOCKER
+            else None
+        ),
+        cuda_rules=cuda_rules,
     )
 
 
-def make_plan(task: TaskFile, offers: Sequence[Offer]) -> Plan:
+def make_plan(
+    task: TaskFile, offers: Sequence[Offer], cuda_rules: CudaRules = CudaRules.STRICT
+) -> Plan:
     """Expand the task. Raises RefusedError for what no installation could run."""
-    planner = make_planner(task, offers)
+    planner = make_planner(task, offers, cuda_rules)
     search = make_search(task)
     # Of a search every single value is checked here, and a configuration when it is proposed.
     grid = expand(task) if search is None else _single_values(search.space)
@@ -239,24 +269,6 @@ def _single_values(space: Space) -> Grid:
     return Grid(points=tuple(space.single_values()), total=size, cut=0)
 
 
-def _refuse_excessive(config: BenchmarkConfig) -> None:
-    levels = len(config.traffic_scenarios) * len(config.arrivals or config.num_concurrency)
-    if levels > LARGEST_LEVELS:
-        raise RefusedError(
-            ErrorCode.BAD_REQUEST,
-            f"expected at most {LARGEST_LEVELS} pairs of a traffic scenario and a concurrency, "
-            f"got {levels}",
-            path="$.benchmark.num_concurrency",
-        )
-    for place, concurrency in enumerate(config.num_concurrency):
-        if concurrency > LARGEST_CONCURRENCY:
-            raise RefusedError(
-                ErrorCode.BAD_REQUEST,
-                f"expected at most {LARGEST_CONCURRENCY} requests at once, got {concurrency}",
-                path=f"$.benchmark.num_concurrency[{place}]",
-            )
-
-
 def _refuse_bad_load_search(task: TaskFile) -> None:
     is_searched = task.benchmark.load_search is not None
     if is_searched is not (task.optimization.objective is Objective.MAXIMIZE_LOAD):
@@ -325,14 +337,6 @@ def _engine_parameters(
     given = _in_the_engines_words(rules, point.parameters)
     check_parameters(engine, rules, given)
     return {**parameters, **given}, unknown, notes
-
-
-def _demand_note(demand: Demand) -> str:
-    needed = spelled(demand.capability)
-    return (
-        f"{demand.parameter} needs compute capability {needed}: NVIDIA GPUs below it are not taken"
-        f"{hint_for(demand.capability)}"
-    )
 
 
 def _in_the_engines_words(rules: EngineRules, parameters: dict[str, Any]) -> dict[str, Any]:

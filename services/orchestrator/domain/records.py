@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from schemas.base import Command, Event, tag_of
 from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
+from schemas.checks import Finding
 from schemas.deletion import ExperimentDeleted
 from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest
@@ -113,6 +114,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     memory_source: MemorySource | None = None
     slo: SloVerdict | None = None
     run: RunInfo = RunInfo()
+    preflight: tuple[Finding, ...] = ()
 
     @property
     def is_finished(self) -> bool:
@@ -149,6 +151,7 @@ def new_experiment(
         created_at=now,
         task_name=task.task_name,
         proposal=proposal,
+        preflight=planned.preflight,
     )
 
 
@@ -170,6 +173,7 @@ def same_again(
         proposal=reason,
         memory_source=first.memory_source,
         run=run,
+        preflight=first.preflight,
     )
 
 

@@ -10,8 +10,7 @@ from schemas.gpu_request import ClusterRequest, GpuRequest, ShareStrategy
 from schemas.task import DeploymentMode, GpuPreferences, TaskFile
 from services.orchestrator.domain.executor_offers import CLUSTER_MODES
 from services.orchestrator.domain.expansion import Point
-from shared.accelerator_rules.compute_capability import spelled
-from shared.accelerator_rules.precision import Demand
+from shared.accelerator_rules.preflight import Preflight
 from shared.errors import RefusedError
 from shared.gpu.sizing import (
     SPELLINGS,
@@ -23,6 +22,7 @@ from shared.gpu.sizing import (
 )
 
 LARGEST_GROUP: Final = 4096
+NO_NEEDS: Final = Preflight()
 LARGEST_PARALLEL: Final = 64  # of `parallel_config`, as documented
 _NOT_WITH_MIG: Final = {"count": None, "num_nodes": 1}
 _NOT_WITH_SHARES: Final = {**_NOT_WITH_MIG, "min_memory_mb": None, "mig_profile": None}
@@ -32,7 +32,7 @@ def request_for(
     task: TaskFile,
     point: Point,
     node_ids: tuple[str, ...],
-    demand: Demand | None = None,
+    needs: Preflight = NO_NEEDS,
     *,
     mode: DeploymentMode = DeploymentMode.PROCESS,
 ) -> GpuRequest:
@@ -60,7 +60,8 @@ def request_for(
         wait_timeout_seconds=task.optimization.wait_timeout_seconds,
         cpu_count=wanted.cpu_count if wanted else None,
         host_memory_mb=wanted.host_memory_mb if wanted else None,
-        min_compute_capability=spelled(demand.capability) if demand is not None else None,
+        min_compute_capability=needs.capability,
+        require=needs.selectors,
         cluster=_cluster(wanted or GpuPreferences()) if mode in CLUSTER_MODES else None,
         mig_profile=wanted.mig_profile if wanted else None,
     )

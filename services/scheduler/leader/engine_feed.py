@@ -43,6 +43,7 @@ from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.ledger.change_feed import DeviceRow, NodeRow, ReservationRow, Rows
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
 from services.scheduler.observations.latest_readings import DeviceKey
+from shared.accelerator_rules.cuda_versions import cuda_of_driver
 
 
 @dataclass(slots=True)
@@ -181,7 +182,9 @@ def node_from(row: NodeRow) -> Node:
         labels=row.labels,
         cpu_count=float(host.cpu_count) if host and host.cpu_count is not None else None,
         memory_total_mb=host.memory_total_mb if host else None,
-        cuda_driver_version=host.cuda_driver_version if host else None,
+        cuda_driver_version=(
+            host.cuda_driver_version or cuda_of_driver(host.driver_version) if host else None
+        ),
         lost=row.lost,
         admitted=row.admitted,
         cluster=row.labels.get(CLUSTER_LABEL),

@@ -130,6 +130,34 @@ async def test_it_offers_what_has_an_image_and_says_what_is_missing(world: World
     assert "nvidia-container-toolkit" in offer.missing["docker"]
 
 
+async def test_it_offers_the_cuda_of_the_images_that_are_there(world: World) -> None:
+    images = {
+        "told": "ENV NVIDIA_REQUIRE_CUDA='cuda>=12.4 brand=tesla,driver>=470,driver<471'",
+        "labelled": "LABEL com.nvidia.cuda.version=11.8.0",
+        "v9-cu121": "ENV A=b",
+    }
+
+    def make() -> None:
+        api = world.engine.client.api
+        made = api.create_container(f"vllm/vllm-openai:{TAG}", ["true"])["Id"]
+        for tag, change in images.items():
+            api.commit(made, "lmsysorg/sglang", tag, changes=[change])
+        api.remove_container(made)
+
+    await asyncio.to_thread(make)
+    try:
+        offer = await world.runtime.offer()
+    finally:
+        for tag in images:
+            await asyncio.to_thread(world.engine.client.images.remove, f"lmsysorg/sglang:{tag}")
+
+    assert offer.image_cuda == {
+        "sglang:told": "12.4",
+        "sglang:labelled": "11.8",
+        "sglang:v9-cu121": "12.1",
+    }
+
+
 async def test_a_part_of_a_device_needs_a_daemon_and_a_whole_gpu(world: World) -> None:
     half = DeviceShare(kind=ShareKind.MPS, compute_percent=50)
     for granted, said in (

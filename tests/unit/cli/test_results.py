@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.benchmark import FailedLevel, LoadBoundary, LoadKind
+from schemas.checks import Finding, Verdict
 from schemas.executor import AttemptPhase, Failure, FailureKind
 from schemas.orchestrator import ExperimentState, ExperimentView
 from schemas.reports import FailureLine, FailuresView
@@ -21,6 +22,7 @@ from services.cli.display.task_results import (
     failed_level_lines,
     failure_lines,
     gpu_result_table,
+    origin_lines,
     print_results,
     ranked,
     result_table,
@@ -226,6 +228,21 @@ def test_why_there_are_no_gpu_numbers_is_told_where_no_gpu_is_shown(
     printed = capsys.readouterr().out
     assert "GPUs while measured" not in printed
     assert "experiment 1: no GPU numbers: no agent reported" in printed
+
+
+def test_what_was_known_before_it_took_a_gpu_is_told_with_what_to_do() -> None:
+    unknown = Finding(
+        verdict=Verdict.CASE_BY_CASE,
+        rule="runtime_unknown",
+        message="image a does not tell its CUDA",
+        action="fetch it",
+        subject="cuda",
+    )
+
+    assert origin_lines(make_experiment()) == []
+    assert origin_lines(make_experiment(preflight=(unknown,))) == [
+        "preflight, cuda: image a does not tell its CUDA; fetch it"
+    ]
 
 
 def test_interrupted_attempts_are_counted_in_words() -> None:

@@ -1,11 +1,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkTool
+from schemas.checks import CudaRules, Verdict
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer
-from schemas.task import DeploymentMode
+from schemas.task import DeploymentMode, TaskFile
 from services.orchestrator.domain.engines import mode_of
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import Plan, benchmark_spec, make_plan, refuse_missing
@@ -583,6 +585,80 @@ def test_a_typed_block_asks_for_a_capability_as_its_flags_do() -> None:
     ).experiments
 
     assert experiment.request.min_compute_capability == "8.0"
+
+
+def telling_offer(executor_id: str = "n1", **told: Any) -> Offer:
+    """One whose containers' runtime tells of models or images."""
+    offer = make_offer(executor_id)
+    process, docker = offer.runtimes
+    return replace(offer, runtimes=(process, replace(docker, **told)))
+
+
+def vllm_file(**overrides: Any) -> TaskFile:
+    return make_file(**{"deployment_mode": "docker", "base_runtime": "vllm", **overrides})
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [
+        pytest.param("org/llama", "8.0", id="by its name"),
+        pytest.param("/models/org/llama", "8.0", id="by its path"),
+        pytest.param("org/other", None, id="another"),
+    ],
+)
+def test_a_models_config_places_its_experiments_and_each_of_them_says_so(
+    name: str, capability: str | None
+) -> None:
+    offer = telling_offer(model_roots=("/models/",), model_precisions={"org/llama": ("bfloat16",)})
+    task = vllm_file(model={"id_or_path": name})
+
+    (planned,) = make_plan(task, (offer,)).experiments
+
+    assert planned.request.min_compute_capability == capability
+    precisions = [each for each in planned.preflight if each.subject == "precision"]
+    assert bool(precisions) is (capability is not None)
+    assert all("--dtype half" in each.message for each in precisions)
+
+
+def test_a_dtype_of_the_task_goes_before_the_models() -> None:
+    offer = telling_offer(model_precisions={"a-model": ("bfloat16",)})
+
+    planned = make_plan(vllm_file(parameters={"dtype": ["auto", "half"]}), (offer,))
+
+    assert [each.request.min_compute_capability for each in planned.experiments] == ["8.0", None]
+
+
+def test_an_engine_that_converts_asks_for_no_capability_by_its_model() -> None:
+    offer = telling_offer(model_precisions={"a-model": ("bfloat16",)})
+
+    (planned,) = make_plan(make_file(), (offer,)).experiments
+
+    assert (planned.request.min_compute_capability, planned.preflight) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("rules", "tag", "least"),
+    [
+        pytest.param(CudaRules.STRICT, None, "12.8", id="the newest image of that name"),
+        pytest.param(CudaRules.LENIENT, None, "12.0", id="any driver of its major version"),
+        pytest.param(CudaRules.STRICT, "v1", "11.8", id="another tag"),
+        pytest.param(CudaRules.STRICT, "v2-cu121", "12.1", id="only the tag tells"),
+        pytest.param(CudaRules.STRICT, "v3", None, id="nothing tells"),
+    ],
+)
+def test_an_image_is_placed_on_drivers_that_serve_its_cuda(
+    rules: CudaRules, tag: str | None, least: str | None
+) -> None:
+    offers = (
+        telling_offer("n1", image_cuda={"vllm": "12.4", "vllm:v1": "11.8"}),
+        telling_offer("n2", image_cuda={"vllm": "12.8"}),
+    )
+
+    (planned,) = make_plan(vllm_file(runtime_image_tag=tag), offers, rules).experiments
+
+    assert [each.values for each in planned.request.require] == [(least,)] * (least is not None)
+    (found,) = planned.preflight
+    assert found.verdict is (Verdict.CASE_BY_CASE if least is None else Verdict.SUPPORTED)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import (
+    GpuRequest,
+    ReasonCode,
+    Selector,
+    SelectorKey,
+    SelectorOperator,
+)
 from schemas.scheduler import CordonCause, CordonState, DeviceState
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import Node, ReadingState
@@ -268,3 +274,23 @@ def test_nothing_is_free_on_a_node_that_waits_for_admission() -> None:
 def test_a_device_s_state_leaves_its_holder_to_the_fields_that_name_it() -> None:
     assert state_of(make_device(holder=HOLDER), NODE) is DeviceState.HELD
     assert state_reasons(make_device(holder=HOLDER), NODE) == ()
+
+
+def test_a_driver_below_an_images_cuda_is_never_taken_and_the_reason_says_what_to_do() -> None:
+    device = make_device()
+    request = GpuRequest(
+        require=(
+            Selector(
+                key=SelectorKey.CUDA_DRIVER_VERSION,
+                operator=SelectorOperator.AT_LEAST,
+                values=("12.4",),
+            ),
+        )
+    )
+    old, new = (Node(node_id="alpha", cuda_driver_version=cuda) for cuda in ("12.2", "12.10"))
+
+    assert can_ever_serve(device, request, new)
+    assert not can_ever_serve(device, request, old)
+    said = reason_for(ReasonCode.CUDA_DRIVER_MISMATCH, device, request, old).message
+    assert "serves CUDA 12.2, which is not cuda_driver_version at least 12.4" in said
+    assert "update its driver" in said

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -24,6 +25,7 @@ from services.executor.runtimes.docker.client import ContainerEngine, text_of
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.ending import end_labelled
 from services.executor.runtimes.docker.host import engine_info
+from services.executor.runtimes.docker.image_cuda import cuda_of_images
 from services.executor.runtimes.docker.pull import Images
 from services.executor.runtimes.docker.spec import (
     LOOPBACK,
@@ -95,7 +97,13 @@ class DockerRuntime:
         missing = {name: reason for name, reason in reasons.items() if reason is not None}
         if (warning := host.gpu_warning) is not None:
             missing[Runtime.DOCKER.value] = warning
-        return replace(offer, engines=engines, missing=missing, version=host.version)
+        return replace(
+            offer,
+            engines=engines,
+            missing=missing,
+            version=host.version,
+            image_cuda=await self._cuda_of_images(engines),
+        )
 
     def check(self, command: StartExperiment) -> None:
         """As the contract says. Reads the model's directory."""
@@ -171,6 +179,20 @@ class DockerRuntime:
         if image.engine.simulated and not self._settings.allow_simulated_engine:
             return SWITCHED_OFF
         return image.missing()
+
+    async def _cuda_of_images(self, engines: Collection[str]) -> dict[str, str]:
+        """Of the images that are there; none where Docker does not answer in time."""
+        repositories = {
+            name: (image.repository, image.tag)
+            for name, image in self._images.items()
+            if name in engines and image.repository is not None
+        }
+        try:
+            return await self._engine.call(
+                partial(cuda_of_images, repositories), seconds=OFFER_SECONDS
+            )
+        except (RuntimeUnavailable, APIError):
+            return {}
 
     def _image(self, command: StartExperiment) -> EngineImage:
         name = command.engine.engine.lower()

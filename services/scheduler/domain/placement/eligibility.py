@@ -340,6 +340,12 @@ def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, n
         has = f"has compute capability {spelled(found)}" if found else "tells no compute capability"
         return f"({device.name}) {has}, {spelled(needed)} is needed{hint_for(needed)}"
     failed = [s for s in request.require if mismatch(s, device, node) is code]
+    if code is ReasonCode.CUDA_DRIVER_MISMATCH and failed:
+        asked = "; ".join(describe(selector) for selector in failed)
+        return (
+            f"is on a node whose driver serves CUDA {node.cuda_driver_version}, which is not"
+            f" {asked}: update its driver, or take an image of an older CUDA"
+        )
     if failed:
         verb = "does not tell" if code is ReasonCode.SELECTOR_UNKNOWN else "does not match"
         return f"{verb} {'; '.join(describe(selector) for selector in failed)}"

@@ -1,0 +1,91 @@
+"""Which number formats the models of this host name in their config.json."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from services.executor.settings import ExecutorSettings
+from shared.accelerator_rules.precision import precisions_of_model
+from shared.errors import RefusedError
+from shared.logging import log
+from shared.waiting import within
+
+HUB_CACHES: Final = ("HF_HOME", "HF_HUB_CACHE")
+CONFIG: Final = "config.json"
+MOST_MODELS: Final = 300
+MOST_ENTRIES: Final = 5_000
+LARGEST_CONFIG_BYTES: Final = 1 << 20
+SCAN_SECONDS: Final = 2.0
+_CACHED: Final = "models--"  # as caches of a hub name the directory of ORGANIZATION/NAME
+
+
+def model_directories(settings: ExecutorSettings, variables: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where models of this host lie: below the roots, and in the caches of a hub."""
+    homes = (settings.model_cache_dir, variables.get("HF_HOME"))
+    caches = (variables.get("HF_HUB_CACHE"), *(f"{home}/hub" for home in homes if home))
+    return (*settings.model_root_paths, *(Path(cache) for cache in caches if cache))
+
+
+class ModelPrecisions:
+    """Those of the models below directories, read anew for every report of the executor.
+
+    A directory that does not answer, such as one of a server that is away, holds up no report:
+    what was read before counts meanwhile.
+    """
+
+    def __init__(self, roots: tuple[Path, ...]) -> None:
+        self._roots = roots
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._scan: asyncio.Task[dict[str, tuple[str, ...]]] | None = None
+
+    async def known(self) -> dict[str, tuple[str, ...]]:
+        """By the name that a task gives the model."""
+        if self._scan is None:
+            self._scan = asyncio.create_task(asyncio.to_thread(scan, self._roots))
+        try:
+            async with within(SCAN_SECONDS):
+                self._known = await asyncio.shield(self._scan)
+        except TimeoutError:
+            log.info("models_not_read", seconds=SCAN_SECONDS)
+            return self._known
+        self._scan = None
+        return self._known
+
+
+def scan(roots: tuple[Path, ...]) -> dict[str, tuple[str, ...]]:
+    """Models that name a precision which is known: at most 300, one or two levels below a root."""
+    found: dict[str, tuple[str, ...]] = {}
+    for root in roots:
+        for name, directory in islice(_models(root), MOST_ENTRIES):
+            if len(found) == MOST_MODELS:
+                return found
+            if name.isprintable() and name not in found and (named := _named(directory)):
+                found[name] = named
+    return found
+
+
+def _models(root: Path) -> Iterator[tuple[str, Path]]:
+    for above in _directories(root):
+        if above.name.startswith(_CACHED):
+            name = above.name.removeprefix(_CACHED).replace("--", "/", 1)
+            yield from ((name, each) for each in _directories(above / "snapshots"))
+        else:
+            yield above.name, above
+            yield from ((f"{above.name}/{each.name}", each) for each in _directories(above))
+
+
+def _directories(above: Path) -> list[Path]:
+    with suppress(OSError), os.scandir(above) as entries:
+        some = islice(entries, MOST_ENTRIES)
+        return sorted(Path(each.path) for each in some if each.is_dir())
+    return []
+
+
+def _named(directory: Path) -> tuple[str, ...]:
+    with suppress(OSError, RefusedError, RecursionError), (directory / CONFIG).open("rb") as file:
+        return tuple(each.name for each in precisions_of_model(file.read(LARGEST_CONFIG_BYTES)))
+    return ()
