@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds, UtcDatetime
+from schemas.quality import QualityAnswers, QualityProbe, Share
 
 LARGEST_LEVELS: Final = 256  # the outcome tells of all of them in one message of at most 1 MiB
 LARGEST_CONCURRENCY: Final = 4096
@@ -33,7 +34,6 @@ Arrivals = Annotated[
         " second), burst(requests per second,size) or trace.",
     ),
 ]
-Share = Annotated[float, Meta(ge=0, le=1)]
 ErrorRate = Annotated[float, Meta(ge=0, lt=1)]
 
 
@@ -100,7 +100,8 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
     a level: 0 declares a cold prefix cache, more a warm one. Another `seed`, other requests.
 
-    With `load_search` the loads follow from what was measured: they are to meet `constraints`.
+    With `load_search` the loads follow from what was measured: they are to meet `constraints`. With
+    `quality` answers are asked for before the load.
     """
 
     task: str = "text-to-text"
@@ -120,6 +121,7 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     load_search: LoadSearch | None = None
     constraints: str = ""
     seed: Count = 0
+    quality: QualityProbe | None = None
 
     @property
     def num_levels(self) -> int:
@@ -359,3 +361,4 @@ class BenchmarkResult(Struct, frozen=True, kw_only=True):
     levels: tuple[LevelResult, ...]
     metrics: BenchmarkMetrics
     elapsed_seconds: Seconds
+    quality: QualityAnswers | None = None

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from schemas.quality import QualityVerdict
+
 
 class ConstraintCheck(Struct, frozen=True, kw_only=True):
     """A constraint at the `load` that is farthest from meeting it.
@@ -19,10 +21,11 @@ class ConstraintCheck(Struct, frozen=True, kw_only=True):
 class SloVerdict(Struct, frozen=True, kw_only=True):
     """`penalty` is the sum of the weighted SLO's penalties, already in the score; `failed_because`:
     the experiment failed, although it was measured. `max_goodput`: requests per second within every
-    bound of a time at once; None without constraints.
+    bound of a time at once; None without constraints. `quality` None: no answers were compared.
     """
 
     constraints: tuple[ConstraintCheck, ...] = ()
     penalty: float = 0.0
     failed_because: str = ""
     max_goodput: float | None = None
+    quality: QualityVerdict | None = None

@@ -25,10 +25,10 @@ from schemas.benchmark import (
     BenchmarkTool,
     ErrorRate,
     LoadSearch,
-    Share,
     TrafficScenario,
 )
 from schemas.gpu_request import GpuCount, MigProfile, Shares, ShareStrategy
+from schemas.quality import QualityProbe, Share
 
 Scalar = str | Integer | float | bool | None
 Text = Annotated[str, line(min_length=1, max_length=512)]
@@ -295,6 +295,8 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
 
     With `load_search` each experiment looks for the greatest load that meets
     `optimization.constraints`, which is its score (`maximize_load`).
+
+    `quality` absent: answers are compared where the task varies what may change them.
     """
 
     task: Text = "text-to-text"
@@ -314,6 +316,7 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     arrival_trace_seconds: Annotated[tuple[Seconds, ...], Meta(max_length=10_000)] = ()
     prefix_share: Share = 0.0
     load_search: LoadSearch | None = None
+    quality: QualityProbe | None = None
 
 
 class MemorySource(StrEnum):

@@ -7,13 +7,15 @@ from msgspec import Struct
 
 from schemas.base import Count, PositiveInt, Seconds, View
 from schemas.orchestrator import TaskState
+from schemas.quality import QualityVerdict
 from schemas.task import Objective, StopReason
 from schemas.trust import TrustVerdict
 
 
 class ReportedExperiment(Struct, frozen=True, kw_only=True):
     """A measured configuration. `worse_percent` is by how much its score is behind the best one's;
-    None: it is not comparable, for the reason in `because`.
+    None: it is not comparable, for the reason in `because`. `quality`: its answers, where they were
+    compared.
     """
 
     experiment_id: UUID
@@ -22,6 +24,7 @@ class ReportedExperiment(Struct, frozen=True, kw_only=True):
     score: float | None
     worse_percent: float | None = None
     because: str = ""
+    quality: QualityVerdict | None = None
 
 
 class ParameterChange(Struct, frozen=True, kw_only=True):

@@ -265,6 +265,8 @@ export interface Backlog {
  *
  * With `load_search` each experiment looks for the greatest load that meets
  * `optimization.constraints`, which is its score (`maximize_load`).
+ *
+ * `quality` absent: answers are compared where the task varies what may change them.
  */
 export interface BenchmarkConfig {
   /** one line without control characters or marks of text direction */
@@ -283,6 +285,7 @@ export interface BenchmarkConfig {
   arrival_trace_seconds?: number[];
   prefix_share?: number;
   load_search?: LoadSearch | null;
+  quality?: QualityProbe | null;
 }
 
 /**
@@ -340,6 +343,7 @@ export interface BenchmarkResult {
   levels: LevelResult[];
   metrics: BenchmarkMetrics;
   elapsed_seconds: number;
+  quality: QualityAnswers | null;
 }
 
 /**
@@ -353,7 +357,8 @@ export interface BenchmarkResult {
  * `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
  * a level: 0 declares a cold prefix cache, more a warm one. Another `seed`, other requests.
  *
- * With `load_search` the loads follow from what was measured: they are to meet `constraints`.
+ * With `load_search` the loads follow from what was measured: they are to meet `constraints`. With
+ * `quality` answers are asked for before the load.
  */
 export interface BenchmarkSpec {
   task?: string;
@@ -373,6 +378,7 @@ export interface BenchmarkSpec {
   load_search?: LoadSearch | null;
   constraints?: string;
   seed?: number;
+  quality?: QualityProbe | null;
 }
 
 /**
@@ -991,6 +997,18 @@ export interface Distribution {
   p90: number;
   p95: number;
   p99: number;
+}
+
+/**
+ * The first `character` (from 0) at which an answer is another, and what follows there.
+ *
+ * `prompt` counts from 1; `got` null: there was no answer.
+ */
+export interface Divergence {
+  prompt: number;
+  character: number;
+  expected: string;
+  got: string | null;
 }
 
 /** Cordon a node and end its reservations. `set_by` says who asks, for people. */
@@ -3465,6 +3483,53 @@ export interface Problem {
 }
 
 /**
+ * In the order of the prompts; null: no answer. `accuracy` is the share of `questions` that were
+ * answered rightly; null: there were none.
+ */
+export interface QualityAnswers {
+  answers: (string | null)[];
+  accuracy: number | null;
+  questions: number;
+}
+
+/**
+ * Greedy answers to that many fixed `prompts`, each of `max_tokens` at most, compared with those of
+ * the task's first configuration. A configuration whose answers agree by less than `min_agreement`
+ * is not best.
+ *
+ * `accuracy_file`, below a model root of the executor, has a question a line: `{"prompt": "...",
+ * "answer": "..."}`, answered rightly if the answer occurs; at most `max_accuracy_loss` of them may
+ * be lost. With 0 prompts and no file nothing is asked.
+ */
+export interface QualityProbe {
+  prompts?: number;
+  max_tokens?: number;
+  min_agreement?: number;
+  accuracy_file?: string | null;
+  max_accuracy_loss?: number;
+}
+
+/**
+ * Answers against those of the experiment `baseline`, by ordinal.
+ *
+ * `agreement` is how far an answer goes with the baseline's before its first other character, as a
+ * share of the longer one; the mean over the `compared` prompts, null without any. `identical` of
+ * them are the same to the end. `excess` is how far it is from what the probe asks for; 0, it is
+ * met.
+ */
+export interface QualityVerdict {
+  baseline: number;
+  compared: number;
+  identical: number;
+  agreement: number | null;
+  min_agreement: number;
+  first_divergence: Divergence | null;
+  accuracy: number | null;
+  baseline_accuracy: number | null;
+  excess: number;
+}
+
+/**
  * Quantization to search: presets by name, or data types of the parts; one value or a list each.
  */
 export interface QuantConfig {
@@ -3686,7 +3751,8 @@ export interface ReportView {
 
 /**
  * A measured configuration. `worse_percent` is by how much its score is behind the best one's;
- * null: it is not comparable, for the reason in `because`.
+ * null: it is not comparable, for the reason in `because`. `quality`: its answers, where they were
+ * compared.
  */
 export interface ReportedExperiment {
   experiment_id: string;
@@ -3695,6 +3761,7 @@ export interface ReportedExperiment {
   score: number | null;
   worse_percent: number | null;
   because: string;
+  quality: QualityVerdict | null;
 }
 
 /**
@@ -4394,13 +4461,14 @@ export interface SloSpec {
 /**
  * `penalty` is the sum of the weighted SLO's penalties, already in the score; `failed_because`: the
  * experiment failed, although it was measured. `max_goodput`: requests per second within every
- * bound of a time at once; null without constraints.
+ * bound of a time at once; null without constraints. `quality` null: no answers were compared.
  */
 export interface SloVerdict {
   constraints: ConstraintCheck[];
   penalty: number;
   failed_because: string;
   max_goodput: number | null;
+  quality: QualityVerdict | null;
 }
 
 /**

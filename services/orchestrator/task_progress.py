@@ -14,7 +14,7 @@ from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.task import StopReason
 from schemas.trust import RunInfo, RunRole
-from services.orchestrator import offer_rows, past_runs, search_history, store
+from services.orchestrator import offer_rows, past_runs, quality_verdicts, search_history, store
 from services.orchestrator.domain import tasks, waiting
 from services.orchestrator.domain.deadlines import (
     PastHolds,
@@ -89,6 +89,7 @@ class Progress:
     async def advance(self, connection: Connection, task_id: UUID) -> Task:
         """Request GPUs for what may start next, and end the task if nothing is left of it."""
         task = await self._require(connection, task_id)
+        await quality_verdicts.compare_answers(connection, task)
         if task.may_start_experiments and task.benchmark_tool is None:
             task = await self._with_tool(connection, task)
         if task.may_start_experiments:

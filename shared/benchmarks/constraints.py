@@ -11,6 +11,7 @@ from schemas.benchmark import LevelResult
 from schemas.errors import ErrorCode
 from schemas.slo import ConstraintCheck, SloVerdict
 from shared.benchmarks.metrics import load_text, loads_of, tpot_of
+from shared.benchmarks.quality import quality_text
 from shared.benchmarks.request_columns import RequestRow, unpack_requests
 from shared.errors import RefusedError
 
@@ -192,14 +193,23 @@ def worst_excess(checks: Iterable[ConstraintCheck]) -> float:
 
 
 def excess_of(verdict: SloVerdict | None) -> float:
-    """How far an experiment is from meeting its task's constraints; 0 without any."""
-    return worst_excess(verdict.constraints) if verdict is not None else 0.0
+    """How far an experiment is from what its task asks for, in constraints and in answers that are
+    the baseline's; 0 if it asks for nothing.
+    """
+    if verdict is None:
+        return 0.0
+    of_answers = verdict.quality.excess if verdict.quality is not None else 0.0
+    return max(worst_excess(verdict.constraints), of_answers)
 
 
 def missed_text(verdict: SloVerdict | None) -> str:
     """`ttft:p99<300ms by 37 % at D(100,100) at concurrency 8, ...`."""
-    checks = verdict.constraints if verdict is not None else ()
-    return ", ".join(_missed(check) for check in checks if check.excess != 0)
+    if verdict is None:
+        return ""
+    missed = [_missed(check) for check in verdict.constraints if check.excess != 0]
+    if verdict.quality is not None and verdict.quality.excess:
+        missed.append(f"the baseline's answers: {quality_text(verdict.quality)}")
+    return ", ".join(missed)
 
 
 def _missed(check: ConstraintCheck) -> str:

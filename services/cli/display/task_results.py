@@ -16,6 +16,7 @@ from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, short, why_waiting
 from shared.benchmarks.constraints import excess_of, missed_text
 from shared.benchmarks.metrics import failed_levels_text, percent_text
+from shared.benchmarks.quality import quality_text
 from shared.benchmarks.ranking import MEASURES, Ranking, Scored, rank
 from shared.benchmarks.trust import trust_lines, trusted_text
 
@@ -200,6 +201,18 @@ def missed_lines(experiments: Sequence[ExperimentView], objective: Objective | N
     ]
 
 
+def quality_lines(experiments: Sequence[ExperimentView], objective: Objective | None) -> list[str]:
+    """How far each that answers well enough answers as the baseline does."""
+    return [
+        f"experiment {each.ordinal} answers: {quality_text(each.slo.quality)}"
+        for each in ranked(experiments, objective)
+        if each.slo is not None
+        and each.slo.quality is not None
+        and not each.slo.quality.excess
+        and each.slo.quality.baseline != each.ordinal
+    ]
+
+
 def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
     """What each experiment's GPUs did while it was measured; None if nothing was sampled."""
     rows = []
@@ -307,7 +320,11 @@ def print_results(
         click.echo("the engine is simulated: these latencies and rates are made up")
     for line in failed_level_lines(experiments, objective):
         click.echo(line)
-    lines = [*missed_lines(experiments, objective), *boundary_lines(experiments, objective)]
+    lines = [
+        *missed_lines(experiments, objective),
+        *quality_lines(experiments, objective),
+        *boundary_lines(experiments, objective),
+    ]
     for line in lines:
         click.echo(line)
     gpu_results = gpu_result_table(ranked(experiments, objective))

@@ -5,6 +5,7 @@ from pathlib import Path
 from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
 from schemas.errors import ErrorCode
 from services.executor.engines.mounted_model import locate
+from shared.benchmarks.quality_probe import read_questions
 from shared.benchmarks.tools import ADAPTERS, chosen_tool, installed_tools
 from shared.errors import RefusedError
 
@@ -24,6 +25,8 @@ def check_benchmark(benchmark: BenchmarkSpec, roots: tuple[Path, ...]) -> None:
         raise _refused("$.benchmark.model_name", f"expected a model's name, got {name!r}")
     if benchmark.model_tokenizer is not None:
         _check_tokenizer(benchmark.model_tokenizer, roots)
+    if benchmark.quality is not None:
+        read_questions(benchmark.quality, roots)
     if not benchmark.traffic_scenarios or not benchmark.num_concurrency:
         raise _refused("$.benchmark", "expected at least one traffic scenario and one concurrency")
     if (

@@ -18,11 +18,10 @@ from schemas.benchmark import BenchmarkResult
 from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind, StartExperiment
 from schemas.executor_ranks import RankState, RankView
 from services.executor.attempts import transitions
-from services.executor.attempts.benchmark_check import model_place
 from services.executor.attempts.engine_meter import EngineMeter
 from services.executor.attempts.lease_keeper import LeaseKeeper
+from services.executor.attempts.load import probe_and_load
 from services.executor.attempts.progress import ProgressReporter
-from services.executor.domain.admission import gpus_of
 from services.executor.domain.deadlines import phase_limits, phase_timed_out, rank_limits
 from services.executor.domain.gang import rank_of
 from services.executor.domain.verdict import (
@@ -50,10 +49,7 @@ from services.executor.runtimes.runtime import (
     RunningEngine,
 )
 from services.executor.settings import ExecutorSettings
-from shared.benchmarks.adapter import BenchmarkFailed, Target
-from shared.benchmarks.metrics import with_gpus
-from shared.benchmarks.request_columns import thinned
-from shared.benchmarks.tools import run_benchmark
+from shared.benchmarks.adapter import BenchmarkFailed
 from shared.clock import utcnow
 from shared.disk import reports_no_room, room_at
 from shared.lease import Lease
@@ -343,15 +339,12 @@ class AttemptRun:
         if engine is None:
             raise RuntimeError("measuring without an engine")
         load = asyncio.create_task(
-            run_benchmark(
-                self.command.benchmark,
-                Target(
-                    base_url=base_url,
-                    model_name=self._served_model_name,
-                    model=model_place(self.command.engine.model, self.settings.model_root_paths),
-                ),
+            probe_and_load(
+                self.command,
+                base_url,
+                self._progress,
+                roots=self.settings.model_root_paths,
                 directory=self._directory / "benchmark",
-                on_progress=self._progress.load_progressed,
             )
         )
         exited = asyncio.create_task(engine.until_ended())
@@ -367,11 +360,7 @@ class AttemptRun:
         finally:
             await cancelled(load, exited, metering)
         await self._progress.finish_load()
-        return replace(
-            result,
-            levels=thinned(result.levels),
-            metrics=with_gpus(result.metrics, gpus_of(self.command)),
-        )
+        return result
 
     async def _publish(self, message: Live) -> None:
         # Of several ranks one is published, or lines would mingle; each is stored where it runs.

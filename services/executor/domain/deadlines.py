@@ -8,6 +8,7 @@ from msgspec import Struct
 from schemas.benchmark import BenchmarkSpec
 from schemas.executor import AttemptPhase, FailureKind
 from services.executor.domain.verdict import Verdict, failed, failure
+from shared.benchmarks.quality import PROBE_SECONDS
 
 SHORTEST_LEVEL_SECONDS: Final = 60.0  # genai-bench counts whole minutes
 
@@ -24,8 +25,9 @@ class PhaseLimits(Struct, frozen=True, kw_only=True):
 def phase_limits(limits: PhaseLimits, benchmark: BenchmarkSpec) -> Mapping[AttemptPhase, float]:
     """What each phase may take, in seconds from its beginning.
 
-    Warming up and measuring are entered anew with each level. A teardown takes as long as it needs:
-    devices are given back when nothing runs on them, not when it is late.
+    Warming up and measuring are entered anew with each level; answers are probed before the first.
+    A teardown takes as long as it needs: devices are given back when nothing runs on them, not when
+    it is late.
     """
     level = max(benchmark.max_time_per_level_seconds, SHORTEST_LEVEL_SECONDS) + limits.level_slack
     return {
@@ -33,7 +35,7 @@ def phase_limits(limits: PhaseLimits, benchmark: BenchmarkSpec) -> Mapping[Attem
         AttemptPhase.STARTING: limits.starting,
         # The runtime's own deadline comes first, and can say more.
         AttemptPhase.LOADING: limits.loading + limits.starting,
-        AttemptPhase.WARMING_UP: level,
+        AttemptPhase.WARMING_UP: level + (PROBE_SECONDS if benchmark.quality else 0.0),
         AttemptPhase.MEASURING: level,
         AttemptPhase.DRAINING: limits.level_slack,
     }

@@ -41,6 +41,7 @@ from services.orchestrator.domain.executor_offers import (
 from services.orchestrator.domain.expansion import Grid, Point, expand, search_axes
 from services.orchestrator.domain.objective_check import refuse_excessive, refuse_unbounded_goodput
 from services.orchestrator.domain.presets import quantization_named, without_presets
+from services.orchestrator.domain.quality import altering_axes, quality_probe
 from services.orchestrator.domain.requirements_check import (
     Missing,
     missing_field,
@@ -168,6 +169,8 @@ def make_planner(
     refuse_unread(task.model.id_or_path, "$.model.id_or_path", mode, offers)
     tokenizer = task.benchmark.model_tokenizer
     refuse_unread(tokenizer, "$.benchmark.model_tokenizer", mode, offers)
+    if (probe := task.benchmark.quality) is not None:
+        refuse_unread(probe.accuracy_file, "$.benchmark.quality.accuracy_file", mode, offers)
     wanted = task.benchmark.tool
     if task.benchmark.load_search is not None and wanted is BenchmarkTool.AUTO:
         wanted = BenchmarkTool.BUILTIN  # the one that can
@@ -261,6 +264,7 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool, seed: int = 0) -> Benchm
         load_search=config.load_search,
         constraints=task.optimization.constraints if config.load_search is not None else "",
         seed=seed,
+        quality=quality_probe(task),
     )
 
 
@@ -384,5 +388,11 @@ def _notes(
         yield "runtime_image_tag is not used in mode 'process', which starts no image"
     if task.gpus is not None and task.gpus.cluster and mode not in CLUSTER_MODES:
         yield f"gpus.cluster is not used in mode '{mode.value}', which runs in no cluster"
+    altering = altering_axes(task)
+    if quality_probe(task) is not None and altering:
+        yield (
+            f"quality: {', '.join(altering)} may change answers, so each experiment's are compared "
+            "with the first one's (benchmark.quality)"
+        )
     if choice:
         yield choice

@@ -23,6 +23,7 @@ from schemas.orchestrator import (
     PlannedExperiment,
     TaskState,
 )
+from schemas.quality import QualityAnswers
 from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
 from schemas.trust import RunInfo, TrustVerdict
@@ -85,7 +86,8 @@ class Experiment(Struct, frozen=True, kw_only=True):
     `failed_attempts` are counted by kind, apart from interrupted ones, of which `stopped_attempts`
     were cut off by an executor that was stopped in order: those cost none of `max_attempts`. The
     next attempt runs on one of `avoided_node_ids` only if no other node can run it. `task_name` is
-    empty if it was stored by a release that did not copy it.
+    empty if it was stored by a release that did not copy it. `answers`: of its quality
+    probe.
     """
 
     experiment_id: UUID
@@ -115,6 +117,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     slo: SloVerdict | None = None
     run: RunInfo = RunInfo()
     preflight: tuple[Finding, ...] = ()
+    answers: QualityAnswers | None = None
 
     @property
     def is_finished(self) -> bool:

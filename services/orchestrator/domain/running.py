@@ -206,7 +206,7 @@ def _on_finished(
     )
     if event.benchmark is not None:
         levels = compared_levels(event.benchmark)
-        experiment = replace(experiment, slo=_judge(task, levels))
+        experiment = replace(experiment, slo=_judge(task, levels), answers=event.benchmark.quality)
         experiment = _disturbed(experiment, of_levels(levels))
     if experiment.state is not ExperimentState.STARTING:
         return _after_outcome(task, experiment, finished, now)

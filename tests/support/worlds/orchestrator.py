@@ -47,6 +47,7 @@ from schemas.orchestrator import (
     TaskState,
     TaskView,
 )
+from schemas.quality import QualityAnswers
 from schemas.results import ExperimentSummarized, GetSummary, GpuMonitoring, SummaryView
 from schemas.scheduler import (
     CancelReservation,
@@ -298,6 +299,7 @@ class World:
                 levels=(),
                 metrics=self.metrics_of(start),
                 elapsed_seconds=1.0,
+                quality=_answers(start),
             )
             if succeeded
             else None,
@@ -374,8 +376,9 @@ class World:
         )
 
     def metrics_of(self, start: StartExperiment) -> BenchmarkMetrics:
-        """Two slots are twice as fast as one."""
+        """Two slots are twice as fast as one, and other answers twice as fast again."""
         slots = int(start.engine.parameters.get("slots", 1))
+        slots *= 2 if start.engine.parameters.get("answer-drift") else 1
         failed = FailedLevel(
             scenario="D(100,100)", num_concurrency=8, num_requests=17, num_completed_requests=1
         )
@@ -424,6 +427,13 @@ class World:
         await eventually(reached, what=f"task {task_id} {state}")
         assert view is not None
         return view
+
+
+def _answers(start: StartExperiment) -> QualityAnswers | None:
+    if start.benchmark.quality is None:
+        return None
+    is_other = start.engine.parameters.get("answer-drift")
+    return QualityAnswers(answers=("no" if is_other else "yes",))
 
 
 def _boundary(start: StartExperiment, slots: int) -> LoadBoundary | None:

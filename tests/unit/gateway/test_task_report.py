@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from schemas.benchmark import FailedLevel
 from schemas.executor import EngineSpec, Failure, FailureKind, Runtime
@@ -12,6 +13,7 @@ from schemas.gateway import ExperimentDetail, MeasuredMetrics
 from schemas.gpu_request import GpuRequest
 from schemas.kubernetes import KubernetesSpec, VolumeClaim
 from schemas.orchestrator import ExperimentState, TaskState
+from schemas.quality import QualityVerdict
 from schemas.reports import WaterfallStep, WaterfallView
 from schemas.slo import ConstraintCheck, SloVerdict
 from schemas.task import Objective
@@ -121,6 +123,27 @@ def test_one_that_failed_at_a_load_of_others_is_not_compared_with_them() -> None
     assert report.best.ordinal == 2
     assert report.others[0].worse_percent is None
     assert "D(1,1) at concurrency 8 served 0 of 9" in report.others[0].because
+
+
+def test_one_whose_answers_differ_is_not_best_and_the_bests_answers_are_told() -> None:
+    verdicts = [
+        QualityVerdict(
+            baseline=1, compared=4, identical=n, agreement=n / 4, min_agreement=0.5, excess=excess
+        )
+        for n, excess in ((4, 0.0), (0, 1.0), (3, 0.0))
+    ]
+    experiments = [
+        detail(number, 4.0 - number, slo=SloVerdict(quality=verdict))
+        for number, verdict in enumerate(verdicts, start=1)
+    ]
+    experiments[1] = replace(experiments[1], objective_score=0.1)
+
+    report = task_report(make_task(), experiments, None)
+
+    assert report.best is not None
+    assert report.best.ordinal == 3
+    assert "agreement 0 % with experiment 1" in report.others[-1].because
+    assert "Its answers: agreement 75 % with experiment 1 (at least 50 %)" in markdown(report)
 
 
 def test_a_baseline_that_misses_the_constraints_says_which() -> None:

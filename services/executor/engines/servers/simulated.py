@@ -36,6 +36,7 @@ from services.executor.engines.servers.simulated_ranks import (
     follow,
     say,
 )
+from shared.benchmarks.words import WORDS
 from shared.lifecycle import die_with_parent
 
 FINGERPRINT: Final = "simulated"
@@ -61,6 +62,13 @@ FLAGS: Final = (
     Flag("ignore-sigterm", FlagKind.SWITCH, "end on SIGKILL only"),
     Flag("usage", FlagKind.SWITCH, "report token counts when asked"),
     Flag("seed", FlagKind.INTEGER, "seed of the faults"),
+    Flag(
+        "answer-drift",
+        FlagKind.NUMBER,
+        "share of prompts whose unstreamed answers become others half-way",
+        minimum=0,
+        maximum=1,
+    ),
     *BATCH_FLAGS,
 )
 
@@ -82,6 +90,7 @@ class Behaviour:
     ignore_sigterm: bool = False
     usage: bool = True
     seed: int = 0
+    answer_drift: float = 0.0
     step_seconds: float | None = None
     prefill_token_seconds: float = 0.0
     kv_token_seconds: float = 0.0
@@ -236,10 +245,20 @@ class SimulatedEngine:
         async for index in self._tokens(chat):
             if (is_cut or is_last) and index == chat.completion_tokens // 2:
                 _break_off(request, is_last=is_last)
-        message = {"role": "assistant", "content": " token" * chat.completion_tokens}
+        message = {"role": "assistant", "content": self._words(chat)}
         choice = {"index": 0, "message": message, "finish_reason": chat.finish_reason}
         body = self._frame("chat.completion", [choice]) | {"usage": chat.usage}
         return web.json_response(body)
+
+    def _words(self, chat: ChatRequest) -> str:
+        """The same for the same prompt, but for `answer_drift` of the prompts."""
+        rng = random.Random(" ".join(chat.prompt))  # noqa: S311  # an answer, not a secret
+        has_drifted = rng.random() < self.behaviour.answer_drift
+        words = rng.choices(WORDS, k=chat.completion_tokens)
+        if has_drifted:
+            half = len(words) // 2
+            words[half:] = ["drifted"] * (len(words) - half)
+        return " ".join(words)
 
     async def _stream(
         self, request: web.Request, chat: ChatRequest, *, is_cut: bool, is_last: bool

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from schemas.task_report import Deployments, ParetoPoint, ReportedExperiment, TaskReport
 from schemas.trust import TrustVerdict
+from shared.benchmarks.quality import quality_text
 from shared.benchmarks.trust import trust_lines
 
 UNKNOWN: Final = "-"
@@ -57,6 +58,9 @@ def _best(report: TaskReport) -> Iterator[str]:
     yield ""
     unit = _UNITS.get(report.measure, "")
     yield f"Experiment {best.ordinal}, {report.measure} {_number(best.score)} {unit}".rstrip()
+    if best.quality is not None and best.quality.baseline != best.ordinal:
+        yield f"Its answers: {quality_text(best.quality)}."
+        yield ""
     if baseline is None or baseline.ordinal == best.ordinal:
         if baseline is not None:
             yield "It is the baseline, the task's first configuration."

@@ -136,6 +136,7 @@ def _reporter(
             score=score,
             worse_percent=worse,
             because=because,
+            quality=experiment.slo.quality if experiment.slo is not None else None,
         )
 
     return reported

@@ -1,0 +1,50 @@
+"""What is asked of an engine that is ready: answers first, then the load."""
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from schemas.benchmark import BenchmarkResult
+from schemas.executor import AttemptPhase, StartExperiment
+from services.executor.attempts.benchmark_check import model_place
+from services.executor.attempts.progress import ProgressReporter
+from services.executor.domain.admission import gpus_of
+from shared.benchmarks.adapter import BenchmarkFailed, Target
+from shared.benchmarks.metrics import with_gpus
+from shared.benchmarks.quality_probe import probe_quality
+from shared.benchmarks.request_columns import thinned
+from shared.benchmarks.tools import run_benchmark
+from shared.errors import RefusedError
+
+
+async def probe_and_load(
+    command: StartExperiment,
+    base_url: str,
+    progress: ProgressReporter,
+    *,
+    roots: tuple[Path, ...],
+    directory: Path,
+) -> BenchmarkResult:
+    """Raises BenchmarkFailed."""
+    spec, model = command.benchmark, command.engine.model
+    target = Target(
+        base_url=base_url,
+        model_name=spec.model_name or model,
+        model=model_place(model, roots),
+    )
+    answers = None
+    if spec.quality is not None:
+        await progress.enter(AttemptPhase.WARMING_UP)
+        try:
+            answers = await probe_quality(spec, target, roots)
+        except RefusedError as error:
+            raise BenchmarkFailed(error.message) from error
+    result = await run_benchmark(
+        spec, target, directory=directory, on_progress=progress.load_progressed
+    )
+    return replace(
+        result,
+        levels=thinned(result.levels),
+        metrics=with_gpus(result.metrics, gpus_of(command)),
+        quality=answers,
+    )
