@@ -120,7 +120,23 @@ class DeviceConfigCheck(Check, frozen=True, kw_only=True, tag="device_config"):
     config_maps: Annotated[tuple[dict[str, Any], ...], Meta(min_length=1, max_length=1000)]
 
 
-AnyCheck = CudaCheck | PrecisionCheck | DeviceConfigCheck
+class ModeCheck(Check, frozen=True, kw_only=True, tag="mode"):
+    """Whether a container's limits ask for GPUs in a form that there is, where it is to run.
+
+    `resources` are counts by name, as `tencent.com/vcuda-core`. What is not said of the GPU, its
+    driver's version and Kubernetes is not judged.
+    """
+
+    resources: Annotated[dict[ResourceKey, Count], Meta(min_length=1, max_length=16)]
+    gpu: Told | None = None
+    capability: Told | None = None
+    driver: Told | None = None
+    kubernetes_version: Told | None = None
+    mig: bool = False
+    rules: PrecisionRules = PrecisionRules.HARDWARE
+
+
+AnyCheck = CudaCheck | PrecisionCheck | DeviceConfigCheck | ModeCheck
 
 
 class Finding(Struct, frozen=True, kw_only=True):

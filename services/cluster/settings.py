@@ -21,7 +21,10 @@ class ClusterSettings(CommonSettings, frozen=True, kw_only=True):
     installation, unless `exec_readings` is off.
     """
 
-    resources: str = "nvidia.com/gpu,nvidia.com/gpu.shared,nvidia.com/mig-*,amd.com/gpu"
+    resources: str = (
+        "nvidia.com/gpu,nvidia.com/gpu.shared,nvidia.com/mig-*,nvidia.com/mps-core,"
+        "tencent.com/vcuda-core,amd.com/gpu"
+    )
     drivers: str = "gpu.nvidia.com,gpu.amd.com,gpu.intel.com"
     heartbeat_seconds: PositiveSeconds = 5.0
     readings_seconds: PositiveSeconds = 10.0

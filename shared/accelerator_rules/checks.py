@@ -11,6 +11,7 @@ from schemas.checks import (
     CudaCheck,
     DeviceConfigCheck,
     Finding,
+    ModeCheck,
     PrecisionCheck,
     Verdict,
 )
@@ -24,6 +25,7 @@ from shared.accelerator_rules.compute_capability import (
 from shared.accelerator_rules.cuda import check_cuda
 from shared.accelerator_rules.cuda_versions import driver_cuda, runtime_cuda
 from shared.accelerator_rules.device_config import answer_device_config
+from shared.accelerator_rules.modes import answer_mode
 from shared.accelerator_rules.precision import check_precision, precision_named
 from shared.errors import RefusedError
 
@@ -39,6 +41,8 @@ def answer(check: AnyCheck, nodes: Iterable[InventoryReported]) -> CheckView:
             return answer_precision(check, nodes)
         case DeviceConfigCheck():
             return answer_device_config(check)
+        case ModeCheck():
+            return answer_mode(check)
 
 
 def answer_cuda(check: CudaCheck, nodes: Iterable[InventoryReported]) -> CheckView:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from schemas.checks import (
     DeviceConfigCheck,
     Finding,
     GpuMode,
+    ModeCheck,
     PrecisionCheck,
     PrecisionRules,
     ResourceDefinition,
@@ -141,6 +142,44 @@ def _of_model(directory: Path) -> tuple[str, ...]:
             ErrorCode.BAD_REQUEST, f"{directory / 'config.json'} names no precision that is known"
         )
     return tuple(each.name for each in found)
+
+
+@check.command()
+@click.argument("counts", nargs=-1, required=True, metavar="RESOURCE=COUNT...")
+@click.option("--gpu", metavar="NAME", help="A GPU model, such as V100.")
+@click.option("--capability", metavar="X.Y", help="Or its compute capability.")
+@click.option("--driver", metavar="VERSION", help="The driver's version, or its CUDA's.")
+@click.option("--kubernetes", metavar="VERSION", help="The cluster's, such as 1.34.")
+@click.option("--mig", is_flag=True, help="The GPU is divided into MIG instances.")
+@click.option(
+    "--rules",
+    type=click.Choice([rules.value for rules in PrecisionRules]),
+    default=PrecisionRules.HARDWARE.value,
+    show_default=True,
+    help="documented: the accelerator guide to the letter.",
+)
+@reading
+@wide_option
+def resources(target: Target, counts: tuple[str, ...], **given: Any) -> None:
+    """Whether a container's limits ask for GPUs in a form that there is; needs no platform.
+
+    Forms are nvidia.com/gpu, tencent.com/vcuda-core with vcuda-memory, nvidia.com/mps-core and
+    nvidia.com/mig-PROFILE; of cores 100 are one GPU.
+    """
+    question = ModeCheck(
+        resources=dict(map(_counted, counts)),
+        kubernetes_version=given["kubernetes"],
+        rules=PrecisionRules(given["rules"]),
+        **{name: given[name] for name in ("gpu", "capability", "driver", "mig")},
+    )
+    end_with(target, answer(question, ()))
+
+
+def _counted(text: str) -> tuple[str, int]:
+    name, equals, count = text.partition("=")
+    if not (name and equals and count.isdecimal()):
+        raise click.UsageError(f"expected RESOURCE=COUNT, got {text!r}")
+    return name, int(count)
 
 
 @check.command("device-config")

@@ -22,6 +22,7 @@ from services.cluster.domain.device_pools import DevicePools, ReservationOf
 from services.cluster.domain.objects import Metadata, Node, Pod, ResourceClaim, ResourceSlice
 from services.cluster.domain.pod_requests import effective_request, holds_its_node
 from services.cluster.domain.quantities import whole
+from shared.accelerator_rules.modes import units_per_gpu
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
@@ -240,8 +241,8 @@ class ClusterState:
             NodeGpus(
                 resource=resource,
                 supply=GpuSupply.DEVICE_PLUGIN,
-                capacity=_count(whole(node.status.capacity.get(resource, ""))),
-                allocatable=_count(whole(node.status.allocatable.get(resource, ""))),
+                capacity=_gpus(resource, node.status.capacity),
+                allocatable=_gpus(resource, node.status.allocatable),
                 requested=_count(held.get(resource, 0)),
                 by_reservation=ours.get(resource, {}),
             )
@@ -272,6 +273,10 @@ class ClusterState:
 
 def _key(metadata: Metadata) -> tuple[str, str]:
     return metadata.namespace, metadata.name
+
+
+def _gpus(resource: str, quantities: Mapping[str, str]) -> int:
+    return _count(whole(quantities.get(resource, "")) // units_per_gpu(resource))
 
 
 def _count(value: int) -> int:

@@ -134,3 +134,15 @@ def test_a_list_in_json_is_read_and_what_is_no_config_map_is_refused(
     assert findings[0]["subject"].startswith(f"{path}, item 1: $.")
     assert "neither YAML nor JSON" in bad[2]
     assert other[0] == EXIT_CODE[ErrorCode.BAD_REQUEST]
+
+
+def test_limits_of_a_container_are_read_as_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    cores = "tencent.com/vcuda-core"
+
+    assert run(capsys, "resources", f"{cores}=200")[1].startswith("supported: this is 2 whole GPUs")
+    assert "0.30 of one GPU" in run(capsys, "resources", f"{cores}=30")[1]
+    code, told, _ = run(capsys, "resources", f"{cores}=30", "--mig")
+    assert code == EXIT_CODE[ErrorCode.UNSUPPORTED]
+    assert "disable MIG" in told
+    assert "a multiple of 100, got 150" in run(capsys, "resources", f"{cores}=150")[2]
+    assert "expected RESOURCE=COUNT" in run(capsys, "resources", cores)[2]

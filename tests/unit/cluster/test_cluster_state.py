@@ -104,6 +104,25 @@ def figures(found: ClusterNode, resource: str = GPU) -> tuple[int, int, int]:
     return gpus.capacity, gpus.allocatable, gpus.requested
 
 
+def test_cores_of_gpus_are_counted_as_gpus_and_a_part_as_all_of_one() -> None:
+    core = "tencent.com/vcuda-core"
+    state, reservation = make_state(core), uuid4()
+    ours = pod("ours", "a", 1)
+    ours["metadata"]["labels"] = {RESERVATION_LABEL: str(reservation)}
+    ours["spec"]["containers"][0]["resources"]["limits"] = {core: "200"}
+    part = pod("part", "a", 1)
+    part["spec"]["containers"][0]["resources"]["limits"] = {core: "30"}
+    for each in (ours, part):
+        each["spec"]["containers"][0]["resources"].pop("requests")
+    quantities = {core: "800"}
+
+    apply(state, node("a", status={"capacity": quantities, "allocatable": quantities}), ours, part)
+
+    found = view(state)["a"]
+    assert figures(found, core) == (8, 8, 3)
+    assert found.gpus[0].by_reservation == {reservation: 2}
+
+
 def test_a_node_has_what_it_says_and_pods_hold_of_it_what_they_ask() -> None:
     state, reservation = make_state(), uuid4()
     ours = pod("ours", "a", 2)

@@ -1,5 +1,6 @@
 """What is made in a cluster for an engine, as objects."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -69,6 +70,8 @@ def made(
     names: KubernetesSpec | None = None,
     place: dict[str, Any] | None = None,
     model: NamedModel | None = None,
+    reference: str = "lmsysorg/sglang:v1",
+    env: dict[str, str] | None = None,
     **settings: Any,
 ) -> tuple[list[Object], Object]:
     """The objects, and the container that is intended."""
@@ -82,14 +85,15 @@ def made(
         ),
         chosen,
     )
+    command = container_command(
+        image, "/raid/models/llama", parameters or {"tp-size": 2}, served_model_name=served_as
+    )
     plan = Plan(
         kind=kind,
         namespace="team",
         image=image,
-        reference="lmsysorg/sglang:v1",
-        command=container_command(
-            image, "/raid/models/llama", parameters or {"tp-size": 2}, served_model_name=served_as
-        ),
+        reference=reference,
+        command=replace(command, env={**command.env, **(env or {})}),
         names=names or KubernetesSpec(),
         placement=ClusterPlacement(
             **{"cluster_id": NODE, "gpus": 2, "node_name": "n1", "hostname": "h1", **(place or {})}
@@ -286,6 +290,39 @@ def test_a_claim_is_mounted_read_only_and_what_the_task_asks_for_is_beside_the_g
         "requests": {"cpu": "4", "nvidia.com/mig-1g.10gb": "2"},
         "limits": {"cpu": "2000m", "memory": "64Gi", "nvidia.com/mig-1g.10gb": "2"},
     }
+
+
+@pytest.mark.parametrize(
+    ("resource", "count"),
+    [("nvidia.com/gpu", "2"), ("tencent.com/vcuda-core", "200"), ("nvidia.com/mps-core", "200")],
+)
+def test_whole_gpus_are_asked_for_in_the_units_of_their_resource(
+    tmp_path: Path, resource: str, count: str
+) -> None:
+    container = made(tmp_path, place={"resource": resource})[1]
+
+    assert container["resources"] == {
+        "requests": {resource: count},
+        "limits": {resource: count},
+    }
+
+
+def test_a_program_of_known_conflict_gets_what_avoids_it_unless_its_operator_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    on_cores = {"resource": "tencent.com/vcuda-core"}
+    reference = "paddlepaddle/fastdeploy:1"
+
+    def strategy(**changes: Any) -> str | None:
+        container = made(tmp_path, reference=reference, **changes)[1]
+        variables = {each["name"]: each["value"] for each in container["env"]}
+        return variables.get("FLAGS_allocator_strategy")
+
+    assert strategy(place=on_cores) == "naive_best_fit"
+    assert strategy(place=on_cores, env={"FLAGS_allocator_strategy": "auto_growth"}) == (
+        "auto_growth"
+    )
+    assert strategy() is None
 
 
 def test_what_a_cluster_would_replace_is_written_so_that_it_does_not(tmp_path: Path) -> None:

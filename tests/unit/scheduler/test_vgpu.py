@@ -4,13 +4,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.gpu_request import GpuRequest
+from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.shares import hundredths
 from services.scheduler.intake.validation import check_wanted
+from shared.accelerator_rules.modes import request_of
 from shared.messaging.codec import encode
+from tests.unit.scheduler.builders import NOW, make_device, make_engine, queue
 
 
 @pytest.mark.parametrize(
@@ -62,3 +65,30 @@ def test_every_number_of_cores_is_an_exact_amount(cores: int) -> None:
 def test_what_no_vgpu_can_be_is_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=message):
         msgspec.convert(asked, GpuRequest)
+
+
+@given(
+    st.lists(st.integers(0, 80_000), min_size=1, max_size=8),
+    st.integers(1, 6),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_whole_number_of_gpus_reserves_the_same_devices_in_every_form(
+    free: list[int], gpus: int
+) -> None:
+    forms = (
+        GpuRequest(gpus=gpus),
+        GpuRequest(vgpu_cores=100 * gpus),
+        request_of({"nvidia.com/gpu": gpus}),
+        request_of({"tencent.com/vcuda-core": 100 * gpus}),
+        request_of({"nvidia.com/mps-core": 100 * gpus}),
+    )
+
+    def reserved(request: GpuRequest) -> list[str]:
+        engine = make_engine(*(make_device(n, free_mb=mb) for n, mb in enumerate(free)))
+        queue(engine, 1, request)
+        granted = [each for each in engine.decide(NOW) if isinstance(each, Grant)]
+        return [scored.device.uuid for each in granted for scored in each.placed.devices]
+
+    first, *others = map(reserved, forms)
+    assert len(first) == (gpus if gpus <= sum(mb >= 40_000 for mb in free) else 0)
+    assert all(other == first for other in others)

@@ -24,6 +24,8 @@ from services.executor.runtimes.kubernetes.kinds import (
 )
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
+from shared.accelerator_rules.advice import advised_environment
+from shared.accelerator_rules.modes import units_per_gpu
 from shared.kubernetes.names import label_value
 from shared.labels import (
     ATTEMPT_LABEL,
@@ -290,6 +292,7 @@ class _Maker:
         return {
             "PYTHONUNBUFFERED": "1",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            **advised_environment(self._plan.reference, self._plan.placement.resource or ""),
             **self._plan.command.env,
             **label_environment(self._launch.labels),
             "GPUSTEWARD_ATTEMPT": str(self._launch.command.attempt_id),
@@ -305,7 +308,8 @@ class _Maker:
             bounds["memory"] = f"{memory_mb}Mi"
         gpus: dict[str, str] = {}
         if not self.has_claims:
-            gpus[placement.resource or GPU_RESOURCE] = str(placement.gpus)
+            resource = placement.resource or GPU_RESOURCE
+            gpus[resource] = str(placement.gpus * units_per_gpu(resource))
         made: Object = {
             "requests": {**bounds, **given.requests, **gpus},
             "limits": {**bounds, **given.limits, **gpus},
