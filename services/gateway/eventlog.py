@@ -232,7 +232,9 @@ class EventLog:
         end = self.cursor
         async with self.database.transaction() as connection:
             found = [entry.event for entry in await _select(connection, after, wanted, limit)]
-        return found, found[-1].cursor if len(found) == limit else max(end, after)
+        # What another gateway has just stored may be found before it is in this one's tail.
+        last = found[-1].cursor if found else after
+        return found, last if len(found) == limit else max(end, last)
 
     async def namespace_of(self, task_id: UUID) -> str | None:
         """Of a task, by its events; None where none has come."""
