@@ -341,6 +341,7 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
     max_total_throughput_per_gpu: float | None = None
     max_goodput_per_gpu: float | None = None
     tokens_per_joule: float | None = None
+    cost_per_million_tokens: float | None = None
     boundary: LoadBoundary | None = None
 
     @property

@@ -24,8 +24,8 @@ from schemas.task import (
     ParameterName,
     ParameterValues,
     PresetMerge,
-    TaskPart,
 )
+from schemas.task_part import TaskPart
 
 PresetParameters = Annotated[
     dict[ParameterName, ParameterValues],

@@ -81,7 +81,8 @@ class GpuMonitoring(Struct, frozen=True, kw_only=True):
     `sample_count` counts ticks; keys of `gpu_stats` and `gpu_details` are the device index,
     `node/index` when several nodes took part. `coverage_percent` is how much of the window has
     samples, `missing_ticks` how many their numbers say are missing; `energy_wh` None if no device
-    reported power. `tokens_per_joule` are output tokens. With too little coverage the numbers are
+    reported power. `tokens_per_joule` are output tokens, `cost_per_million_tokens` too, in the
+    currency of the prices; None: a GPU model without one. With too little coverage the numbers are
     not `trusted`; None: a release that did not judge. `devices` are those that the pod of an
     experiment in a cluster had, where its node's agent told.
     """
@@ -96,6 +97,7 @@ class GpuMonitoring(Struct, frozen=True, kw_only=True):
     gpu_details: dict[str, GpuDetails] = {}
     energy_source: EnergySource | None = None
     tokens_per_joule: float | None = None
+    cost_per_million_tokens: float | None = None
     longest_gap_seconds: Seconds = 0.0
     missing_ticks: Count = 0
     trusted: bool | None = None

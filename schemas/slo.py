@@ -1,8 +1,53 @@
-"""How an experiment stands to what it has to meet."""
+"""What an experiment has to meet, and how it stands to that."""
 
-from msgspec import Struct
+from enum import StrEnum
+from typing import Annotated
 
+from msgspec import Meta, Struct
+
+from schemas.base import PositiveSeconds
 from schemas.quality import QualityVerdict
+from schemas.task_part import TaskPart
+
+
+class PenaltyForm(StrEnum):
+    """How a penalty begins at its threshold: `exponential` with the weight, `continuous` with 0."""
+
+    EXPONENTIAL = "exponential"
+    CONTINUOUS = "continuous"
+
+
+class SloBound(TaskPart, frozen=True, kw_only=True):
+    """A bound in seconds.
+
+    `fail_ratio`: with `hard_fail`, how far above it an experiment fails (0.2 = 20 %).
+    """
+
+    threshold: PositiveSeconds
+    weight: Annotated[float, Meta(ge=0)] = 1.0
+    hard_fail: bool = False
+    fail_ratio: Annotated[float, Meta(ge=0)] | None = None
+
+
+class LatencySlo(TaskPart, frozen=True, kw_only=True):
+    """Bounds on end-to-end latency."""
+
+    p50: SloBound | None = None
+    p90: SloBound | None = None
+    p95: SloBound | None = None
+    p99: SloBound | None = None
+
+
+class SloSpec(TaskPart, frozen=True, kw_only=True):
+    """Service level objectives. Each time above its threshold, by r as a share of it, worsens the
+    score: weight x exp(r / steepness) more of it, or with `continuous` weight x expm1.
+    """
+
+    latency: LatencySlo | None = None
+    ttft: SloBound | None = None
+    tpot: SloBound | None = None
+    steepness: Annotated[float, Meta(gt=0)] = 0.1
+    form: PenaltyForm = PenaltyForm.EXPONENTIAL
 
 
 class ConstraintCheck(Struct, frozen=True, kw_only=True):

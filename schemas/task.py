@@ -3,7 +3,8 @@
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from schemas.base import (
     END,
@@ -29,6 +30,8 @@ from schemas.benchmark import (
 )
 from schemas.gpu_request import GpuCount, MigProfile, Shares, ShareStrategy
 from schemas.quality import QualityProbe, Share
+from schemas.slo import SloSpec
+from schemas.task_part import TaskPart
 
 Scalar = str | Integer | float | bool | None
 Text = Annotated[str, line(min_length=1, max_length=512)]
@@ -77,6 +80,7 @@ class Objective(StrEnum):
     MAXIMIZE_THROUGHPUT = "maximize_throughput"  # max_total_throughput_per_gpu
     MAXIMIZE_GOODPUT = "maximize_goodput"  # max_goodput_per_gpu
     MAXIMIZE_TOKENS_PER_JOULE = "maximize_tokens_per_joule"  # tokens_per_joule
+    MINIMIZE_COST = "minimize_cost"  # cost_per_million_tokens
     MINIMIZE_TTFT = "minimize_ttft"  # mean_ttft
     MINIMIZE_TPOT = "minimize_tpot"  # mean_tpot
     MAXIMIZE_LOAD = "maximize_load"  # of benchmark.load_search
@@ -93,10 +97,6 @@ class PresetMerge(StrEnum):
     LAST_WINS = "last_wins"
     UNION = "union"  # of the values
     INTERSECTION = "intersection"  # of the parameters, and of their values
-
-
-class TaskPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Base of every block of a task file: a misspelt name is an error, never ignored."""
 
 
 SomeScalars = Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=1000)]
@@ -204,46 +204,6 @@ class QuantConfig(TaskPart, frozen=True, kw_only=True):
     moe_dtype: DataTypes | None = None
 
 
-class PenaltyForm(StrEnum):
-    """How a penalty begins at its threshold: `exponential` with the weight, `continuous` with 0."""
-
-    EXPONENTIAL = "exponential"
-    CONTINUOUS = "continuous"
-
-
-class SloBound(TaskPart, frozen=True, kw_only=True):
-    """A bound in seconds.
-
-    `fail_ratio`: with `hard_fail`, how far above it an experiment fails (0.2 = 20 %).
-    """
-
-    threshold: PositiveSeconds
-    weight: Annotated[float, Meta(ge=0)] = 1.0
-    hard_fail: bool = False
-    fail_ratio: Annotated[float, Meta(ge=0)] | None = None
-
-
-class LatencySlo(TaskPart, frozen=True, kw_only=True):
-    """Bounds on end-to-end latency."""
-
-    p50: SloBound | None = None
-    p90: SloBound | None = None
-    p95: SloBound | None = None
-    p99: SloBound | None = None
-
-
-class SloSpec(TaskPart, frozen=True, kw_only=True):
-    """Service level objectives. Each time above its threshold, by r as a share of it, worsens the
-    score: weight x exp(r / steepness) more of it, or with `continuous` weight x expm1.
-    """
-
-    latency: LatencySlo | None = None
-    ttft: SloBound | None = None
-    tpot: SloBound | None = None
-    steepness: Annotated[float, Meta(gt=0)] = 0.1
-    form: PenaltyForm = PenaltyForm.EXPONENTIAL
-
-
 class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     """The search. `max_parallel` bounds the reservation requests a task has outstanding at once.
 
@@ -258,6 +218,9 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     With `trust` the baseline and the leaders are measured again, beyond `max_iterations`, until one
     is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
     winner is measured with other requests. None: where `strategy` is `auto`.
+
+    With several `objectives` the first is the one by which the best is named, and `objective`; the
+    search looks for configurations that none beats in all of them, which the report lists.
 
     `constraints` are what the best experiment meets at every load, such as
     `ttft:p99<300ms, tpot:p95<=20ms, error_rate<1%, goodput>=95%`.
@@ -275,6 +238,21 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     max_gpu_hours: Annotated[float, Meta(gt=0)] | None = None
     constraints: Annotated[str, line(max_length=1000)] = ""
     trust: bool | None = None
+    objectives: Annotated[tuple[Objective, ...], Meta(max_length=4)] = ()
+
+    def __post_init__(self) -> None:
+        if not self.objectives:
+            return
+        if len(set(self.objectives)) < len(self.objectives):
+            raise ValueError("expected each of `objectives` once")
+        if self.objective not in {self.objectives[0], Objective.MINIMIZE_LATENCY}:
+            raise ValueError("expected `objective` to be the first of `objectives`, or not given")
+        force_setattr(self, "objective", self.objectives[0])
+
+    @property
+    def goals(self) -> tuple[Objective, ...]:
+        """All that it is searched for, first what names the best."""
+        return self.objectives or (self.objective,)
 
     @property
     def is_trust_asked(self) -> bool:

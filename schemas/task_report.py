@@ -97,10 +97,21 @@ class ParetoPoint(Struct, frozen=True, kw_only=True):
     throughput_per_gpu: float
 
 
+class FrontPoint(Struct, frozen=True, kw_only=True):
+    """A configuration that no other beats in all objectives of the task; `measures` by their names,
+    those left out that were not measured.
+    """
+
+    ordinal: PositiveInt
+    parameters: dict[str, Any]
+    measures: dict[str, float]
+
+
 class TaskReport(View, frozen=True, kw_only=True, tag="gateway.task_report"):
     """`baseline` is the task's first configuration, if it was measured; `changes` lead from it to
     the best one. `others` are the measured experiments beside the best, best first. `missing` names
-    services whose part is not there because they did not answer.
+    services whose part is not there because they did not answer. `front` is of a task with several
+    objectives, best by the first one first.
     """
 
     task_id: UUID
@@ -125,3 +136,4 @@ class TaskReport(View, frozen=True, kw_only=True, tag="gateway.task_report"):
     trust: TrustVerdict | None = None
     pareto: tuple[ParetoPoint, ...] = ()
     missing: tuple[str, ...] = ()
+    front: tuple[FrontPoint, ...] = ()

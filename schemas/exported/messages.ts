@@ -328,6 +328,7 @@ export interface BenchmarkMetrics {
   max_total_throughput_per_gpu: number | null;
   max_goodput_per_gpu: number | null;
   tokens_per_joule: number | null;
+  cost_per_million_tokens: number | null;
   boundary: LoadBoundary | null;
 }
 
@@ -1742,6 +1743,16 @@ export interface Finding {
   subject: string;
 }
 
+/**
+ * A configuration that no other beats in all objectives of the task; `measures` by their names,
+ * those left out that were not measured.
+ */
+export interface FrontPoint {
+  ordinal: number;
+  parameters: Record<string, unknown>;
+  measures: Record<string, number>;
+}
+
 /** Which part of an engine over several nodes an executor starts; the coordinator is rank 0. */
 export interface GangPlace {
   rank: number;
@@ -2152,7 +2163,8 @@ export interface GpuMetrics {
  * `sample_count` counts ticks; keys of `gpu_stats` and `gpu_details` are the device index,
  * `node/index` when several nodes took part. `coverage_percent` is how much of the window has
  * samples, `missing_ticks` how many their numbers say are missing; `energy_wh` null if no device
- * reported power. `tokens_per_joule` are output tokens. With too little coverage the numbers are
+ * reported power. `tokens_per_joule` are output tokens, `cost_per_million_tokens` too, in the
+ * currency of the prices; null: a GPU model without one. With too little coverage the numbers are
  * not `trusted`; null: a release that did not judge. `devices` are those that the pod of an
  * experiment in a cluster had, where its node's agent told.
  */
@@ -2167,6 +2179,7 @@ export interface GpuMonitoring {
   gpu_details: Record<string, GpuDetails>;
   energy_source: EnergySource | null;
   tokens_per_joule: number | null;
+  cost_per_million_tokens: number | null;
   longest_gap_seconds: number;
   missing_ticks: number;
   trusted: boolean | null;
@@ -2933,6 +2946,7 @@ export interface MeasuredMetrics {
   max_total_throughput_per_gpu: number | null;
   max_goodput_per_gpu: number | null;
   tokens_per_joule: number | null;
+  cost_per_million_tokens: number | null;
   boundary: LoadBoundary | null;
   gpu_monitoring: GpuMonitoring | null;
 }
@@ -3197,6 +3211,7 @@ export type Objective =
   | "maximize_load"
   | "maximize_throughput"
   | "maximize_tokens_per_joule"
+  | "minimize_cost"
   | "minimize_latency"
   | "minimize_tpot"
   | "minimize_ttft";
@@ -3216,6 +3231,9 @@ export type Objective =
  * is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
  * winner is measured with other requests. null: where `strategy` is `auto`.
  *
+ * With several `objectives` the first is the one by which the best is named, and `objective`; the
+ * search looks for configurations that none beats in all of them, which the report lists.
+ *
  * `constraints` are what the best experiment meets at every load, such as `ttft:p99<300ms,
  * tpot:p95<=20ms, error_rate<1%, goodput>=95%`.
  */
@@ -3233,6 +3251,7 @@ export interface OptimizationSpec {
   /** one line without control characters or marks of text direction */
   constraints?: string;
   trust?: boolean | null;
+  objectives?: Objective[];
 }
 
 /** Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp). */
@@ -4822,7 +4841,8 @@ export interface TaskPlan {
 /**
  * `baseline` is the task's first configuration, if it was measured; `changes` lead from it to the
  * best one. `others` are the measured experiments beside the best, best first. `missing` names
- * services whose part is not there because they did not answer.
+ * services whose part is not there because they did not answer. `front` is of a task with several
+ * objectives, best by the first one first.
  */
 export interface TaskReport {
   type: "gateway.task_report";
@@ -4848,6 +4868,7 @@ export interface TaskReport {
   trust: TrustVerdict | null;
   pareto: ParetoPoint[];
   missing: string[];
+  front: FrontPoint[];
 }
 
 /** Experiments start again. */

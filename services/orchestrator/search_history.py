@@ -1,17 +1,19 @@
 """What a task has tried, from its experiments."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from schemas.benchmark import FailedLevel
+from schemas.benchmark import BenchmarkMetrics, FailedLevel
 from schemas.executor import FailureKind
 from schemas.orchestrator import ExperimentState
 from schemas.slo import SloVerdict
+from schemas.task import Objective
 from schemas.trust import RunInfo
 from services.orchestrator.domain.search.history import Past
 from shared.benchmarks.constraints import excess_of
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.ranking import Scored, goals_of
 from shared.postgres.database import Connection, from_json
 
 SELECT_TRIED: Final = """
@@ -19,7 +21,8 @@ SELECT experiment_id, ordinal, state, objective_score, record -> 'parameters' AS
        record #> '{metrics,failed_levels}' AS failed_levels,
        coalesce(record ->> 'slo', '{}') AS slo,
        record #>> '{failure,kind}' AS failure,
-       coalesce(record ->> 'run', '{}') AS run
+       coalesce(record ->> 'run', '{}') AS run,
+       CASE WHEN $3 THEN record -> 'metrics' END AS metrics
 FROM experiment WHERE task_id = $1 AND ($2::text IS NULL OR state = $2) ORDER BY ordinal
 """
 
@@ -35,10 +38,16 @@ WHERE a.task_id = $1 AND a.record ->> 'started_at' IS NOT NULL
 
 
 async def tried(
-    connection: Connection, task_id: UUID, state: ExperimentState | None = None
+    connection: Connection,
+    task_id: UUID,
+    state: ExperimentState | None = None,
+    goals: Sequence[Objective] = (),
 ) -> list[Past]:
-    """The experiments of a task, in order; all of them, or those in one state."""
-    rows = await connection.fetch(SELECT_TRIED, task_id, state)
+    """The experiments of a task, in order; all of them, or those in one state.
+
+    What they are by several `goals` is read where these are given.
+    """
+    rows = await connection.fetch(SELECT_TRIED, task_id, state, len(goals) > 1)
     return [
         Past(
             ordinal=row["ordinal"],
@@ -50,6 +59,9 @@ async def tried(
                 score=row["objective_score"],
                 failed_levels=from_json(row["failed_levels"] or "[]", tuple[FailedLevel, ...]),
                 excess=excess_of(from_json(row["slo"], SloVerdict)),
+                goals=goals_of(goals, from_json(row["metrics"] or "{}", BenchmarkMetrics))
+                if len(goals) > 1
+                else (),
             )
             if row["state"] == ExperimentState.SUCCEEDED
             else None,

@@ -141,9 +141,10 @@ class Progress:
         except RefusedError as error:
             log.info("proposal_postponed", task_id=task.task_id, reason=str(error))
             return task  # no executor present knows the engine; looked at again by the next sweep
-        past = await search_history.tried(connection, task.task_id)
+        goals = task.file.optimization.goals
+        past = await search_history.tried(connection, task.task_id, goals=goals)
         past = [each for each in past if each.run.role is RunRole.SEARCH]
-        trials = trials_of(task.file.optimization.objective, search.space, past)
+        trials = trials_of(goals, search.space, past)
         # Its arithmetic takes some 50 ms.
         proposal = await asyncio.to_thread(propose, search, trials, planner.is_possible)
         if isinstance(proposal, Waiting):

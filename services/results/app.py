@@ -62,7 +62,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         )
     database = Database(settings.postgres_dsn, "results", MIGRATIONS)
     bus = Bus.from_settings("results", settings)
-    summarizer = Summarizer(database, asyncio.Event())
+    summarizer = Summarizer(database, asyncio.Event(), prices)
     handlers = Handlers(
         database,
         timedelta(seconds=settings.summary_grace_seconds),

@@ -1,7 +1,7 @@
 """Computes what is pending: joins an attempt's windows to its GPUs' samples."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -38,6 +38,7 @@ class Summarizer:
 
     database: Database
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    prices: Mapping[str, float] = field(default_factory=dict)
     _failed: dict[UUID, float] = field(default_factory=dict)  # and when to try again
 
     async def run(self) -> None:
@@ -60,7 +61,7 @@ class Summarizer:
                     if pending is None:
                         return
                     tried.add(pending.event.attempt_id)
-                    await _summarize_if_ready(connection, pending)
+                    await _summarize_if_ready(connection, pending, self.prices)
             except UnavailableError:
                 raise
             except Exception:
@@ -71,7 +72,9 @@ class Summarizer:
                 log.exception("summary_failed", attempt_id=str(pending.event.attempt_id))
 
 
-async def _summarize_if_ready(connection: Connection, pending: Pending) -> None:
+async def _summarize_if_ready(
+    connection: Connection, pending: Pending, prices: Mapping[str, float]
+) -> None:
     passed_at = await summary_rows.passed_at(connection, pending)
     if passed_at is None and not pending.due:
         return
@@ -79,7 +82,7 @@ async def _summarize_if_ready(connection: Connection, pending: Pending) -> None:
         passed_at or pending.window_finished_at + summary_rows.MARGIN,
         pending.event.finished_at + TAIL,
     )
-    monitoring, whole_run = await _compute(connection, pending)
+    monitoring, whole_run = await _compute(connection, pending, prices)
     changed = monitoring != pending.gpu_monitoring
     experiment_id = pending.event.experiment_id
     version = (
@@ -104,7 +107,9 @@ async def _summarize_if_ready(connection: Connection, pending: Pending) -> None:
         )
 
 
-async def _compute(connection: Connection, pending: Pending) -> tuple[GpuMonitoring, GpuMonitoring]:
+async def _compute(
+    connection: Connection, pending: Pending, prices: Mapping[str, float]
+) -> tuple[GpuMonitoring, GpuMonitoring]:
     """Of the measured windows and of the whole run."""
     event = pending.event
     until = max(pending.window_finished_at, event.finished_at) + summary_rows.MARGIN
@@ -119,7 +124,7 @@ async def _compute(connection: Connection, pending: Pending) -> tuple[GpuMonitor
     def summary_of(phase: str, spans: Sequence[Span]) -> GpuMonitoring:
         tokens = _output_tokens(event)
         monitoring = summarize(
-            Run(devices, spans, phase, event.reservation_id, tokens, unknown),
+            Run(devices, spans, phase, event.reservation_id, tokens, unknown, prices),
             readings,
             simulated=any_simulated or any(device.simulated for device in devices),
             conditions=conditions,

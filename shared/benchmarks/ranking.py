@@ -1,7 +1,7 @@
 """Which of a task's experiments is best."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -9,12 +9,14 @@ from msgspec import Struct
 
 from schemas.benchmark import BenchmarkMetrics, FailedLevel
 from schemas.task import Objective
+from shared.benchmarks.pareto import front_numbers
 
 MEASURES: Final = {
     Objective.MINIMIZE_LATENCY: "mean_e2e_latency",
     Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput_per_gpu",
     Objective.MAXIMIZE_GOODPUT: "max_goodput_per_gpu",
     Objective.MAXIMIZE_TOKENS_PER_JOULE: "tokens_per_joule",
+    Objective.MINIMIZE_COST: "cost_per_million_tokens",
     Objective.MINIMIZE_TTFT: "mean_ttft",
     Objective.MINIMIZE_TPOT: "mean_tpot",
     Objective.MAXIMIZE_LOAD: "max_load",
@@ -22,13 +24,17 @@ MEASURES: Final = {
 
 
 class Scored(Struct, frozen=True, kw_only=True):
-    """A succeeded experiment. `excess` is how far it is from meeting the task's constraints."""
+    """A succeeded experiment. `excess` is how far it is from meeting the task's constraints.
+
+    `goals` are what several objectives have of it, each to be small; empty: the score is all.
+    """
 
     experiment_id: UUID
     ordinal: int
     score: float | None
     failed_levels: tuple[FailedLevel, ...] = ()
     excess: float = 0.0
+    goals: tuple[float, ...] = ()
 
     @property
     def failed_loads(self) -> frozenset[tuple[str, int, str | None]]:
@@ -55,6 +61,25 @@ def score(objective: Objective, metrics: BenchmarkMetrics) -> float | None:
     if value is None and objective is Objective.MAXIMIZE_THROUGHPUT:
         value = metrics.max_total_throughput
     return value if value is not None and math.isfinite(value) else None
+
+
+def goals_of(objectives: Sequence[Objective], metrics: BenchmarkMetrics) -> tuple[float, ...]:
+    """A number for each objective that is to be small; infinite where nothing was measured."""
+    found = [(each, score(each, metrics)) for each in objectives]
+    return tuple(
+        math.inf if value is None else -value if each.is_maximized else value
+        for each, value in found
+    )
+
+
+def by_fronts(ranked: Sequence[Scored]) -> list[Scored]:
+    """Ranked ones, those first that no other beats in all goals, then those that only these beat,
+    and so on. Those that miss constraints stay last.
+    """
+    feasible = [each for each in ranked if not each.excess]
+    numbers = front_numbers([each.goals for each in feasible])
+    ordered = sorted(range(len(feasible)), key=lambda at: numbers[at])
+    return [*(feasible[at] for at in ordered), *(each for each in ranked if each.excess)]
 
 
 def rank(objective: Objective | None, experiments: Iterable[Scored]) -> Ranking:

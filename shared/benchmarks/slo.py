@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from schemas.benchmark import Distribution, LevelResult
-from schemas.slo import SloVerdict
-from schemas.task import Objective, PenaltyForm, SloBound, SloSpec
+from schemas.slo import PenaltyForm, SloBound, SloSpec, SloVerdict
+from schemas.task import Objective
 from shared.benchmarks.metrics import loads_of
 
 DEFAULT_FAIL_RATIO: Final = 0.5

@@ -100,7 +100,7 @@ def search_surface(strategy: Strategy, space: Space, surface: Latency, seed: int
     search = search_of(OptimizationSpec(strategy=strategy, max_iterations=most, seed=seed), space)
     past: list[Past] = []
     while True:
-        trials = trials_of(Objective.MINIMIZE_LATENCY, space, past)
+        trials = trials_of((Objective.MINIMIZE_LATENCY,), space, past)
         proposal = propose(search, trials, lambda _: True)
         if not isinstance(proposal, Proposal):
             break

@@ -1,4 +1,6 @@
-"""Whether a task measures what its objective is about, and no more than can be measured."""
+"""Whether a task measures what its objectives are about, and no more than can be measured."""
+
+from collections.abc import Iterator
 
 from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS
 from schemas.errors import ErrorCode
@@ -7,10 +9,16 @@ from shared.benchmarks.constraints import bounds_a_time, parse_constraints
 from shared.errors import RefusedError
 
 
-def refuse_unbounded_goodput(spec: OptimizationSpec) -> None:
+def refuse_bad_objectives(spec: OptimizationSpec) -> None:
     """Raises RefusedError, also for constraints that cannot be read."""
     bounds = parse_constraints(spec.constraints)
-    if spec.objective is Objective.MAXIMIZE_GOODPUT and not bounds_a_time(bounds):
+    if Objective.MAXIMIZE_LOAD in spec.goals[1:]:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            "expected 'maximize_load' as the first of the objectives",
+            path="$.optimization.objectives",
+        )
+    if Objective.MAXIMIZE_GOODPUT in spec.goals and not bounds_a_time(bounds):
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
             "expected constraints that bound a time, as ttft:p99<300ms: goodput counts the "
@@ -36,3 +44,18 @@ def refuse_excessive(config: BenchmarkConfig) -> None:
                 f"expected at most {LARGEST_CONCURRENCY} requests at once, got {concurrency}",
                 path=f"$.benchmark.num_concurrency[{place}]",
             )
+
+
+def objective_notes(spec: OptimizationSpec) -> Iterator[str]:
+    """What the objectives mean for the result."""
+    if len(spec.goals) > 1:
+        others = ", ".join(each.value for each in spec.goals[1:])
+        yield (
+            f"the best is named by {spec.goals[0].value}; the report has all configurations that "
+            f"none beats in it and {others}"
+        )
+    if Objective.MINIMIZE_COST in spec.goals:
+        yield (
+            "minimize_cost: GPU models without a price (GPUSTEWARD_RESULTS_GPU_HOUR_PRICES) have "
+            "no cost, and what is measured on them no score by it"
+        )

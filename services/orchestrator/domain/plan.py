@@ -21,6 +21,7 @@ from schemas.task import (
     Strategy,
     TaskFile,
 )
+from services.orchestrator.domain import objective_check
 from services.orchestrator.domain.cluster_objects import (
     engine_of_runtime,
     kubernetes_spec,
@@ -39,7 +40,6 @@ from services.orchestrator.domain.executor_offers import (
     serving_offers,
 )
 from services.orchestrator.domain.expansion import Grid, Point, expand, search_axes
-from services.orchestrator.domain.objective_check import refuse_excessive, refuse_unbounded_goodput
 from services.orchestrator.domain.presets import quantization_named, without_presets
 from services.orchestrator.domain.quality import altering_axes, quality_probe
 from services.orchestrator.domain.requirements_check import (
@@ -158,10 +158,10 @@ def make_planner(
     task: TaskFile, offers: Sequence[Offer], cuda_rules: CudaRules = CudaRules.STRICT
 ) -> Planner:
     """Raises RefusedError for what no installation could run."""
-    refuse_excessive(task.benchmark)
+    objective_check.refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
     _refuse_bad_load_search(task)
-    refuse_unbounded_goodput(task.optimization)
+    objective_check.refuse_bad_objectives(task.optimization)
     known = known_engines(offers)
     mode = mode_of(task, known)
     kubernetes = kubernetes_spec(task, mode, known)
@@ -379,6 +379,7 @@ def _notes(
     is_drawn = search.n_initial_random is not None or search.seed is not None
     if is_drawn and search.strategy is Strategy.GRID_SEARCH:
         yield "n_initial_random and seed have no meaning for a grid, which draws nothing"
+    yield from objective_check.objective_notes(search)
     if search.is_trust_asked:
         yield (
             f"trust: {MOST_CHECKS} further runs, or half as many as there are configurations, may "

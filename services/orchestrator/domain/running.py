@@ -162,7 +162,12 @@ def on_summary(
         is_shared = experiment.request.shares is not None
         measured = _disturbed(
             replace(
-                measured, metrics=replace(metrics, tokens_per_joule=monitoring.tokens_per_joule)
+                measured,
+                metrics=replace(
+                    metrics,
+                    tokens_per_joule=monitoring.tokens_per_joule,
+                    cost_per_million_tokens=monitoring.cost_per_million_tokens,
+                ),
             ),
             of_gpus(monitoring, is_shared=is_shared),
         )

@@ -9,20 +9,24 @@ from schemas.monitoring import GpuStats
 from schemas.results import EnergySource, GpuDetails, GpuMonitoring
 from services.results.domain.coverage import covered_seconds, missing_ticks
 from services.results.domain.details import Fault, details_of
+from services.results.domain.device_parts import WHOLE, hundredths_of
 from services.results.domain.energy import JOULES_PER_WH, Energy, energy_of
+from services.results.domain.prices import price_of
 from services.results.domain.reading import Condition, Reading, Span, inside
 from shared.gpu.stats import GpuTally
 
 MEASURING: Final = "measuring"
 WHOLE_RUN: Final = "whole_run"
 TRUSTED_COVERAGE_PERCENT: Final = 95.0
+HOUR_SECONDS: Final = 3600
 DeviceKey = tuple[str, str]
 
 
 class Run(NamedTuple):
     """An experiment's part of the readings: what it was given and where it was measured.
 
-    `devices_unknown` says why it has no devices, where it had some.
+    `devices_unknown` says why it has no devices, where it had some. `prices` are of an hour of a
+    GPU, by parts of its model's name.
     """
 
     devices: Sequence[DeviceGrant]
@@ -31,6 +35,7 @@ class Run(NamedTuple):
     reservation_id: UUID | None = None
     output_tokens: float | None = None
     devices_unknown: str = ""
+    prices: Mapping[str, float] = {}
 
 
 def summarize(
@@ -83,6 +88,7 @@ def summarize(
         gpu_details=details,
         energy_source=energy.source if energy is not None else None,
         tokens_per_joule=_tokens_per_joule(run.output_tokens, energy),
+        cost_per_million_tokens=_cost_per_million_tokens(run, duration),
         longest_gap_seconds=max((d.longest_gap_seconds for d in details.values()), default=0.0),
         missing_ticks=missing,
         trusted=not because,
@@ -130,6 +136,17 @@ def _tokens_per_joule(tokens: float | None, energy: Energy | None) -> float | No
     if tokens is None or energy is None or energy.watt_hours <= 0:
         return None
     return tokens / (energy.watt_hours * JOULES_PER_WH)
+
+
+def _cost_per_million_tokens(run: Run, duration_seconds: float) -> float | None:
+    """Of the GPUs while they were measured, parts of one by their size."""
+    prices = [price_of(device.name, run.prices) for device in run.devices]
+    known = [price for price in prices if price is not None]
+    if not run.output_tokens or not known or len(known) < len(prices):
+        return None
+    parts = [hundredths_of(device) / WHOLE for device in run.devices]
+    an_hour = sum(price * part for price, part in zip(known, parts, strict=True))
+    return an_hour * duration_seconds / HOUR_SECONDS / run.output_tokens * 1e6
 
 
 def _distrust(

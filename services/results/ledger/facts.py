@@ -23,12 +23,12 @@ from schemas.scheduler import (
     ReservationQueued,
 )
 from schemas.scheduler_nodes import NodeRemoved
+from services.results.domain.device_parts import hundredths_of
 from services.results.ledger.hours import mark
 from shared.clock import utcnow
 from shared.messaging.bus import Route, event_route
 from shared.postgres.database import Connection, Database
 
-WHOLE: Final = 100  # hundredths of a device
 WHOLE_NODE: Final = ""
 
 INSERT_DEVICES: Final = """
@@ -183,16 +183,6 @@ async def _hold(connection: Connection, event: ReservationGranted) -> None:
         [hundredths_of(device) for device in event.devices],
         [_memory_of(device) for device in event.devices],
     )
-
-
-def hundredths_of(device: DeviceGrant) -> int:
-    """How much of a device is granted."""
-    share = device.share
-    if share is None:
-        return WHOLE
-    if share.shares is not None:
-        return round(share.shares * WHOLE)
-    return round(share.compute_percent or WHOLE)
 
 
 def _memory_of(device: DeviceGrant) -> int | None:

@@ -13,8 +13,8 @@ from schemas.errors import ErrorCode
 from schemas.executor import AttemptPhase, PhaseTiming
 from schemas.gpu_request import DeviceGrant
 from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView
+from services.results.domain.device_parts import WHOLE, hundredths_of
 from services.results.domain.prices import price_of
-from services.results.ledger.facts import WHOLE, hundredths_of
 from shared.errors import RefusedError
 from shared.messaging.bus import Route, query_route
 from shared.postgres.database import Database, Row

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from schemas.orchestrator import ExperimentState, TaskPlan, TaskState, ValidateTask
-from schemas.task import StopReason, TaskFile
+from schemas.task import Objective, StopReason, TaskFile
 from services.orchestrator.app import create_service
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.settings import OrchestratorSettings
@@ -125,6 +125,22 @@ async def test_what_a_search_computes_with_is_imported_outside_of_transactions(
     loads.clear()
     async with create_service(settings).running():
         assert loads  # before any event that a stored search goes on by
+
+
+async def test_a_search_for_several_objectives_names_the_best_by_the_first(
+    world: World, service: Service
+) -> None:
+    objectives = ["maximize_throughput", "minimize_ttft"]
+    task_id = await world.submit(search_file(objectives=objectives, trust=True))
+
+    view = await world.until(task_id, TaskState.COMPLETED)
+
+    experiments = await world.experiments(task_id)
+    best = max(experiments, key=lambda each: each.objective_score or 0.0)
+    assert view.objective is Objective.MAXIMIZE_THROUGHPUT
+    assert view.trust is not None
+    assert view.trust.winner in {best.ordinal, best.run.repeats}
+    assert "none beats in it and minimize_ttft" in view.notes[0]
 
 
 async def test_validating_a_search_says_what_it_may_take(world: World, service: Service) -> None:

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.benchmark import Distribution, LevelResult, LevelStats
-from schemas.slo import ConstraintCheck
-from schemas.task import LatencySlo, Objective, PenaltyForm, SloBound, SloSpec
+from schemas.slo import ConstraintCheck, LatencySlo, PenaltyForm, SloBound, SloSpec
+from schemas.task import Objective
 from shared.benchmarks.constraints import (
     check_constraints,
     max_goodput,

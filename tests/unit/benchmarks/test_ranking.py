@@ -16,6 +16,7 @@ METRICS = BenchmarkMetrics(
     mean_tpot=4.0,
     max_goodput_per_gpu=5.0,
     tokens_per_joule=6.0,
+    cost_per_million_tokens=7.0,
 )
 
 
@@ -53,6 +54,7 @@ def ordinals(experiments: tuple[Scored, ...]) -> list[int]:
         (Objective.MINIMIZE_TPOT, 4.0),
         (Objective.MAXIMIZE_GOODPUT, 5.0),
         (Objective.MAXIMIZE_TOKENS_PER_JOULE, 6.0),
+        (Objective.MINIMIZE_COST, 7.0),
     ],
 )
 def test_each_objective_has_its_measure(objective: Objective, want: float) -> None:

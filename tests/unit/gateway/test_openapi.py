@@ -24,6 +24,7 @@ FREE = {
     "DecisionRecord.outcomes",
     "EngineSpec.parameters",
     "ExperimentDetail.parameters",
+    "FrontPoint.parameters",
     "ParameterChange.baseline",
     "ParameterChange.best",
     "PlannedExperiment.parameters",

@@ -24,6 +24,7 @@ from services.gateway.domain.task_report.markdown import markdown
 from services.gateway.domain.task_report.report import task_report
 from shared.ids import new_id
 from tests.support.worlds.gateway_views import make_experiment, make_task
+from tests.support.worlds.orchestrator_records import make_file
 
 
 def detail(ordinal: int, score: float | None = None, **changes: Any) -> ExperimentDetail:
@@ -322,6 +323,29 @@ def test_configurations_that_trade_latency_for_throughput_are_named() -> None:
     assert [each.ordinal for each in report.pareto] == [1, 2, 5]
     assert "| 2 | 2 | 30 |" in markdown(report)
     assert task_report(make_task(), [], None).pareto == ()
+
+
+def test_of_several_objectives_the_report_has_what_none_beats_in_all() -> None:
+    goals = {"objectives": ["minimize_latency", "minimize_cost"]}
+    measured = [(3.0, 1.0), (1.0, 4.0), (2.0, 4.0), (2.0, 2.0), (4.0, None)]
+    experiments = [
+        detail(
+            number,
+            latency,
+            parameters={"slots": number},
+            metrics=MeasuredMetrics(mean_e2e_latency=latency, cost_per_million_tokens=cost),
+        )
+        for number, (latency, cost) in enumerate(measured, start=1)
+    ]
+    missed = SloVerdict(constraints=(ConstraintCheck(constraint="ttft:p99<1s", excess=0.5),))
+    experiments.append(detail(6, 0.1, metrics=experiments[1].metrics, slo=missed))
+
+    report = task_report(make_task(task=make_file(optimization=goals)), experiments, None)
+
+    assert [each.ordinal for each in report.front] == [2, 4, 1]
+    assert report.front[1].measures == {"mean_e2e_latency": 2.0, "cost_per_million_tokens": 2.0}
+    assert "| 4 | slots=4 | 2 | 2 |" in markdown(report)
+    assert task_report(make_task(task=make_file()), experiments, None).front == ()
 
 
 def test_markdown_of_a_hostile_value_stays_one_cell() -> None:

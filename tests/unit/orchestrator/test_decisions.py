@@ -615,7 +615,7 @@ def test_an_end_is_judged_by_what_its_task_asks_for(summary_first: bool) -> None
 
 
 @pytest.mark.parametrize("summary_first", [True, False])
-def test_goodput_and_tokens_per_joule_can_be_the_objective(summary_first: bool) -> None:
+def test_goodput_tokens_per_joule_and_cost_can_be_the_objective(summary_first: bool) -> None:
     """One request in 2 s, in time, on two GPUs."""
     metrics = replace(METRICS, max_total_throughput=100.0, max_total_throughput_per_gpu=50.0)
     monitoring = GpuMonitoring(
@@ -627,8 +627,13 @@ def test_goodput_and_tokens_per_joule_can_be_the_objective(summary_first: bool) 
         phase="measuring",
         simulated=True,
         tokens_per_joule=7.0,
+        cost_per_million_tokens=1.5,
     )
-    for objective, want in (("maximize_goodput", 0.25), ("maximize_tokens_per_joule", 7.0)):
+    for objective, want in (
+        ("maximize_goodput", 0.25),
+        ("maximize_tokens_per_joule", 7.0),
+        ("minimize_cost", 1.5),
+    ):
         asked = {"objective": objective, "constraints": "ttft:p99<=1s"}
         task, attempt = make_task(make_file(optimization=asked)), make_granted()
         experiment = make_experiment(State.RUNNING)

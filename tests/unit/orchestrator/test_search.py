@@ -66,7 +66,7 @@ def run(
     proposals: list[Proposal] = []
     past: list[Past] = []
     while True:
-        trials = trials_of(Objective.MINIMIZE_LATENCY, search.space, past)
+        trials = trials_of((Objective.MINIMIZE_LATENCY,), search.space, past)
         proposal = propose(search, trials, is_possible)
         assert not isinstance(proposal, Waiting)
         if isinstance(proposal, StopReason):
@@ -137,7 +137,7 @@ def test_what_failed_counts_as_worse_than_anything_measured() -> None:
     point = search.space.point((0, 0, 0))
     past = [past_of(1, point, None), past_of(2, point, 9.0), past_of(3, point, 1.0)]
 
-    trials = trials_of(Objective.MINIMIZE_LATENCY, search.space, past)
+    trials = trials_of((Objective.MINIMIZE_LATENCY,), search.space, past)
 
     assert [trial.standing for trial in trials] == [2, 1, 0]
     assert trials[0].failure is FailureKind.GPU_OUT_OF_MEMORY

@@ -57,7 +57,7 @@ def past_of(proposal: Proposal, score: float | None, *, is_open: bool = False) -
 
 
 def following(search: Search, past: list[Past]) -> Proposal | StopReason | Waiting:
-    trials = trials_of(Objective.MINIMIZE_LATENCY, search.space, past)
+    trials = trials_of((Objective.MINIMIZE_LATENCY,), search.space, past)
     return propose(search, trials, lambda _: True)
 
 

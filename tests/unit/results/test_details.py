@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gpu_request import DeviceGrant
+from schemas.gpu_request import DeviceGrant, DeviceShare, ShareKind
 from schemas.results import CoTenant, EnergySource, GpuMonitoring, Percentiles
 from services.results.domain.details import Fault, percentiles
 from services.results.domain.monitoring import Run, summarize
@@ -34,14 +34,16 @@ def measured(
     span: tuple[float, float] = (10.0, 20.0),
     *,
     tokens: float | None = None,
+    prices: dict[str, float] | None = None,
+    share: DeviceShare | None = None,
     **known: Any,
 ) -> GpuMonitoring:
     of_device = readings if isinstance(readings, dict) else {"GPU-0": readings}
     devices = [
-        DeviceGrant(node_id="node-a", uuid=uuid, index=index, name="A100")
+        DeviceGrant(node_id="node-a", uuid=uuid, index=index, name="A100", share=share)
         for index, uuid in enumerate(of_device)
     ]
-    run = Run(devices, [Span(*span)], reservation_id=OWN, output_tokens=tokens)
+    run = Run(devices, [Span(*span)], reservation_id=OWN, output_tokens=tokens, prices=prices or {})
     found = {("node-a", uuid): each for uuid, each in of_device.items()}
     return summarize(run, found, simulated=False, **known)
 
@@ -116,6 +118,25 @@ def test_who_else_was_there_is_named_with_the_time() -> None:
         CoTenant(seconds=pytest.approx(1.0), name="python"),  # type: ignore[arg-type]
         CoTenant(seconds=pytest.approx(3.0), reservation_id=OTHER),  # type: ignore[arg-type]
     )
+
+
+def test_a_million_tokens_cost_what_their_gpus_do_while_they_are_measured() -> None:
+    """10 s of two GPUs at 3.6 an hour are 0.02; of a quarter of one 0.0025."""
+    readings = [make_reading(9.5 + n) for n in range(13)]
+    both = {"GPU-0": readings, "GPU-1": readings}
+    quarter = DeviceShare(kind=ShareKind.MPS, shares=0.25)
+
+    def cost(**known: Any) -> float | None:
+        return measured(known.pop("of", both), **known).cost_per_million_tokens
+
+    assert cost(tokens=1000.0, prices={"a100": 3.6}) == pytest.approx(20.0)
+    assert cost(of=readings, tokens=1000.0, prices={"a100": 3.6}, share=quarter) == pytest.approx(
+        2.5
+    )
+    assert cost(tokens=1000.0, prices={"a100": 0.0}) == 0.0
+    assert cost(tokens=1000.0, prices={"h200": 3.6}) is None
+    assert cost(tokens=0.0, prices={"a100": 3.6}) is None
+    assert cost(prices={"a100": 3.6}) is None
 
 
 def test_energy_says_where_it_is_from_and_what_a_joule_brought() -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from schemas.task_report import Deployments, ParetoPoint, ReportedExperiment, TaskReport
+from schemas.task_report import Deployments, FrontPoint, ParetoPoint, ReportedExperiment, TaskReport
 from schemas.trust import TrustVerdict
 from shared.benchmarks.quality import quality_text
 from shared.benchmarks.trust import trust_lines
@@ -18,6 +18,7 @@ _UNITS: Final = {
     "max_total_throughput_per_gpu": "tokens/s",
     "max_goodput_per_gpu": "requests/s",
     "tokens_per_joule": "tokens/J",
+    "cost_per_million_tokens": "per million output tokens",
 }
 
 
@@ -42,6 +43,7 @@ def _lines(report: TaskReport) -> Iterator[str]:
     yield from _best(report)
     yield from _trust(report.trust)
     yield from _importance(report)
+    yield from _front(report.front)
     yield from _pareto(report.pareto)
     yield from _others(report)
     yield from _not_tried(report)
@@ -127,6 +129,26 @@ def _pareto(front: Sequence[ParetoPoint]) -> Iterator[str]:
     yield from _table(["#", "mean e2e latency, s", "tokens/s per GPU"], rows)
 
 
+def _front(points: Sequence[FrontPoint]) -> Iterator[str]:
+    if not points:
+        return
+    yield "## Between the objectives"
+    yield ""
+    yield "No other is as good as one of these in every objective, and better in one."
+    yield ""
+    names = list(dict.fromkeys(name for each in points for name in each.measures))
+    rows = [
+        [
+            str(each.ordinal),
+            _given(each.parameters),
+            *(_number(each.measures.get(name)) for name in names),
+        ]
+        for each in points
+    ]
+    headings = [f"{name}, {_UNITS[name]}" if name in _UNITS else name for name in names]
+    yield from _table(["#", "parameters", *headings], rows)
+
+
 def _others(report: TaskReport) -> Iterator[str]:
     if not report.others:
         return
@@ -143,8 +165,12 @@ def _other(experiment: ReportedExperiment) -> list[str]:
     behind = experiment.because
     if experiment.worse_percent is not None:
         behind = f"{_number(experiment.worse_percent)} %"
-    given = " ".join(f"{name}={_value(value)}" for name, value in experiment.parameters.items())
-    return [str(experiment.ordinal), given, _number(experiment.score), behind]
+    return [
+        str(experiment.ordinal),
+        _given(experiment.parameters),
+        _number(experiment.score),
+        behind,
+    ]
 
 
 def _not_tried(report: TaskReport) -> Iterator[str]:
@@ -207,6 +233,10 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[s
     for row in rows:
         yield f"| {' | '.join(map(_text, row))} |"
     yield ""
+
+
+def _given(parameters: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={_value(value)}" for name, value in parameters.items())
 
 
 def _pairs(parameters: Mapping[str, Any]) -> list[list[str]]:

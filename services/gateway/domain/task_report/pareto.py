@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+from schemas.benchmark import BenchmarkMetrics
 from schemas.gateway import ExperimentDetail
-from schemas.task_report import ParetoPoint
+from schemas.task import Objective
+from schemas.task_report import FrontPoint, ParetoPoint
+from shared.benchmarks.pareto import front
+from shared.benchmarks.ranking import MEASURES, goals_of, score
 
 
 def pareto_front(comparable: Sequence[ExperimentDetail]) -> tuple[ParetoPoint, ...]:
@@ -17,6 +21,28 @@ def pareto_front(comparable: Sequence[ExperimentDetail]) -> tuple[ParetoPoint, .
         if not front or point.throughput_per_gpu > front[-1].throughput_per_gpu:
             front.append(point)
     return tuple(front)
+
+
+def objectives_front(
+    goals: Sequence[Objective], comparable: Sequence[ExperimentDetail]
+) -> tuple[FrontPoint, ...]:
+    """Those that none beats in all goals; empty where there is but one goal."""
+    if len(goals) < 2:
+        return ()
+    metrics = [each.metrics or BenchmarkMetrics() for each in comparable]
+    numbers = front([goals_of(goals, each) for each in metrics])
+    return tuple(
+        FrontPoint(
+            ordinal=comparable[number].ordinal,
+            parameters=comparable[number].parameters,
+            measures={
+                MEASURES[goal]: value
+                for goal in goals
+                if (value := score(goal, metrics[number])) is not None
+            },
+        )
+        for number in numbers
+    )
 
 
 def _point(experiment: ExperimentDetail) -> ParetoPoint | None:

@@ -17,7 +17,7 @@ from schemas.task_report import (
 from schemas.trust import RunRole
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
-from services.gateway.domain.task_report.pareto import pareto_front
+from services.gateway.domain.task_report.pareto import objectives_front, pareto_front
 from shared.benchmarks.constraints import excess_of, missed_text
 from shared.benchmarks.metrics import failed_levels_text
 from shared.benchmarks.ranking import MEASURES, Scored, rank
@@ -76,6 +76,10 @@ def task_report(
         trust=task.trust,
         pareto=pareto_front([each for each in ranked if not excess_of(each.slo)]),
         missing=tuple(missing),
+        front=objectives_front(
+            task.task.optimization.goals if task.task is not None else (),
+            [each for each in ranked if not excess_of(each.slo)],
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.task import Objective
 from schemas.trust import RunInfo
 from services.orchestrator.domain.search.space import Place, Space
-from shared.benchmarks.ranking import Scored, rank
+from shared.benchmarks.ranking import Scored, by_fronts, rank
 
 
 class Past(Struct, frozen=True, kw_only=True):
@@ -39,10 +39,13 @@ class Trial(Struct, frozen=True, kw_only=True):
     has_failed: bool = False
 
 
-def trials_of(objective: Objective, space: Space, past: Sequence[Past]) -> list[Trial]:
-    """In order of their ordinals."""
-    ranking = rank(objective, [each.scored for each in past if each.scored is not None])
-    ordered = (*ranking.ranked, *ranking.unranked)
+def trials_of(goals: Sequence[Objective], space: Space, past: Sequence[Past]) -> list[Trial]:
+    """In order of their ordinals. With several goals a configuration stands by how many fronts of
+    others are before it, then by the first.
+    """
+    ranking = rank(goals[0], [each.scored for each in past if each.scored is not None])
+    ranked = by_fronts(ranking.ranked) if len(goals) > 1 else ranking.ranked
+    ordered = (*ranked, *ranking.unranked)
     standings = {scored.ordinal: standing for standing, scored in enumerate(ordered)}
 
     def standing(each: Past) -> int | None:

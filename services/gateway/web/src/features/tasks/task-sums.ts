@@ -6,6 +6,7 @@ const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBette
   maximize_goodput: { word: "max goodput per GPU", unit: "req/s", isSmallerBetter: false },
   maximize_throughput: { word: "max total throughput per GPU", unit: "tok/s", isSmallerBetter: false },
   maximize_tokens_per_joule: { word: "tokens per joule", unit: "tok/J", isSmallerBetter: false },
+  minimize_cost: { word: "cost of a million output tokens", unit: "", isSmallerBetter: true },
   minimize_latency: { word: "mean e2e latency", unit: "s", isSmallerBetter: true },
   minimize_ttft: { word: "mean ttft", unit: "s", isSmallerBetter: true },
   maximize_load: { word: "max load", unit: "", isSmallerBetter: false },

@@ -16,6 +16,7 @@ const OBJECTIVES = [
   "maximize_throughput",
   "maximize_goodput",
   "maximize_tokens_per_joule",
+  "minimize_cost",
   "minimize_latency",
   "minimize_ttft",
   "minimize_tpot",
