@@ -43,6 +43,7 @@ MADE_BY_A_FACTORY = frozenset(
 ENVIRONMENT_READERS = {
     "schemas/examples/reserve_gpu.py": "a program of its own",
     "services/cli": "a program for people: where it runs decides what it does",
+    "services/executor/engines/servers/simulated_behaviour.py": "as engines find their caches",
     "services/executor/guard/client.py": "a guard gets nothing of what its executor has but PATH",
     "services/executor/runtimes/engine_process.py": "an engine inherits what its executor has",
     "services/telemetry/sources/nvml/source.py": "the probe's process inherits what its agent has",

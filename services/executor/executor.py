@@ -33,6 +33,7 @@ from services.executor.domain.verdict import (
     executor_stopped,
     lease_lost,
 )
+from services.executor.engines.compile_cache import CompileCaches
 from services.executor.engines.model_precisions import (
     HUB_CACHES,
     ModelPrecisions,
@@ -269,6 +270,7 @@ class Executor:
             log.warning("prune_postponed", error=str(error))
         before = time.time() - store.KEEP_MEMORY_SECONDS
         await asyncio.to_thread(_remove_older, self.settings.attempts_dir, before)
+        await asyncio.to_thread(CompileCaches.of(self.settings).prune)
 
     async def _follow(self, run: AttemptRun) -> None:
         try:

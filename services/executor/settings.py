@@ -15,6 +15,10 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     """`model_roots` are directories, separated as in PATH: a model or tokenizer named by a path has
     to lie in one of them, and a relative name is sought there first. `model_cache_dir` keeps
     what engines in containers download of models from a hub; without it, it goes with them.
+    `compile_cache_dir` keeps what engines compile at their start, by namespace, engine, image, GPU
+    model and driver: by default below the data directory, and for containers only where it is set,
+    as the container engine has to find it under the same path. Beyond `compile_cache_mb` (0: none
+    is kept), or unused for `compile_cache_days`, it goes.
 
     `address` is where engines of this node are reached from other nodes, by default the one from
     which packets to the bus come.
@@ -53,6 +57,9 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     allow_simulated_engine: bool = True
     model_roots: str = ""
     model_cache_dir: str = ""
+    compile_cache_dir: str = ""
+    compile_cache_mb: Count = 51_200
+    compile_cache_days: PositiveSeconds = 30.0
     engines_file: str = ""
     engine_user: str = ""
     engine_variables: str = "HF_TOKEN"

@@ -11,19 +11,26 @@ what machine and client add. `contamination_caught_percent`: of runs that the pr
 run before had served, those that were set aside. `client_ceiling_tokens_per_s`: streamed tokens
 that one process takes from a server that computes nothing. `bound_right_percent`: scripted levels
 whose bound was named right; what would help is asked of the engine's rules.
-`second_start_over_first` is not measured yet: null.
+`second_start_over_first`: time from its start until an engine is ready that compiles for 5 s, with
+what another compiled before it, over the time without.
 """
 
 import asyncio
 import contextlib
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec, Distribution, LevelResult
+from services.executor.engines.compile_cache import CacheKey, CompileCaches, cache_variables
+from services.executor.engines.engine_table import build_command
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from services.executor.engines.servers.simulated_batch import BatchSpeed
 from shared.benchmarks.builtin import run_benchmark
@@ -46,6 +53,7 @@ CLIENTS: Final = (1, 2, 4, 8, 16, 32)
 RATES_PER_S: Final = (2, 15, 30, 45)
 WALL_STEP_SECONDS: Final = 0.02
 WALL_REQUESTS: Final = 60
+COMPILE_SECONDS: Final = 5.0
 ANSWER_TOKENS: Final = 256
 PIECES: Final = 8
 
@@ -114,6 +122,36 @@ async def _contamination() -> float:
                     again = await _run(base_url, spec, seed=1)
                     caught.append(again.levels[0].set_aside is not None)
     return 100 * sum(caught) / len(caught)
+
+
+def second_start_over_first() -> float:
+    with tempfile.TemporaryDirectory() as root:
+        caches = CompileCaches(root=Path(root), max_bytes=2**30, max_age_seconds=3600.0)
+        seconds = []
+        for _ in range(2):
+            cache = caches.take(CacheKey("bench", "simulated", "", (), ""))
+            if cache is None:
+                raise RuntimeError(f"no cache below {root}")
+            seconds.append(_start_seconds(cache_variables(str(cache.files))))
+            cache.release(is_good=True)
+    print(f"starts: {seconds[0]:.2f} s, {seconds[1]:.2f} s", flush=True)
+    return seconds[1] / seconds[0]
+
+
+def _start_seconds(environment: Mapping[str, str]) -> float:
+    parameters = {"start-compile-seconds": COMPILE_SECONDS}
+    argv = build_command("simulated", "m", parameters, port=0).argv
+    began = time.perf_counter()
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                if line.startswith("listening on"):
+                    return time.perf_counter() - began
+        finally:
+            process.kill()
+    raise RuntimeError("the engine ended before it was ready")
 
 
 def client_ceiling_tokens_per_s() -> float:
@@ -208,7 +246,7 @@ def main() -> None:
         "contamination_caught_percent": round(contamination_caught_percent(), 1),
         "client_ceiling_tokens_per_s": round(client_ceiling_tokens_per_s()),
         "bound_right_percent": round(bound_right_percent(), 1),
-        "second_start_over_first": None,
+        "second_start_over_first": round(second_start_over_first(), 3),
     }
     print(json.dumps(found))
 

@@ -18,6 +18,7 @@ from schemas.benchmark import BenchmarkResult
 from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind, StartExperiment
 from schemas.executor_ranks import RankState, RankView
 from services.executor.attempts import transitions
+from services.executor.attempts.compile_cache import AttemptCache
 from services.executor.attempts.engine_meter import EngineMeter
 from services.executor.attempts.lease_keeper import LeaseKeeper
 from services.executor.attempts.load import probe_and_load
@@ -34,6 +35,7 @@ from services.executor.domain.verdict import (
     on_full_disk,
     timed_out,
 )
+from services.executor.engines.compile_cache import CompileCaches
 from services.executor.gangs.ranks import Ranks
 from services.executor.guard.client import LeaseGuard
 from services.executor.host.processes import ProcessMark
@@ -82,6 +84,7 @@ class AttemptRun:
     _keeper: LeaseKeeper = field(init=False)
     _progress: ProgressReporter = field(init=False)
     _log: EngineLog = field(init=False)
+    _cache: AttemptCache = field(init=False)
     _stopped: asyncio.Future[Verdict] = field(init=False)
     _engine: RunningEngine | None = None
     _rank_parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -94,6 +97,7 @@ class AttemptRun:
             command=self.command, bus=self.bus, on_confirmed=self._guard_lease
         )
         self._progress = ProgressReporter(command=self.command, journal=self.journal, bus=self.bus)
+        self._cache = AttemptCache(command=self.command, caches=CompileCaches.of(self.settings))
         self._log = EngineLog(
             self.settings.attempt_dir(self.attempt_id) / "engine.log",
             self.settings.engine_log_limit_mb << 20,
@@ -287,7 +291,9 @@ class AttemptRun:
             self._engine = engine = await self.runtime.start(self._launch)
             await self._progress.enter(AttemptPhase.LOADING)
             try:
-                return await engine.until_ready(self.settings.readiness_timeout_seconds)
+                base_url = await engine.until_ready(self.settings.readiness_timeout_seconds)
+                self._cache.is_good = True
+                return base_url
             except PortTaken:
                 await engine.stop(0.0)
                 self._engine = None
@@ -319,6 +325,7 @@ class AttemptRun:
             remember=remember,
             rank_parameters=self._rank_parameters,
             report=self._progress.start_progressed,
+            take_cache=self._cache.take,
             bound=lambda pod: self._record(store.record_pod, pod),
             image_known=lambda digest: self._record(transitions.record_image, digest),
         )
@@ -386,3 +393,4 @@ class AttemptRun:
             await self._engine.stop(lease.stop_grace_seconds(self.settings.stop_grace_seconds))
         # A start that was cut off may have made something that only its labels name.
         await self.runtime.end(self.labels)
+        await self._cache.release()

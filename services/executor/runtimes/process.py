@@ -1,6 +1,8 @@
 """Engines as bare processes of this host."""
 
 import asyncio
+import contextlib
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +11,7 @@ from typing import Final
 
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer, StartExperiment
+from services.executor.engines.compile_cache import cache_variables
 from services.executor.engines.engine import Engine, EngineCommand
 from services.executor.engines.engine_table import (
     ENGINES,
@@ -97,9 +100,10 @@ class ProcessRuntime:
         cgroup = self.cgroups.make(launch.labels.cgroup_names, self._limits(launch.command))
         row = engine_named(engine.engine, self.engines)
         user = await asyncio.to_thread(self._user, row)
+        cache = await asyncio.to_thread(_cache, launch, row, user)
         environment = engine_environment(
             launch,
-            engine.env,
+            engine.env if cache is None else {**engine.env, **cache_variables(str(cache))},
             self.settings,
             home=Path.home() if user is None else user.home,
         )
@@ -184,6 +188,8 @@ class ProcessRuntime:
         yield from interpreter_paths()
         yield from self.settings.model_root_paths
         yield from (Path(found) for name in _CACHES if (found := environment.get(name)))
+        if (compiled := environment.get("VLLM_CACHE_ROOT")) is not None:
+            yield Path(compiled).parent
         if (program := shutil.which(row.program[0])) is not None:
             yield from program_paths(program)
 
@@ -193,3 +199,14 @@ class ProcessRuntime:
             cpus=command.cpu_count or self.settings.engine_cpus or None,
             pids=self.settings.engine_pids,
         )
+
+
+def _cache(launch: Launch, row: Engine, user: EngineUser | None) -> Path | None:
+    """The directory for what the engine compiles, which is its user's."""
+    program = shutil.which(row.program[0]) or row.program[0]
+    with contextlib.suppress(OSError):
+        program += f"@{Path(program).stat().st_mtime_ns}"
+    directory = launch.take_cache(program)
+    if directory is not None and user is not None:
+        os.chown(directory, user.identity.uid, user.identity.gid)
+    return directory

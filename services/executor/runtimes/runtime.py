@@ -78,7 +78,8 @@ class Launch:
     `rank_parameters` are the engine's flags that make it one rank of several; empty without.
     `remember` journals the mark of a process before anything may go wrong with it, `bound` the pod
     that a cluster has bound, `image_known` the container image that runs. `report` takes what an
-    engine waits for, in a sentence.
+    engine waits for, in a sentence. `take_cache` gives a directory of this host for what an engine
+    of that image or program compiles, None for none; it may block.
     """
 
     command: StartExperiment
@@ -89,6 +90,7 @@ class Launch:
     remember: Callable[[ProcessMark], Awaitable[None]]
     rank_parameters: Mapping[str, Any] = field(default_factory=dict)
     report: Callable[[str], None] = lambda _: None
+    take_cache: Callable[[str], Path | None] = lambda _: None
     bound: Callable[[EnginePod], Awaitable[None]] = _nowhere
     image_known: Callable[[str], Awaitable[None]] = _nowhere
 

@@ -92,6 +92,33 @@ async def told(base_url: str) -> dict[str, Any]:
         return given
 
 
+async def test_what_an_engine_compiles_is_kept_by_its_images_id(
+    world: World, tmp_path: Path
+) -> None:
+    runtime = DockerRuntime(
+        msgspec.structs.replace(world.settings, compile_cache_dir=str(tmp_path / "caches"))
+    )
+    directory = tmp_path / "caches" / "files"
+    directory.mkdir(parents=True)
+    images: list[str] = []
+
+    def take(image: str) -> Path:
+        images.append(image)
+        return directory
+
+    launch = launch_of(world.start_of(), world.settings, take_cache=take)
+    container = await runtime.start(launch)
+    try:
+        (made,) = world.containers()
+        mounts = {each["Destination"]: each for each in made.attrs["Mounts"]}
+        assert set(images) == {made.image.id}
+        assert mounts["/var/cache/compiled"]["Source"] == str(directory)
+        assert mounts["/var/cache/compiled"]["RW"]
+        assert "VLLM_CACHE_ROOT=/var/cache/compiled/vllm" in made.attrs["Config"]["Env"]
+    finally:
+        await container.stop(0.0)
+
+
 async def test_an_engine_starts_in_a_container_and_leaves_nothing(world: World) -> None:
     command = world.start_of(model="a/model", devices=(device("SIM-1", 0, simulated=True),))
     marks: list[ProcessMark] = []

@@ -57,6 +57,20 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
     return dict(variable.partition("=")[::2] for variable in container["Env"])
 
 
+def test_what_an_engine_compiles_is_kept_where_the_host_has_a_place_for_it(tmp_path: Path) -> None:
+    launched = launch(tmp_path, device())
+
+    plain = body(launched, made())
+    kept = body(launched, made(compile_cache=Path("/caches/a/1/0/files")))
+
+    assert "TRITON_CACHE_DIR" not in environment(plain)
+    assert environment(kept)["TRITON_CACHE_DIR"] == "/var/cache/compiled/triton"
+    (mount,) = kept["HostConfig"]["Mounts"]
+    assert (mount["Source"], mount["Target"], mount["ReadOnly"]) == (
+        *("/caches/a/1/0/files", "/var/cache/compiled", False),
+    )
+
+
 @pytest.mark.parametrize(
     ("ids", "want"),
     [

@@ -28,6 +28,7 @@ from services.executor.engines.servers.simulated_batch_server import (
     CacheReset,
     Dialect,
 )
+from services.executor.engines.servers.simulated_behaviour import answer_words, compile_once
 from services.executor.engines.servers.simulated_ranks import (
     LOST_STATUS,
     Leader,
@@ -36,7 +37,6 @@ from services.executor.engines.servers.simulated_ranks import (
     follow,
     say,
 )
-from shared.benchmarks.words import WORDS
 from shared.lifecycle import die_with_parent
 
 FINGERPRINT: Final = "simulated"
@@ -59,6 +59,12 @@ FLAGS: Final = (
     Flag("hang-after-requests", FlagKind.INTEGER, "later requests get no answer", minimum=0),
     Flag("die-after-requests", FlagKind.INTEGER, "the next request ends the process", minimum=0),
     Flag("start-delay-seconds", FlagKind.NUMBER, "time until it is healthy", minimum=0),
+    Flag(
+        "start-compile-seconds",
+        FlagKind.NUMBER,
+        "further time until then, unless $VLLM_CACHE_ROOT has what it compiles",
+        minimum=0,
+    ),
     Flag("ignore-sigterm", FlagKind.SWITCH, "end on SIGKILL only"),
     Flag("usage", FlagKind.SWITCH, "report token counts when asked"),
     Flag("seed", FlagKind.INTEGER, "seed of the faults"),
@@ -87,6 +93,7 @@ class Behaviour:
     hang_after_requests: int | None = None
     die_after_requests: int | None = None
     start_delay_seconds: float = 0.0
+    start_compile_seconds: float = 0.0
     ignore_sigterm: bool = False
     usage: bool = True
     seed: int = 0
@@ -245,20 +252,15 @@ class SimulatedEngine:
         async for index in self._tokens(chat):
             if (is_cut or is_last) and index == chat.completion_tokens // 2:
                 _break_off(request, is_last=is_last)
-        message = {"role": "assistant", "content": self._words(chat)}
+        message = {
+            "role": "assistant",
+            "content": answer_words(
+                chat.prompt, chat.completion_tokens, self.behaviour.answer_drift
+            ),
+        }
         choice = {"index": 0, "message": message, "finish_reason": chat.finish_reason}
         body = self._frame("chat.completion", [choice]) | {"usage": chat.usage}
         return web.json_response(body)
-
-    def _words(self, chat: ChatRequest) -> str:
-        """The same for the same prompt, but for `answer_drift` of the prompts."""
-        rng = random.Random(" ".join(chat.prompt))  # noqa: S311  # an answer, not a secret
-        has_drifted = rng.random() < self.behaviour.answer_drift
-        words = rng.choices(WORDS, k=chat.completion_tokens)
-        if has_drifted:
-            half = len(words) // 2
-            words[half:] = ["drifted"] * (len(words) - half)
-        return " ".join(words)
 
     async def _stream(
         self, request: web.Request, chat: ChatRequest, *, is_cut: bool, is_last: bool
@@ -369,6 +371,7 @@ def _behaviour(options: argparse.Namespace) -> Behaviour:
 
 
 async def _run(behaviour: Behaviour, host: str, port: int, place: Place | None) -> None:
+    await compile_once(behaviour.model, behaviour.start_compile_seconds)
     if place is None:
         await _serve(SimulatedEngine(behaviour), host, port)
     elif place.rank:

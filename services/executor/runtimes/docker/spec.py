@@ -5,12 +5,14 @@ Pure: the same launch always makes the same container. The result is the body of
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
 from schemas.executor import StartExperiment
 from schemas.gpu_request import DeviceGrant
+from services.executor.engines.compile_cache import cache_variables
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage, HostMount
 from services.executor.runtimes.device_shares import is_by_mps
@@ -29,6 +31,7 @@ from shared.labels import (
 
 LOOPBACK: Final = "127.0.0.1"
 CACHE_TARGET: Final = "/var/cache/models"
+COMPILED_TARGET: Final = "/var/cache/compiled"
 STACK_BYTES: Final = 64 << 20
 ULIMITS: Final = [
     {"Name": "memlock", "Soft": -1, "Hard": -1},
@@ -66,6 +69,7 @@ class Made(Struct, frozen=True, kw_only=True):
     listens_on: int
     on_host_network: bool = False
     passed: dict[str, str] = {}
+    compile_cache: Path | None = None
 
 
 def container_settings(
@@ -180,6 +184,8 @@ def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict
     }
     if settings.model_cache_dir:
         variables |= {"HF_HOME": CACHE_TARGET, "LLAMA_CACHE": f"{CACHE_TARGET}/llama.cpp"}
+    if made.compile_cache is not None:
+        variables |= cache_variables(COMPILED_TARGET)
     if is_by_mps(devices):
         variables["CUDA_MPS_PIPE_DIRECTORY"] = settings.mps_pipe_dir
     if any(not device.simulated for device in devices):
@@ -218,6 +224,12 @@ def _mounts(
         yield {"Source": str(mount.source), "Target": mount.target, "ReadOnly": mount.read_only}
     if settings.model_cache_dir:
         yield {"Source": settings.model_cache_dir, "Target": CACHE_TARGET, "ReadOnly": False}
+    if made.compile_cache is not None:
+        yield {
+            "Source": str(made.compile_cache),
+            "Target": COMPILED_TARGET,
+            "ReadOnly": False,
+        }
     if is_by_mps(devices):
         directory = settings.mps_pipe_dir
         yield {"Source": directory, "Target": directory, "ReadOnly": False}

@@ -3,10 +3,12 @@
 import asyncio
 from copy import copy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import docker
 from docker.errors import APIError
+from msgspec.structs import replace
 
 from schemas.executor import FailureKind
 from services.executor.domain.verdict import AttemptFailed, is_port_taken, refused_by_engine
@@ -96,7 +98,8 @@ class Starting:
         return is_port_taken(text)
 
     async def _started(self, abilities: Abilities) -> EngineContainer:
-        body = container_settings(self.launch, self.made, abilities, self.settings)
+        made = replace(self.made, compile_cache=await self._compile_cache())
+        body = container_settings(self.launch, made, abilities, self.settings)
         container_id = await self.engine.call(
             lambda api: _create(api, body, self._name), seconds=SLOW_SECONDS
         )
@@ -119,6 +122,18 @@ class Starting:
             ends_when=self.launch.ends_when,
             marks=() if mark is None else (mark,),
         )
+
+    async def _compile_cache(self) -> Path | None:
+        """Only where the operator says that the container engine finds it under the same path."""
+        if not self.settings.compile_cache_dir:
+            return None
+        inspect: Any = self.engine.call
+        image = await inspect(lambda api: api.inspect_image(self.made.reference))
+        directory = await asyncio.to_thread(self.launch.take_cache, str(image["Id"]))
+        if directory is not None:
+            # Images choose their user; its parents keep everybody else out.
+            directory.chmod(0o777)
+        return directory
 
     @property
     def _name(self) -> str:

@@ -1,0 +1,188 @@
+"""What engines compile when they start, kept for the next start that would compile the same.
+
+An engine has a directory to itself while it runs: caches are written by one at a time. What an
+engine left that did not become ready, or whose executor died, is dropped: it may be why.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from schemas.executor import StartExperiment
+from services.executor.settings import ExecutorSettings
+from shared.logging import log
+from shared.paths import make_directory
+
+# docs.vllm.ai "torch.compile integration"; docs.pytorch.org "Compile Time Caching Configuration";
+# docs.sglang.io "Environment Variables" and sglang/srt/environ.py; flashinfer/jit/env.py;
+# DeepGEMM's README; NVIDIA's CUDA programming guide.
+VARIABLES: Final[Mapping[str, str]] = {
+    "VLLM_CACHE_ROOT": "vllm",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TRITON_CACHE_DIR": "triton",
+    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    "DG_JIT_CACHE_DIR": "deep_gemm",
+    "SGLANG_DG_CACHE_DIR": "deep_gemm",
+    "CUDA_CACHE_PATH": "cuda",
+}
+MOST_SLOTS: Final = 64
+_FILES: Final = "files"
+_LOCK: Final = "lock"
+_OPEN: Final = "open"  # from taking it to the release of a good one
+_DRIVERS: Final = ("/sys/module/nvidia/version", "/sys/module/amdgpu/version")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """Equal only where what is compiled is the same, and whose it is."""
+
+    namespace: str
+    engine: str
+    image: str
+    devices: tuple[str, ...]
+    driver: str
+
+    @classmethod
+    def of(cls, command: StartExperiment, image: str) -> "CacheKey":
+        """`image`: its digest, or the program of an engine without one."""
+        names = {device.mig_profile or device.name for device in command.devices}
+        return cls(command.namespace, command.engine.engine, image, tuple(sorted(names)), _driver())
+
+    @property
+    def path(self) -> Path:
+        told = json.dumps([self.engine, self.image, self.devices, self.driver])
+        return Path(self.namespace, hashlib.sha256(told.encode()).hexdigest()[:24])
+
+
+def cache_variables(directory: str) -> dict[str, str]:
+    """What makes engines keep there what they compile."""
+    return {name: f"{directory}/{folder}" for name, folder in VARIABLES.items()}
+
+
+@dataclass(slots=True)
+class HeldCache:
+    """A directory that is one engine's until it is released."""
+
+    directory: Path
+    _lock: int
+
+    @property
+    def files(self) -> Path:
+        return self.directory / _FILES
+
+    def release(self, *, is_good: bool) -> None:
+        """Not `is_good`: drop what is in it. Never raises."""
+        with contextlib.suppress(OSError):
+            os.utime(self.directory / _LOCK)
+            if is_good:
+                (self.directory / _OPEN).unlink(missing_ok=True)
+        if not is_good:
+            shutil.rmtree(self.files, ignore_errors=True)
+        os.close(self._lock)
+
+
+@dataclass(frozen=True, slots=True)
+class CompileCaches:
+    """All of a host's. What has not been used for `max_age_seconds` goes, and beyond `max_bytes`
+    the longest unused; what an engine adds while it runs is not bounded.
+    """
+
+    root: Path
+    max_bytes: int
+    max_age_seconds: float
+
+    @classmethod
+    def of(cls, settings: ExecutorSettings) -> "CompileCaches":
+        return cls(
+            root=Path(settings.compile_cache_dir or Path(settings.data_dir) / "compile-caches"),
+            max_bytes=settings.compile_cache_mb << 20,
+            max_age_seconds=settings.compile_cache_days * 86_400,
+        )
+
+    def take(self, key: CacheKey) -> HeldCache | None:
+        """The one for this key that no engine has; None if it cannot be had, which is logged."""
+        try:
+            for slot in range(MOST_SLOTS):
+                directory = self.root / key.path / str(slot)
+                make_directory(directory, 0o700)
+                lock = _locked(directory / _LOCK)
+                if lock is not None:
+                    return _opened(HeldCache(directory, lock))
+        except OSError as error:
+            log.warning("compile_cache_unavailable", path=str(self.root), error=str(error))
+        return None
+
+    def prune(self) -> None:
+        """Of what no engine has. Never raises."""
+        try:
+            self._prune()
+        except OSError as error:
+            log.warning("compile_cache_not_pruned", path=str(self.root), error=str(error))
+
+    def _prune(self) -> None:
+        found = [
+            (lock.stat().st_mtime, _size_bytes(lock.parent), lock)
+            for lock in self.root.glob(f"*/*/*/{_LOCK}")
+        ]
+        total = sum(size for _, size, _ in found)
+        oldest = time.time() - self.max_age_seconds
+        for used_at, size, lock in sorted(found, key=lambda each: each[0]):
+            if used_at >= oldest and total <= self.max_bytes:
+                return
+            descriptor = _locked(lock)
+            if descriptor is not None:
+                # The lock's file stays: another executor of this host may be opening it.
+                shutil.rmtree(lock.parent / _FILES, ignore_errors=True)
+                os.close(descriptor)
+                total -= size
+
+
+def _opened(held: HeldCache) -> HeldCache:
+    mark = held.directory / _OPEN
+    try:
+        if mark.exists() and held.files.exists():
+            shutil.rmtree(held.files)
+        mark.touch(0o600)
+        make_directory(held.files, 0o700)
+    except OSError:
+        held.release(is_good=False)
+        raise
+    return held
+
+
+def _locked(path: Path) -> int | None:
+    """A descriptor that holds the lock, until it is closed or its process ends."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _size_bytes(directory: Path) -> int:
+    return sum(_sizes(directory))
+
+
+def _sizes(directory: Path) -> Iterator[int]:
+    for above, _, files in os.walk(directory):
+        for name in files:
+            with contextlib.suppress(OSError):
+                yield os.lstat(f"{above}/{name}").st_blocks * 512
+
+
+def _driver() -> str:
+    """The version of the GPU driver that is loaded; empty without one."""
+    for path in _DRIVERS:
+        with contextlib.suppress(OSError):
+            return Path(path).read_text().strip()
+    return ""
