@@ -60,6 +60,7 @@ Found = tuple[
     tuple[GpuPod, ...] | None,
 ]
 Spans = dict[str, tuple[datetime, datetime]]
+Insert = Callable[[Connection, str, bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +109,33 @@ class SampleStore:
             await self._register_conditions(news.conditions)
             left = [sample for sample in left if id(sample) not in rows]
         try:
-            async with self.database.transaction() as connection:
-                fresh = await claim(connection, samples, self.partitions.oldest_kept())
-                if not fresh:
-                    return
-                of_days: dict[date, list[bytes]] = {}
-                for sample in fresh:
-                    of_days.setdefault(_day(sample), []).append(rows[id(sample)])
-                for day, parts in of_days.items():
-                    partition = self.partitions.table.name_of(day)
-                    await _insert(connection, partition, b"".join((BEGIN, *parts, END)))
-                await self.stored(connection, _spans(fresh))
+            try:
+                fresh = await self._insert(samples, rows, _copy)
+            except asyncpg.UniqueViolationError:
+                # An earlier release has stored some of it without a note.
+                fresh = await self._insert(samples, rows, _merge)
         except asyncpg.UndefinedTableError as error:
             # Another instance dropped a partition that this one remembers.
             self.partitions.known.clear()
             raise UnavailableError(f"a partition is missing: {error}") from error
         self.readings_stored += sum(len(sample.gpus) for sample in fresh)
         self.forward(fresh)
+
+    async def _insert(
+        self, samples: list[GpuSampled], rows: Mapping[int, bytes], insert: Insert
+    ) -> list[GpuSampled]:
+        """In one transaction with the note that they are stored; those that were not there."""
+        async with self.database.transaction() as connection:
+            fresh = await claim(connection, samples, self.partitions.oldest_kept())
+            of_days: dict[date, list[bytes]] = {}
+            for sample in fresh:
+                of_days.setdefault(_day(sample), []).append(rows[id(sample)])
+            for day, parts in of_days.items():
+                partition = self.partitions.table.name_of(day)
+                await insert(connection, partition, b"".join((BEGIN, *parts, END)))
+            if fresh:
+                await self.stored(connection, _spans(fresh))
+        return fresh
 
     async def _register_devices(self, changed: Mapping[DeviceKey, DeviceRow]) -> None:
         """Give every device its number, and store what changed about it."""
@@ -222,16 +233,11 @@ def _spans(samples: Iterable[GpuSampled]) -> Spans:
     return spans
 
 
-async def _insert(connection: Connection, partition: str, rows: bytes) -> None:
-    """COPY straight in; merge where an earlier release has stored some of it without a note."""
-    try:
-        async with connection.transaction():
-            await _copy(connection, partition, rows)
-    except asyncpg.UniqueViolationError:
-        await connection.execute(CREATE_ARRIVED)
-        await connection.execute(EMPTY_ARRIVED)
-        await _copy(connection, "arrived", rows)
-        await connection.execute(MERGE_ARRIVED.format(partition=partition))
+async def _merge(connection: Connection, partition: str, rows: bytes) -> None:
+    await connection.execute(CREATE_ARRIVED)
+    await connection.execute(EMPTY_ARRIVED)
+    await _copy(connection, "arrived", rows)
+    await connection.execute(MERGE_ARRIVED.format(partition=partition))
 
 
 async def _copy(connection: Connection, table: str, rows: bytes) -> None:

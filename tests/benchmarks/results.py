@@ -134,7 +134,8 @@ async def ingest(dsn: str, nats: NatsServer, raw: Any) -> dict[str, float]:
     async with create_service(settings).running():
         pass  # makes streams, tables and consumers
     for round_no in range(ROUNDS):
-        samples = ticks_of(round_no, utcnow() - timedelta(seconds=TICKS))
+        # Each round has minutes of its own: they are rolled up once.
+        samples = ticks_of(round_no, utcnow() - timedelta(seconds=TICKS * (ROUNDS - round_no)))
         stream = client.jetstream(publish_async_max_pending=4000)
         for sample in samples:
             await stream.publish_async(subject_for(sample), encode(sample))
