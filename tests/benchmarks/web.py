@@ -6,6 +6,8 @@ is one JSON object:
 
 `bundle_gzip_kb`: script, styles and page that the first route loads, as they are sent.
 `first_load_ms`: from the address to the first GPU drawn, nothing cached; the median of several.
+`first_load_cpu_ms`, `first_load_requests`: the page's own processor time about then, and what it
+asked for before.
 `frame_p95_ms`: from one frame to the next while all GPUs are live on the first page.
 `script_ms_per_s`: the page's own share of a processor meanwhile.
 `view_age_p99_s`: of every node's newest reading in the page, looked at ten times a second.
@@ -66,20 +68,24 @@ _FRAMES_AND_AGES: Final = """seconds => new Promise(resolve => {
     else { clearInterval(timer); resolve([frames.slice(1), ages]); }
   });
 })"""
+_REQUESTS: Final = """() => performance.getEntriesByType("resource")
+  .filter(each => each.startTime < window.drawnAt).length + 1"""
 _SENT: Final = """() => [
   ...performance.getEntriesByType("navigation"),
   ...performance.getEntriesByType("resource").filter(each => each.name.includes("/assets/")),
 ].reduce((sum, each) => sum + each.encodedBodySize, 0)"""
 
 
-async def opened(browser: Browser, url: str) -> Page:
+async def opened(browser: Browser, url: str) -> tuple[Page, CDPSession]:
     """By somebody who was never there."""
     context = await browser.new_context(viewport={"width": 1440, "height": 900})
     page = await context.new_page()
     await page.add_init_script(_WATCH)
+    session = await context.new_cdp_session(page)
+    await session.send("Performance.enable")  # it counts from here
     await page.goto(url)
     await page.wait_for_function("() => window.drawnAt !== null")
-    return page
+    return page, session
 
 
 async def script_seconds(session: CDPSession) -> float:
@@ -92,18 +98,18 @@ def quantile(values: list[float], share: float) -> float:
 
 
 async def measure(browser: Browser, url: str) -> dict[str, Any]:
-    loads = []
-    sent = 0
+    loads, busy_ms = [], []
+    sent = requests = 0
     for _ in range(LOADS):
-        page = await opened(browser, url)
+        page, session = await opened(browser, url)
         loads.append(float(await page.evaluate("window.drawnAt")))
+        busy_ms.append(1000 * await script_seconds(session))
         sent = int(await page.evaluate(_SENT))
+        requests = int(await page.evaluate(_REQUESTS))
         await page.context.close()
     print(f"first loads: {', '.join(f'{each:.0f}' for each in sorted(loads))} ms")
-    page = await opened(browser, url)
+    page, session = await opened(browser, url)
     await page.wait_for_function(f"() => window.taken.size === {NODES}")
-    session = await page.context.new_cdp_session(page)
-    await session.send("Performance.enable")
     before = await script_seconds(session)
     frames, ages = await page.evaluate(_FRAMES_AND_AGES, LIVE_SECONDS)
     busy = (await script_seconds(session) - before) / LIVE_SECONDS
@@ -113,6 +119,8 @@ async def measure(browser: Browser, url: str) -> dict[str, Any]:
     return {
         "bundle_gzip_kb": round(sent / 1000, 1),
         "first_load_ms": round(statistics.median(loads)),
+        "first_load_cpu_ms": round(statistics.median(busy_ms)),
+        "first_load_requests": requests,
         "frame_p95_ms": round(quantile(frames, 0.95), 1),
         "script_ms_per_s": round(busy * 1000),
         "view_age_p99_s": round(quantile(ages, 0.99), 2),

@@ -273,7 +273,9 @@ async def test_a_page_says_that_the_gateway_is_away_goes_on_by_itself_and_misses
 
     platform.kill("gateway")
 
-    await page.wait_for_function("window.shown.some(text => text.includes('connection lost'))")
+    await page.wait_for_function(
+        "() => window.shown.some(text => text.includes('connection lost'))"
+    )
     await expect(indicator).to_contain_text("live")
     await platform.until_finished(task_id)
     await expect(page.locator("main header")).to_contain_text("completed")

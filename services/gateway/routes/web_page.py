@@ -31,6 +31,10 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+# What the script of the first page asks for, asked for while the script is still on its way.
+FIRST_DATA: Final = ", ".join(
+    f"</api/v1/{what}>; rel=preload; as=fetch; crossorigin" for what in ("me", "gpus", "nodes")
+)
 NOT_BUILT: Final = """<!DOCTYPE html>
 <html lang="en">
   <head>
@@ -59,7 +63,8 @@ def _read(request: Request[Any, Any, Any]) -> Response[bytes]:
     is_page = name in {"", "index.html"} or "text/html" in request.headers.get("accept", "")
     path = _built(name) or (_built("index.html") if is_page else None)
     if path is not None:
-        return _answer(request, path, FOREVER if name.startswith(ASSETS) else "no-cache")
+        more = {"Link": FIRST_DATA} if not name else {}
+        return _answer(request, path, FOREVER if name.startswith(ASSETS) else "no-cache", more)
     if not is_page:
         raise RefusedError(ErrorCode.NOT_FOUND, "no such route")
     headers = {**HEADERS, "Cache-Control": "no-store"}
@@ -72,8 +77,10 @@ def _built(name: str) -> Path | None:
     return path if path.resolve().is_relative_to(BUILT.resolve()) and path.is_file() else None
 
 
-def _answer(request: Request[Any, Any, Any], path: Path, cache_control: str) -> Response[bytes]:
-    headers = {**HEADERS, "Cache-Control": cache_control, "Vary": "Accept-Encoding"}
+def _answer(
+    request: Request[Any, Any, Any], path: Path, cache_control: str, more: dict[str, str]
+) -> Response[bytes]:
+    headers = {**HEADERS, **more, "Cache-Control": cache_control, "Vary": "Accept-Encoding"}
     packed = path.with_name(f"{path.name}.gz")
     if "gzip" in request.headers.get("accept-encoding", "") and packed.is_file():
         path, headers = packed, {**headers, "Content-Encoding": "gzip"}

@@ -27,10 +27,36 @@ function packed(): Plugin {
   };
 }
 
+/** Styles of Mantine are taken file by file: fails the build where a component in use has none. */
+function styled(): Plugin {
+  const classesIn = (text: string) => new Set(text.match(/\bm_[0-9a-f]{6,8}\b/g));
+  const whole = readFileSync(here("node_modules/@mantine/core/styles.css"), "utf8");
+  return {
+    name: "styled",
+    apply: "build",
+    generateBundle(_, bundle) {
+      const files = Object.values(bundle);
+      const used = classesIn(files.map((file) => (file.type === "chunk" ? file.code : "")).join());
+      const given = classesIn(files.map((file) => (file.type === "asset" ? String(file.source) : "")).join());
+      const missing = [...classesIn(whole)].filter((name) => used.has(name) && !given.has(name));
+      if (missing.length > 0) {
+        this.error(`expected the styles of every component of Mantine in src/app/mantine.css; none for ${missing.join()}`);
+      }
+    },
+  };
+}
+
 export default defineConfig({
-  plugins: [react(), glossary(here("../../../docs/glossary.md")), packed()],
+  plugins: [react(), glossary(here("../../../docs/glossary.md")), styled(), packed()],
   resolve: { alias: { "@schemas": here("../../../schemas/exported"), "@": here("src") } },
-  build: { outDir: here("dist"), emptyOutDir: true, target: "es2022", chunkSizeWarningLimit: 900 },
+  build: {
+    outDir: here("dist"),
+    emptyOutDir: true,
+    target: "es2022",
+    chunkSizeWarningLimit: 900,
+    // What the first page needs anyway is one file, not one for each set of pages that share something.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "first", tags: ["$initial"] }] } } },
+  },
   server: {
     proxy: Object.fromEntries(
       ["/api", "/readyz", "/ws"].map((path) => [

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -75,6 +76,17 @@ async def test_files_are_kept_by_their_names_and_the_page_is_asked_for_again(
     assert asset["Cache-Control"] == "public, max-age=31536000, immutable"
     assert asset["Content-Type"] == "text/javascript; charset=utf-8"
     assert (again, body) == (304, "")
+
+
+async def test_the_first_page_names_what_its_script_will_ask_for(api: Api, built: Path) -> None:
+    build(built)
+
+    (_, _, first), (_, _, place) = await fetch(api, "/"), await fetch(api, "/queue")
+
+    named = re.findall(r"<([^>]*)>; rel=preload; as=fetch; crossorigin", first["Link"])
+    assert "Link" not in place
+    statuses = [(await fetch(api, path))[0] for path in named]
+    assert statuses == [401] * 3  # there, for those who may
 
 
 async def test_places_in_the_page_are_the_page_and_what_there_is_not_is_not(

@@ -1,7 +1,6 @@
-import "@mantine/core/styles.css";
-import "@mantine/spotlight/styles.css";
+import "./mantine.css";
 import "./styles.css";
-import { createTheme, MantineProvider } from "@mantine/core";
+import { Combobox, createTheme, MantineProvider } from "@mantine/core";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
@@ -16,6 +15,8 @@ const theme = createTheme({
   defaultRadius: "sm",
   fontFamily: "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif",
   respectReducedMotion: true,
+  // A closed list that is there is laid out, and with it the page, whenever its field is drawn.
+  components: { Combobox: Combobox.extend({ defaultProps: { keepMounted: false } }) },
 });
 
 // A page open while a newer one was built asks for a chunk that is no more.

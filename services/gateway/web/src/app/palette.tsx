@@ -1,3 +1,4 @@
+import "@mantine/spotlight/styles.css";
 import { useMantineColorScheme } from "@mantine/core";
 import { Spotlight, spotlight, type SpotlightActionData } from "@mantine/spotlight";
 import { useQueryClient } from "@tanstack/react-query";

@@ -1,7 +1,6 @@
 import { ActionIcon, Select, useMantineColorScheme, useComputedColorScheme } from "@mantine/core";
-import { useLocalStorage } from "@mantine/hooks";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { Link, NavLink, Outlet } from "react-router";
 import type { NamespaceList } from "@schemas/messages";
 import { Icon } from "@/components/icon";
@@ -14,8 +13,11 @@ import { duration, useNow } from "@/lib/time";
 import { useNamespace, useSharedSearch } from "@/lib/url-state";
 import { LoginPage } from "./login-page";
 import { NAVIGATION } from "./navigation";
-import { openPalette, Palette } from "./palette";
 import classes from "./shell.module.css";
+
+const NARROW = "gpusteward-narrow";
+const loadPalette = () => import("./palette");
+const Palette = lazy(async () => ({ default: (await loadPalette()).Palette }));
 
 export function Shell() {
   const me = useQuery(meOptions);
@@ -26,7 +28,7 @@ export function Shell() {
 function Frame({ isKnown }: { isKnown: boolean }) {
   const client = useQueryClient();
   const search = useSharedSearch();
-  const [isNarrow, setNarrow] = useLocalStorage({ key: "gpusteward-narrow", defaultValue: false });
+  const [isNarrow, setNarrow] = useState(() => localStorage.getItem(NARROW) === "true");
 
   useEffect(() => {
     if (!isKnown) return;
@@ -52,7 +54,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
           size="md"
           aria-label="Search pages, tasks, GPUs and commands (Ctrl-K)"
           title="Search (Ctrl-K)"
-          onClick={openPalette}
+          onClick={() => void loadPalette().then((palette) => palette.openPalette())}
         >
           <Icon name="search" />
         </ActionIcon>
@@ -74,7 +76,10 @@ function Frame({ isKnown }: { isKnown: boolean }) {
         <button
           type="button"
           className={`${classes.entry} ${classes.collapse}`}
-          onClick={() => setNarrow(!isNarrow)}
+          onClick={() => {
+            setNarrow(!isNarrow);
+            localStorage.setItem(NARROW, String(!isNarrow));
+          }}
         >
           <Icon name={isNarrow ? "expand" : "collapse"} />
           <span className={classes.word}>{isNarrow ? "Show words" : "Collapse"}</span>
@@ -83,7 +88,11 @@ function Frame({ isKnown }: { isKnown: boolean }) {
       <main id="main" className={classes.main} tabIndex={-1}>
         <Outlet />
       </main>
-      <Palette />
+      {isKnown && (
+        <Suspense>
+          <Palette />
+        </Suspense>
+      )}
     </div>
   );
 }

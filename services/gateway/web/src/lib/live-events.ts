@@ -1,5 +1,5 @@
 import { useSyncExternalStore } from "react";
-import type { QueryClient } from "@tanstack/react-query";
+import type { Query, QueryClient } from "@tanstack/react-query";
 import type { StoredEvent } from "@schemas/messages";
 import { openLiveSocket, type Connection } from "./live-socket";
 
@@ -52,9 +52,13 @@ export function onEvent(listener: Listener): () => void {
 
 const GATHER_MS = 200;
 
+const isRefreshed = (query: Query) =>
+  query.observers.some(({ options }) => typeof options.refetchInterval === "number");
+
 /** Follows the platform's events and has what they concern asked anew, once for many. */
 export function followEvents(client: QueryClient): () => void {
   let cursor: number | null = null;
+  let wasOpen = false;
   const stale = new Set<string>();
   let timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -77,8 +81,11 @@ export function followEvents(client: QueryClient): () => void {
     },
     onConnection(connection, retryAt) {
       setLiveStatus({ connection, retryAt });
+      if (connection !== "open") return;
       // Before the first event there is no cursor to go on after; readings have none at all.
-      if (connection === "open") void client.invalidateQueries();
+      // What is asked anew by the clock is then under way already, and need not be asked twice.
+      void client.invalidateQueries(wasOpen ? {} : { predicate: (query) => !isRefreshed(query) });
+      wasOpen = true;
     },
   });
   return () => {

@@ -2,6 +2,10 @@
 
 export const UNKNOWN = "–";
 
+// By the digits after the point. One is slow to make, and thousands of numbers are drawn at once.
+const FORMATS: Intl.NumberFormat[] = [];
+const format = (digits: number) => new Intl.NumberFormat("en-US", { maximumFractionDigits: digits });
+
 export type Maybe = number | null | undefined;
 
 /** Three significant digits where more do not matter: 0.123, 1.23, 12.3, 123, 1,234. */
@@ -9,12 +13,13 @@ export function number(value: Maybe): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
   if (value === 0) return "0";
   const digits = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
-  return value.toLocaleString("en-US", { maximumFractionDigits: digits });
+  return (FORMATS[digits] ??= format(digits)).format(value);
 }
 
 export function whole(value: Maybe): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
-  return Math.round(value).toLocaleString("en-US");
+  const rounded = Math.round(value);
+  return Math.abs(rounded) < 1000 ? String(rounded) : number(rounded);
 }
 
 export function withUnit(text: string, unit: string): string {
