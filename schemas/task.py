@@ -62,6 +62,7 @@ class Strategy(StrEnum):
     RANDOM = "random"
     BAYESIAN = "bayesian"
     AUTO = "auto"
+    SUCCESSIVE_HALVING = "successive_halving"
 
 
 class StopReason(StrEnum):
@@ -211,9 +212,9 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
     attempts are interrupted, or fail in a way that may pass. `n_initial_random` and `seed` are of
     searches that draw configurations; without a seed one follows from the task's id. A search tries
-    `max_iterations` configurations at most, 50 if it is not given (`auto`: those of its stages), a
-    grid all. Once the attempts have had their GPUs for `max_gpu_hours` together, nothing further
-    starts.
+    `max_iterations` configurations at most, 50 if it is not given (`auto`: those of its stages;
+    `successive_halving`: 27, most with few requests), a grid all. Once the attempts have had their
+    GPUs for `max_gpu_hours` together, nothing further starts.
 
     With `trust` the baseline and the leaders are measured again, beyond `max_iterations`, until one
     is ahead by more than chance, runs that something disturbed are set aside and repeated, and the

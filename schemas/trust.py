@@ -9,24 +9,29 @@ from schemas.base import Count, PositiveInt
 
 class RunRole(StrEnum):
     """Why an experiment runs: `search` tries a configuration, `repeat` measures one again, `replay`
-    measures the winner with requests that no run before had.
+    measures the winner with requests that no run before had, `screen` tries a configuration with
+    few requests.
     """
 
     SEARCH = "search"
     REPEAT = "repeat"
     REPLAY = "replay"
+    SCREEN = "screen"
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
     """`repeats` is the ordinal of the first run of its configuration; None: this is it. `seed`: of
     the requests, 0 those of the search. For the reasons in `contaminated` it counts for nothing
-    where trust is asked for.
+    where trust is asked for. `image_digest` is of the container image that ran. With a
+    `request_divisor` it had so many times fewer requests in each level.
     """
 
     role: RunRole = RunRole.SEARCH
     repeats: PositiveInt | None = None
     seed: Count = 0
     contaminated: tuple[str, ...] = ()
+    image_digest: str = ""
+    request_divisor: PositiveInt = 1
 
 
 class TrustedConfiguration(Struct, frozen=True, kw_only=True):

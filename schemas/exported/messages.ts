@@ -3223,9 +3223,9 @@ export type Objective =
  * only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
  * attempts are interrupted, or fail in a way that may pass. `n_initial_random` and `seed` are of
  * searches that draw configurations; without a seed one follows from the task's id. A search tries
- * `max_iterations` configurations at most, 50 if it is not given (`auto`: those of its stages), a
- * grid all. Once the attempts have had their GPUs for `max_gpu_hours` together, nothing further
- * starts.
+ * `max_iterations` configurations at most, 50 if it is not given (`auto`: those of its stages;
+ * `successive_halving`: 27, most with few requests), a grid all. Once the attempts have had their
+ * GPUs for `max_gpu_hours` together, nothing further starts.
  *
  * With `trust` the baseline and the leaders are measured again, beyond `max_iterations`, until one
  * is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
@@ -4176,20 +4176,24 @@ export type Role = "admin" | "submitter" | "viewer";
 /**
  * `repeats` is the ordinal of the first run of its configuration; null: this is it. `seed`: of the
  * requests, 0 those of the search. For the reasons in `contaminated` it counts for nothing where
- * trust is asked for.
+ * trust is asked for. `image_digest` is of the container image that ran. With a `request_divisor`
+ * it had so many times fewer requests in each level.
  */
 export interface RunInfo {
   role: RunRole;
   repeats: number | null;
   seed: number;
   contaminated: string[];
+  image_digest: string;
+  request_divisor: number;
 }
 
 /**
  * Why an experiment runs: `search` tries a configuration, `repeat` measures one again, `replay`
- * measures the winner with requests that no run before had.
+ * measures the winner with requests that no run before had, `screen` tries a configuration with few
+ * requests.
  */
-export type RunRole = "repeat" | "replay" | "search";
+export type RunRole = "repeat" | "replay" | "screen" | "search";
 
 /** An attempt the executor has accepted and not finished. */
 export interface RunningAttempt {
@@ -4624,7 +4628,7 @@ export interface StoredEvent {
 }
 
 /** How the next configuration is chosen. */
-export type Strategy = "auto" | "bayesian" | "grid_search" | "random";
+export type Strategy = "auto" | "bayesian" | "grid_search" | "random" | "successive_halving";
 
 /** Store a task and its experiments and run them. The sender chooses `task_id`. */
 export interface SubmitTask {

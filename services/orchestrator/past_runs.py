@@ -24,8 +24,8 @@ from shared.postgres.database import Connection, from_json, to_json
 NEWEST: Final = 20  # of each kind
 NEWEST_PEAKS: Final = 200
 
-# Of attempts that succeeded, those of the same model, engine and GPUs; `same`: with the same
-# parameters too.
+# Of attempts that succeeded, those of the same model, engine, GPUs and share of the requests;
+# `same`: with the same parameters too.
 SELECT_PAST: Final = """
 WITH past AS (
     SELECT (e.record -> 'engine' -> 'parameters')::jsonb = $4::jsonb AS same, a.closed_at,
@@ -34,7 +34,8 @@ WITH past AS (
     FROM experiment e JOIN attempt a USING (experiment_id)
     WHERE e.record -> 'engine' ->> 'model' = $1 AND e.record -> 'engine' ->> 'engine' = $2
         AND json_array_length(a.record -> 'devices') = $3
-        AND a.outcome = 'succeeded' AND a.closed_at IS NOT NULL),
+        AND a.outcome = 'succeeded' AND a.closed_at IS NOT NULL
+        AND coalesce((e.record #>> '{run,request_divisor}')::int, 1) = $6),
 numbered AS (
     SELECT past.*, row_number() OVER (PARTITION BY same ORDER BY closed_at DESC) AS place
     FROM past WHERE seconds > 0)
@@ -67,6 +68,7 @@ async def past_holds(connection: Connection, experiment: Experiment) -> PastHold
         request.gpus * request.nodes,
         to_json(engine.parameters),
         NEWEST,
+        experiment.run.request_divisor,
     )
     return PastHolds(
         same=tuple(row["seconds"] for row in rows if row["same"]),

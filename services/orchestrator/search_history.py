@@ -11,7 +11,7 @@ from schemas.orchestrator import ExperimentState
 from schemas.slo import SloVerdict
 from schemas.task import Objective
 from schemas.trust import RunInfo
-from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.history import Past, with_images_compared
 from shared.benchmarks.constraints import excess_of
 from shared.benchmarks.ranking import Scored, goals_of
 from shared.postgres.database import Connection, from_json
@@ -48,7 +48,7 @@ async def tried(
     What they are by several `goals` is read where these are given.
     """
     rows = await connection.fetch(SELECT_TRIED, task_id, state, len(goals) > 1)
-    return [
+    past = [
         Past(
             ordinal=row["ordinal"],
             state=ExperimentState(row["state"]),
@@ -70,6 +70,7 @@ async def tried(
         )
         for row in rows
     ]
+    return with_images_compared(past)
 
 
 async def gpu_seconds(connection: Connection, task_id: UUID, now: datetime) -> float:

@@ -143,7 +143,7 @@ class Progress:
             return task  # no executor present knows the engine; looked at again by the next sweep
         goals = task.file.optimization.goals
         past = await search_history.tried(connection, task.task_id, goals=goals)
-        past = [each for each in past if each.run.role is RunRole.SEARCH]
+        past = [each for each in past if each.run.role in {RunRole.SEARCH, RunRole.SCREEN}]
         trials = trials_of(goals, search.space, past)
         # Its arithmetic takes some 50 ms.
         proposal = await asyncio.to_thread(propose, search, trials, planner.is_possible)
@@ -154,7 +154,10 @@ class Progress:
             await store.save_task(connection, task)
             return task
         planned, _, _ = planner.experiment(proposal.ordinal, proposal.point)
-        experiment = new_experiment(task, planned, new_id(), utcnow(), proposal.reason)
+        run = None
+        if proposal.divisor > 1:
+            run = RunInfo(role=RunRole.SCREEN, request_divisor=proposal.divisor)
+        experiment = new_experiment(task, planned, new_id(), utcnow(), proposal.reason, run)
         await store.save_experiments(connection, [experiment])
         return task
 

@@ -25,6 +25,7 @@ from rich.table import Table
 from schemas.executor import FailureKind
 from schemas.orchestrator import ExperimentState
 from schemas.task import Objective, OptimizationSpec, Strategy
+from schemas.trust import RunInfo
 from services.orchestrator.domain.expansion import Axis, Point
 from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import Proposal, propose, search_of
@@ -51,12 +52,15 @@ Latency = Callable[[Point], float | None]
 
 @dataclass(frozen=True)
 class Run:
-    """`regret` as a share; `crashes` of the proposals that followed the third crash."""
+    """`regret` as a share; `crashes` of the proposals that followed the third crash;
+    `gpu_seconds` as a share of the grid's, an experiment taking as long as any other.
+    """
 
     regret: float
     experiments: int
     crashes: int
     after_third: int
+    gpu_seconds: float
 
 
 def make_space() -> Space:
@@ -92,11 +96,13 @@ def make_surface(kind: str, seed: int) -> Latency:
 
 
 def search_surface(strategy: Strategy, space: Space, surface: Latency, seed: int) -> Run:
+    """A measurement with fewer requests is as much noisier, and as much shorter."""
     noise = random.Random(f"noise:{seed}")
     grid = [surface(space.point(place)) for place in space.places()]
     optimum = min(value for value in grid if value is not None)
     # The staged search says itself how many it needs.
-    most = None if strategy is Strategy.AUTO else int(len(grid) * MOST_OF_GRID)
+    is_planned = strategy in {Strategy.AUTO, Strategy.SUCCESSIVE_HALVING}
+    most = None if is_planned else int(len(grid) * MOST_OF_GRID)
     search = search_of(OptimizationSpec(strategy=strategy, max_iterations=most, seed=seed), space)
     past: list[Past] = []
     while True:
@@ -105,9 +111,11 @@ def search_surface(strategy: Strategy, space: Space, surface: Latency, seed: int
         if not isinstance(proposal, Proposal):
             break
         truth = surface(proposal.point)
-        measured = None if truth is None else truth * (1 + noise.gauss(0, NOISE))
-        past.append(past_of(proposal.ordinal, proposal.point, measured))
-    scored = [each.scored for each in past if each.scored is not None]
+        spread = NOISE * math.sqrt(proposal.divisor)
+        measured = None if truth is None else truth * (1 + noise.gauss(0, spread))
+        past.append(past_of(proposal.ordinal, proposal.point, measured, proposal.divisor))
+    whole = [each for each in past if each.run.request_divisor == 1]
+    scored = [each.scored for each in whole if each.scored is not None]
     declared = past[rank(Objective.MINIMIZE_LATENCY, scored).ranked[0].ordinal - 1]
     truth = surface(space.point(space.place(declared.parameters) or ()))
     failed = [each.state is ExperimentState.FAILED for each in past]
@@ -118,10 +126,16 @@ def search_surface(strategy: Strategy, space: Space, surface: Latency, seed: int
         experiments=len(past),
         crashes=sum(rest),
         after_third=len(rest),
+        gpu_seconds=sum(
+            int(each.parameters["tensor-parallel-size"]) / each.run.request_divisor for each in past
+        )
+        / sum(
+            int(space.point(place).parameters["tensor-parallel-size"]) for place in space.places()
+        ),
     )
 
 
-def past_of(ordinal: int, point: Point, score: float | None) -> Past:
+def past_of(ordinal: int, point: Point, score: float | None, divisor: int = 1) -> Past:
     return Past(
         ordinal=ordinal,
         state=ExperimentState.SUCCEEDED if score is not None else ExperimentState.FAILED,
@@ -130,11 +144,16 @@ def past_of(ordinal: int, point: Point, score: float | None) -> Past:
         if score is not None
         else None,
         failure=None if score is not None else FailureKind.GPU_OUT_OF_MEMORY,
+        run=RunInfo(request_divisor=divisor),
     )
 
 
 def median_percent(runs: Iterable[Run]) -> float:
     return round(100 * statistics.median(run.regret for run in runs), 2)
+
+
+def median_gpu_seconds(runs: Iterable[Run]) -> float:
+    return round(statistics.median(run.gpu_seconds for run in runs), 3)
 
 
 def crash_percent(runs: Iterable[Run]) -> float:
@@ -181,11 +200,13 @@ def main() -> None:
     space = make_space()
     size = space.size or 0
     table = Table(
-        "surface", "strategy", "median regret %", "p90 %", "experiments", "crashes after 3 %",
+        "surface", "strategy", "median regret %", "p90 %", "experiments", "GPU-seconds of grid's %",
+        "crashes after 3 %",
         title=f"{size} configurations, {SEEDS} seeds, noise {NOISE:.0%}",
     )  # fmt: skip
     found: dict[Strategy, list[Run]] = {}
-    for strategy in (Strategy.RANDOM, Strategy.BAYESIAN, Strategy.AUTO):
+    strategies = (Strategy.RANDOM, Strategy.BAYESIAN, Strategy.AUTO, Strategy.SUCCESSIVE_HALVING)
+    for strategy in strategies:
         for kind in ("smooth", "ridge", "cliff"):
             runs = [
                 search_surface(strategy, space, make_surface(kind, seed), seed)
@@ -198,6 +219,7 @@ def main() -> None:
                 f"{median_percent(runs)}",
                 f"{100 * statistics.quantiles([run.regret for run in runs], n=10)[8]:.2f}",
                 f"{statistics.median(run.experiments for run in runs):g}",
+                f"{100 * median_gpu_seconds(runs):.1f}",
                 f"{crash_percent(runs)}",
             )
     Console().print(table)
@@ -212,6 +234,10 @@ def main() -> None:
         "auto_experiments_over_grid": round(
             statistics.median(run.experiments for run in found[Strategy.AUTO]) / size, 3
         ),
+        "gpu_seconds_over_grid": median_gpu_seconds(bayes),
+        "auto_gpu_seconds_over_grid": median_gpu_seconds(found[Strategy.AUTO]),
+        "halving_median_regret_percent": median_percent(found[Strategy.SUCCESSIVE_HALVING]),
+        "halving_gpu_seconds_over_grid": median_gpu_seconds(found[Strategy.SUCCESSIVE_HALVING]),
         "random_median_regret_percent": median_percent(found[Strategy.RANDOM]),
         "crashes_after_third_percent": crash_percent(bayes),
         **boundaries,

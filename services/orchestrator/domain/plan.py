@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.base import LARGEST_INTEGER
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool
+from schemas.benchmark import BenchmarkTool
 from schemas.checks import CudaRules
 from schemas.engine_rules import EngineRules
 from schemas.errors import ErrorCode
@@ -16,12 +16,12 @@ from schemas.kubernetes import KubernetesSpec
 from schemas.orchestrator import PlannedExperiment
 from schemas.task import (
     DeploymentMode,
-    Objective,
     StopReason,
     Strategy,
     TaskFile,
 )
 from services.orchestrator.domain import objective_check
+from services.orchestrator.domain.benchmark_plan import refuse_bad_load_search
 from services.orchestrator.domain.cluster_objects import (
     engine_of_runtime,
     kubernetes_spec,
@@ -55,7 +55,6 @@ from services.orchestrator.domain.sizing import request_for
 from services.orchestrator.domain.tools import ToolChoice, choose_tool
 from shared.accelerator_rules.cuda_versions import CudaVersion
 from shared.accelerator_rules.preflight import Preflight, preflight
-from shared.benchmarks.level_choice import check_load_search
 from shared.engine_parameters.check import check_parameters, takes
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree_named, hyphenated
@@ -160,7 +159,7 @@ def make_planner(
     """Raises RefusedError for what no installation could run."""
     objective_check.refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
-    _refuse_bad_load_search(task)
+    refuse_bad_load_search(task)
     objective_check.refuse_bad_objectives(task.optimization)
     known = known_engines(offers)
     mode = mode_of(task, known)
@@ -243,51 +242,9 @@ def refuse_missing(plan: Plan) -> None:
         )
 
 
-def benchmark_spec(task: TaskFile, tool: BenchmarkTool, seed: int = 0) -> BenchmarkSpec:
-    """The task's benchmark in the executor's terms, with `tool`: minutes become seconds."""
-    config = task.benchmark
-    return BenchmarkSpec(
-        task=config.task,
-        model_name=config.model_name,
-        model_tokenizer=config.model_tokenizer,
-        traffic_scenarios=config.traffic_scenarios,
-        num_concurrency=config.num_concurrency,
-        max_time_per_level_seconds=config.max_time_per_iteration * 60,
-        max_requests_per_level=config.max_requests_per_iteration,
-        warmup_requests=config.warmup_requests,
-        additional_params=config.additional_params,
-        tool=tool,
-        max_error_rate=config.max_error_rate,
-        arrivals=config.arrivals,
-        arrival_trace_seconds=config.arrival_trace_seconds,
-        prefix_share=config.prefix_share,
-        load_search=config.load_search,
-        constraints=task.optimization.constraints if config.load_search is not None else "",
-        seed=seed,
-        quality=quality_probe(task),
-    )
-
-
 def _single_values(space: Space) -> Grid:
     size = LARGEST_INTEGER if space.size is None else min(space.size, LARGEST_INTEGER)
     return Grid(points=tuple(space.single_values()), total=size, cut=0)
-
-
-def _refuse_bad_load_search(task: TaskFile) -> None:
-    is_searched = task.benchmark.load_search is not None
-    if is_searched is not (task.optimization.objective is Objective.MAXIMIZE_LOAD):
-        raise RefusedError(
-            ErrorCode.BAD_REQUEST,
-            "expected the objective 'maximize_load' and benchmark.load_search together, got one",
-            path="$.optimization.objective",
-        )
-    if is_searched and task.benchmark.tool is BenchmarkTool.GENAI_BENCH:
-        raise RefusedError(
-            ErrorCode.BAD_REQUEST,
-            "expected 'builtin' or 'auto', as genai-bench cannot search a load",
-            path="$.benchmark.tool",
-        )
-    check_load_search(benchmark_spec(task, BenchmarkTool.BUILTIN))
 
 
 def _refuse_bad_tag(tag: str | None) -> None:

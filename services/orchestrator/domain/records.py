@@ -140,7 +140,12 @@ class Experiment(Struct, frozen=True, kw_only=True):
 
 
 def new_experiment(
-    task: Task, planned: PlannedExperiment, experiment_id: UUID, now: datetime, proposal: str = ""
+    task: Task,
+    planned: PlannedExperiment,
+    experiment_id: UUID,
+    now: datetime,
+    proposal: str = "",
+    run: RunInfo | None = None,
 ) -> Experiment:
     return Experiment(
         experiment_id=experiment_id,
@@ -154,6 +159,7 @@ def new_experiment(
         created_at=now,
         task_name=task.task_name,
         proposal=proposal,
+        run=run or RunInfo(),
         preflight=planned.preflight,
     )
 

@@ -209,6 +209,8 @@ def _on_finished(
             closed_at=now,
         ),
     )
+    run = replace(experiment.run, image_digest=event.image_digest or "")
+    experiment = replace(experiment, run=run)
     if event.benchmark is not None:
         levels = compared_levels(event.benchmark)
         experiment = replace(experiment, slo=_judge(task, levels), answers=event.benchmark.quality)

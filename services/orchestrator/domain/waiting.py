@@ -18,7 +18,7 @@ from schemas.scheduler import (
     ReservationState,
     experiment_holder,
 )
-from services.orchestrator.domain.plan import benchmark_spec
+from services.orchestrator.domain.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.records import (
     Attempt,
     Decision,
@@ -225,7 +225,7 @@ def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[Star
         engine=experiment.engine,
         # A start from before tools were chosen is repeated as it was sent.
         benchmark=benchmark_spec(
-            task.file, attempt.benchmark_tool or task.file.benchmark.tool, experiment.run.seed
+            task.file, attempt.benchmark_tool or task.file.benchmark.tool, experiment.run
         ),
         timeout_seconds=task.file.optimization.timeout_per_iteration,
         cpu_count=experiment.request.cpu_count or None,

@@ -81,6 +81,7 @@ def history(experiments: tuple[ExperimentView, ...]) -> list[dict[str, Any]]:
             "parameters": each.parameters,
             "proposal": each.proposal,
             "score": each.objective_score,
+            "run": each.run,
             "attempts": [attempt.outcome for attempt in each.attempts],
             "interrupted": each.interrupted_attempts,
         }
@@ -98,6 +99,14 @@ TASKS: dict[int, dict[str, Any]] = {
             "max_iterations": 5,
             "n_initial_random": 2,
         },
+    },
+    # A grid whose winner is trusted: two configurations, two repeats of the baseline, one of the
+    # leader, three replays.
+    8: {"parameters": {"slots": [1, 2]}, "optimization": {"trust": True}},
+    # Four with a third of the requests, the best two with all.
+    6: {
+        "parameters": {"slots": {"type": "integer", "low": 1, "high": 32}},
+        "optimization": {"strategy": "successive_halving", "seed": 5, "max_iterations": 4},
     },
     # Stages, each experiment with a load of its own.
     3: {

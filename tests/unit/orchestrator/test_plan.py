@@ -8,9 +8,10 @@ from schemas.checks import CudaRules, Verdict
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer
 from schemas.task import DeploymentMode, TaskFile
+from services.orchestrator.domain.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.engines import mode_of
 from services.orchestrator.domain.executor_offers import Offer
-from services.orchestrator.domain.plan import Plan, benchmark_spec, make_plan, refuse_missing
+from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import ENGINE_RULES, OFFERS, make_file, make_offer
 

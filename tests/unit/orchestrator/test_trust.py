@@ -11,7 +11,7 @@ from schemas.benchmark import FailedLevel
 from schemas.orchestrator import ExperimentState
 from schemas.task import Objective
 from schemas.trust import RunInfo, RunRole, TrustVerdict
-from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.history import Past, with_images_compared
 from services.orchestrator.domain.search.trust import (
     BASELINE_RUNS,
     FEWEST_REPEATS,
@@ -251,3 +251,16 @@ def test_the_same_history_gives_the_same_checks() -> None:
     past = tried([100, 60, 61], 0.02)
 
     assert next_checks(LATENCY, past, 5) == next_checks(LATENCY, list(past), 5)
+
+
+def test_a_run_of_another_image_than_most_is_set_aside() -> None:
+    digests = ["sha256:a", "sha256:b", "", "sha256:b"]
+    past = [run(n, float(n), image_digest=digest) for n, digest in enumerate(digests, start=1)]
+
+    found = with_images_compared(past)
+
+    assert [each.run.contaminated for each in found] == [
+        ("it ran image sha256:a, the others sha256:b",),
+        *[()] * 3,
+    ]
+    assert with_images_compared(past[1:]) == past[1:]

@@ -1,9 +1,11 @@
 """What a search has tried, and how each configuration stands among them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.executor import FailureKind
 from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
@@ -28,7 +30,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     """A configuration that was proposed before; `place` None: it is not in the space.
 
     `standing` counts from 0, the best; those that failed share the last. None: not known yet, or
-    never, as it was cancelled. `is_open`: it is waiting or running.
+    never, as it was cancelled. `is_open`: it is waiting or running. It stands among those of the
+    same `divisor` of the requests.
     """
 
     ordinal: int
@@ -37,12 +40,42 @@ class Trial(Struct, frozen=True, kw_only=True):
     failure: FailureKind | None = None
     is_open: bool = False
     has_failed: bool = False
+    divisor: int = 1
+
+
+def with_images_compared(past: Sequence[Past]) -> list[Past]:
+    """Runs of another image than most are contaminated: their tag was moved meanwhile."""
+    digests = Counter(each.run.image_digest for each in past if each.run.image_digest)
+    if len(digests) < 2:
+        return list(past)
+    [(usual, _)] = digests.most_common(1)
+    return [
+        each if each.run.image_digest in {"", usual} else _of_other_image(each, usual)
+        for each in past
+    ]
+
+
+def _of_other_image(past: Past, usual: str) -> Past:
+    reason = f"it ran image {past.run.image_digest[:19]}, the others {usual[:19]}"
+    run = replace(past.run, contaminated=(*past.run.contaminated, reason))
+    return replace(past, run=run)
 
 
 def trials_of(goals: Sequence[Objective], space: Space, past: Sequence[Past]) -> list[Trial]:
     """In order of their ordinals. With several goals a configuration stands by how many fronts of
     others are before it, then by the first.
     """
+    found = [
+        trial
+        for divisor in {each.run.request_divisor for each in past}
+        for trial in _trials_of(
+            goals, space, [each for each in past if each.run.request_divisor == divisor]
+        )
+    ]
+    return sorted(found, key=lambda trial: trial.ordinal)
+
+
+def _trials_of(goals: Sequence[Objective], space: Space, past: Sequence[Past]) -> list[Trial]:
     ranking = rank(goals[0], [each.scored for each in past if each.scored is not None])
     ranked = by_fronts(ranking.ranked) if len(goals) > 1 else ranking.ranked
     ordered = (*ranked, *ranking.unranked)
@@ -60,6 +93,7 @@ def trials_of(goals: Sequence[Objective], space: Space, past: Sequence[Past]) ->
             failure=each.failure,
             is_open=each.state not in FINISHED_EXPERIMENT_STATES,
             has_failed=each.state is ExperimentState.FAILED,
+            divisor=each.run.request_divisor,
         )
-        for each in sorted(past, key=lambda each: each.ordinal)
+        for each in past
     ]

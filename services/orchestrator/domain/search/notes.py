@@ -18,9 +18,16 @@ def search_notes(search: Search | None) -> Iterator[str]:
             f"in stages that hold the best of the one before: {'; '.join(sizes)}; then "
             "everything together"
         )
+    elif search.rungs:
+        sizes = [f"{each.experiments} with {_requests(each.divisor)}" for each in search.rungs]
+        first = f"{sizes[0]} {first}, then the best of each rung: {', '.join(sizes[1:])}"
     elif search.drawn < search.experiments:
         first = f"{search.drawn} {first}, then each from the measurements so far (Optuna's TPE)"
     yield f"strategy '{search.strategy.value}': at most {search.experiments} {of_all}, {first}"
+
+
+def _requests(divisor: int) -> str:
+    return "all requests" if divisor == 1 else f"1/{divisor} of the requests"
 
 
 def _stage_text(search: Search, stage: Stage) -> str:

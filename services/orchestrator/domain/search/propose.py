@@ -10,6 +10,13 @@ from schemas.task import OptimizationSpec, StopReason, Strategy
 from services.orchestrator.domain.expansion import LARGEST_TASK, Point
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.domain.search.crashes import Predict, crash_predictor
+from services.orchestrator.domain.search.halving import (
+    DEFAULT_CONFIGURATIONS,
+    Promotion,
+    Rung,
+    next_in_rungs,
+    rungs_of,
+)
 from services.orchestrator.domain.search.history import Trial
 from services.orchestrator.domain.search.space import Place, Space, draw_new
 from services.orchestrator.domain.search.stages import (
@@ -32,11 +39,12 @@ class Proposal(Struct, frozen=True, kw_only=True):
     ordinal: int
     point: Point
     reason: str
+    divisor: int = 1  # of the requests
 
 
 class Search(Struct, frozen=True, kw_only=True):
-    """How a task is searched: at most `experiments` of `space`, in `stages` if it has any, else the
-    first `drawn` at random.
+    """How a task is searched: at most `experiments` of `space`, in `stages` or `rungs` if it has
+    any, else the first `drawn` at random.
     """
 
     strategy: Strategy
@@ -45,14 +53,21 @@ class Search(Struct, frozen=True, kw_only=True):
     drawn: int
     seed: int
     stages: tuple[Stage, ...] = ()
+    rungs: tuple[Rung, ...] = ()
 
 
 def search_of(spec: OptimizationSpec, space: Space, default_seed: int = 0) -> Search:
     """The search that the task file describes, with what it leaves open."""
+    rungs: tuple[Rung, ...] = ()
+    if spec.strategy is Strategy.SUCCESSIVE_HALVING:
+        configurations = min(spec.max_iterations or DEFAULT_CONFIGURATIONS, LARGEST_TASK // 2)
+        rungs = rungs_of(min(configurations, space.size or configurations))
     stages = stages_of(space) if spec.strategy is Strategy.AUTO else ()
     default = experiments_of(stages) if stages else DEFAULT_EXPERIMENTS
     wanted = min(spec.max_iterations or default, LARGEST_TASK)
     experiments = min(wanted, space.size or wanted)
+    if rungs:
+        experiments = sum(rung.experiments for rung in rungs)
     drawn = experiments
     if spec.strategy is Strategy.BAYESIAN:
         drawn = min(spec.n_initial_random or _drawn_first(experiments), experiments)
@@ -65,6 +80,7 @@ def search_of(spec: OptimizationSpec, space: Space, default_seed: int = 0) -> Se
         drawn=drawn,
         seed=default_seed if spec.seed is None else spec.seed,
         stages=stages,
+        rungs=rungs,
     )
 
 
@@ -75,7 +91,7 @@ def propose(
 
     The same search and history give the same answer, in every process. Nothing is proposed twice.
     """
-    if len(history) >= search.experiments:
+    if len(history) >= search.experiments and not search.rungs:
         size = search.space.size
         is_all = size is not None and len(history) >= size
         return StopReason.SPACE_EXHAUSTED if is_all else StopReason.MAX_ITERATIONS
@@ -92,13 +108,9 @@ def propose(
     def is_wanted(place: Place) -> bool:
         return is_new(place) and not would_crash(place)
 
-    if search.stages:
-        found = next_in_stages(search.stages, search.space, history, random, is_wanted)
-        if isinstance(found, Waiting):
-            return found
-        if found is not None:
-            staged, reason = found
-            return Proposal(ordinal=number, point=search.space.point(staged), reason=reason)
+    planned = _planned(search, history, number, random, is_wanted)
+    if planned is not None:
+        return planned
     measured = sum(standing is not None for _, standing in known)
     if number > search.drawn and measured:
         seed = random.randrange(2**32)
@@ -117,6 +129,29 @@ def propose(
         if search.drawn
         else "drawn at random",
     )
+
+
+def _planned(
+    search: Search,
+    history: Sequence[Trial],
+    number: int,
+    random: Random,
+    is_wanted: Callable[[Place], bool],
+) -> Proposal | StopReason | Waiting | None:
+    """What rungs or stages say; None: there are none, or all stages are over."""
+    if search.rungs:
+        found = next_in_rungs(search.rungs, search.space, history, random, is_wanted)
+        if not isinstance(found, Promotion):
+            return found
+        point = search.space.point(found.place)
+        return Proposal(ordinal=number, point=point, reason=found.reason, divisor=found.divisor)
+    if not search.stages:
+        return None
+    staged = next_in_stages(search.stages, search.space, history, random, is_wanted)
+    if staged is None or isinstance(staged, Waiting):
+        return staged
+    place, reason = staged
+    return Proposal(ordinal=number, point=search.space.point(place), reason=reason)
 
 
 def _crash_predictor(search: Search, history: Sequence[Trial], number: int) -> Predict:

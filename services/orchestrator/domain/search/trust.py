@@ -169,7 +169,8 @@ def is_of_winner(past: Past, found: TrustVerdict) -> bool:
 def _configurations(past: Sequence[Past]) -> list[_Configuration]:
     runs: dict[int, list[Past]] = {}
     for each in past:
-        if each.run.role is not RunRole.REPLAY and each.state in FINISHED_EXPERIMENT_STATES:
+        is_measured = each.run.role in {RunRole.SEARCH, RunRole.REPEAT}
+        if is_measured and each.state in FINISHED_EXPERIMENT_STATES:
             runs.setdefault(each.run.repeats or each.ordinal, []).append(each)
     return [
         _Configuration(
