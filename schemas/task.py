@@ -220,6 +220,9 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
     winner is measured with other requests. None: where `strategy` is `auto`.
 
+    With `warm_start` a search begins with what past tasks of the namespace measured of this model
+    and engine, on one GPU model, by the same benchmark, objective, constraints and SLO.
+
     With several `objectives` the first is the one by which the best is named, and `objective`; the
     search looks for configurations that none beats in all of them, which the report lists.
 
@@ -240,6 +243,7 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     constraints: Annotated[str, line(max_length=1000)] = ""
     trust: bool | None = None
     objectives: Annotated[tuple[Objective, ...], Meta(max_length=4)] = ()
+    warm_start: bool = False
 
     def __post_init__(self) -> None:
         if not self.objectives:

@@ -3231,6 +3231,9 @@ export type Objective =
  * is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
  * winner is measured with other requests. null: where `strategy` is `auto`.
  *
+ * With `warm_start` a search begins with what past tasks of the namespace measured of this model
+ * and engine, on one GPU model, by the same benchmark, objective, constraints and SLO.
+ *
  * With several `objectives` the first is the one by which the best is named, and `objective`; the
  * search looks for configurations that none beats in all of them, which the report lists.
  *
@@ -3252,6 +3255,7 @@ export interface OptimizationSpec {
   constraints?: string;
   trust?: boolean | null;
   objectives?: Objective[];
+  warm_start?: boolean;
 }
 
 /** Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp). */

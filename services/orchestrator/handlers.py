@@ -43,12 +43,14 @@ from services.orchestrator.domain.records import (
     delete,
     new_experiment,
 )
+from services.orchestrator.domain.search.warm import WarmStart
 from services.orchestrator.node_names import with_node_ids
 from services.orchestrator.preset_rows import with_presets
 from services.orchestrator.search_library import SearchLibrary
 from services.orchestrator.store import ExperimentPlace, TaskPlace
 from services.orchestrator.task_progress import Progress
 from services.orchestrator.views import experiment_view, plan_view, task_view
+from services.orchestrator.warm_start import warm_start
 from shared.clock import utcnow
 from shared.disk import require_room
 from shared.errors import RefusedError
@@ -99,8 +101,9 @@ class Handlers:
             file, notes = await with_presets(connection, command.namespace, command.task, offers)
             plan = make_plan(with_node_ids(file), offers, self.progress.cuda_rules)
             refuse_missing(plan)
-            plan = replace(plan, notes=(*notes, *plan.notes))
-            await self._store(connection, replace(command, task=file), plan)
+            warm, known = await warm_start(connection, command.namespace, file, offers)
+            plan = replace(plan, notes=(*notes, *plan.notes, *known))
+            await self._store(connection, replace(command, task=file), plan, warm)
             task = await self.progress.advance(connection, command.task_id)
             return Accepted(command_id=command.command_id, revision=task.revision)
 
@@ -265,7 +268,8 @@ class Handlers:
             file, notes = await with_presets(connection, query.namespace, query.task, offers)
             plan = make_plan(with_node_ids(file), offers, self.progress.cuda_rules)
             plan = await past_runs.with_memory_learned(connection, file, plan)
-        return plan_view(file, replace(plan, notes=(*notes, *plan.notes)))
+            _, known = await warm_start(connection, query.namespace, file, offers)
+        return plan_view(file, replace(plan, notes=(*notes, *plan.notes, *known)))
 
     def _task_view(
         self, task: Task, tally: Mapping[ExperimentState, int], *, with_file: bool
@@ -285,7 +289,9 @@ class Handlers:
                 return
         await wait_for(self.first_report, self.first_report_seconds)
 
-    async def _store(self, connection: Connection, command: SubmitTask, plan: Plan) -> None:
+    async def _store(
+        self, connection: Connection, command: SubmitTask, plan: Plan, warm: WarmStart | None
+    ) -> None:
         now = utcnow()
         task = Task(
             task_id=command.task_id,
@@ -300,6 +306,7 @@ class Handlers:
             experiments_at_most=plan.experiments_at_most,
             stop_reason=plan.stop_reason,
             cut=plan.cut,
+            warm=warm,
         )
         accepted = tasks.accept(task, experiments=plan.experiments_at_most, cut=plan.cut, now=now)
         try:

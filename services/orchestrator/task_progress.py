@@ -37,8 +37,10 @@ from services.orchestrator.domain.search.history import trials_of
 from services.orchestrator.domain.search.propose import propose
 from services.orchestrator.domain.search.stages import Waiting
 from services.orchestrator.domain.search.trust import is_of_winner, next_checks, verdict
+from services.orchestrator.domain.search.warm import past_of
 from services.orchestrator.domain.tools import tool_of_old
 from services.orchestrator.node_names import with_node_ids
+from services.orchestrator.warm_start import is_on_its_gpu
 from shared.benchmarks.ranking import rank
 from shared.clock import utcnow
 from shared.errors import RefusedError
@@ -144,6 +146,8 @@ class Progress:
         goals = task.file.optimization.goals
         past = await search_history.tried(connection, task.task_id, goals=goals)
         past = [each for each in past if each.run.role in {RunRole.SEARCH, RunRole.SCREEN}]
+        if task.warm is not None and await is_on_its_gpu(connection, task.task_id, task.warm):
+            past += past_of(task.warm)
         trials = trials_of(goals, search.space, past)
         # Its arithmetic takes some 50 ms.
         proposal = await asyncio.to_thread(propose, search, trials, planner.is_possible)

@@ -27,6 +27,7 @@ from schemas.quality import QualityAnswers
 from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
 from schemas.trust import RunInfo, TrustVerdict
+from services.orchestrator.domain.search.warm import WarmStart
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -56,6 +57,7 @@ class Task(Struct, frozen=True, kw_only=True):
     stop_reason: StopReason | None = None
     cut: int = 0
     trust: TrustVerdict | None = None
+    warm: WarmStart | None = None
 
     @property
     def is_finished(self) -> bool:

@@ -7,11 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from schemas.orchestrator import ExperimentState, TaskPlan, TaskState, ValidateTask
+from schemas.errors import Refused
+from schemas.orchestrator import ExperimentState, SubmitTask, TaskPlan, TaskState, ValidateTask
 from schemas.task import Objective, StopReason, TaskFile
 from services.orchestrator.app import create_service
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.settings import OrchestratorSettings
+from shared.ids import new_id
 from shared.service import Service
 from shared.testing import eventually
 from tests.support.worlds.orchestrator import World, scripted_world, task_file
@@ -141,6 +143,47 @@ async def test_a_search_for_several_objectives_names_the_best_by_the_first(
     assert view.trust is not None
     assert view.trust.winner in {best.ordinal, best.run.repeats}
     assert "none beats in it and minimize_ttft" in view.notes[0]
+
+
+async def test_a_search_begins_with_what_past_tasks_measured_of_the_same(
+    world: World, service: Service
+) -> None:
+    warm = {"warm_start": True, "max_iterations": 5}
+    alone = await world.submit(search_file("alone", **warm))
+    await world.until(alone, TaskState.COMPLETED)
+    other = task_file("other", parameters={"slots": [32]}, benchmark={"num_concurrency": [4]})
+    await world.until(await world.submit(other), TaskState.COMPLETED)
+
+    begun = await world.submit(search_file("begun", **warm))
+    view = await world.until(begun, TaskState.COMPLETED)
+
+    first = await world.task(alone)
+    assert first.notes[-1] == "warm_start: no past experiment measured the same"
+    assert view.notes[-1] == (
+        "warm_start: 5 past experiments on H100 (simulated), which are not counted as measured"
+    )
+    past, own = await slots_of(world, alone), await slots_of(world, begun)
+    assert own[:2] == sorted(past, reverse=True)[:2]
+    assert len(set(own)) == view.experiments_total == 5
+    proposals = [each.proposal for each in await world.experiments(begun)]
+    assert proposals[:2] == ["the best of 5 past experiments, measured again"] * 2
+    assert proposals[2] == "the most promising by 2 measured and 5 past experiments"
+    best = max(await world.experiments(begun), key=lambda each: each.parameters["slots"])
+    assert view.best_experiment_id == best.experiment_id
+
+
+@pytest.mark.parametrize(
+    "given", [{"strategy": "grid_search"}, {"objectives": ["minimize_ttft", "minimize_tpot"]}]
+)
+async def test_a_warm_start_that_a_search_cannot_take_is_refused(
+    world: World, service: Service, given: dict[str, Any]
+) -> None:
+    task = task_file("refused", optimization={"strategy": "bayesian", "warm_start": True, **given})
+
+    reply = await world.bus.request(SubmitTask(command_id=new_id(), task_id=new_id(), task=task))
+
+    assert isinstance(reply, Refused)
+    assert reply.path == "$.optimization.warm_start"
 
 
 async def test_validating_a_search_says_what_it_may_take(world: World, service: Service) -> None:

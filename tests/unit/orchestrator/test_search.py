@@ -53,7 +53,7 @@ def past_of(ordinal: int, point: Point, score: float | None) -> Past:
         ordinal=ordinal,
         state=ExperimentState.SUCCEEDED,
         parameters=parameters,
-        scored=Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=score),
+        scored=Scored(experiment_id=UUID(int=abs(ordinal)), ordinal=ordinal, score=score),
     )
 
 
@@ -250,3 +250,25 @@ def test_where_everything_crashed_nothing_is_predicted() -> None:
     trials = failed(space, 3, FailureKind.ENGINE_EXITED)[:3]
 
     assert not crash_predictor(space, trials)((0, 0, 0))
+
+
+def test_what_past_tasks_measured_is_known_but_not_tried_here() -> None:
+    search = make(RANGES, strategy="bayesian", seed=1, max_iterations=6, n_initial_random=3)
+    point = search.space.point((3, 0.7, 1.0))
+    far = search.space.point((60, 0.9, 100.0))
+    warm = [past_of(0, far, 9.0), past_of(-1, point, 1.0), past_of(-2, point, 1.1)]
+
+    def proposed(past: list[Past]) -> Proposal:
+        found = propose(
+            search, trials_of((Objective.MINIMIZE_LATENCY,), search.space, past), any_point
+        )
+        assert isinstance(found, Proposal)
+        return found
+
+    again = proposed(warm)
+    assert (again.ordinal, again.point) == (1, point)
+    own = [past_of(1, point, 1.0), past_of(2, far, 9.0)]
+    third = proposed([*warm, *own])
+    assert third.reason == "the most promising by 2 measured and 3 past experiments"
+    assert proposed(own).reason == "drawn at random, 3 of 3"
+    assert third == proposed([*own, *reversed(warm)])

@@ -26,6 +26,7 @@ from services.orchestrator.domain.search.stages import (
     next_in_stages,
     stages_of,
 )
+from services.orchestrator.domain.search.warm import best_untried
 
 DEFAULT_EXPERIMENTS: Final = 50
 PREDICTED_EVERY: Final = 10
@@ -90,15 +91,17 @@ def propose(
     """What is tried next, or why nothing is, or that something else has to be measured before.
 
     The same search and history give the same answer, in every process. Nothing is proposed twice.
+    Trials with an ordinal below 1 are of past tasks: known, and not tried here.
     """
+    everything, history = history, [trial for trial in history if trial.ordinal > 0]
     if len(history) >= search.experiments and not search.rungs:
         size = search.space.size
         is_all = size is not None and len(history) >= size
         return StopReason.SPACE_EXHAUSTED if is_all else StopReason.MAX_ITERATIONS
     number = max((trial.ordinal for trial in history), default=0) + 1
     random = Random(f"{search.seed}:{number}")  # noqa: S311 - repeatable, not secret
-    known = [(each.place, each.standing) for each in history if each.place is not None]
-    tried = {place for place, _ in known}
+    known = [(each.place, each.standing) for each in everything if each.place is not None]
+    tried = {each.place for each in history}
 
     def is_new(place: Place) -> bool:
         return place not in tried and is_possible(search.space.point(place))
@@ -108,15 +111,21 @@ def propose(
     def is_wanted(place: Place) -> bool:
         return is_new(place) and not would_crash(place)
 
+    again = best_untried(everything, history)
+    if again is not None and is_wanted(again):
+        reason = f"the best of {len(everything) - len(history)} past experiments, measured again"
+        return Proposal(ordinal=number, point=search.space.point(again), reason=reason)
     planned = _planned(search, history, number, random, is_wanted)
     if planned is not None:
         return planned
-    measured = sum(standing is not None for _, standing in known)
-    if number > search.drawn and measured:
+    measured = sum(each.place is not None and each.standing is not None for each in history)
+    past = len(known) - sum(each.place is not None for each in history)
+    if (number > search.drawn and measured) or past >= search.drawn > 0:
         seed = random.randrange(2**32)
         place = tpe.suggest(search.space, known, seed, is_wanted)
         if place is not None:
             reason = f"the most promising by {measured} measured"
+            reason += f" and {past} past experiments" if past else ""
             return Proposal(ordinal=number, point=search.space.point(place), reason=reason)
     place = draw_new(search.space, random, is_wanted)
     if place is None:
