@@ -256,7 +256,7 @@ class LevelResult(Struct, frozen=True, kw_only=True):
 
     A level without a completed request is kept, with empty stats. The window is the measured run,
     warm-up excluded. `requests` are those that ended in it; None: unknown, or left out here.
-    `bound` is there where the engine's own metrics are known.
+    `bound` is there where the engine's own metrics are known. `client_processes` made the load.
     """
 
     scenario: str
@@ -285,6 +285,7 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     client_lag_p99_seconds: Seconds | None = None
     lateness_p99_seconds: Seconds | None = None
     bound: LevelBound | None = None
+    client_processes: PositiveInt = 1
 
 
 class FailedLevel(Struct, frozen=True, kw_only=True):

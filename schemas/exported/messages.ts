@@ -2658,7 +2658,7 @@ export type LevelMark =
  *
  * A level without a completed request is kept, with empty stats. The window is the measured run,
  * warm-up excluded. `requests` are those that ended in it; null: unknown, or left out here. `bound`
- * is there where the engine's own metrics are known.
+ * is there where the engine's own metrics are known. `client_processes` made the load.
  */
 export interface LevelResult {
   scenario: string;
@@ -2687,6 +2687,7 @@ export interface LevelResult {
   client_lag_p99_seconds: number | null;
   lateness_p99_seconds: number | null;
   bound: LevelBound | null;
+  client_processes: number;
 }
 
 /**

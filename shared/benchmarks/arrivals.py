@@ -63,6 +63,12 @@ def _rate(text: str) -> tuple[float, int]:
     return 0.0, 0
 
 
+def mean_rate_per_s(text: str) -> float | None:
+    """Requests per second; None for a closed loop and for a trace."""
+    rate_per_s, _ = _rate(text)
+    return rate_per_s or None
+
+
 def offsets(text: str, trace: Sequence[float], rng: random.Random) -> Iterator[float]:
     """Seconds from the level's beginning, rising; only a trace ends.
 

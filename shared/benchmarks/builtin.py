@@ -10,6 +10,7 @@ import secrets
 import time
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -27,11 +28,13 @@ from schemas.benchmark import (
     Steadiness,
 )
 from shared.benchmarks import prefix_cache, steadiness
-from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback, Target
+from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress, ProgressCallback, Target
 from shared.benchmarks.arrivals import Load, loads
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
+from shared.benchmarks.client_ceiling import ceiling_tokens_per_s, default_processes
 from shared.benchmarks.level_choice import check_load_search, metrics_of, next_level
-from shared.benchmarks.level_load import LevelLoad, Record, Requests
+from shared.benchmarks.level_load import LevelLoad, LevelOutcome, Record, Requests
+from shared.benchmarks.load_processes import Crew
 from shared.benchmarks.metrics import (
     FailedRequest,
     RequestSample,
@@ -49,6 +52,7 @@ from shared.benchmarks.traffic import (
 
 TOOL_VERSION: Final = "2"
 LARGEST_CLIENT_SHARE: Final = 0.05
+FEWEST_CLIENTS: Final = 16  # at once, from which on one process may be what limits
 
 
 class Builtin:
@@ -100,6 +104,7 @@ async def run_benchmark(
     on_progress: ProgressCallback | None = None,
     limits: LoadLimits | None = None,
     seed: int | None = None,
+    processes: int | None = None,
 ) -> BenchmarkResult:
     """Run every scenario at every concurrency against `base_url` (without `/v1`).
 
@@ -108,8 +113,13 @@ async def run_benchmark(
     counted in the result, even if all failed. Cancelling closes every connection. Raises
     UnsupportedTraffic before anything is sent, ServerUnreachable and ModelNotServed before the
     first level.
+
+    A level that one process would limit is made by several, at most `processes`: by default a
+    quarter of the processors, as the engine needs them too.
     """
     Builtin().check(spec)
+    most = default_processes() if processes is None else processes
+    ceiling = await _ceiling() if most > 1 and _may_be_large(spec) else None
     started = time.perf_counter()
     async with ChatServer(
         base_url=base_url,
@@ -126,6 +136,7 @@ async def run_benchmark(
             on_progress=on_progress,
             levels_total=spec.num_levels,
             seed=seed,
+            crew=None if ceiling is None else Crew(server, most, ceiling),
         )
         levels: list[LevelResult] = []
         while (following := next_level(spec, levels)) is not None:
@@ -149,26 +160,38 @@ class LoadGenerator:
     on_progress: ProgressCallback | None = None
     levels_total: int = 1
     seed: int | None = None
+    crew: Crew | None = None
 
     async def run_level(
         self, number: int, scenario: str, load: Load, spec: BenchmarkSpec
     ) -> LevelResult:
-        """Empty the prefix cache, warm up, measure."""
+        """Empty the prefix cache, warm up, measure; again with more processes where they were too
+        few, as far as there are more.
+        """
+        crew = self.crew
+        count = 1 if crew is None else crew.count_for(scenario, load)
+        while True:
+            level = await self._run_level(number, scenario, load, spec, count)
+            more = count if crew is None else crew.count_after(level, load, count)
+            if more <= count:
+                return level
+            count = more
+
+    async def _run_level(
+        self, number: int, scenario: str, load: Load, spec: BenchmarkSpec, processes: int
+    ) -> LevelResult:
         start = await self.cache.begin()
         seed = self._seed(f"{scenario} {load}", spec.seed, start)
-        rng = random.Random(seed)  # noqa: S311  # prompts are to be repeatable, not secret
-        sizes = with_shared_prefix(parse_scenario(scenario), spec.prefix_share, rng)
-        level = LevelLoad(
-            server=self.server,
-            load=load,
-            sizes=sizes,
-            rng=rng,
-            spec=spec,
-            on_change=lambda: self._report(number, scenario, level),
+        if processes > 1 and self.crew is not None:
+            outcome = await self.crew.run(
+                scenario, load, spec, seed, processes, self._reporter(number, scenario, load, spec)
+            )
+        else:
+            outcome = await self._run_here(number, scenario, load, spec, seed)
+        measured = msgspec.structs.replace(
+            _measured(scenario, outcome, spec), client_processes=processes
         )
-        await level.run()
-        measured = _measured(scenario, level)
-        use = await self.cache.use(start, level.sent_in_all)
+        use = await self.cache.use(start, outcome.sent_in_all)
         aside = prefix_cache.set_aside(use, is_warm=spec.prefix_share > 0)
         marks = [
             *measured.marks,
@@ -179,6 +202,29 @@ class LoadGenerator:
             measured, seed=seed, prefix_cache=use, set_aside=aside, marks=tuple(marks)
         )
 
+    async def _run_here(
+        self, number: int, scenario: str, load: Load, spec: BenchmarkSpec, seed: int
+    ) -> LevelOutcome:
+        rng = random.Random(seed)  # noqa: S311  # prompts are to be repeatable, not secret
+        report = self._reporter(number, scenario, load, spec)
+
+        def changed() -> None:
+            if level.started_at is None:
+                report(None, 0, 0)
+            else:
+                report(level.elapsed_seconds, len(level.records) - level.failed, level.failed)
+
+        level = LevelLoad(
+            server=self.server,
+            load=load,
+            sizes=with_shared_prefix(parse_scenario(scenario), spec.prefix_share, rng),
+            rng=rng,
+            spec=spec,
+            on_change=changed,
+        )
+        await level.run()
+        return level.outcome()
+
     def _seed(self, level: str, seed: int, start: Start) -> int:
         if self.seed is not None:
             return self.seed
@@ -186,29 +232,35 @@ class LoadGenerator:
             return zlib.crc32((f"{level} {seed}" if seed else level).encode())
         return secrets.randbits(32)
 
-    def _report(self, number: int, scenario: str, level: LevelLoad) -> None:
-        if self.on_progress is None:
-            return
-        self.on_progress(
-            Progress(
-                phase=LoadPhase.MEASURING if level.started_at else LoadPhase.WARMING_UP,
-                level_no=number,
-                levels_total=self.levels_total,
-                scenario=scenario,
-                num_concurrency=level.load.concurrency,
-                completed=len(level.records) - level.failed,
-                failed=level.failed,
-                total=level.spec.max_requests_per_level,
-                elapsed_seconds=level.elapsed_seconds,
-                arrivals=level.load.arrivals,
+    def _reporter(
+        self, number: int, scenario: str, load: Load, spec: BenchmarkSpec
+    ) -> Callable[[float | None, int, int], None]:
+        """Takes seconds since measuring began (None: it warms up), completed and failed."""
+
+        def report(elapsed_seconds: float | None, completed: int, failed: int) -> None:
+            if self.on_progress is None:
+                return
+            is_measuring = elapsed_seconds is not None
+            self.on_progress(
+                Progress(
+                    phase=LoadPhase.MEASURING if is_measuring else LoadPhase.WARMING_UP,
+                    level_no=number,
+                    levels_total=self.levels_total,
+                    scenario=scenario,
+                    num_concurrency=load.concurrency,
+                    completed=completed,
+                    failed=failed,
+                    total=spec.max_requests_per_level,
+                    elapsed_seconds=elapsed_seconds or 0.0,
+                    arrivals=load.arrivals,
+                )
             )
-        )
+
+        return report
 
 
-def _measured(scenario: str, level: LevelLoad) -> LevelResult:
+def _measured(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> LevelResult:
     """What the level's requests say, without those of its start."""
-    if level.started_at is None:
-        raise RuntimeError("a level ended before it began")
     in_order = sorted(level.records, key=lambda record: record.sent)
     latencies = [
         (record.sent, record.outcome.e2e_latency)
@@ -224,15 +276,14 @@ def _measured(scenario: str, level: LevelLoad) -> LevelResult:
         scenario=scenario,
         num_concurrency=level.load.concurrency,
         started_at=level.started_at + timedelta(seconds=begins - level.started),
-        run_duration=_duration_seconds(level, begins, kept),
+        run_duration=_duration_seconds(level, spec, begins, kept),
         samples=samples,
         error_codes=Counter(each.code for each in failed),
         failed=failed,
     )
     mean_seconds = result.stats.e2e_latency.mean if result.stats.e2e_latency else 0.0
-    rate_per_s = level.ended_in_window / level.window_seconds if level.window_seconds else 0.0
     steady = Steadiness(
-        little_error=steadiness.little_error(level.in_flight_mean, rate_per_s, mean_seconds),
+        little_error=steadiness.little_error(level.in_flight_mean, level.rate_per_s, mean_seconds),
         drift=steadiness.drift([seconds for _, seconds in latencies[cut:]]),
         discarded_requests=len(in_order) - len(kept),
     )
@@ -248,7 +299,9 @@ def _measured(scenario: str, level: LevelLoad) -> LevelResult:
     return msgspec.structs.replace(result, marks=tuple(_marks(result)))
 
 
-def _duration_seconds(level: LevelLoad, begins: float, kept: list[Record]) -> float:
+def _duration_seconds(
+    level: LevelOutcome, spec: BenchmarkSpec, begins: float, kept: list[Record]
+) -> float:
     """The seconds in which as many requests ended as were kept."""
     ends = [record.ended for record in kept]
     if not ends:
@@ -256,7 +309,7 @@ def _duration_seconds(level: LevelLoad, begins: float, kept: list[Record]) -> fl
     if level.load.arrivals is not None and len(ends) > 1 and max(ends) > min(ends):
         # At the exit: of an engine that falls behind, what it serves and not what is asked of it.
         return (max(ends) - min(ends)) * len(ends) / (len(ends) - 1)
-    if level.spec.warmup_requests and level.load.arrivals is None:
+    if spec.warmup_requests and level.load.arrivals is None:
         # In a closed loop each is sent as another ends, and the loop goes on beyond the window.
         return max(0.0, (level.window_ends or max(ends)) - begins)
     return max(ends) - begins
@@ -276,6 +329,20 @@ def _marks(level: LevelResult) -> list[LevelMark]:
         if level.arrivals is not None and (level.lateness_p99_seconds or 0.0) > limit_seconds:
             marks.append(LevelMark.SENT_LATE)
     return marks
+
+
+async def _ceiling() -> float | None:
+    """None: it could not be measured; one process makes the load, and marks what it limits."""
+    try:
+        return await ceiling_tokens_per_s()
+    except BenchmarkFailed:
+        return None
+
+
+def _may_be_large(spec: BenchmarkSpec) -> bool:
+    """Whether it is worth a second to find out what one process can take."""
+    most = max((load.concurrency for load in loads(spec)), default=1)
+    return most >= FEWEST_CLIENTS or spec.load_search is not None
 
 
 async def warm_up(

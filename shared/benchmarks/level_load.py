@@ -6,8 +6,9 @@ request is answered. So every measured request meets the load that the level is 
 """
 
 import asyncio
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -44,9 +45,40 @@ class Record:
     outcome: RequestSample | FailedRequest
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelOutcome:
+    """What one or several processes measured of a level. Times are the event loop's, which all
+    processes of a host share. `rate_per_s` are requests that ended in the window.
+    """
+
+    load: Load
+    records: list[Record]
+    lags: list[float]
+    started_at: datetime
+    started: float
+    window_ends: float | None
+    in_flight_mean: float
+    rate_per_s: float
+    sent_in_all: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One process's part of a level that `of` share, counted from 0. Each sends every `of`-th of
+    the same arrivals, of `seed`, from the same `origin` on.
+    """
+
+    number: int
+    of: int
+    seed: int
+    origin: float
+
+
 @dataclass(slots=True, kw_only=True)
 class LevelLoad:
-    """Runs once."""
+    """Runs once. Its load goes on until `others_over` returns: what other processes still measure
+    is to meet all of it.
+    """
 
     server: Requests
     load: Load
@@ -54,6 +86,8 @@ class LevelLoad:
     rng: random.Random
     spec: BenchmarkSpec
     on_change: Callable[[], None]
+    part: Part | None = None
+    others_over: Callable[[], Awaitable[None]] | None = None
     records: list[Record] = field(default_factory=list)
     lags: list[float] = field(default_factory=list)
     started_at: datetime | None = None
@@ -83,8 +117,27 @@ class LevelLoad:
             await asyncio.wait({driving, over}, return_when=asyncio.FIRST_COMPLETED)
             if driving.done():
                 driving.result()
+            if self.others_over is not None:
+                await self.others_over()
         finally:
             await cancelled(driving, lagging, over)
+
+    def outcome(self) -> LevelOutcome:
+        """Once it has run."""
+        if self.started_at is None:
+            raise RuntimeError("a level ended before it began")
+        seconds = self.window_seconds
+        return LevelOutcome(
+            load=self.load,
+            records=self.records,
+            lags=self.lags,
+            started_at=self.started_at,
+            started=self.started,
+            window_ends=self.window_ends,
+            in_flight_mean=self.in_flight_mean,
+            rate_per_s=self.ended_in_window / seconds if seconds else 0.0,
+            sent_in_all=self.sent_in_all,
+        )
 
     @property
     def in_flight_mean(self) -> float:
@@ -182,14 +235,16 @@ class LevelLoad:
             self._begin()
 
     async def _arrive(self) -> None:
-        origin = _now()
+        part = self.part
+        origin = _now() if part is None else part.origin
         text = self.load.arrivals or ""
+        rng = self.rng if part is None else random.Random(part.seed)  # noqa: S311  # no secret
+        first, step = (0, 1) if part is None else (part.number, part.of)
         # All of a trace is measured: its first requests are no less a part of it.
         warmup_requests = 0 if text == "trace" else self.spec.warmup_requests
         async with asyncio.TaskGroup() as group:
-            for number, seconds in enumerate(
-                offsets(text, self.spec.arrival_trace_seconds, self.rng)
-            ):
+            arrivals = offsets(text, self.spec.arrival_trace_seconds, rng)
+            for number, seconds in enumerate(itertools.islice(arrivals, first, None, step)):
                 due = origin + seconds
                 await asyncio.sleep(max(0.0, due - _now()))
                 if number >= warmup_requests:
