@@ -1,4 +1,4 @@
-"""JSON that a person wrote, and where in it a mistake is."""
+"""JSON or YAML that a person wrote, and where in it a mistake is."""
 
 import json
 from typing import Any, BinaryIO
@@ -10,9 +10,15 @@ from services.cli.failures import CommandFailed
 
 
 def read_json(file: BinaryIO) -> bytes:
-    """An object as it is written. Raises CommandFailed with file, line and column of a mistake."""
+    """An object as JSON. Raises CommandFailed with file, line and column of a mistake.
+
+    YAML is what a file's name says, and what comes without a name and does not begin as an object.
+    """
     document = file.read()
-    name = "standard input" if file.name == "<stdin>" else file.name
+    is_stdin = file.name == "<stdin>"
+    name = "standard input" if is_stdin else file.name
+    if name.endswith((".yaml", ".yml")) or (is_stdin and document.strip()[:1] not in {b"", b"{"}):
+        document = _json_of(document, name)
     try:
         # Unlike msgspec's, this parser's position is where a person looks for the mistake.
         json.loads(document.decode())
@@ -31,3 +37,13 @@ def read_json(file: BinaryIO) -> bytes:
     else:
         return document
     raise CommandFailed(ErrorCode.BAD_REQUEST, f"{name}{where}: {what}")
+
+
+def _json_of(document: bytes, name: str) -> bytes:
+    from shared.yaml_documents import InvalidYamlError, json_of_yaml  # most files are JSON
+
+    try:
+        return json_of_yaml(document)
+    except InvalidYamlError as error:
+        where = f", line {error.line}, column {error.column}" if error.line else ""
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{name}{where}: {error.what}") from error

@@ -1,7 +1,7 @@
-"""Request bodies, decoded as strictly as messages of the bus."""
+"""Request bodies, JSON or YAML, decoded as strictly as messages of the bus."""
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from litestar.dto import AbstractDTO, DTOFieldDefinition
@@ -13,8 +13,11 @@ from schemas.errors import ErrorCode
 from services.gateway.context import require_encodable
 from shared.errors import RefusedError
 from shared.problems import explain_validation_error
+from shared.yaml_documents import InvalidYamlError, json_of_yaml
 
 T = TypeVar("T")
+
+YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 
 
 def decode_strictly(body: bytes, type_: type[T]) -> T:
@@ -28,6 +31,16 @@ def decode_strictly(body: bytes, type_: type[T]) -> T:
         raise RefusedError(ErrorCode.BAD_REQUEST, message, path=path) from error
     require_encodable(decoded)
     return decoded
+
+
+def _json_of(body: bytes, content_type: str) -> bytes:
+    """Raises RefusedError."""
+    if content_type.partition(";")[0].strip().lower() not in YAML:
+        return body
+    try:
+        return json_of_yaml(body)
+    except InvalidYamlError as error:
+        raise RefusedError(ErrorCode.BAD_REQUEST, f"unreadable YAML: {error}") from error
 
 
 class StrictBody(AbstractDTO[T]):
@@ -50,7 +63,8 @@ class StrictBody(AbstractDTO[T]):
 
     @override
     def decode_bytes(self, value: bytes) -> Any:
-        return decode_strictly(value, self.model_type)
+        content_type = self.asgi_connection.headers.get("content-type", "")
+        return decode_strictly(_json_of(value, content_type), self.model_type)
 
     @classmethod
     @override

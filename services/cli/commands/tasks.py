@@ -39,7 +39,7 @@ constraints_option: Final = click.option(
 @constraints_option
 @reading
 def submit(target: Target, file: BinaryIO, constraints: str | None) -> None:
-    """Hand in a task FILE (`-` is standard input) and return at once."""
+    """Hand in a task FILE, JSON or YAML, and return at once; `-` is standard input."""
     document = _constrained(read_json(file), constraints)
 
     async def ask(client: "StewardClient") -> TaskView:
@@ -64,9 +64,9 @@ def submit(target: Target, file: BinaryIO, constraints: str | None) -> None:
 @reading
 @wide_option
 def validate(target: Target, file: BinaryIO, constraints: str | None) -> None:
-    """Show what a task FILE (`-` is standard input) would become; nothing is stored.
+    """Show what a task FILE, JSON or YAML, would become; `-` is standard input.
 
-    Ends with 0 only if the task can run here.
+    Nothing is stored. Ends with 0 only if the task can run here.
     """
     document = _constrained(read_json(file), constraints)
     plan = target.ask(lambda client: client.validate_task(document))

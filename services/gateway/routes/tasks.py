@@ -78,7 +78,10 @@ async def submit_task(
     namespace: InNamespace = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response[TaskView]:
-    """Store a task and run it. `task_id` may be chosen by the sender."""
+    """Store a task and run it. `task_id` may be chosen by the sender.
+
+    The body may be YAML, with `Content-Type: application/yaml`.
+    """
     namespace = identity.namespace_for(namespace)
     command_id = command_id_of(idempotency_key, identity, namespace)
     task_id = task_id or id_for(command_id)
@@ -95,7 +98,10 @@ async def validate_task(
     identity: Caller,
     namespace: InNamespace = None,
 ) -> TaskPlan:
-    """What a task would become here, and what is missing for it; nothing is stored."""
+    """What a task would become here, and what is missing for it; nothing is stored.
+
+    The body may be YAML, with `Content-Type: application/yaml`.
+    """
     namespace = identity.namespace_to_read(namespace) or identity.namespace
     plan = await gateway.bus.query(ValidateTask(task=data, namespace=namespace), TaskPlan)
     if plan.missing:

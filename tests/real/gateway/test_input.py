@@ -9,13 +9,14 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import ErrorCode, Refused
-from schemas.orchestrator import GetTask
+from schemas.orchestrator import GetTask, SubmitTask
 from schemas.scheduler import RequestReservation
 from schemas.scheduler_views import GetAvailability, GetReservation
 from tests.support.worlds.gateway import (
     TASK,
     Api,
     gateway,
+    make_task_view,
 )
 
 
@@ -238,3 +239,27 @@ async def test_a_field_of_a_request_is_named_where_the_client_gave_the_request(a
     ]
 
     assert [problem["path"] for _, problem in found] == ["query.gpus", "$.gpus", "$.request.gpus"]
+
+
+async def test_a_task_may_be_yaml_and_is_as_strict_as_json(api: Api) -> None:
+    await api.owners.accept(SubmitTask)
+    await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id))
+    headers = {"Content-Type": "application/yaml; charset=utf-8"}
+    good = b"task_name: tune\nbase_runtime: llama.cpp\nmodel: {id_or_path: smollm2}  # small\n"
+    wrong = {
+        good + b"tasks: 7\n": "$.tasks",
+        good.replace(b"tune", b"7"): "$.task_name",
+        good + b"model: {}\n": None,
+        good + b"parameters: [1\n": None,
+    }
+
+    status, _ = await api.post("/api/v1/tasks", data=good, headers=headers)
+    as_json, _ = await api.post("/api/v1/tasks", TASK)
+    refused = [await api.post("/api/v1/tasks", data=bad, headers=headers) for bad in wrong]
+
+    first, second = (each for each in api.owners.received if isinstance(each, SubmitTask))
+    assert (status, as_json, first.task) == (201, 201, second.task)
+    assert [(code, told.get("path")) for code, told in refused] == [
+        (400, path) for path in wrong.values()
+    ]
+    assert "line 4, column 1: the key model is there twice" in refused[2][1]["detail"]

@@ -51,8 +51,37 @@ def test_a_mistake_is_told_with_file_line_and_column(content: bytes, want: str) 
 
 
 def test_standard_input_is_called_so() -> None:
-    with pytest.raises(CommandFailed, match=r"^standard input, line 1, column 1: "):
-        read_json(file_of(b"x", "<stdin>"))
+    with pytest.raises(CommandFailed, match=r"^standard input, line 1, column 2: "):
+        read_json(file_of(b"{x", "<stdin>"))
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        pytest.param(b"a: 1  # why\n", "task.yaml", id="by its name"),
+        pytest.param(b"a: 1\n", "<stdin>", id="without a name"),
+        pytest.param(b'{"a": 1}', "task.yml", id="JSON is YAML too"),
+    ],
+)
+def test_yaml_is_handed_on_as_json(content: bytes, name: str) -> None:
+    assert read_json(file_of(content, name)) == b'{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        pytest.param(
+            b"a: 1\na: 2", "task.yaml, line 2, column 1: the key a is there twice", id="1"
+        ),
+        pytest.param(b"- 1", "task.yaml: Expected `object`, got `array`", id="a list"),
+        pytest.param(b"", "task.yaml: Expected `object`, got `null`", id="nothing"),
+    ],
+)
+def test_a_mistake_in_yaml_is_told_by_its_place(content: bytes, want: str) -> None:
+    with pytest.raises(CommandFailed) as seen:
+        read_json(file_of(content, "task.yaml"))
+
+    assert (seen.value.code, str(seen.value)) == (ErrorCode.BAD_REQUEST, want)
 
 
 def test_what_is_json_is_handed_on_as_it_is_written() -> None:
