@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import resource
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import h11
 import uvicorn
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -50,7 +52,47 @@ class _HeedsStuckClients(asyncio.Protocol):
 
 
 class _Http(_HeedsStuckClients, H11Protocol):
-    pass
+    """Cuts a client off as well that takes more than a minute or two to ask for something, or sends
+    nothing of a body for as long.
+    """
+
+    _look: asyncio.TimerHandle | None = None
+    _has_spoken = False
+    _cycle_before: Any = None
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._look = self.loop.call_later(STUCK_SECONDS, self._look_for_progress)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._has_spoken = True
+        super().data_received(data)
+
+    @override
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._look_no_more()  # the connection is another protocol's from now on
+        super().handle_websocket_upgrade(event)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._look_no_more()
+        super().connection_lost(exc)
+
+    def _look_for_progress(self) -> None:
+        state = self.conn.their_state
+        is_kept_alive = self.timeout_keep_alive_task is not None  # uvicorn ends it in seconds
+        asks_nothing = state is h11.IDLE and self.cycle is self._cycle_before and not is_kept_alive
+        if asks_nothing or (state is h11.SEND_BODY and not self._has_spoken):
+            self.transport.abort()
+            return
+        self._has_spoken, self._cycle_before = False, self.cycle
+        self._look = self.loop.call_later(STUCK_SECONDS, self._look_for_progress)
+
+    def _look_no_more(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
 
 
 class _WebSocket(_HeedsStuckClients, WebSocketsSansIOProtocol):
@@ -73,6 +115,12 @@ class _Server(uvicorn.Server):
     @override
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def allow_many_clients() -> None:
+    """Each is an open file, of which most systems allow 1,024 to whom does not ask for more."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -101,6 +149,7 @@ class HttpServer:
 
     async def run(self) -> None:
         """Serve until cancelled. Raises OSError where the address is taken."""
+        allow_many_clients()
         listening = listening_socket(self.host, self.port)
         self.port = listening.getsockname()[1]
         server = _Server(self._config(), self._started)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
@@ -11,10 +12,13 @@ import aiohttp
 from services.gateway.server import listening_socket
 from shared.paths import is_process_alive
 from shared.testing import eventually
+from shared.waiting import within
 from tests.support.ports import free_port
 
 
-async def start(nats_url: str, dsn: str, directory: Path, port: int) -> asyncio.subprocess.Process:
+async def start(
+    nats_url: str, dsn: str, directory: Path, port: int, *, open_files: int | None = None
+) -> asyncio.subprocess.Process:
     environment = {
         **os.environ,
         "GPUSTEWARD_NATS_URL": nats_url,
@@ -23,8 +27,11 @@ async def start(nats_url: str, dsn: str, directory: Path, port: int) -> asyncio.
         "GPUSTEWARD_READY_FILE": str(directory / "ready"),
         "GPUSTEWARD_GATEWAY_PORT": str(port),
     }
+    limited = () if open_files is None else ("prlimit", f"--nofile={open_files}:")
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "services.gateway", env=environment, stderr=asyncio.subprocess.DEVNULL
+        *(*limited, sys.executable, "-m", "services.gateway"),
+        env=environment,
+        stderr=asyncio.subprocess.DEVNULL,
     )
 
 
@@ -59,3 +66,23 @@ async def test_a_taken_address_ends_it_with_a_failure(
 
     assert status == 1
     assert not (tmp_path / "ready").exists()
+
+
+async def test_it_serves_more_clients_than_the_files_it_was_allowed(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    port = free_port()
+    process = await start(nats_url, postgres_dsn, tmp_path, port, open_files=64)
+    await eventually((tmp_path / "ready").exists, within_seconds=60, what="readiness")
+
+    async with AsyncExitStack() as stack:
+        connector = aiohttp.TCPConnector(limit=0)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        url = f"http://127.0.0.1:{port}/ws/events"
+        async with within(60):
+            sockets = [await stack.enter_async_context(session.ws_connect(url)) for _ in range(100)]
+        open_at_once = sum(not socket.closed for socket in sockets)
+        process.kill()
+        await process.wait()
+
+    assert open_at_once == 100

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 
 import aiohttp
 import nats
@@ -12,6 +13,7 @@ from services.gateway import server
 from services.gateway.app import create_service
 from services.gateway.settings import GatewaySettings
 from shared.testing import eventually
+from shared.waiting import within
 from tests.support.worlds.gateway import Owners, make_sample
 
 BULK = "n" * 100_000
@@ -65,3 +67,63 @@ async def test_clients_that_do_not_read_are_cut_off_and_cost_nobody_else_anythin
     await owners.client.close()
 
     assert seen == list(range(1, sequence + 1))
+
+
+async def test_clients_that_never_finish_asking_are_cut_off(
+    nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "STUCK_SECONDS", 0.5)
+    service = create_service(GatewaySettings(nats_url=nats_url, postgres_dsn=postgres_dsn, port=0))
+    async with service.running(), aiohttp.ClientSession() as session:
+        port = service.http.port
+        url = f"http://127.0.0.1:{port}"
+
+        async def until_cut_off(said: bytes, again: bytes = b"") -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            heard = b""
+            try:
+                writer.write(said)
+                while True:
+                    with suppress(TimeoutError):
+                        async with within(0.05):
+                            if not (some := await reader.read(1024)):
+                                return heard
+                            heard += some
+                    writer.write(again)
+            except ConnectionError:
+                return heard
+            finally:
+                writer.close()
+
+        head = b"POST /api/v1/estimate HTTP/1.1\r\nHost: localhost\r\n"
+        async with (
+            within(60),
+            session.ws_connect(f"{url}/ws/events") as following,
+            session.get(f"{url}/sse/events") as streaming,
+        ):
+            cut = await asyncio.gather(
+                until_cut_off(b""),
+                until_cut_off(head),
+                until_cut_off(head, again=b"x"),
+                until_cut_off(head + b"Content-Length: 9\r\n\r\n{"),
+            )
+            still = (following.closed, streaming.connection is None)
+
+    assert list(cut) == [b""] * 4
+    assert still == (False, False)
+
+
+async def test_a_socket_whose_client_answers_no_ping_is_closed(
+    nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "WEBSOCKET_PING_SECONDS", 0.2)
+    service = create_service(GatewaySettings(nats_url=nats_url, postgres_dsn=postgres_dsn, port=0))
+    async with service.running(), within(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.http.port)
+        writer.write(f"GET /ws/metrics HTTP/1.1\r\n{OPENING}".encode())
+        said = await reader.read()
+        await eventually(lambda: not service.live.watchers, what="the end of its watcher")
+        writer.close()
+
+    assert said.startswith(b"HTTP/1.1 101 ")
+    assert said.endswith(b"keepalive ping timeout")
