@@ -325,9 +325,8 @@ class DeviceShare(Struct, frozen=True, kw_only=True):
 class DeviceGrant(Struct, frozen=True, kw_only=True):
     """A device handed to a reservation.
 
-    `index` is the node's at the time of the grant; `uuid` is what counts: the GPU's, or the MIG
-    instance's. Without a `share` the device is granted as a whole. `score`, `memory_free_mb` and
-    `utilization_percent` are what it was chosen by.
+    `uuid` is what counts: the GPU's or MIG instance's; `index` was its node's. Without `share` all
+    of it is granted. `score`, `memory_free_mb` and `utilization_percent` are what it was chosen by.
     """
 
     node_id: NodeId
@@ -341,6 +340,7 @@ class DeviceGrant(Struct, frozen=True, kw_only=True):
     share: DeviceShare | None = None
     memory_free_mb: Mebibytes | None = None
     utilization_percent: float | None = None
+    link_groups: tuple[Count, ...] = ()  # lowest index of each of its groups, nearest first
 
     @property
     def cells(self) -> tuple[CellRange, ...]:

@@ -38,7 +38,7 @@ from schemas.scheduler import (
 )
 from schemas.scheduler_idle import IdleAction
 from schemas.scheduler_namespaces import PreemptionCause
-from schemas.telemetry import HealthState, Source
+from schemas.telemetry import HealthState, LinkKind, Source
 
 
 class GetReservation(Query, frozen=True, kw_only=True, tag="scheduler.get_reservation"):
@@ -150,7 +150,9 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
 
     With `preempting_until` it has to stop by then; `preempted_for` is what it gives way to.
     `idle` None: something uses it, or nothing is known. Until `idle_exempt_until` it is never idle.
-    `forecast_start_at`: see `ReservationGranted`.
+    `forecast_start_at`: see `ReservationGranted`. `nearness` is the farthest link that several
+    GPUs of a node need to reach each other, `memory_balance` the smallest free memory of the
+    granted GPUs over the largest at the grant; None with one GPU, and where it is unknown.
     """
 
     reservation_id: UUID
@@ -180,6 +182,8 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     idle_exempt_until: UtcDatetime | None = None
     idle_exempt_reason: str = ""
     forecast_start_at: UtcDatetime | None = None
+    nearness: LinkKind | None = None
+    memory_balance: float | None = None
 
 
 class ReservationList(ListView, frozen=True, kw_only=True, tag="scheduler.reservations"):

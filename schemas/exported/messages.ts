@@ -903,9 +903,8 @@ export interface DeviceFreed {
 /**
  * A device handed to a reservation.
  *
- * `index` is the node's at the time of the grant; `uuid` is what counts: the GPU's, or the MIG
- * instance's. Without a `share` the device is granted as a whole. `score`, `memory_free_mb` and
- * `utilization_percent` are what it was chosen by.
+ * `uuid` is what counts: the GPU's or MIG instance's; `index` was its node's. Without `share` all
+ * of it is granted. `score`, `memory_free_mb` and `utilization_percent` are what it was chosen by.
  */
 export interface DeviceGrant {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -920,6 +919,7 @@ export interface DeviceGrant {
   share?: DeviceShare | null;
   memory_free_mb?: number | null;
   utilization_percent?: number | null;
+  link_groups?: number[];
 }
 
 /** A reservation that holds a device, or as much of it as `shares` says. */
@@ -4120,7 +4120,9 @@ export interface ReservationTimedOut {
  *
  * With `preempting_until` it has to stop by then; `preempted_for` is what it gives way to. `idle`
  * null: something uses it, or nothing is known. Until `idle_exempt_until` it is never idle.
- * `forecast_start_at`: see `ReservationGranted`.
+ * `forecast_start_at`: see `ReservationGranted`. `nearness` is the farthest link that several GPUs
+ * of a node need to reach each other, `memory_balance` the smallest free memory of the granted GPUs
+ * over the largest at the grant; null with one GPU, and where it is unknown.
  */
 export interface ReservationView {
   type: "scheduler.reservation";
@@ -4152,6 +4154,8 @@ export interface ReservationView {
   idle_exempt_until: string | null;
   idle_exempt_reason: string;
   forecast_start_at: string | null;
+  nearness: LinkKind | null;
+  memory_balance: number | null;
 }
 
 /** Go on with a paused task. */

@@ -55,7 +55,7 @@ def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None)
         return
     print_table(reservation_table([view]))
     print_devices(view.devices)
-    for line in pod_lines(view):
+    for line in (*closeness_lines(view), *pod_lines(view)):
         click.echo(line)
     click.echo(
         f"held for {ttl:g} s; `gpusteward renew {view.reservation_id}` keeps it,"
@@ -111,6 +111,16 @@ def release(target: Target, identifier: str) -> None:
         return view
 
     click.echo(f"reservation {target.ask(ask).reservation_id} given back")
+
+
+def closeness_lines(view: ReservationView) -> list[str]:
+    """How near several GPUs are to each other, and how alike in free memory."""
+    said = []
+    if view.nearness is not None:
+        said.append(f"joined by {view.nearness.value}")
+    if view.memory_balance is not None:
+        said.append(f"memory balance {view.memory_balance:.2f}")
+    return [", ".join(said)] if said else []
 
 
 def granted(view: ReservationView) -> ReservationView:

@@ -37,6 +37,7 @@ from services.scheduler.domain.placement.reasons import (
     summary_sentence,
 )
 from services.scheduler.domain.placement.shares import ShareRules
+from services.scheduler.domain.placement.topology import memory_balance, nearness
 from services.scheduler.handlers.reservation_status import end_reasons, idleness, notice
 from services.scheduler.intake.validation import ANY_SHARES, check_wanted, known
 from services.scheduler.leader.cluster_decisions import read_fleet
@@ -354,6 +355,8 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         idle_exempt_until=stored.idle_exempt_until,
         idle_exempt_reason=stored.idle_exempt_reason,
         forecast_start_at=stored.forecast_start_at,
+        nearness=nearness(stored.devices),
+        memory_balance=memory_balance(stored.devices),
     )
 
 

@@ -105,6 +105,7 @@ class FleetReader:
             parts=row.parts,
             compute_capability=row.compute_capability,
             numa_node=row.numa_node,
+            link_groups=row.link_groups,
             mig_enabled=row.mig_enabled,
             parent_uuid=row.parent_uuid,
             mig_profile=row.mig_profile,

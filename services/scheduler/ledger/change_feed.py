@@ -170,6 +170,7 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     quiet_since: datetime | None
     compute_capability: str | None
     numa_node: int | None
+    link_groups: tuple[int, ...]
     mig_enabled: bool | None
     parent_uuid: str | None
     mig_profile: str | None
@@ -213,6 +214,7 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
                 "parts": (Part(row["reservation_id"], hundredths),) if is_shared else (),
                 "health": HealthState(row["health"]),
                 "cordon_cause": CordonCause(row["cordon_cause"]),
+                "link_groups": tuple(row["link_groups"]),
             }
         )
 

@@ -339,4 +339,8 @@ CREATE INDEX reservation_preempted_for ON reservation (preempted_for)
 -- When a request was expected to start as it began to wait; compared with its grant.
 ALTER TABLE reservation ADD COLUMN forecast_start_at timestamptz;
 """,
+    """
+-- How near a node's GPUs are: domain/placement/topology.py. Empty until the next inventory.
+ALTER TABLE device ADD COLUMN link_groups int[] NOT NULL DEFAULT '{}';
+""",
 )

@@ -13,6 +13,7 @@ from schemas.scheduler import LOSSES, CordonCause
 from schemas.telemetry import DeviceFacts, HealthState, InventoryReported, Source
 from services.scheduler.domain.faults import Fault, Loss
 from services.scheduler.domain.labels import CLUSTER_LABEL
+from services.scheduler.domain.placement.topology import link_groups
 from services.scheduler.ledger.holding_rows import OpenHolding
 from services.scheduler.ledger.label_rows import LABELS_REPORTED
 from shared.errors import RefusedError
@@ -53,8 +54,8 @@ _UPSERT_DEVICE: Final = """
 INSERT INTO device
     (node_id, uuid, index, name, memory_total_mb, simulated, health, health_detail,
     compute_capability, numa_node, mig_enabled, parent_uuid, mig_profile,
-    cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+    link_groups, cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
     cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at
 FROM node WHERE node_id = $1
 ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = excluded.name,
@@ -64,11 +65,11 @@ ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = exclude
     compute_capability = coalesce(excluded.compute_capability, device.compute_capability),
     numa_node = coalesce(excluded.numa_node, device.numa_node),
     mig_enabled = excluded.mig_enabled, parent_uuid = excluded.parent_uuid,
-    mig_profile = excluded.mig_profile, removed = false
+    mig_profile = excluded.mig_profile, link_groups = excluded.link_groups, removed = false
 RETURNING device_no, node_id, uuid, false AS quarantined, xmax = 0 AND cordoned AS is_new_cordoned
 """
 _LOSE_OTHERS: Final = """
-UPDATE device SET health = 'lost', health_detail = 'not in the inventory'
+UPDATE device SET health = 'lost', health_detail = 'not in the inventory', link_groups = '{}'
 WHERE node_id = $1 AND NOT (uuid = ANY($2))
 """
 _HEALTH_REVISION: Final = """
@@ -246,7 +247,11 @@ async def write_inventory(
     if not is_newer:
         return []
     ordered = sorted(event.devices, key=lambda each: each.uuid)
-    rows = [await _upsert(connection, event.node_id, device) for device in ordered]
+    groups = link_groups(event.devices, event.links)
+    rows = [
+        await _upsert(connection, event.node_id, device, groups.get(device.uuid, ()))
+        for device in ordered
+    ]
     await connection.execute(_LOSE_OTHERS, event.node_id, [device.uuid for device in event.devices])
     await connection.execute(_DELETE_FAULTS, event.node_id, event.boot_id, FAULT_DAYS)
     return [held for held, is_new_cordoned in rows if is_new_cordoned]
@@ -373,7 +378,7 @@ def _numbers_and_nodes(of: Sequence[Loss]) -> tuple[list[int], list[NodeId]]:
 
 
 async def _upsert(
-    connection: Connection, node_id: NodeId, device: DeviceFacts
+    connection: Connection, node_id: NodeId, device: DeviceFacts, groups: tuple[int, ...]
 ) -> tuple[OpenHolding, bool]:
     [row] = await connection.fetch(
         _UPSERT_DEVICE,
@@ -381,6 +386,7 @@ async def _upsert(
         *(device.uuid, device.index, device.name, device.memory_total_mb, device.simulated),
         *(device.health.value, device.health_detail, device.compute_capability),
         *(device.numa_node, device.mig_enabled, device.parent_uuid, device.mig_profile),
+        list(groups),
     )
     fields = dict(row)
     is_new_cordoned: bool = fields.pop("is_new_cordoned")

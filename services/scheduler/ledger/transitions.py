@@ -236,6 +236,7 @@ def device_grants(
             memory_total_mb=device.total_mb,
             simulated=device.simulated,
             mig_profile=device.mig_profile,
+            link_groups=device.link_groups,
             score=round(scored.score, 6),
             memory_free_mb=device.reading.memory_free_mb if device.reading else None,
             utilization_percent=device.reading.utilization_percent if device.reading else None,

@@ -64,6 +64,13 @@ SHARES: tuple[dict[str, Any], ...] = (
     {"shares": 2.3, "share_strategy": ShareStrategy.FILL},
     {"shares": 0.1, "enforced_shares": True},
 )
+# Of the GPUs of each node: pairs; one island in two halves; NUMA nodes alone; nothing known.
+LINKED: tuple[tuple[tuple[int, ...], ...], ...] = (
+    tuple((n, *(n - n % 2,) * 5, 0) for n in range(PER_NODE)),
+    tuple((n - n % 2, *(0,) * 6) for n in range(PER_NODE)),
+    tuple((*(n,) * 6, 3 * (n > 0)) for n in range(PER_NODE)),
+    ((),) * PER_NODE,
+)
 DURATIONS = (None, 30.0, 90.0, 600.0)
 
 
@@ -189,6 +196,7 @@ def make_device(place: int, reading: int, trouble: int) -> Device:
         mig_enabled=trouble == 4,
         parent_uuid="GPU-divided" if trouble in MIG else None,
         mig_profile=MIG.get(trouble),
+        link_groups=LINKED[place // PER_NODE][place % PER_NODE],
         compute_capability=None if trouble == 7 else "9.0" if place % 2 else "8.0",
         reading_state=state,
         reading=None

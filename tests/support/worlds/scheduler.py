@@ -42,6 +42,7 @@ from schemas.telemetry import (
     DeviceFacts,
     FaultSeen,
     GetSnapshot,
+    GpuLink,
     GpuProcess,
     GpuReading,
     GpuSampled,
@@ -112,6 +113,7 @@ class FakeNode:
     cpu_count: int | None = None
     clock_off_by: timedelta = timedelta()
     labels: dict[str, str] = field(default_factory=dict)
+    links: tuple[GpuLink, ...] = ()
     boot_id: UUID = field(default_factory=new_id)
     sequence: int = 0
     inventory_revision: int = 0
@@ -136,6 +138,7 @@ class FakeNode:
             interval_seconds=self.interval_seconds,
             host=HostFacts(hostname=self.node_id, cpu_count=self.cpu_count),
             labels=self.labels,
+            links=self.links,
             devices=tuple(
                 DeviceFacts(
                     uuid=gpu.uuid,

@@ -8,6 +8,8 @@ from schemas.gateway import GpuPodView
 from schemas.gpu_request import DeviceGrant, GpuRequest, Reason, ReasonCode
 from schemas.scheduler import CordonCause, CordonState, ReservationState
 from schemas.scheduler_views import DeviceHolder, ReservationView
+from schemas.telemetry import LinkKind
+from services.cli.commands.reservations import closeness_lines
 from services.cli.display.columns import Table, fit, needs_notes
 from services.cli.display.gpu_tables import gpu_holder, gpu_reason, gpu_table
 from services.cli.display.output import age, number, plain_text, settings_text, span
@@ -139,3 +141,29 @@ def test_a_gpu_that_kubernetes_gave_out_shows_its_pods() -> None:
     assert gpu_holder(make_gpu(pods=(pod, pod))) == "pod serving/llama-0"
     assert gpu_holder(make_gpu(pods=())) == "-"
     assert gpu_holder(make_gpu(holder="exec/ada", pods=(pod,))) == "exec/ada"
+
+
+@pytest.mark.parametrize(
+    ("nearness", "balance", "want"),
+    [
+        (LinkKind.NVLINK, 0.984, ["joined by nvlink, memory balance 0.98"]),
+        (None, 1.0, ["memory balance 1.00"]),
+        (None, None, []),
+    ],
+)
+def test_a_grant_says_how_near_its_gpus_are(
+    nearness: LinkKind | None, balance: float | None, want: list[str]
+) -> None:
+    view = ReservationView(
+        reservation_id=new_id(),
+        namespace="default",
+        holder="me",
+        state=ReservationState.GRANTED,
+        request=GpuRequest(gpus=2),
+        revision=2,
+        requested_at=NOW,
+        nearness=nearness,
+        memory_balance=balance,
+    )
+
+    assert closeness_lines(view) == want

@@ -41,6 +41,12 @@ from tests.unit.scheduler.builders import (
 NODES = ("alpha", "beta", "gamma", "delta")
 
 
+def links(place: int) -> list[tuple[int, ...]]:
+    """What may be known of a GPU: nothing, that it is one of a pair, only its NUMA node."""
+    pair = place - place % 2
+    return [(), (place, *(pair,) * 5, 0), (*(place,) * 6, 0)]
+
+
 @st.composite
 def devices(draw: st.DrawFn, number: int) -> Device:
     return make_device(
@@ -53,6 +59,7 @@ def devices(draw: st.DrawFn, number: int) -> Device:
         health=draw(st.sampled_from([HealthState.OK] * 7 + [HealthState.LOST])),
         reading_state=draw(st.sampled_from([ReadingState.FRESH] * 5 + [*ReadingState])),
         numa_node=draw(st.sampled_from([None, 0, 1])),
+        link_groups=draw(st.sampled_from(links(number // len(NODES)))),
         foreign_pids=draw(st.sampled_from([(), (), (), (77,)])),
     )
 

@@ -11,7 +11,8 @@ from schemas.gpu_request import GpuRequest, Reason, Suggestion
 from services.scheduler.domain.advice.expected_start import expected_start
 from services.scheduler.domain.advice.suggestions import TRIALS, suggest
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
-from services.scheduler.domain.placement.placement import Placed, Scored, eligible
+from services.scheduler.domain.placement.device_choice import Scored
+from services.scheduler.domain.placement.placement import Placed, eligible
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 
 MANY_NODES: Final = 8  # a trial of such a gang takes milliseconds

@@ -99,7 +99,7 @@ class Device(Struct, frozen=True, kw_only=True):
 
     `foreign_pids` are processes on it that no live reservation explains. `parent_uuid` is set for
     a MIG instance; a GPU whose `mig_enabled` is True is granted only by its instances.
-    `cordon` says why it is out of service, for people.
+    `cordon` says why it is out of service, for people. `link_groups`: see placement/topology.py.
     """
 
     number: int
@@ -118,6 +118,7 @@ class Device(Struct, frozen=True, kw_only=True):
     reading: Reading | None = None
     compute_capability: str | None = None
     numa_node: int | None = None
+    link_groups: tuple[int, ...] = ()
     mig_enabled: bool | None = None
     parent_uuid: str | None = None
     mig_profile: str | None = None

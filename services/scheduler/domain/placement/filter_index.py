@@ -4,10 +4,11 @@ from typing import Final
 
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest, SelectorKey
+from services.scheduler.domain.placement.device_choice import Chosen, Scored
 from services.scheduler.domain.placement.eligibility import can_ever_serve, is_eligible
-from services.scheduler.domain.placement.node_index import Chosen, IndexEntry, NodeIndex
+from services.scheduler.domain.placement.node_index import IndexEntry, NodeIndex
 from services.scheduler.domain.placement.node_views import NodeView, NodeViews
-from services.scheduler.domain.placement.placement import Scored, Weights, score
+from services.scheduler.domain.placement.placement import Weights, score
 from services.scheduler.domain.placement.request_shape import Filter
 
 SPECIFIC: Final = frozenset({SelectorKey.NODE, SelectorKey.GPU_UUID, SelectorKey.LABEL})

@@ -6,109 +6,143 @@ nodes nor how many there are cost it anything.
 
 import heapq
 from bisect import insort
-from collections.abc import Callable
-from itertools import accumulate
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest, Placement
+from services.scheduler.domain.placement.device_choice import (
+    Chosen,
+    Scored,
+    best_first,
+    nearest,
+    total_score,
+)
 from services.scheduler.domain.placement.node_views import NodeView
 from services.scheduler.domain.placement.placement import (
     Cost,
     Fill,
-    Scored,
-    best_first,
+    Preference,
+    fill_order,
     no_cost,
     preference,
     preference_weight,
-    total_score,
 )
+from services.scheduler.domain.placement.topology import Closeness, Fit
 
 SPARE_ENTRIES: Final = 64  # outdated ones that a heap may carry beside as many as are current
 
-Chosen = tuple[Scored, ...]
 Choose = Callable[["IndexEntry", Chosen], Chosen | None]
-Best = tuple[float, NodeId, int, "IndexEntry"]
+
+
+class Best(NamedTuple):
+    """What a node has for a number of GPUs where nothing is reserved."""
+
+    chosen: Chosen
+    closeness: Closeness
+    loss: float  # the scores, smallest first
 
 
 class IndexEntry:
-    """A node's devices that the filter lets through now, best first. `sums[k]` scores the best k.
+    """A node's devices that the filter lets through now, best first.
 
     `usable` is how many could ever be; `serial` orders states of one node, the entry is replaced
     as a whole when the node changes.
     """
 
-    __slots__ = ("ready", "serial", "sums", "usable", "view")
+    __slots__ = ("_best", "ready", "serial", "usable", "view")
 
     def __init__(self, view: NodeView, ready: Chosen, usable: int, serial: int) -> None:
         self.usable = usable
         self.serial = serial
         self.view = view
         self.ready = ready
-        self.sums = (0.0, *accumulate(scored.score for scored in ready))
+        self._best: dict[int, Best] = {}
+
+    def best(self, gpus: int) -> Best:
+        """Of at least so many that are ready."""
+        found = self._best.get(gpus)
+        if found is None:
+            chosen = nearest(self.ready, gpus, self.view.topology) or ()
+            found = self._best[gpus] = self.judge(chosen)
+        return found
+
+    def judge(self, chosen: Chosen) -> Best:
+        closeness = self.view.topology.closeness([scored.device for scored in chosen])
+        return Best(chosen, closeness, -total_score(chosen))
 
 
-class _Bucket:
-    """Nodes with equal fill, for each number of devices in order of their best scores.
+Order = tuple[int, float, int]  # distance, then fill; smallest first
+Bound = tuple[Fit, float, NodeId, int, IndexEntry]
 
-    A heap is built when its number is first asked for, and from then on every new entry is pushed.
-    Replaced entries stay in it: one is current only if it is that of `entries`. `usable` is a lower
-    bound over the bucket; it is never raised, which costs a search, not a place.
+
+class _Tier:
+    """Nodes that are as full and whose best GPUs are as near, in order of what is best on them.
+
+    Replaced entries stay in the heap. `usable` is a lower bound over it; it is never raised, which
+    costs a search, not a place.
     """
 
-    __slots__ = ("entries", "heaps", "usable")
+    __slots__ = ("heap", "usable")
 
     def __init__(self, usable: int) -> None:
         self.usable = usable
-        self.entries: dict[NodeId, IndexEntry] = {}
-        self.heaps: dict[int, list[Best]] = {}
+        self.heap: list[Bound] = []
+
+
+class _Ranking:
+    """All nodes with so many GPUs ready, in tiers for each placement."""
+
+    __slots__ = ("_gpus", "_tiers", "orders", "size")
+
+    def __init__(self, gpus: int, entries: Iterable[IndexEntry]) -> None:
+        self._gpus = gpus
+        self._tiers: dict[tuple[int, Fill], _Tier] = {}
+        self.orders: dict[Placement, list[tuple[Order, _Tier]]] = {p: [] for p in Placement}
+        self.size = 0
+        for entry in entries:
+            self.put(entry)
 
     def put(self, entry: IndexEntry) -> None:
-        node_id = entry.view.node_id
-        self.usable = min(self.usable, entry.usable)
-        self.entries[node_id] = entry
-        for gpus, heap in self.heaps.items():
-            if len(entry.ready) >= gpus:
-                heapq.heappush(heap, (-entry.sums[gpus], node_id, entry.serial, entry))
-
-    def heap(self, gpus: int) -> list[Best]:
-        heap = self.heaps.get(gpus)
-        if heap is None or len(heap) > 2 * len(self.entries) + SPARE_ENTRIES:
-            heap = self.heaps[gpus] = [
-                (-entry.sums[gpus], node_id, entry.serial, entry)
-                for node_id, entry in self.entries.items()
-                if len(entry.ready) >= gpus
-            ]
-            heapq.heapify(heap)
-        return heap
+        if len(entry.ready) < self._gpus:
+            return
+        _, (distance, fit), loss = entry.best(self._gpus)
+        fill = entry.view.fill
+        tier = self._tiers.get((distance, fill))
+        if tier is None:
+            tier = self._tiers[distance, fill] = _Tier(entry.usable)
+            for placement, order in self.orders.items():
+                insort(order, ((distance, *fill_order(fill, placement)), tier))
+        tier.usable = min(tier.usable, entry.usable)
+        heapq.heappush(tier.heap, (fit, loss, entry.view.node_id, entry.serial, entry))
+        self.size += 1
 
 
 class NodeIndex:
-    """The nodes that have devices which one filter lets through now, in buckets by fill.
+    """The nodes that have devices which one filter lets through now, ranked for each number of
+    GPUs that was asked for.
 
     Correct as long as `put` is called for every changed node; `FilterIndex` does so before a
-    search.
+    search. A ranking is built when its number is asked for, and from then on every new entry is put
+    into it, until too many are outdated; an entry is current only if it is that of `entries`.
     """
 
     def __init__(self) -> None:
         self.entries: dict[NodeId, IndexEntry] = {}
-        self._buckets: dict[Fill, _Bucket] = {}
-        self._fills: list[Fill] = []
+        self._rankings: dict[int, _Ranking] = {}
 
     def put(self, node_id: NodeId, entry: IndexEntry | None) -> None:
         """Replace a node's entry; None if none of its devices can be taken."""
-        before = self.entries.pop(node_id, None)
-        if before is not None:
-            del self._buckets[before.view.fill].entries[node_id]
+        self.entries.pop(node_id, None)
         if entry is None:
             return
         self.entries[node_id] = entry
-        fill = entry.view.fill
-        bucket = self._buckets.get(fill)
-        if bucket is None:
-            bucket = self._buckets[fill] = _Bucket(entry.usable)
-            insort(self._fills, fill)
-        bucket.put(entry)
+        longest = 2 * len(self.entries) + SPARE_ENTRIES
+        for gpus, ranking in tuple(self._rankings.items()):
+            if ranking.size < longest:
+                ranking.put(entry)
+            else:
+                del self._rankings[gpus]
 
     def find(
         self,
@@ -117,7 +151,7 @@ class NodeIndex:
         reserved_size: int,
         cost: Cost | None = None,
     ) -> list[tuple[NodeId, Chosen]]:
-        """As many nodes as asked for with their devices, best first; fewer if there are no more.
+        """The best nodes, as many as asked for; fewer if there are not so many.
 
         `choose_on` picks the devices of one node, or None; it would be None for every node with
         `reserved_size` usable devices or more. With a `cost`, what costs least is best.
@@ -126,85 +160,94 @@ class NodeIndex:
             return self._find_preferred(request, choose_on, cost or no_cost)
         if cost is not None:
             return self._find_cheapest(request, choose_on, cost)
+        gpus = request.gpus
+        ranking = self._rankings.get(gpus)
+        if ranking is None:
+            ranking = self._rankings[gpus] = _Ranking(gpus, self.entries.values())
+        return self._find_ranked(ranking, request, choose_on, reserved_size)
+
+    def _find_ranked(
+        self, ranking: _Ranking, request: GpuRequest, choose_on: Choose, reserved_size: int
+    ) -> list[tuple[NodeId, Chosen]]:
+        """The order is by the best devices of each node. Where reservations leave less than those,
+        the node waits in `lesser` under its real place until no better one can follow.
+        """
+        gpus, wanted = request.gpus, request.nodes
         found: list[tuple[NodeId, Chosen]] = []
-        fills = self._fills if request.placement is Placement.PACK else reversed(self._fills)
-        for fill in fills:
-            bucket = self._buckets[fill]
-            if bucket.entries and bucket.usable < reserved_size:
-                _search(bucket, request.gpus, request.nodes, choose_on, found)
-                if len(found) == request.nodes:
-                    break
-        return found
+        lesser: list[tuple[Order, Fit, float, NodeId, Chosen]] = []
+        for order, tier in ranking.orders[request.placement]:
+            heap = tier.heap
+            if not heap or tier.usable >= reserved_size:
+                continue
+            inspected: list[Bound] = []
+            while heap and len(found) < wanted:
+                fit, loss, node_id, _, entry = heap[0]
+                if lesser and lesser[0][:4] < (order, fit, loss, node_id):
+                    *_, node_id, chosen = heapq.heappop(lesser)
+                    found.append((node_id, chosen))
+                    continue
+                bound = heapq.heappop(heap)
+                if self.entries.get(node_id) is not entry:
+                    ranking.size -= 1
+                    continue
+                inspected.append(bound)
+                if (given := choose_on(entry, entry.ready)) is None:
+                    continue
+                best = entry.best(gpus)
+                if given is not best.chosen and (real := entry.judge(given))[1:] != best[1:]:
+                    distance, real_fit = real.closeness
+                    at = (distance, *order[1:])
+                    heapq.heappush(lesser, (at, real_fit, real.loss, node_id, given))
+                else:
+                    found.append((node_id, given))
+            for bound in inspected:
+                heapq.heappush(heap, bound)
+            if len(found) == wanted:
+                return found
+        return found + [each[-2:] for each in heapq.nsmallest(wanted - len(found), lesser)]
 
     def _find_cheapest(
         self, request: GpuRequest, choose_on: Choose, cost: Cost
     ) -> list[tuple[NodeId, Chosen]]:
-        """Looks at every node that has enough, as costs do not follow the order of the buckets."""
+        """Looks at every node that has enough, as costs do not follow the order of the tiers."""
         gpus = request.gpus
-        ranked = [
-            (cost(node_id), entry.view.fill, -entry.sums[gpus], node_id, entry)
-            for node_id, entry in self.entries.items()
-            if len(entry.ready) >= gpus
-        ]
+        ranked = []
+        for node_id, entry in self.entries.items():
+            if len(entry.ready) >= gpus:
+                _, (distance, fit), loss = entry.best(gpus)
+                ranked.append((distance, cost(node_id), entry.view.fill, fit, loss, node_id, entry))
         heapq.heapify(ranked)
         found: list[tuple[NodeId, Chosen]] = []
         while ranked and len(found) < request.nodes:
-            price, fill, bound, node_id, entry = heapq.heappop(ranked)
+            bound = heapq.heappop(ranked)
+            distance, price, fill, fit, loss, node_id, entry = bound
             if (given := choose_on(entry, entry.ready)) is None:
                 continue
-            if (value := -total_score(given)) == bound:
+            real = entry.judge(given)
+            if real[1:] == (Closeness(distance, fit), loss):
                 found.append((node_id, given))
             else:  # reservations leave less than its best devices: it waits for its turn
-                heapq.heappush(ranked, (price, fill, value, node_id, entry))
+                distance, fit = real.closeness
+                heapq.heappush(ranked, (distance, price, fill, fit, real.loss, node_id, entry))
         return found
 
     def _find_preferred(
         self, request: GpuRequest, choose_on: Choose, cost: Cost
     ) -> list[tuple[NodeId, Chosen]]:
-        ranked = []
+        ranked: list[tuple[Preference, NodeId, Chosen]] = []
         for node_id, entry in self.entries.items():
             if len(entry.ready) < request.gpus:
                 continue
-            node = entry.view.node
+            view = entry.view
             preferred = best_first(
-                Scored(s.device, s.score, preference_weight(s.device, request, node))
+                Scored(s.device, s.score, preference_weight(s.device, request, view.node))
                 for s in entry.ready
             )
             chosen = choose_on(entry, preferred)
             if chosen is not None:
-                fill = entry.view.fill
-                order = preference(fill, chosen, request.placement, cost(node_id))
-                ranked.append((*order, node_id, chosen))
-        best = heapq.nsmallest(request.nodes, ranked, key=lambda found: found[:6])
-        return [(found[5], found[6]) for found in best]
-
-
-def _search(
-    bucket: _Bucket, gpus: int, wanted: int, choose_on: Choose, found: list[tuple[NodeId, Chosen]]
-) -> None:
-    """Adds the bucket's best nodes to `found` until they are as many as wanted.
-
-    The heap's order is by the best devices of each node. Where reservations leave less than those,
-    the node waits in `lesser` under its real score until no better one can follow.
-    """
-    heap, entries = bucket.heap(gpus), bucket.entries
-    inspected: list[Best] = []
-    lesser: list[tuple[float, NodeId, Chosen]] = []
-    while len(found) < wanted and (heap or lesser):
-        if lesser and (not heap or lesser[0][:2] < heap[0][:2]):
-            _, node_id, chosen = heapq.heappop(lesser)
-            found.append((node_id, chosen))
-            continue
-        best = heapq.heappop(heap)
-        bound, node_id, _, entry = best
-        if entries.get(node_id) is not entry:
-            continue
-        inspected.append(best)
-        if (given := choose_on(entry, entry.ready)) is None:
-            continue
-        if (value := -total_score(given)) == bound:
-            found.append((node_id, given))
-        else:
-            heapq.heappush(lesser, (value, node_id, given))
-    for best in inspected:
-        heapq.heappush(heap, best)
+                closeness = entry.judge(chosen).closeness
+                price = cost(node_id)
+                order = preference(view.fill, chosen, request.placement, closeness, price)
+                ranked.append((order, node_id, chosen))
+        best = heapq.nsmallest(request.nodes, ranked, key=lambda found: found[:2])
+        return [(node_id, chosen) for _, node_id, chosen in best]

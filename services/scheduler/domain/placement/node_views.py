@@ -10,14 +10,10 @@ from services.scheduler.domain.model.demand import DemandClass
 from services.scheduler.domain.model.fleet import Device, HostResources, Node, ReadingState
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.density import Density, Room
-from services.scheduler.domain.placement.placement import (
-    Scored,
-    Weights,
-    fill_of,
-    quality,
-    score,
-)
+from services.scheduler.domain.placement.device_choice import Scored, quality
+from services.scheduler.domain.placement.placement import Weights, fill_of, score
 from services.scheduler.domain.placement.request_shape import Filter
+from services.scheduler.domain.placement.topology import Topology
 from shared.gpu.free_memory import DEFAULT_FREE_SHARE
 
 Traits = tuple[object, ...]
@@ -50,6 +46,7 @@ class NodeView:
         self.devices = devices
         self.traits: Traits = (node.cuda_driver_version, *map(_traits, devices))
         self.fill = fill_of(devices)
+        self.topology = Topology.of(devices)
         self.open = _open(devices, node, weights)
         cpus, memory = node.cpu_count, node.memory_total_mb
         self.cpu_free = cpus - host.held.cpu_count if cpus is not None else None

@@ -4,9 +4,10 @@ This is the whole rule as a scan over everything, which explanations use. Grants
 indexes (queue/placement_search.py); tests/unit/scheduler/test_search.py holds the two equal.
 """
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, Protocol, Self
+from typing import Protocol, Self
 from uuid import UUID
 
 from msgspec import Struct
@@ -22,6 +23,16 @@ from services.scheduler.domain.model.fleet import (
     Node,
 )
 from services.scheduler.domain.placement.density import Density, Room, class_of
+from services.scheduler.domain.placement.device_choice import (
+    Chosen,
+    Scored,
+    best_first,
+    choose,
+    free_mb,
+    is_balanced,
+    quality,
+    worth,
+)
 from services.scheduler.domain.placement.eligibility import host_blocks, is_eligible, share_kind
 from services.scheduler.domain.placement.selectors import mismatch
 from services.scheduler.domain.placement.shares import (
@@ -29,9 +40,8 @@ from services.scheduler.domain.placement.shares import (
     asked_hundredths,
     divide_for,
 )
+from services.scheduler.domain.placement.topology import Closeness, Fit, Topology
 from shared.gpu.scoring import MEMORY_WEIGHT, UTILIZATION_WEIGHT, availability_score
-
-BALANCED_SHARE: Final = 0.8
 
 
 class Weights(Struct, frozen=True, kw_only=True):
@@ -71,17 +81,10 @@ class PlacementContext(Struct, frozen=True, kw_only=True):
         return cost
 
 
-class Scored(Struct, frozen=True):
-    """A device with its score, 0 to 1 with the weights' default sum."""
-
-    device: Device
-    score: float
-    preferred: int = 0  # sum of the weights of matching preferences
-
-
 Fill = tuple[float, int]
 Nodes = Mapping[NodeId, Sequence[Device]]
-Candidates = Mapping[NodeId, tuple[Scored, ...]]
+Candidates = Mapping[NodeId, Chosen]
+Preference = tuple[int, int, float, float, int, Fit, float]
 Taken = tuple[tuple[int, int], ...]  # of a device with so many hundredths free, so many
 
 
@@ -278,30 +281,6 @@ def eligible(
     return best_first(found)
 
 
-def best_first(found: Iterable[Scored]) -> tuple[Scored, ...]:
-    """Preferred ones first, then by score."""
-    return tuple(sorted(found, key=quality))
-
-
-def quality(scored: Scored) -> tuple[int, float, int, int]:
-    """Smallest first."""
-    return -scored.preferred, -scored.score, scored.device.index, scored.device.number
-
-
-def choose(candidates: tuple[Scored, ...], request: GpuRequest) -> tuple[Scored, ...] | None:
-    """As many of a node's eligible devices as asked for, or None. `candidates` are best first."""
-    if len(candidates) < request.gpus:
-        return None
-    if not request.balanced_memory:
-        return candidates[: request.gpus]
-    sets = [
-        found
-        for largest in candidates
-        if (found := _balanced_below(largest, candidates, request.gpus)) is not None
-    ]
-    return max(sets, key=worth, default=None)
-
-
 def fill_of(devices: Sequence[Device]) -> Fill:
     """Sorts fuller nodes first."""
     held = sum(1 for device in devices if device.holder is not None)
@@ -309,30 +288,35 @@ def fill_of(devices: Sequence[Device]) -> Fill:
 
 
 def preference(
-    fill: Fill, chosen: Sequence[Scored], placement: Placement, cost: float = 0.0
-) -> tuple[int, float, float, int, float]:
-    """Smallest first: preferred devices, what costs least, the fuller node for `pack`, the emptier
-    for `spread`, then the scores.
+    fill: Fill, chosen: Chosen, placement: Placement, closeness: Closeness, cost: float = 0.0
+) -> Preference:
+    """Smallest first: preferred devices, those near to each other, what costs least, the fuller
+    node for `pack`, the emptier for `spread`, what breaks the least, then the scores.
     """
     preferred, total = worth(chosen)
-    sign = 1 if placement is Placement.PACK else -1
-    return -preferred, cost, sign * fill[0], sign * fill[1], -total
+    distance, fit = closeness
+    return -preferred, distance, cost, *fill_order(fill, placement), fit, -total
+
+
+def fill_order(fill: Fill, placement: Placement) -> Fill:
+    """Smallest first."""
+    return fill if placement is Placement.PACK else (-fill[0], -fill[1])
 
 
 def _place(nodes: Nodes, candidates: Candidates, request: GpuRequest, cost: Cost) -> Placed | None:
-    chosen = {
-        node_id: devices
-        for node_id, found in candidates.items()
-        if (devices := choose(found, request)) is not None
-    }
-    if len(chosen) < request.nodes:
+    found: list[tuple[Preference, NodeId, Chosen]] = []
+    for node_id, there in candidates.items():
+        topology = Topology.of(nodes[node_id])
+        chosen = choose(there, request, topology)
+        if chosen is not None:
+            closeness = topology.closeness([scored.device for scored in chosen])
+            fill = fill_of(nodes[node_id])
+            order = preference(fill, chosen, request.placement, closeness, cost(node_id))
+            found.append((order, node_id, chosen))
+    if len(found) < request.nodes:
         return None
-
-    def order(node_id: NodeId) -> tuple[int, float, float, int, float, NodeId]:
-        fill, there = fill_of(nodes[node_id]), chosen[node_id]
-        return *preference(fill, there, request.placement, cost(node_id)), node_id
-
-    return Placed.on((n, chosen[n]) for n in sorted(chosen, key=order)[: request.nodes])
+    best = heapq.nsmallest(request.nodes, found, key=lambda each: each[:2])
+    return Placed.on((node_id, chosen) for _, node_id, chosen in best)
 
 
 def _place_balanced_gang(
@@ -355,39 +339,3 @@ def _windows(candidates: Candidates) -> Iterator[dict[NodeId, tuple[Scored, ...]
             node_id: tuple(s for s in found if is_balanced(free_mb(s), ceiling))
             for node_id, found in candidates.items()
         }
-
-
-def is_balanced(free_mb: int, largest_mb: int) -> bool:
-    """Whether a device is balanced with one that has `largest_mb` free."""
-    return BALANCED_SHARE * largest_mb <= free_mb <= largest_mb
-
-
-def _balanced_below(
-    largest: Scored, candidates: tuple[Scored, ...], gpus: int
-) -> tuple[Scored, ...] | None:
-    """The best set in which no device has more memory free than `largest`, none much less."""
-    ceiling = free_mb(largest)
-    others = [s for s in candidates if s is not largest and is_balanced(free_mb(s), ceiling)]
-    if len(others) < gpus - 1:
-        return None
-    return best_first((largest, *others[: gpus - 1]))
-
-
-def worth(chosen: Iterable[Scored]) -> tuple[int, float]:
-    """How much is liked of a group, and its scores; larger is better."""
-    group = tuple(chosen)
-    return sum(s.preferred for s in group), total_score(group)
-
-
-def total_score(chosen: Iterable[Scored]) -> float:
-    """Added one by one, as `accumulate` does; `sum` rounds otherwise from Python 3.12 on."""
-    total = 0.0
-    for scored in chosen:
-        total += scored.score
-    return total
-
-
-def free_mb(scored: Scored) -> int:
-    """Free memory; 0 if unknown."""
-    reading = scored.device.reading
-    return reading.memory_free_mb or 0 if reading is not None else 0

@@ -18,6 +18,7 @@ from services.scheduler.domain.model.fleet import (
     Host,
 )
 from services.scheduler.domain.model.namespaces import Quota
+from services.scheduler.domain.placement.device_choice import BALANCED_SHARE, Scored, choose
 from services.scheduler.domain.placement.eligibility import (
     NEVER,
     blocks,
@@ -27,14 +28,7 @@ from services.scheduler.domain.placement.eligibility import (
     is_large_enough,
     reason_for,
 )
-from services.scheduler.domain.placement.placement import (
-    BALANCED_SHARE,
-    PlacementContext,
-    Scored,
-    choose,
-    eligible,
-    place,
-)
+from services.scheduler.domain.placement.placement import PlacementContext, eligible, place
 from services.scheduler.domain.placement.shares import (
     SharesRefused,
     devices_needed,

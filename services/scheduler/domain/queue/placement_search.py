@@ -13,17 +13,16 @@ from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.density import Density, class_of, demand_of
+from services.scheduler.domain.placement.device_choice import Chosen, Scored, choose
 from services.scheduler.domain.placement.eligibility import is_large_enough
 from services.scheduler.domain.placement.filter_index import FilterIndex
-from services.scheduler.domain.placement.node_index import Choose, Chosen, IndexEntry, NodeIndex
+from services.scheduler.domain.placement.node_index import Choose, IndexEntry, NodeIndex
 from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.placement import (
     Cost,
     Placed,
     PlacementContext,
-    Scored,
     Taken,
-    choose,
     no_cost,
     place_among,
     place_shares,
@@ -191,9 +190,9 @@ class PlacementSearch:
                     host_resources, self._host_reserved(view, ranked)
                 ):
                     return None
-            if shape.balanced:
-                return choose(ready, request)
-            return ready[:gpus] if len(ready) >= gpus else None
+            if ready is entry.ready and not shape.balanced:
+                return entry.best(gpus).chosen
+            return choose(ready, request, view.topology)
 
         return choose_on
 
