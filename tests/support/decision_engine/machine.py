@@ -412,6 +412,9 @@ class EngineMachine:
                 self._end(reservation_id, "granted")
                 self._check_place(entry.request, placed)
                 assert not model.asks_too_much(entry), entry
+                if not model.queue and _goes_by_nearness(entry.request):
+                    self.decided["grant_judged_by_nearness"] += 1
+                    assert not model.has_nearer(entry.request, placed.numbers), entry
                 for waiting in model.queue.values():
                     ahead = ranks[waiting.reservation_id] < ranks[reservation_id]
                     is_held_back = model.asks_too_much(waiting) or waiting.reservation_id in later
@@ -561,6 +564,12 @@ class EngineMachine:
                 assert said == codes & NEVER, (uuid, said, codes)
             else:
                 assert said == codes, (uuid, said, codes)
+
+
+def _goes_by_nearness(request: GpuRequest) -> bool:
+    """Whether nothing comes before it."""
+    wishes = request.prefer or request.balanced_memory
+    return request.gpus > 1 and request.nodes == 1 and not wishes
 
 
 def _pick(ids: list[Any], which: int) -> Any:

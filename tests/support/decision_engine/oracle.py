@@ -4,7 +4,7 @@ Nothing here uses the engine's own rules. It judges decisions; it does not make 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -297,6 +297,18 @@ class KnownState:
             for top in {self._free_mb(n) for numbers in usable.values() for n in numbers}
         )
 
+    def has_nearer(self, request: GpuRequest, numbers: frozenset[int]) -> bool:
+        """Whether as many free GPUs of a node are nearer; nothing may be kept for others."""
+        mine = _distance([self.devices[number] for number in numbers])
+        for node_id, devices in self.groups().items():
+            node = self.nodes.get(node_id) or Node(node_id=node_id)
+            if not self._has_room(node, request, set(self.leases)):
+                continue
+            usable = [device for device in devices if not self.codes(device, request)]
+            if any(_distance(each) < mine for each in combinations(usable, request.gpus)):
+                return True
+        return False
+
     def _fits_shares(self, request: GpuRequest, available: set[int], living: set[UUID]) -> bool:
         """As above. What living leases hold of a device is taken, also of an available one."""
         held_now, held_then = self.held_parts(), self.held_parts(living)
@@ -444,6 +456,14 @@ def reading_codes(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
 
 
 OF_AGE = {ReasonCode.NO_READING, ReasonCode.STALE_READING, ReasonCode.AWAITING_SNAPSHOT}
+
+
+def _distance(devices: Sequence[Device]) -> int:
+    """0 for one NVLink island, 1 for one NUMA node, else 2."""
+    names = [device.link_groups for device in devices]
+    if len(names) == 1 or (all(names) and len({each[1] for each in names}) == 1):
+        return 0
+    return 1 if all(names) and len({each[-1] for each in names}) == 1 else 2
 
 
 def _least_devices(request: GpuRequest) -> int:
