@@ -8,7 +8,7 @@ from schemas.task import OptimizationSpec, Strategy
 from services.orchestrator.domain.search import tpe
 from shared.postgres.database import Database
 
-_WITHOUT: Final = (Strategy.GRID_SEARCH, Strategy.RANDOM)
+_WITHOUT: Final = (Strategy.GRID_SEARCH, Strategy.RANDOM, Strategy.SUCCESSIVE_HALVING)
 
 SELECT_SEARCHES: Final = """
 SELECT EXISTS (
