@@ -118,6 +118,7 @@ BENCHMARK = {
     "levels": [],
     "metrics": json.loads(msgspec.json.encode(BenchmarkMetrics(mean_ttft=0.2))),
     "elapsed_seconds": 5.0,
+    "quality": None,
 }
 
 
