@@ -170,6 +170,40 @@ async def test_a_task_is_described_in_the_form_and_seen_to_wait_to_run_and_to_fi
     ]
 
 
+async def test_a_search_for_the_greatest_load_is_described_in_the_form_and_its_bracket_is_shown(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    page = (await visit("/tasks/new")).page
+
+    await page.get_by_label("Name", exact=True).fill("greatest-load")
+    await page.get_by_label("ttft-seconds", exact=True).fill("0.005")
+    await page.get_by_label("tpot-seconds", exact=True).fill("0.001")
+    await page.get_by_label("Objective", exact=True).select_option("maximize_load")
+    await page.get_by_label("Greatest load that is tried").fill("4")
+    await page.get_by_label("Levels of an experiment, at most").fill("3")
+    await page.get_by_label("Time of a level, at most (min)").fill("0.01")
+    await page.get_by_label("Measure again before a winner is declared").select_option("false")
+    file = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
+    await page.get_by_role("button", name="Submit").click()
+    await page.wait_for_url("**/tasks/*-*")
+    experiments = page.get_by_role("region", name="Experiments")
+    await expect(experiments.get_by_text("succeeded")).to_have_count(1, timeout=LONG_MS)
+
+    assert file["benchmark"]["load_search"] == {"max": 4, "max_levels": 3}
+    assert "num_concurrency" not in file["benchmark"]
+    assert file["optimization"]["trust"] is False
+    [measured] = (await get(platform, f"/tasks/{page.url.rpartition('/')[2]}/experiments"))[
+        "experiments"
+    ]
+    greatest = measured["metrics"]["boundary"]["estimate"]
+    assert greatest is not None
+    told = page.get_by_text(re.compile(rf"{greatest:.3g} (or more|\(.* to .*\)).requests at once"))
+    await expect(told).to_be_visible()
+    await page.get_by_role("tab", name="Compare").click()
+    [row] = await chart_values(page, "Greatest load within the constraints")
+    assert float(row["greatest load (requests at once)"]) == pytest.approx(greatest, rel=1e-3)
+
+
 async def test_charts_of_an_experiment_contain_what_the_api_says(
     platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
 ) -> None:

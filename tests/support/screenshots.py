@@ -1,8 +1,8 @@
-"""`make screenshots`: every page of the web page, dark and light, on a desk and on a phone.
+"""`make screenshots`: every page of the web page, dark and light, on a desk, a tablet and a phone.
 
 The platform is a real one with a made-up fleet of 16 nodes and 128 GPUs, one of whose nodes is
-lost, a finished task of 24 experiments, holders, and requests that wait. Words as arguments choose
-the pages whose names have one of them.
+lost, a finished task of 24 experiments, a search for loads, holders, and requests that wait. Words
+as arguments choose the pages whose names have one of them.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from tests.support.processes.platform import PlatformProcess, quick_task
 from tests.support.simulated_fleet import ADMIT, agents, write_fleet
 
 FOLDER: Final = ROOT / "build" / "screenshots"
-SIZES: Final = {"desktop": (1440, 900), "phone": (390, 844)}
+SIZES: Final = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
 SCHEMES: Final = ("light", "dark")
 GPUS_PER_NODE: Final = 8
 NODES: Final = tuple(f"gpu-{number:02}" for number in range(2, 17))
@@ -52,6 +52,14 @@ TASK: Final = {
         "kv-token-seconds": [0.0000004],
     },
     "slo": {"tpot": {"threshold": 0.012, "weight": 0}, "ttft": {"threshold": 0.15, "weight": 0}},
+}
+LOADS: Final = {
+    "task_name": "greatest-load-per-configuration",
+    "parameters": {
+        "slots": [4, 16],
+        "step-seconds": [0.006, 0.012],
+        "kv-token-seconds": [0.0000004],
+    },
 }
 HOLDERS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("pretraining-7b", {"gpus": 8, "nodes": 4}),
@@ -91,6 +99,21 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
     broken = quick_task("engine-that-dies", parameters={"die-after-requests": [3]})
     dead = await platform.submit(broken)
     await platform.until_finished(dead, within_seconds=300)
+    loads = quick_task("", **LOADS)
+    loads["optimization"] |= {
+        "objective": "maximize_load",
+        "constraints": "ttft:p95<400ms, error_rate<1%",
+        "max_parallel": 4,
+        "trust": True,
+    }
+    loads["benchmark"] |= {
+        "traffic_scenarios": ["D(100,40)"],
+        "load_search": {"max": 64, "max_levels": 6},
+        "max_requests_per_iteration": 200,
+        "max_time_per_iteration": 0.01,
+    }
+    del loads["benchmark"]["num_concurrency"]
+    searched = await platform.until_finished(await platform.submit(loads), within_seconds=600)
     finished = await platform.until_finished(await platform.submit(task), within_seconds=900)
     [failed] = await platform.experiments(dead)
     of_it = await platform.request("GET", f"/api/v1/tasks/{finished['task_id']}/experiments")
@@ -112,6 +135,9 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
         "task-picked": f"{task_place}?tab=compare&picked={picked}",
         "task-timeline": f"{task_place}?tab=timeline",
         "task-definition": f"{task_place}?tab=definition",
+        "task-loads": f"/tasks/{searched['task_id']}",
+        "task-loads-compare": f"/tasks/{searched['task_id']}?tab=compare",
+        "experiment-loads": f"/experiments/{searched['best_experiment_id']}",
         "experiment": f"/experiments/{finished['best_experiment_id']}",
         "experiment-failed": f"/experiments/{failed['experiment_id']}",
         "queue": f"/queue?open={rows[0]['reservation_id']}" if rows else "/queue",

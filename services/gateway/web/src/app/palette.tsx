@@ -1,23 +1,26 @@
 import "@mantine/spotlight/styles.css";
 import { useMantineColorScheme } from "@mantine/core";
 import { Spotlight, spotlight, type SpotlightActionData } from "@mantine/spotlight";
-import { useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useNavigate } from "react-router";
-import type { GpuView, TaskView } from "@schemas/messages";
+import type { ExperimentDetail, GpuView, TaskList } from "@schemas/messages";
+import { allOf, api } from "@/lib/api-client";
 import { paths } from "@/lib/paths";
 import { useSharedSearch } from "@/lib/url-state";
 import { NAVIGATION } from "./navigation";
 
 export const openPalette = spotlight.open;
 
-/** Pages, tasks, GPUs and commands by a few letters. */
+const NEWEST = { limit: 200 };
+
+/** Pages, tasks, experiments, GPUs and commands by a few letters. */
 export function Palette() {
   const navigate = useNavigate();
-  const client = useQueryClient();
   const search = useSharedSearch();
   const { toggleColorScheme } = useMantineColorScheme();
   const [query, setQuery] = useState("");
+  const [isOpen, setOpen] = useState(false);
 
   const go = (id: string, label: string, description: string, to: string): SpotlightActionData => ({
     id,
@@ -25,21 +28,44 @@ export function Palette() {
     description,
     onClick: () => void navigate({ pathname: to, search }),
   });
-  const gpus = client.getQueryData<GpuView[]>(["gpus"]) ?? [];
-  const tasks = client.getQueriesData<{ tasks: TaskView[] }>({ queryKey: ["tasks"] });
-  const seen = new Map(tasks.flatMap(([, data]) => data?.tasks ?? []).map((t) => [t.task_id, t]));
+  const gpus = useQuery({
+    queryKey: ["gpus"],
+    queryFn: ({ signal }) => allOf<"gpus", GpuView>("/gpus", "gpus", { signal }),
+    enabled: isOpen,
+  });
+  const tasks = useQuery({
+    queryKey: ["tasks", NEWEST],
+    queryFn: ({ signal }) => api<TaskList>("/tasks", { query: NEWEST, signal }),
+    enabled: isOpen,
+  });
+  const experiments = useQuery({
+    queryKey: ["experiments", NEWEST],
+    queryFn: ({ signal }) =>
+      api<{ experiments: ExperimentDetail[] }>("/experiments", { query: { ...NEWEST, monitoring: false }, signal }),
+    enabled: isOpen,
+  });
+  const names = new Map(tasks.data?.tasks.map((task) => [task.task_id, task.task_name]));
   const actions = [
     ...NAVIGATION.map((entry) => go(entry.to, entry.word, "Page", entry.to)),
+    go("new-task", "New task", "Command", paths.newTask()),
     {
       id: "scheme",
       label: "Switch between dark and light",
       description: "Command",
       onClick: toggleColorScheme,
     },
-    ...[...seen.values()].map((task) =>
+    ...(tasks.data?.tasks ?? []).map((task) =>
       go(task.task_id, task.task_name, `Task, ${task.state}`, paths.task(task.task_id)),
     ),
-    ...gpus.map((gpu) =>
+    ...(experiments.data?.experiments ?? []).map((each) =>
+      go(
+        each.experiment_id,
+        `${names.get(each.task_id) ?? each.task_id} #${each.ordinal}`,
+        `Experiment, ${each.state}`,
+        paths.experiment(each.experiment_id),
+      ),
+    ),
+    ...(gpus.data ?? []).map((gpu) =>
       go(
         gpu.uuid,
         `${gpu.node_id} GPU ${gpu.index}`,
@@ -54,12 +80,14 @@ export function Palette() {
       actions={actions}
       query={query}
       onQueryChange={setQuery}
+      onSpotlightOpen={() => setOpen(true)}
+      onSpotlightClose={() => setOpen(false)}
       shortcut={["mod + K"]}
       limit={12}
       highlightQuery
       scrollable
       nothingFound="Nothing has these letters"
-      searchProps={{ placeholder: "Pages, tasks, GPUs, commands", "aria-label": "Search" }}
+      searchProps={{ placeholder: "Pages, tasks, experiments, GPUs, commands", "aria-label": "Search" }}
     />
   );
 }

@@ -52,7 +52,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
         <ActionIcon
           variant="default"
           size="md"
-          aria-label="Search pages, tasks, GPUs and commands (Ctrl-K)"
+          aria-label="Search pages, tasks, experiments, GPUs and commands (Ctrl-K)"
           title="Search (Ctrl-K)"
           onClick={() => void loadPalette().then((palette) => palette.openPalette())}
         >

@@ -61,7 +61,7 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
         <FailureBlock failure={experiment.failure} memory={experiment.failure_memory} />
       )}
       {experiment.state === "waiting" && <WaitingBlock experiment={experiment} />}
-      {experiment.benchmark && <Levels benchmark={experiment.benchmark} />}
+      {experiment.benchmark && <Levels benchmark={experiment.benchmark} boundary={experiment.metrics?.boundary} />}
       {attempt && <GpuMonitoringBlock experiment={experiment} phases={phases} />}
       {attempt && <EngineMetrics experiment={experiment} phases={phases} />}
       {attempt && (

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { gridSize, isAbout, readDraft, valueAt, valuesOf, withValue, writeDraft } from "./draft";
+import { gridSize, isAbout, MAXIMIZE_LOAD, readDraft, valueAt, valuesOf, withObjective, withValue, writeDraft } from "./draft";
 
 test("a file survives either form", () => {
   const draft = { task_name: "a", parameters: { slots: [1, 2] }, benchmark: { traffic_scenarios: ["D(1,1)"] } };
@@ -21,6 +21,17 @@ test("a field is set in a copy, and leaves no empty object behind", () => {
   expect(valueAt(changed, "gpus.count")).toBe(2);
   expect(withValue(draft, "slo.ttft.threshold", undefined)).toEqual({});
   expect(draft).toEqual({ slo: { ttft: { threshold: 1 } } });
+});
+
+test("a search for a load comes with its objective, in place of the loads, and goes with it", () => {
+  const draft = { optimization: { objective: "minimize_ttft" }, benchmark: { num_concurrency: [2] } };
+
+  const searched = withObjective(draft, MAXIMIZE_LOAD);
+
+  expect(searched.benchmark).toEqual({ load_search: { max: 256 } });
+  expect(valueAt(searched, "optimization.constraints")).toContain("ttft");
+  expect(withObjective(searched, "minimize_tpot").benchmark).toEqual({ num_concurrency: [1, 4] });
+  expect(withObjective(draft, "minimize_tpot").benchmark).toEqual(draft.benchmark);
 });
 
 test("values read as numbers, booleans and texts", () => {

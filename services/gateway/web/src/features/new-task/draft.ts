@@ -47,6 +47,23 @@ export function withValue(draft: Draft, path: string, value: unknown): Draft {
   return isEmpty ? Object.fromEntries(others) : { ...draft, [name]: inner };
 }
 
+export const MAXIMIZE_LOAD = "maximize_load";
+
+/** A search for the greatest load takes the place of the loads, and goes with its objective. */
+export function withObjective(draft: Draft, objective: string): Draft {
+  const isLoad = objective === MAXIMIZE_LOAD;
+  const searched = valueAt(draft, "benchmark.load_search");
+  const changes: [path: string, value: unknown][] = [
+    ["optimization.objective", objective],
+    ["benchmark.load_search", isLoad ? (searched ?? { max: 256 }) : undefined],
+    ...(isLoad && !valueAt(draft, "optimization.constraints")
+      ? ([["optimization.constraints", "ttft:p99<1s, error_rate<1%"]] satisfies [string, unknown][])
+      : []),
+    ...(isLoad === (searched !== undefined) ? [] : ([["benchmark.num_concurrency", isLoad ? undefined : [1, 4]]] satisfies [string, unknown][])),
+  ];
+  return changes.reduce((changed, [path, value]) => withValue(changed, path, value), draft);
+}
+
 function isObject(value: unknown): value is Draft {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

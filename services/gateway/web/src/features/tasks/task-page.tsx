@@ -10,6 +10,7 @@ import { RunState } from "@/components/run-state";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import { api } from "@/lib/api-client";
+import { boundaryNotes } from "@/lib/levels";
 import { differing, parametersText, serveCommand } from "@/lib/parameters";
 import { paths } from "@/lib/paths";
 import { useMe } from "@/lib/session";
@@ -21,6 +22,7 @@ import { Definition } from "./components/definition";
 import { EventsTable } from "./components/events-table";
 import { ExperimentsTable } from "./components/experiments-table";
 import { gpusText, leadPercent, objectiveOf, ofTotal, ranked, scoreText, STOPPED, taskSums } from "./task-sums";
+import { trustWords } from "./trust-words";
 
 const Compare = lazy(() => import("./compare/compare"));
 const Timeline = lazy(() => import("./components/timeline"));
@@ -112,11 +114,16 @@ function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDe
           experiment {best.ordinal}
         </Link>
         , <strong>{text}</strong>, {objectiveOf(task.objective, [best]).word}{" "}
-        <strong title={String(best.objective_score)}>{scoreText(task.objective, best.objective_score)}</strong>
+        <strong title={String(best.objective_score)}>{scoreText(task.objective, best)}</strong>
       </div>
       <div className="dim">
-        {second && typeof lead === "number" && `better by ${number(lead)} % than experiment ${second.ordinal}; `}
-        {runs === 1 ? "measured once, so its noise is not known" : `measured ${runs} times`}
+        {task.trust?.winner
+          ? trustWords(task.trust)
+          : [
+              ...(second && typeof lead === "number" ? [`better by ${number(lead)} % than experiment ${second.ordinal}`] : []),
+              runs === 1 ? "measured once, so its noise is not known" : `measured ${runs} times`,
+            ].join("; ")}
+        {boundaryNotes(best.metrics?.boundary).map((note) => `; ${note}`)}
         {best.metrics && `; ${whole(best.metrics.total_completed_requests)} requests`}
         {monitoring && `; GPU samples cover ${percent(monitoring.coverage_percent)}`}{" "}
         {monitoring?.trusted === false && (

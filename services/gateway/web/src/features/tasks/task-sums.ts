@@ -1,6 +1,7 @@
 import type { ExperimentDetail, Objective, StopReason, TaskState, TaskView } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
-import { number, withUnit, type Maybe } from "@/lib/units";
+import { boundaryText, LOAD_UNITS } from "@/lib/levels";
+import { number, withUnit } from "@/lib/units";
 
 const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBetter: boolean }> = {
   maximize_goodput: { word: "max goodput per GPU", unit: "req/s", isSmallerBetter: false },
@@ -9,20 +10,21 @@ const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBette
   minimize_cost: { word: "cost of a million output tokens", unit: "", isSmallerBetter: true },
   minimize_latency: { word: "mean e2e latency", unit: "s", isSmallerBetter: true },
   minimize_ttft: { word: "mean ttft", unit: "s", isSmallerBetter: true },
-  maximize_load: { word: "max load", unit: "", isSmallerBetter: false },
+  maximize_load: { word: "max load", unit: "requests", isSmallerBetter: false },
   minimize_tpot: { word: "mean tpot", unit: "s", isSmallerBetter: true },
 };
 
 /** Of the scores of these experiments, which may bear the SLO's penalty. */
 export function objectiveOf(objective: Objective, experiments: ExperimentDetail[]) {
-  const found = OBJECTIVES[objective];
+  const boundary = objective === "maximize_load" ? experiments.find((each) => each.metrics?.boundary)?.metrics?.boundary : null;
+  const found = { ...OBJECTIVES[objective], ...(boundary ? { unit: LOAD_UNITS[boundary.load] } : {}) };
   const isPenalized = experiments.some((each) => each.slo?.penalty);
   return isPenalized ? { ...found, word: `${found.word} with the SLO's penalty` } : found;
 }
 
-export function scoreText(objective: Objective, score: Maybe): string {
-  const { unit } = OBJECTIVES[objective];
-  return withUnit(number(score), unit);
+export function scoreText(objective: Objective, each: ExperimentDetail): string {
+  const boundary = objective === "maximize_load" ? each.metrics?.boundary : null;
+  return boundary ? boundaryText(boundary) : withUnit(number(each.objective_score), objectiveOf(objective, [each]).unit);
 }
 
 export interface Sums {

@@ -117,7 +117,7 @@ function useColumns(byTask: Map<string, ExperimentDetail[]>, search: string): Co
           const best = its.find((each) => each.experiment_id === task.best_experiment_id);
           return best ? (
             <>
-              {scoreText(task.objective, best.objective_score)}
+              {scoreText(task.objective, best)}
               <div className="dim">{objectiveOf(task.objective, [best]).word}</div>
             </>
           ) : (

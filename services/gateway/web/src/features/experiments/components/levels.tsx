@@ -1,13 +1,13 @@
 import { useMemo } from "react";
 import type { EChartsOption } from "echarts";
-import type { BenchmarkResult, Distribution, LevelResult } from "@schemas/messages";
+import type { BenchmarkResult, Distribution, LevelResult, LoadBoundary } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { DataTable, type Column } from "@/components/data-table";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
+import { boundaryNotes, boundaryText, byScenario, halfInterval, levelName, loadAxis, loadOf, loadText } from "@/lib/levels";
 import { number, percent, UNKNOWN, whole } from "@/lib/units";
-import { byScenario, halfInterval, levelName } from "../levels";
 
 const ms = (seconds: number | null | undefined) =>
   number(seconds === null || seconds === undefined ? null : seconds * 1000);
@@ -29,7 +29,7 @@ function latency(name: string, of: (level: LevelResult) => Distribution | null):
 
 const COLUMNS: Column<LevelResult>[] = [
   { name: "Scenario", cell: (level) => level.scenario, sortBy: (level) => level.scenario },
-  { name: "Concurrency", isNumber: true, cell: (level) => level.num_concurrency, sortBy: (level) => level.num_concurrency },
+  { name: "Load", title: "requests at once, or as they are sent", isNumber: true, cell: loadText, sortBy: loadOf },
   latency("TTFT", (level) => level.stats.ttft),
   latency("TPOT", (level) => level.stats.tpot),
   latency("E2E", (level) => level.stats.e2e_latency),
@@ -85,7 +85,7 @@ const COLUMNS: Column<LevelResult>[] = [
   },
 ];
 
-export function Levels({ benchmark }: { benchmark: BenchmarkResult }) {
+export function Levels({ benchmark, boundary }: { benchmark: BenchmarkResult; boundary: LoadBoundary | null | undefined }) {
   const latencies = useMemo(() => latencyChart(benchmark), [benchmark]);
   const rates = useMemo(() => throughputChart(benchmark), [benchmark]);
   return (
@@ -96,19 +96,25 @@ export function Levels({ benchmark }: { benchmark: BenchmarkResult }) {
           {benchmark.tool} {benchmark.tool_version}
         </span>
       </h2>
+      {boundary && (
+        <p>
+          Greatest load within the constraints: <strong>{boundaryText(boundary)}</strong>
+          <span className="dim">{[`; found in ${boundary.levels} levels`, ...boundaryNotes(boundary)].join("; ")}</span>
+        </p>
+      )}
       <DataTable label="Levels of the benchmark" columns={COLUMNS} rows={benchmark.levels} rowKey={(level) => `${levelName(level)} ${level.started_at}`} />
       <ChartGrid>
-        <Chart title="Latency by concurrency" {...latencies} empty="No level was served." />
-        <Chart title="Throughput by concurrency" {...rates} empty="No level was served." />
+        <Chart title="Latency by load" {...latencies} empty="No level was served." />
+        <Chart title="Throughput by load" {...rates} empty="No level was served." />
       </ChartGrid>
     </section>
   );
 }
 
-const CONCURRENCY = { type: "value" as const, name: "concurrency (requests at once)", nameLocation: "middle" as const, nameGap: 26, minInterval: 1 };
+const axisOf = ({ levels }: BenchmarkResult) => ({ type: "value" as const, name: loadAxis(levels), nameLocation: "middle" as const, nameGap: 26 });
 
 function latencyChart(benchmark: BenchmarkResult) {
-  const groups = [...byScenario(benchmark)];
+  const groups = [...byScenario(benchmark.levels)];
   const kinds = [
     ["E2E", (level: LevelResult) => level.stats.e2e_latency],
     ["TTFT", (level: LevelResult) => level.stats.ttft],
@@ -123,14 +129,14 @@ function latencyChart(benchmark: BenchmarkResult) {
         tooltip: { valueFormatter: (value: unknown) => `${number(Number(value))} ms` },
         data: levels.flatMap((level) => {
           const found = of(level);
-          return found ? [[level.num_concurrency, found[statistic] * 1000]] : [];
+          return found ? [[loadOf(level), found[statistic] * 1000]] : [];
         }),
       })),
     ),
   );
   const option: EChartsOption = {
     grid: { left: 56, right: 16, top: 44, bottom: 40 },
-    xAxis: CONCURRENCY,
+    xAxis: axisOf(benchmark),
     yAxis: { type: "value", name: "latency (ms)", nameTextStyle: { align: "left" } },
     series: lines,
   };
@@ -139,22 +145,22 @@ function latencyChart(benchmark: BenchmarkResult) {
       const found = of(level);
       if (!found) return [];
       const half = halfInterval(found, level.num_completed_requests);
-      return [[level.scenario, level.num_concurrency, kind, found.mean, half, found.p50, found.p99, level.num_completed_requests]];
+      return [[level.scenario, loadText(level), kind, found.mean, half, found.p50, found.p99, level.num_completed_requests]];
     }),
   );
-  const columns = ["scenario", "concurrency", "latency", "mean (s)", "± 95 % (s)", "p50 (s)", "p99 (s)", "n"];
+  const columns = ["scenario", "load", "latency", "mean (s)", "± 95 % (s)", "p50 (s)", "p99 (s)", "n"];
   return { option, table: { columns, rows } };
 }
 
 function throughputChart(benchmark: BenchmarkResult) {
-  const groups = [...byScenario(benchmark)];
+  const groups = [...byScenario(benchmark.levels)];
   const kinds = [
     ["total", (level: LevelResult) => level.mean_total_tokens_throughput_tokens_per_s],
     ["output", (level: LevelResult) => level.mean_output_throughput_tokens_per_s],
   ] as const;
   const option: EChartsOption = {
     grid: { left: 56, right: 16, top: 44, bottom: 40 },
-    xAxis: CONCURRENCY,
+    xAxis: axisOf(benchmark),
     yAxis: { type: "value", name: "throughput, mean of the level (tokens/s)", nameTextStyle: { align: "left" } },
     series: groups.flatMap(([scenario, levels]) =>
       kinds.map(([kind, of]) => ({
@@ -162,15 +168,15 @@ function throughputChart(benchmark: BenchmarkResult) {
         name: `${kind}${groups.length > 1 ? ` ${scenario}` : ""}`,
         symbolSize: 6,
         tooltip: { valueFormatter: (value: unknown) => `${number(Number(value))} tok/s` },
-        data: levels.map((level) => [level.num_concurrency, of(level)]),
+        data: levels.map((level) => [loadOf(level), of(level)]),
       })),
     ),
   };
   const rows = benchmark.levels.map((level) => [
     level.scenario,
-    level.num_concurrency,
+    loadText(level),
     ...kinds.map(([, of]) => of(level)),
     level.num_completed_requests,
   ]);
-  return { option, table: { columns: ["scenario", "concurrency", "total (tok/s)", "output (tok/s)", "n"], rows } };
+  return { option, table: { columns: ["scenario", "load", "total (tok/s)", "output (tok/s)", "n"], rows } };
 }

@@ -2,13 +2,13 @@ import type { EChartsOption } from "echarts";
 import type { ExperimentDetail, Objective, RequestsView, SloSpec } from "@schemas/messages";
 import { chartToken, seriesColors } from "@/components/chart/theme";
 import type { Cell } from "@/lib/csv";
+import { halfInterval, loadAxis, loadOf } from "@/lib/levels";
 import { parametersText, valueText } from "@/lib/parameters";
 import { moment } from "@/lib/time";
 import { number } from "@/lib/units";
 import { objectiveOf } from "../task-sums";
 import {
   cumulative,
-  halfInterval,
   knee,
   sloBound,
   type LatencyName,
@@ -56,11 +56,12 @@ export const axisName = { nameLocation: "middle" as const, nameGap: 28 };
 
 export function latencyChart(compared: Compared, name: LatencyName, statistic: Statistic, scenario: string): Shown {
   const bound = sloBound(compared.slo, name, statistic);
+  const shown = compared.experiments.flatMap((each) => each.benchmark?.levels ?? []).filter((level) => level.scenario === scenario);
   const rows: Cell[][] = [];
   const curves = compared.experiments.flatMap((each) => {
     const levels = (each.benchmark?.levels ?? [])
       .filter((level) => level.scenario === scenario && level.stats[name])
-      .toSorted((a, b) => a.num_concurrency - b.num_concurrency);
+      .toSorted((a, b) => loadOf(a) - loadOf(b));
     const atKnee = knee(levels, name);
     let isBroken = false;
     const points = levels.flatMap((level) => {
@@ -70,7 +71,7 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
       const half = statistic === "mean" ? halfInterval(found, level.num_completed_requests) : null;
       const isFirstBreach = bound !== null && !isBroken && value > bound;
       isBroken ||= isFirstBreach;
-      rows.push([each.ordinal, level.num_concurrency, level.requests_per_second, value, half, level.num_completed_requests]);
+      rows.push([each.ordinal, loadOf(level), level.requests_per_second, value, half, level.num_completed_requests]);
       return [{ level, value, half, isFirstBreach }];
     });
     if (points.length === 0) return [];
@@ -87,11 +88,11 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
     return [
       ...(statistic === "mean"
         ? [
-            { ...base, data: points.map((p) => [p.level.num_concurrency, (p.value - (p.half ?? 0)) * 1000]) },
+            { ...base, data: points.map((p) => [loadOf(p.level), (p.value - (p.half ?? 0)) * 1000]) },
             {
               ...base,
               areaStyle: { color, opacity: 0.18 * faint },
-              data: points.map((p) => [p.level.num_concurrency, 2 * (p.half ?? 0) * 1000]),
+              data: points.map((p) => [loadOf(p.level), 2 * (p.half ?? 0) * 1000]),
             },
           ]
         : []),
@@ -102,7 +103,7 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
         lineStyle: { opacity: faint, width: each.experiment_id === compared.bestId ? 3 : 1.6 },
         itemStyle: { opacity: faint },
         data: points.map((p) => ({
-          value: [p.level.num_concurrency, p.value * 1000],
+          value: [loadOf(p.level), p.value * 1000],
           experimentId: each.experiment_id,
           symbol: p.isFirstBreach ? "triangle" : p.level === atKnee ? "diamond" : "circle",
           symbolSize: p.isFirstBreach || p.level === atKnee ? 12 : 5,
@@ -117,11 +118,11 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
       trigger: "item",
       formatter: (at) => {
         const { seriesName, value } = at as unknown as { seriesName: string; value: number[] };
-        return `${seriesName}<br>concurrency ${value[0]}: ${number(value[1])} ms`;
+        return `${seriesName}<br>at ${number(value[0])}: ${number(value[1])} ms`;
       },
     },
     legend: { show: false },
-    xAxis: { type: "value", minInterval: 1, name: `concurrency (requests at once), ${scenario}`, ...axisName },
+    xAxis: { type: "value", name: `${loadAxis(shown)}, ${scenario}`, ...axisName },
     yAxis: {
       type: "value",
       name: `${LATENCY_WORDS[name]}, ${statistic}${statistic === "mean" ? " with 95 % interval" : ""} (ms)`,
@@ -147,7 +148,7 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
           ]),
     ],
   };
-  const columns = ["experiment", "concurrency", "requests/s", `${name} ${statistic} (s)`, "± 95 % (s)", "n"];
+  const columns = ["experiment", "load", "requests/s", `${name} ${statistic} (s)`, "± 95 % (s)", "n"];
   return { option, table: { columns, rows } };
 }
 

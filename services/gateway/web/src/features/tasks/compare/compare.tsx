@@ -7,6 +7,7 @@ import type { ExperimentDetail, TaskView } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { Empty } from "@/components/page";
+import { levelName } from "@/lib/levels";
 import { differing } from "@/lib/parameters";
 import { paths } from "@/lib/paths";
 import { useSharedSearch, useUrlState } from "@/lib/url-state";
@@ -24,6 +25,7 @@ import {
 import { DiffTable } from "./diff-table";
 import { Legend } from "./legend";
 import { importanceChart, sliceChart } from "./parameter-charts";
+import { boundaryChart } from "./boundary-chart";
 import { paretoChart } from "./pareto-chart";
 import type { LatencyName, Statistic } from "./points";
 
@@ -106,6 +108,7 @@ function Charts({ compared, isPending }: { compared: Compared; isPending: boolea
   const [sliced, setSliced] = useUrlState("slice", compared.names[0] ?? "");
   const charts = useMemo(
     () => ({
+      boundary: boundaryChart(compared),
       pareto: paretoChart(compared),
       latency: latencyChart(compared, name as LatencyName, statistic as Statistic, scenario),
       parallel: parallelChart(compared),
@@ -162,6 +165,17 @@ function Charts({ compared, isPending }: { compared: Compared; isPending: boolea
           onSelect={open}
         />
       </div>
+      {compared.experiments.some((each) => each.metrics?.boundary) && (
+        <div style={{ gridColumn: "1 / -1" }}>
+          <Chart
+            title="Greatest load within the constraints"
+            {...charts.boundary}
+            heightPx={80 + 24 * charts.boundary.table.rows.length}
+            empty="No load met the constraints."
+            onSelect={open}
+          />
+        </div>
+      )}
       <div style={{ gridColumn: "1 / -1" }}>
         <Chart
           title="Parameters and results"
@@ -218,8 +232,8 @@ function Distributions({ compared, scheme }: { compared: Compared; scheme: strin
     // eslint-disable-next-line react-hooks/exhaustive-deps
     [compared, requests, scheme],
   );
-  const first = requests[0];
-  const load = first ? `, ${first.scenario} × ${first.num_concurrency}` : "";
+  const greatest = chosen.find((each) => each.benchmark)?.benchmark?.levels.at(-1);
+  const load = greatest && requests.length > 0 ? `, ${levelName(greatest)}` : "";
   return (
     <>
       <Chart title={`Distribution of time to first token${load}`} {...ttft} terms={["ttft"]} empty="No request is stored." />

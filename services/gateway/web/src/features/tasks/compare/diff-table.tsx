@@ -2,6 +2,7 @@ import { useMemo } from "react";
 import type { Distribution, ExperimentDetail, LevelResult } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Term } from "@/components/term";
+import { bracketText, levelName, LOAD_UNITS } from "@/lib/levels";
 import { valueText } from "@/lib/parameters";
 import { number, UNKNOWN } from "@/lib/units";
 import type { Compared } from "./charts";
@@ -45,7 +46,11 @@ export function diffLines(chosen: ExperimentDetail[], names: string[]): Line[] {
     cells: chosen.map((each) => withChange(of(each), of(first), each === first)),
   }));
   const latencies = LATENCIES.flatMap(([word, of]) => latencyLines(chosen, word, of));
-  return [...parameters, ...metrics, ...latencies, ...boundLines(chosen)];
+  const searched = chosen.find((each) => each.metrics?.boundary)?.metrics?.boundary;
+  const loads = searched
+    ? [{ name: `greatest load (${LOAD_UNITS[searched.load]})`, cells: chosen.map((each) => bracketText(each.metrics?.boundary)) }]
+    : [];
+  return [...parameters, ...loads, ...metrics, ...latencies, ...boundLines(chosen)];
 }
 
 const LATENCIES: [string, LatencyName][] = [
@@ -57,7 +62,7 @@ const LATENCIES: [string, LatencyName][] = [
 /** What kept each level from being faster, with its evidence. */
 function boundLines(chosen: ExperimentDetail[]): Line[] {
   return (chosen[0]?.benchmark?.levels ?? []).map((level) => ({
-    name: `bound at ${loadOf(level)}`,
+    name: `bound at ${levelName(level)}`,
     cells: chosen.map((each) => {
       const bound = sameLoad(each, level)?.bound;
       return bound ? `${bound.bound.replaceAll("_", " ")}: ${bound.evidence}` : UNKNOWN;
@@ -65,10 +70,8 @@ function boundLines(chosen: ExperimentDetail[]): Line[] {
   }));
 }
 
-const loadOf = (level: LevelResult) => `${level.scenario} × ${level.num_concurrency}`;
-
 const sameLoad = (each: ExperimentDetail, level: LevelResult) =>
-  each.benchmark?.levels.find((one) => loadOf(one) === loadOf(level));
+  each.benchmark?.levels.find((one) => levelName(one) === levelName(level));
 
 /** By level, since only means over the same load can be the same within noise. */
 function latencyLines(chosen: ExperimentDetail[], word: string, of: LatencyName): Line[] {
@@ -81,7 +84,7 @@ function latencyLines(chosen: ExperimentDetail[], word: string, of: LatencyName)
     };
     const base = found(first as ExperimentDetail);
     return {
-      name: `${word}, mean at ${loadOf(level)} (ms)`,
+      name: `${word}, mean at ${levelName(level)} (ms)`,
       cells: chosen.map((each) => {
         const own = found(each);
         if (!own) return UNKNOWN;

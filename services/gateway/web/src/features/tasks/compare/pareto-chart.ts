@@ -1,5 +1,6 @@
 import type { EChartsOption, SeriesOption } from "echarts";
 import { chartToken } from "@/components/chart/theme";
+import { levelName, loadText } from "@/lib/levels";
 import { number } from "@/lib/units";
 import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
 import { isWithinSlo, levelPoints, paretoFront, sloWords, type LevelPoint } from "./points";
@@ -45,7 +46,7 @@ export function paretoChart(compared: Compared): Shown {
           data: points
             .filter((point) => point.experiment === each)
             .map((point) => ({
-              name: `${labelOf(each, compared)}, ${point.level.scenario} × ${point.level.num_concurrency}, n=${point.level.num_completed_requests}`,
+              name: `${labelOf(each, compared)}, ${levelName(point.level)}, n=${point.level.num_completed_requests}`,
               value: [point.perUser, point.perGpu],
               experimentId: each.experiment_id,
               itemStyle: {
@@ -79,7 +80,7 @@ export function paretoChart(compared: Compared): Shown {
             position: "right",
             color: chartToken("text"),
             fontSize: 11,
-            formatter: `#${point.experiment.ordinal}${point.experiment.experiment_id === bestId ? " best" : ""} ×${point.level.num_concurrency}`,
+            formatter: `#${point.experiment.ordinal}${point.experiment.experiment_id === bestId ? " best" : ""} ×${loadText(point.level)}`,
           },
         })),
       },
@@ -88,7 +89,7 @@ export function paretoChart(compared: Compared): Shown {
   const rows = points.map((point) => [
     point.experiment.ordinal,
     point.level.scenario,
-    point.level.num_concurrency,
+    loadText(point.level),
     point.perUser,
     point.perGpu,
     front.includes(point) ? "front" : "",

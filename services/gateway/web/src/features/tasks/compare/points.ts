@@ -1,5 +1,6 @@
 import type { Distribution, ExperimentDetail, LevelResult, SloSpec } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
+import { halfInterval, levelName } from "@/lib/levels";
 import { number } from "@/lib/units";
 
 /** One level of one experiment, as an expert compares them. */
@@ -15,10 +16,10 @@ export interface LevelPoint {
 export function levelPoints(experiments: ExperimentDetail[]): LevelPoint[] {
   return experiments.flatMap((each) => {
     const gpus = each.gpu_info?.count || each.request.gpus || 1;
-    const failed = new Set(each.metrics?.failed_levels.map((of) => `${of.scenario} ${of.num_concurrency}`));
+    const failed = new Set(each.metrics?.failed_levels.map(levelName));
     return (each.benchmark?.levels ?? []).flatMap((level) => {
       const perUser = level.stats.output_inference_speed?.mean;
-      if (perUser === undefined || failed.has(`${level.scenario} ${level.num_concurrency}`)) return [];
+      if (perUser === undefined || failed.has(levelName(level))) return [];
       const perGpu = level.mean_output_throughput_tokens_per_s / gpus;
       return [{ experiment: each, level, perGpu, perUser }];
     });
@@ -79,11 +80,6 @@ export function knee(levels: LevelResult[], name: LatencyName): LevelResult | nu
     level.requests_per_second / (level.stats[name]?.mean || Infinity);
   const best = levels.toSorted((a, b) => power(b) - power(a))[0];
   return levels.length > 2 ? (best ?? null) : null;
-}
-
-/** Half of the 95 % interval of a mean. */
-export function halfInterval(of: Distribution, count: number): number | null {
-  return count > 1 ? (1.96 * of.stddev) / Math.sqrt(count) : null;
 }
 
 /** Whether two means lie within each other's noise; null where it is not known. */

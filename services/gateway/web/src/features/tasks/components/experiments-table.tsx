@@ -7,6 +7,7 @@ import { Progress } from "@/components/progress";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { useLiveProgress } from "@/lib/live-progress";
 import { differing, valueText } from "@/lib/parameters";
+import { boundaryNotes, bracketText } from "@/lib/levels";
 import { paths } from "@/lib/paths";
 import { number, percent, UNKNOWN, whole } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
@@ -67,7 +68,7 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
         },
         cell: (each) => (name in each.parameters ? valueText(each.parameters[name]) : UNKNOWN),
       })),
-      { name: word, unit, isNumber: true, sortBy: (each) => each.objective_score, cell: (each) => number(each.objective_score) },
+      { name: word, unit, isNumber: true, sortBy: (each) => each.objective_score, cell: (each) => <Score experiment={each} /> },
       {
         name: "Total per GPU",
         unit: "tok/s, max",
@@ -103,11 +104,23 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
 const ms = (seconds: number | null | undefined) =>
   seconds === null || seconds === undefined ? null : seconds * 1000;
 
+/** Of a search for a load with the bracket that holds it. */
+function Score({ experiment }: { experiment: ExperimentDetail }) {
+  const boundary = experiment.metrics?.boundary;
+  if (!boundary) return number(experiment.objective_score);
+  const notes = boundaryNotes(boundary);
+  return (
+    <span className="nowrap" title={notes.join("; ") || undefined}>
+      {bracketText(boundary)} {notes.length > 0 && "▲"}
+    </span>
+  );
+}
+
 function Gpus({ experiment }: { experiment: ExperimentDetail }) {
   const { gpu_info: info, gpu_monitoring: monitoring } = experiment;
   if (!info) return UNKNOWN;
   return (
-    <>
+    <span className="nowrap">
       {info.count} <span className="dim">× {info.model}</span> {info.simulated && <SimulatedBadge />}{" "}
       {monitoring && (
         <span
@@ -117,6 +130,6 @@ function Gpus({ experiment }: { experiment: ExperimentDetail }) {
           {monitoring.trusted === false ? "▲" : "∿"} {percent(monitoring.coverage_percent)}
         </span>
       )}
-    </>
+    </span>
   );
 }

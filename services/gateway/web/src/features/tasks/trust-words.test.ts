@@ -1,0 +1,29 @@
+import { expect, test } from "vitest";
+import type { TrustVerdict } from "@schemas/messages";
+import { trustWords } from "./trust-words";
+
+const verdict: TrustVerdict = {
+  winner: 3,
+  noise_floor_percent: 2.14,
+  ties: [],
+  repeated: [
+    { ordinal: 3, runs: 4, mean_score: 10, spread_percent: 0.8, behind_percent: 0 },
+    { ordinal: 5, runs: 3, mean_score: 8.8, spread_percent: 1.1, behind_percent: 12 },
+  ],
+  set_aside: [{ ordinal: 7, reason: "throttled" }],
+  replays: 3,
+  worst_score: 9.5,
+  improvement_percent: 1.2,
+  incomplete_because: "",
+};
+
+test("a winner is told with its lead, its runs and their noise", () => {
+  expect(trustWords(verdict)).toBe(
+    "ahead of experiment 5 by 12 %, more than chance; measured 4 times ± 0.8 %; noise floor 2.14 %; " +
+      "at worst 9.5 in 3 runs with other requests; another may be better by 1.2 % at most; experiment 7 set aside",
+  );
+});
+
+test("one of several that are equal is not said to be ahead", () => {
+  expect(trustWords({ ...verdict, ties: [1, 2, 5] })).toMatch(/^cannot be told from experiments 1, 2 and 5 and changes/);
+});

@@ -1,0 +1,25 @@
+import type { TrustVerdict } from "@schemas/messages";
+import { number } from "@/lib/units";
+
+/** Whether to believe that the winner is best: by what it is ahead, and how sure that is. */
+export function trustWords(trust: TrustVerdict): string {
+  const { winner, noise_floor_percent: noise, ties, repeated, set_aside: setAside } = trust;
+  const own = repeated.find((each) => each.ordinal === winner);
+  const next = repeated.filter((each) => each.ordinal !== winner).toSorted((a, b) => a.behind_percent - b.behind_percent)[0];
+  const spread = own?.spread_percent ?? null;
+  const words = [
+    ties.length > 0
+      ? `cannot be told from ${experiments(ties)} and changes the fewest flags`
+      : next && `ahead of experiment ${next.ordinal} by ${number(next.behind_percent)} %, more than chance`,
+    own && `measured ${own.runs} times${spread === null ? "" : ` ± ${number(spread)} %`}`,
+    noise === null ? "nothing was measured twice" : `noise floor ${number(noise)} %`,
+    trust.worst_score !== null && `at worst ${number(trust.worst_score)} in ${trust.replays} runs with other requests`,
+    trust.improvement_percent !== null && `another may be better by ${number(trust.improvement_percent)} % at most`,
+    setAside.length > 0 && `${experiments(setAside.map((each) => each.ordinal))} set aside`,
+    trust.incomplete_because && `checked in part: ${trust.incomplete_because}`,
+  ];
+  return words.filter(Boolean).join("; ");
+}
+
+const experiments = (ordinals: number[]) =>
+  `experiment${ordinals.length > 1 ? "s" : ""} ${[ordinals.slice(0, -1).join(", "), ordinals.at(-1)].filter(Boolean).join(" and ")}`;
