@@ -15,13 +15,13 @@ import { differing, parametersText, serveCommand } from "@/lib/parameters";
 import { paths } from "@/lib/paths";
 import { useMe } from "@/lib/session";
 import { moment } from "@/lib/time";
-import { number, percent, whole } from "@/lib/units";
+import { percent, whole } from "@/lib/units";
 import { useSharedSearch, useUrlState } from "@/lib/url-state";
 import { experimentsOptions, taskOptions } from "./api/get-tasks";
 import { Definition } from "./components/definition";
 import { EventsTable } from "./components/events-table";
 import { ExperimentsTable } from "./components/experiments-table";
-import { gpusText, leadPercent, objectiveOf, ofTotal, ranked, scoreText, STOPPED, taskSums } from "./task-sums";
+import { gpusText, leadWords, objectiveOf, ofTotal, ranked, scoreText, STOPPED, taskSums } from "./task-sums";
 import { trustWords } from "./trust-words";
 
 const Compare = lazy(() => import("./compare/compare"));
@@ -101,8 +101,7 @@ function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDe
   const text = parametersText(best.parameters, names);
   const command = serveCommand(best.engine);
   const monitoring = best.gpu_monitoring;
-  const lead =
-    second && leadPercent(task.objective, best.objective_score ?? 0, second.objective_score ?? 0);
+  const lead = second && leadWords(task.objective, best, second);
   const runs = experiments.filter(
     (each) => each.state === "succeeded" && parametersText(each.parameters) === parametersText(best.parameters),
   ).length;
@@ -120,7 +119,7 @@ function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDe
         {task.trust?.winner
           ? trustWords(task.trust)
           : [
-              ...(second && typeof lead === "number" ? [`better by ${number(lead)} % than experiment ${second.ordinal}`] : []),
+              ...(lead ? [lead] : []),
               runs === 1 ? "measured once, so its noise is not known" : `measured ${runs} times`,
             ].join("; ")}
         {boundaryNotes(best.metrics?.boundary).map((note) => `; ${note}`)}

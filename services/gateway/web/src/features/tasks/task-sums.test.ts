@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ExperimentDetail, TaskView } from "@schemas/messages";
-import { gpusText, leadPercent, ofTotal, ranked, taskSums } from "./task-sums";
+import { gpusText, leadPercent, leadWords, ofTotal, ranked, taskSums } from "./task-sums";
 
 const task = { objective: "minimize_latency", best_experiment_id: "b" } as TaskView;
 const experiment = (experiment_id: string, objective_score: number | null, failed = 0) =>
@@ -21,6 +21,13 @@ test("what failed at a load that others served has no rank, however good its sco
 test("a lead is counted in the direction of the objective", () => {
   expect(leadPercent("minimize_latency", 1, 1.5)).toBeCloseTo(50);
   expect(leadPercent("maximize_throughput", 110, 100)).toBeCloseTo(10);
+});
+
+test("a better score that keeps less is not told as a lead", () => {
+  const [best, second] = [experiment("a", 100), { ...experiment("b", 125), ordinal: 6 }];
+
+  expect(leadWords("maximize_throughput", best, second)).toMatch(/^experiment 6 scores better by 25 %, but/);
+  expect(leadWords("maximize_throughput", { ...best, objective_score: 150 }, second)).toBe("better by 20 % than experiment 6");
 });
 
 test("GPUs that nobody granted yet are said to be asked for", () => {

@@ -94,6 +94,15 @@ function failedLevels(each: ExperimentDetail): number {
   return each.metrics?.failed_levels.length ?? Infinity;
 }
 
+/** Before another one: by its score, or by what it keeps that the other does not. */
+export function leadWords(objective: Objective, best: ExperimentDetail, second: ExperimentDetail): string | null {
+  const [own, other] = [best.objective_score ?? 0, second.objective_score ?? 0];
+  const [lead, behind] = [leadPercent(objective, own, other), leadPercent(objective, other, own)];
+  if (lead === null || behind === null) return null;
+  if (lead >= 0) return `better by ${number(lead)} % than experiment ${second.ordinal}`;
+  return `experiment ${second.ordinal} scores better by ${number(behind)} %, but does not keep what this one keeps`;
+}
+
 /** By how much of the second's score the first is better, in percent. */
 export function leadPercent(objective: Objective, best: number, second: number): number | null {
   if (second === 0 || best === 0) return null;

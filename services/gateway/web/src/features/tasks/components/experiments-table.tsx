@@ -69,13 +69,17 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
         cell: (each) => (name in each.parameters ? valueText(each.parameters[name]) : UNKNOWN),
       })),
       { name: word, unit, isNumber: true, sortBy: (each) => each.objective_score, cell: (each) => <Score experiment={each} /> },
-      {
-        name: "Total per GPU",
-        unit: "tok/s, max",
-        isNumber: true,
-        sortBy: (each) => each.metrics?.max_total_throughput_per_gpu,
-        cell: (each) => number(each.metrics?.max_total_throughput_per_gpu),
-      },
+      ...(task.objective === "maximize_throughput"
+        ? []
+        : [
+            {
+              name: "Total per GPU",
+              unit: "tok/s, max",
+              isNumber: true,
+              sortBy: (each) => each.metrics?.max_total_throughput_per_gpu,
+              cell: (each) => number(each.metrics?.max_total_throughput_per_gpu),
+            } satisfies Column<ExperimentDetail>,
+          ]),
       { name: "TTFT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_ttft, cell: (each) => number(ms(each.metrics?.mean_ttft)) },
       { name: "TPOT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_tpot, cell: (each) => number(ms(each.metrics?.mean_tpot)) },
       { name: "E2E", unit: "ms, p99", isNumber: true, sortBy: (each) => each.metrics?.p99_e2e_latency, cell: (each) => number(ms(each.metrics?.p99_e2e_latency)) },
