@@ -201,6 +201,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         gateway.audit,
         gateway.measurements,
         requests_per_second=settings.requests_per_second,
+        largest_import_bytes=settings.largest_import_mb << 20,
     )
     return GatewayService(gateway, HttpServer(guard, settings.host, settings.port))
 

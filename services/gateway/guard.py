@@ -30,7 +30,6 @@ from services.gateway.measurements import Measurements
 from services.gateway.problems import PROBLEM_JSON, REFUSAL, headers_of, problem_in
 from services.gateway.tokens import TokenStore
 from shared import tracing
-from shared.archives.tar import LARGEST_BYTES
 from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.logging import log
 from shared.waiting import cancelled
@@ -85,6 +84,7 @@ class Guard:
     audit: AuditLog
     measurements: Measurements
     requests_per_second: float = 0.0
+    largest_import_bytes: int = 512 << 20
     _rates: RequestRates = field(default_factory=RequestRates)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,10 +101,12 @@ class Guard:
             scope.setdefault("state", {})["identity"] = identity
             self._heed_rate(identity)
             if scope["type"] == "http":
-                limit_bytes = identity.body_limit_bytes or (
-                    LARGEST_BYTES if scope["path"] == IMPORTS else LARGEST_BODY_BYTES
-                )
-                body = await _within_limit(receive, limit_bytes)
+                if scope["path"] == IMPORTS:
+                    limit_bytes = identity.body_limit_bytes or self.largest_import_bytes
+                    body = _stream_within_limit(receive, limit_bytes)
+                else:
+                    limit_bytes = identity.body_limit_bytes or LARGEST_BODY_BYTES
+                    body = await _within_limit(receive, limit_bytes)
         except ClientGone:
             return
         except (RefusedError, UnavailableError) as error:
@@ -252,6 +254,32 @@ async def _within_limit(receive: Receive, limit_bytes: int) -> Receive:
         return waiting.pop() if waiting else await receive()
 
     return replay
+
+
+def _stream_within_limit(receive: Receive, limit_bytes: int) -> Receive:
+    """The body as it comes; reading it raises RefusedError where it is too large or cut off."""
+    size, is_complete = 0, False
+
+    async def limited() -> dict[str, Any]:
+        nonlocal size, is_complete
+        message = await receive()
+        while not is_complete:
+            if message["type"] != "http.request":
+                raise RefusedError(ErrorCode.BAD_REQUEST, "the body was cut off")
+            size += len(message.get("body", b""))
+            is_complete = not message.get("more_body", False)
+            if size <= limit_bytes:
+                break
+            if is_complete or size > limit_bytes + LARGEST_DRAINED_BYTES:
+                raise RefusedError(
+                    ErrorCode.TOO_LARGE,
+                    f"expected an import of at most {limit_bytes} bytes, found more;"
+                    " `gpusteward export experiment` writes each experiment by itself",
+                )
+            message = await receive()
+        return message
+
+    return limited
 
 
 def _explained(scope: Scope, receive: Receive, send: Send) -> Send:

@@ -2,9 +2,12 @@
 
 import asyncio
 import hashlib
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from uuid import UUID
 
 import msgspec
@@ -16,8 +19,15 @@ from schemas.errors import ErrorCode
 from schemas.gateway import ExperimentDetail
 from schemas.orchestrator import TaskView
 from services.gateway.domain.access import Identity
-from shared.archives.tar import EXPERIMENT, TASK, damaged, read_archive
-from shared.errors import RefusedError
+from shared.archives.tar import (
+    EXPERIMENT,
+    LARGEST_HELD_BYTES,
+    PART_BYTES,
+    TASK,
+    damaged,
+    read_archive,
+)
+from shared.errors import RefusedError, UnavailableError
 from shared.postgres.database import Database
 
 COLUMNS: Final = """
@@ -28,10 +38,12 @@ exported_at, exported_by, imported_at
 # The same import beside this one is waited for, and found.
 INSERT: Final = f"""
 INSERT INTO imported (subject_id, kind, task_id, task_name, namespace, experiment_ids, exported_at,
-                      exported_by, content_sha256, task, experiments, archive)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING
+                      exported_by, content_sha256, task, experiments)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING
 RETURNING {COLUMNS}
 """
+INSERT_PART: Final = "INSERT INTO imported_part (subject_id, number, content) VALUES ($1, $2, $3)"
+SELECT_PART: Final = "SELECT content FROM imported_part WHERE subject_id = $1 AND number = $2"
 SELECT_KNOWN: Final = f"SELECT content_sha256, {COLUMNS} FROM imported WHERE subject_id = $1"
 SELECT_PAGE: Final = f"""
 SELECT {COLUMNS} FROM imported
@@ -80,9 +92,10 @@ class Content(Struct, frozen=True):
             raise damaged("its files are of several tasks")
 
 
-def read_content(tar: bytes) -> Content:
+def read_content(tar: BinaryIO) -> Content:
     """Raises RefusedError."""
-    manifest, files = read_archive(tar)
+    tar.seek(0)
+    manifest, files = read_archive(tar, wanted=_is_shown, largest_held_bytes=LARGEST_HELD_BYTES)
     if TASK not in files:
         raise damaged(f"it has no {TASK}")
     try:
@@ -92,11 +105,15 @@ def read_content(tar: bytes) -> Content:
             tuple(
                 msgspec.json.decode(files[path], type=ExperimentDetail)
                 for path in sorted(files)
-                if path.endswith(f"/{EXPERIMENT}")
+                if path != TASK
             ),
         )
     except msgspec.DecodeError as error:
         raise damaged(f"unreadable: {error}") from error
+
+
+def _is_shown(path: str) -> bool:
+    return path == TASK or path.endswith(f"/{EXPERIMENT}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +122,7 @@ class Imports:
 
     database: Database
 
-    async def add(self, content: Content, tar: bytes, namespace: str) -> ImportedView:
+    async def add(self, content: Content, tar: BinaryIO, namespace: str) -> ImportedView:
         """Raises RefusedError where something else was imported under the same id."""
         manifest, task = content.manifest, content.task
         files = msgspec.json.encode(manifest.files, order="deterministic")
@@ -124,9 +141,13 @@ class Imports:
                 digest,
                 msgspec.json.encode(task).decode(),
                 msgspec.json.encode(content.experiments).decode(),
-                tar,
             )
             if row is not None:
+                await asyncio.to_thread(tar.seek, 0)
+                number = 0
+                while part := await asyncio.to_thread(tar.read, PART_BYTES):
+                    await connection.execute(INSERT_PART, manifest.subject_id, number, part)
+                    number += 1
                 return _view(row)
             row = await connection.fetchrow(SELECT_KNOWN, manifest.subject_id)
         if row is None or row["content_sha256"] != digest:
@@ -168,12 +189,20 @@ class Imports:
         found = _experiments(row) if row is not None else ()
         return next((each for each in found if each.experiment_id == experiment_id), None)
 
-    async def archive(self, subject_id: UUID, identity: Identity) -> bytes | None:
-        """As it came; None if this caller sees none."""
+    async def archive(self, subject_id: UUID, identity: Identity) -> AsyncIterator[bytes] | None:
+        """As it came; None if this caller sees none. What is deleted meanwhile ends early."""
         row = await self._row(SELECT_ARCHIVE, subject_id)
         if row is None or not identity.reads(row["namespace"]):
             return None
-        return bytes(row["archive"])
+        return self._parts(subject_id, row["archive"])
+
+    async def _parts(self, subject_id: UUID, whole: bytes | None) -> AsyncIterator[bytes]:
+        if whole is not None:
+            yield bytes(whole)
+        number = 0
+        while (row := await self._row(SELECT_PART, subject_id, number)) is not None:
+            yield bytes(row["content"])
+            number += 1
 
     async def delete(self, subject_id: UUID, identity: Identity) -> bool:
         """False if nothing was imported under this id. Raises RefusedError."""
@@ -185,9 +214,9 @@ class Imports:
             await connection.execute(DELETE, subject_id)
         return True
 
-    async def _row(self, statement: str, key: UUID) -> Any:
+    async def _row(self, statement: str, *key: object) -> Any:
         async with self.database.statements() as connection:
-            return await connection.fetchrow(statement, key)
+            return await connection.fetchrow(statement, *key)
 
 
 def _view(row: Any) -> ImportedView:
@@ -201,6 +230,28 @@ def _experiments(row: Any) -> tuple[ExperimentDetail, ...]:
     )
 
 
-async def read_aside(tar: bytes) -> Content:
+async def read_aside(tar: BinaryIO) -> Content:
     """As `read_content`, on a thread: checksums of so many bytes take a while."""
     return await asyncio.to_thread(read_content, tar)
+
+
+@asynccontextmanager
+async def on_disk(chunks: AsyncIterator[bytes]) -> AsyncIterator[BinaryIO]:
+    """What comes, as a file without a name: it goes with the block, or with this process.
+
+    Raises UnavailableError where there is no room for it.
+    """
+    waiting = bytearray()
+    with tempfile.TemporaryFile() as file:
+        try:
+            async for chunk in chunks:
+                waiting += chunk
+                if len(waiting) >= PART_BYTES:
+                    await asyncio.to_thread(file.write, bytes(waiting))
+                    waiting.clear()
+            await asyncio.to_thread(file.write, bytes(waiting))
+            await asyncio.to_thread(file.flush)
+        except OSError as error:
+            where = tempfile.gettempdir()
+            raise UnavailableError(f"no room for what comes in, in {where}: {error}") from error
+        yield file

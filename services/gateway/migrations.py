@@ -97,4 +97,14 @@ UPDATE event e SET namespace = known.namespace FROM (
 ALTER TABLE audit ADD COLUMN before json, ADD COLUMN after json;
 CREATE INDEX audit_caller ON audit (caller, audit_id);
 """,
+    # An archive in parts; those that came before are whole, in its own column.
+    """
+CREATE TABLE imported_part (
+    subject_id uuid NOT NULL REFERENCES imported ON DELETE CASCADE,
+    number int NOT NULL,
+    content bytea NOT NULL,
+    PRIMARY KEY (subject_id, number));
+ALTER TABLE imported_part ALTER COLUMN content SET STORAGE EXTERNAL;
+ALTER TABLE imported ALTER COLUMN archive DROP NOT NULL;
+""",
 )

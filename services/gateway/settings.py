@@ -16,6 +16,9 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     them; `event_retention_days` is how far back clients may resume, `audit_retention_days` how long
     it is known who changed what. `requests_per_second` holds for each token that has no rate of its
     own, on each gateway; 0 is without limit.
+
+    `largest_import_mb` (MiB) is how large an import may be. While one comes in it is a file in the
+    gateway's temporary folder (`TMPDIR`), then in Postgres.
     """
 
     host: str = "127.0.0.1"
@@ -25,3 +28,4 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     event_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 30
     audit_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 365
     requests_per_second: Annotated[float, Meta(ge=0)] = 200.0
+    largest_import_mb: Annotated[int, Meta(ge=1, le=65_536)] = 512

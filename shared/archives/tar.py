@@ -4,9 +4,10 @@ import hashlib
 import io
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import IO, BinaryIO, Final
 
 import msgspec
 
@@ -14,7 +15,8 @@ from schemas.archives import FORMAT, MANIFEST, ArchivedFile, Manifest
 from schemas.errors import ErrorCode
 from shared.errors import RefusedError
 
-LARGEST_BYTES: Final = 64 << 20
+LARGEST_HELD_BYTES: Final = 64 << 20  # of the files whose content is wanted
+PART_BYTES: Final = 1 << 20
 MOST_FILES: Final = 50_000
 TASK: Final = "task.json"
 EXPERIMENT: Final = "experiment.json"  # in the folder of each
@@ -52,48 +54,104 @@ def _member(path: str, content: bytes) -> bytes:
     return header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(padding)
 
 
-def read_archive(
-    tar: bytes, *, largest_bytes: int = LARGEST_BYTES
-) -> tuple[Manifest, dict[str, bytes]]:
-    """Its files by path, without the manifest.
+def everything(_: str) -> bool:
+    return True
 
-    Raises RefusedError for what is damaged, unsafe, too large or of a later release.
+
+def read_archive(
+    tar: bytes | BinaryIO,
+    *,
+    wanted: Callable[[str], bool] = everything,
+    largest_held_bytes: int | None = None,
+) -> tuple[Manifest, dict[str, bytes]]:
+    """Its files by path, those that are `wanted`, without the manifest; all are checked.
+
+    Raises RefusedError for what is damaged, unsafe or of a later release, and where more than
+    `largest_held_bytes` would have to be held.
     """
-    if len(tar) > largest_bytes:
-        raise RefusedError(
-            ErrorCode.TOO_LARGE,
-            f"expected an export of at most {largest_bytes >> 20} MiB, found more",
-        )
-    found = dict(_members(tar))
-    manifest = _manifest(found.pop(MANIFEST, None))
+    held: dict[str, bytes] = {}
+    found: dict[str, ArchivedFile] = {}
+    left = largest_held_bytes
+    with _unreadable_is_damaged():
+        for path, file in _members(tar):
+            is_held = path == MANIFEST or wanted(path)
+            digest, size, parts = hashlib.sha256(), 0, []
+            for part in _parts_of(file):
+                digest.update(part)
+                size += len(part)
+                if is_held:
+                    parts.append(part)
+                if is_held and left is not None and (left := left - len(part)) < 0:
+                    raise RefusedError(
+                        ErrorCode.TOO_LARGE,
+                        f"expected an export with documents of at most {largest_held_bytes} bytes,"
+                        f" found more up to {path}",
+                    )
+            found[path] = ArchivedFile(sha256=digest.hexdigest(), size_bytes=size)
+            if is_held:
+                held[path] = b"".join(parts)
+    manifest = _manifest(held.pop(MANIFEST, None))
+    found.pop(MANIFEST, None)
     for path in sorted(found.keys() ^ manifest.files.keys()):
         raise damaged(f"expected the files of {MANIFEST}, found {path} only in one of them")
-    for path, content in found.items():
-        told = manifest.files[path]
-        if len(content) != told.size_bytes or hashlib.sha256(content).hexdigest() != told.sha256:
+    for path, file_found in found.items():
+        if file_found != manifest.files[path]:
             raise damaged(f"{path} is not what it was when it was exported")
-    return manifest, found
+    return manifest, held
 
 
-def _members(tar: bytes) -> Iterator[tuple[str, bytes]]:
-    """Plain files alone: no links, devices, or sparse files, whose sizes say nothing."""
+class _InParts(io.RawIOBase):
+    """A file that gives no more than a part at once: a tar file's headers say how much is read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= PART_BYTES:
+            raise damaged(f"a header of {size} bytes")
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+def _members(tar: bytes | BinaryIO) -> Iterator[tuple[str, IO[bytes]]]:
+    """Plain files alone: no links, devices, or sparse files, whose sizes say nothing.
+
+    Each is to be read before the next is asked for.
+    """
+    opened = io.BytesIO(tar) if isinstance(tar, bytes) else tar
     seen: set[str] = set()
+    with tarfile.open(fileobj=_InParts(opened), mode="r:") as archive:
+        for number, member in enumerate(archive):
+            if number >= MOST_FILES:
+                raise damaged(f"expected at most {MOST_FILES} files, found more")
+            if member.isdir():
+                continue
+            name = member.name.removeprefix("./")
+            is_plain = member.type in {tarfile.REGTYPE, tarfile.AREGTYPE}
+            if not is_plain or member.issparse() or not PATH.fullmatch(name):
+                raise damaged(f"{member.name[:200]!r} cannot be part of an export")
+            if name in seen:
+                raise damaged(f"{name} is there twice")
+            seen.add(name)
+            yield name, archive.extractfile(member) or io.BytesIO()
+
+
+@contextmanager
+def _unreadable_is_damaged() -> Iterator[None]:
     try:
-        with tarfile.open(fileobj=io.BytesIO(tar), mode="r:") as archive:
-            for member in archive:
-                if member.isdir():
-                    continue
-                name = member.name.removeprefix("./")
-                is_plain = member.type in {tarfile.REGTYPE, tarfile.AREGTYPE}
-                if not is_plain or member.issparse() or not PATH.fullmatch(name):
-                    raise damaged(f"{member.name[:200]!r} cannot be part of an export")
-                if name in seen or len(seen) >= MOST_FILES:
-                    raise damaged(f"{name} is there twice, or there are too many files")
-                seen.add(name)
-                file = archive.extractfile(member)
-                yield name, file.read() if file is not None else b""
-    except (tarfile.TarError, OSError, ValueError, OverflowError) as error:
+        yield
+    except (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError) as error:
         raise damaged(f"unreadable as tar: {error}") from error
+
+
+def _parts_of(file: IO[bytes]) -> Iterator[bytes]:
+    while part := file.read(PART_BYTES):
+        yield part
 
 
 def _manifest(content: bytes | None) -> Manifest:
@@ -122,12 +180,23 @@ def damaged(why: str) -> RefusedError:
 
 def pack(files: Mapping[str, bytes]) -> bytes:
     """A folder's files as a tar file; what they are is checked by who reads it."""
+    return b"".join(packed(files.items()))
+
+
+def packed(files: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+    """As `pack`, file by file."""
     try:
-        return b"".join(_member(path, content) for path, content in files.items()) + END
+        for path, content in files:
+            yield _member(path, content)
     except ValueError as error:
         raise damaged(str(error)) from error
+    yield END
 
 
 def file_in(tar: bytes, path: str) -> bytes:
     """One of its files as it is. Raises RefusedError for an unreadable tar file, KeyError."""
-    return dict(_members(tar))[path]
+    with _unreadable_is_damaged():
+        for name, file in _members(tar):
+            if name == path:
+                return b"".join(_parts_of(file))
+    raise KeyError(path)

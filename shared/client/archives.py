@@ -1,5 +1,6 @@
 """Tasks and experiments as files, out of one platform and into another."""
 
+from pathlib import Path
 from uuid import UUID
 
 from schemas.archives import ArchiveKind, ImportedList, ImportedView
@@ -16,8 +17,10 @@ class ArchiveClient(GatewayConnection):
         path = f"/{kind.value}s/{subject_id}/export"
         return await self.send("GET", path, timeout_seconds=ARCHIVE_SECONDS)
 
-    async def import_archive(self, tar: bytes, *, namespace: str | None = None) -> ImportedView:
-        """Show what another platform exported; the same file again changes nothing."""
+    async def import_archive(
+        self, tar: bytes | Path, *, namespace: str | None = None
+    ) -> ImportedView:
+        """Show what another platform exported, its bytes or a file; once more changes nothing."""
         body = await self.send(
             "POST", "/imports", tar, {"namespace": namespace}, timeout_seconds=ARCHIVE_SECONDS
         )

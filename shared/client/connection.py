@@ -6,7 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any, Final, Self, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Self, TypeVar
 from uuid import UUID
 
 import aiohttp
@@ -133,11 +134,14 @@ class GatewayConnection:
         command_id: UUID | None = None,
         timeout_seconds: float | None = None,
     ) -> bytes:
-        """Send bytes as they are or a document as JSON; return the body of the answer."""
+        """Send bytes or a file as they are or a document as JSON; return the body of the answer."""
         headers = {"Accept": "application/json"}
         if method != "GET":
             headers["Idempotency-Key"] = str(command_id or new_id())
-        body = document if isinstance(document, bytes | None) else msgspec.json.encode(document)
+        if isinstance(document, bytes | Path | None):
+            body = document
+        else:
+            body = msgspec.json.encode(document)
         if body is not None:
             headers["Content-Type"] = "application/json"
         given = {key: str(value) for key, value in (parameters or {}).items() if value is not None}
@@ -168,7 +172,7 @@ class GatewayConnection:
         self,
         method: str,
         path: str,
-        body: bytes | None,
+        body: bytes | Path | None,
         parameters: Mapping[str, str],
         headers: Mapping[str, str],
         limit_seconds: float,
@@ -177,10 +181,10 @@ class GatewayConnection:
         url = f"{self.address.url}{API}{path}"
         try:
             async with self._open.request(
-                # A stream, which aiohttp sends in pieces.
+                # A stream, which aiohttp sends in pieces, and closes.
                 method,
                 url,
-                data=io.BytesIO(body) if body is not None else None,
+                data=_stream(body),
                 params=parameters,
                 headers=headers,
                 timeout=limit,
@@ -223,6 +227,12 @@ async def decoded_frames(socket: aiohttp.ClientWebSocketResponse, frame: Any) ->
         except msgspec.ValidationError:
             # A newer gateway may send more kinds of frames than we know.
             continue
+
+
+def _stream(body: bytes | Path | None) -> BinaryIO | None:
+    if isinstance(body, Path):
+        return body.open("rb")
+    return io.BytesIO(body) if body is not None else None
 
 
 def _problem(status: int, content: bytes) -> Problem:

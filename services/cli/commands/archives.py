@@ -1,5 +1,8 @@
 """Tasks and experiments as files, out of one platform and into another."""
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,15 +15,11 @@ from services.cli.display.output import print_json
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Sort, find
 from services.cli.options import Target, reading, with_target
-from shared.archives.tar import LARGEST_BYTES, file_in, pack, read_archive
+from shared.archives.tar import file_in, packed, read_archive
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
-_AT_MOST: Final = (
-    f"at most {LARGEST_BYTES >> 20} MiB;"
-    " `gpusteward export experiment` writes each experiment of a task by itself"
-)
 WHERE: Final = click.argument("where", metavar="DIR|FILE.tar", type=click.Path(path_type=Path))
 
 
@@ -61,8 +60,8 @@ def import_command(target: Target, where: Path, namespace: str | None) -> None:
 
     It counts in no report. The same export again changes nothing.
     """
-    tar = _packed(where)
-    view = target.ask(lambda client: client.import_archive(tar, namespace=namespace))
+    with _packed(where) as tar:
+        view = target.ask(lambda client: client.import_archive(tar, namespace=namespace))
     if target.as_json:
         print_json(view)
         return
@@ -87,7 +86,7 @@ def _export(target: Target, identifier: str, where: Path, sort: Sort) -> None:
                 raise TypeError(f"expected a task or an experiment, found {found}")
 
     tar = target.ask(ask)
-    _, files = read_archive(tar, largest_bytes=len(tar))
+    _, files = read_archive(tar)
     if where.suffix == ".tar":
         where.write_bytes(tar)
     else:
@@ -95,20 +94,18 @@ def _export(target: Target, identifier: str, where: Path, sort: Sort) -> None:
             (where / path).parent.mkdir(parents=True, exist_ok=True)
             (where / path).write_bytes(content)
     click.echo(f"{where}: {len(files)} files, {len(tar) / (1 << 20):.1f} MiB")
-    if len(tar) > LARGEST_BYTES:
-        click.echo(f"it cannot be imported as one: {_AT_MOST}", err=True)
 
 
-def _packed(where: Path) -> bytes:
-    """Raises CommandFailed for more than a platform takes."""
-    paths = (
-        [path for path in sorted(where.rglob("*")) if path.is_file()] if where.is_dir() else [where]
-    )
-    if sum(path.stat().st_size for path in paths) > LARGEST_BYTES:
-        raise CommandFailed(
-            ErrorCode.TOO_LARGE,
-            f"{where} is larger than an import may be: {_AT_MOST}",
-        )
+@contextmanager
+def _packed(where: Path) -> Iterator[Path]:
+    """As a tar file."""
     if not where.is_dir():
-        return where.read_bytes()
-    return pack({path.relative_to(where).as_posix(): path.read_bytes() for path in paths})
+        yield where
+        return
+    paths = sorted(path for path in where.rglob("*") if path.is_file())
+    with tempfile.NamedTemporaryFile(suffix=".tar") as file:
+        file.writelines(
+            packed((path.relative_to(where).as_posix(), path.read_bytes()) for path in paths)
+        )
+        file.flush()
+        yield Path(file.name)

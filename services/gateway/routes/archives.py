@@ -36,7 +36,7 @@ from schemas.results import (
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.experiments import experiment_detail
-from services.gateway.imports import ImportedPlace, read_aside
+from services.gateway.imports import ImportedPlace, on_disk, read_aside
 from services.gateway.routes.common import (
     PROBLEMS,
     Caller,
@@ -120,6 +120,7 @@ async def export_experiment(
 
 @post(
     "/imports",
+    request_max_body_size=None,  # the guard's is that of the settings
     responses={
         **PROBLEMS,
         201: ResponseSpec(ImportedView, generate_examples=False, description="It is here now"),
@@ -135,16 +136,16 @@ async def import_archive(
 
     It counts in no report. The same file again changes nothing.
     """
-    namespace = identity.namespace_for(namespace)
-    tar = await request.body()
-    content = await read_aside(tar)
-    known = await or_none(gateway.bus.query(GetTask(task_id=content.task.task_id), TaskView))
-    if known is not None:
-        raise RefusedError(
-            ErrorCode.CONFLICT,
-            f"task {known.task_name} ({known.task_id}) is this installation's own",
-        )
-    return Response(await gateway.imports.add(content, tar, namespace), status_code=201)
+    async with on_disk(request.stream()) as tar:
+        namespace = identity.namespace_for(namespace)
+        content = await read_aside(tar)
+        known = await or_none(gateway.bus.query(GetTask(task_id=content.task.task_id), TaskView))
+        if known is not None:
+            raise RefusedError(
+                ErrorCode.CONFLICT,
+                f"task {known.task_name} ({known.task_id}) is this installation's own",
+            )
+        return Response(await gateway.imports.add(content, tar, namespace), status_code=201)
 
 
 @get("/imports")
@@ -162,7 +163,7 @@ async def _imported(gateway: Gateway, identity: Identity, subject_id: UUID, miss
     tar = await gateway.imports.archive(subject_id, identity)
     if tar is None:
         raise RefusedError(ErrorCode.NOT_FOUND, missing)
-    return _stream(subject_id, iter([tar]))
+    return _stream(subject_id, tar)
 
 
 def _stream(subject_id: UUID, parts: Any) -> Stream:

@@ -1,8 +1,12 @@
 """Out of one installation and into another, over HTTP; the owners behind are scripted."""
 
+import asyncio
+import hashlib
 import io
+import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
@@ -33,7 +37,7 @@ from schemas.results import (
     SampleList,
     SummaryList,
 )
-from shared.archives.tar import pack, read_archive
+from shared.archives.tar import ArchiveWriter, pack, read_archive
 from shared.client.discovery import Address
 from shared.client.errors import ApiError
 from shared.client.http import StewardClient
@@ -236,8 +240,77 @@ async def test_what_must_not_come_in_is_refused_and_leaves_nothing(elsewhere: El
     assert await refused(tar[:-2000]) is ErrorCode.BAD_REQUEST
     assert await refused(changed) is ErrorCode.BAD_REQUEST
     assert await refused(b"") is ErrorCode.BAD_REQUEST
-    assert await refused(bytes(65 << 20)) is ErrorCode.TOO_LARGE
     assert await client.imports() == ()
+
+
+def with_samples(tar: bytes, size_bytes: int) -> bytes:
+    """The same export with another file of samples."""
+    manifest, files = read_archive(tar)
+    writer = ArchiveWriter()
+    parts = [writer.add(path, content) for path, content in files.items()]
+    parts.append(writer.add("experiments/0001/samples/part-002.parquet", bytes(size_bytes)))
+    return b"".join((*parts, writer.end(manifest)))
+
+
+async def test_a_large_one_comes_in_part_by_part_and_goes_out_as_it_came(
+    elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    client, task_id = elsewhere.client, elsewhere.task.task_id
+    file = tmp_path / "task.tar"
+    file.write_bytes(with_samples(await client.export(ArchiveKind.TASK, task_id), 66 << 20))
+    elsewhere.is_known = False
+
+    tracemalloc.start(1)
+    try:
+        view = await client.import_archive(file)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert await client.imports() == (view,)
+    assert most_bytes < 24 << 20
+    out = await client.export(ArchiveKind.TASK, task_id)
+    assert hashlib.sha256(out).digest() == hashlib.sha256(file.read_bytes()).digest()
+
+
+async def test_larger_ones_than_the_settings_allow_are_refused(
+    elsewhere: Elsewhere, nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    tar = await elsewhere.client.export(ArchiveKind.TASK, elsewhere.task.task_id)
+    elsewhere.is_known = False
+    file = tmp_path / "task.tar"
+    file.write_bytes(with_samples(tar, 1 << 20))
+
+    async with (
+        gateway(nats_url, postgres_dsn, largest_import_mb=1) as small,
+        StewardClient(Address(small.url)) as client,
+    ):
+        with pytest.raises(ApiError, match="expected an import of at most 1048576") as refused:
+            await client.import_archive(file)
+
+    assert refused.value.code is ErrorCode.TOO_LARGE
+    assert await elsewhere.client.imports() == ()
+
+
+async def test_one_that_is_cut_off_on_its_way_leaves_nothing_and_comes_again(
+    elsewhere: Elsewhere,
+) -> None:
+    client, task_id = elsewhere.client, elsewhere.task.task_id
+    tar = with_samples(await client.export(ArchiveKind.TASK, task_id), 3 << 20)
+    elsewhere.is_known = False
+    host, port = elsewhere.api.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST /api/v1/imports HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(tar)}\r\n\r\n"
+
+    writer.write(head.encode() + tar[:-1])
+    await writer.drain()
+    writer.write_eof()
+    await reader.read()  # until the gateway has closed it as well
+    writer.close()
+
+    assert await client.imports() == ()
+    view = await client.import_archive(tar)
+    assert await client.imports() == (view,)
 
 
 async def test_an_unfinished_task_is_not_exported(elsewhere: Elsewhere) -> None:

@@ -125,8 +125,36 @@ def test_one_of_a_later_release_says_so() -> None:
     assert refused.value.code is ErrorCode.UNSUPPORTED
 
 
-def test_a_huge_one_is_refused_unread() -> None:
+def test_only_what_is_wanted_is_held_and_the_rest_is_checked() -> None:
+    archive = written()
+
+    _, held = read_archive(archive, wanted=lambda path: path.endswith(".json"))
+
+    assert held == {"task.json": FILES["task.json"]}
+    with pytest.raises(RefusedError, match=r"part-001.parquet is not what it was"):
+        read_archive(archive.replace(bytes(range(256)), bytes(256)), wanted=lambda _: False)
+
+
+def test_more_than_may_be_held_is_refused() -> None:
     with pytest.raises(RefusedError) as refused:
-        read_archive(written(), largest_bytes=1000)
+        read_archive(written(), largest_held_bytes=100)
 
     assert refused.value.code is ErrorCode.TOO_LARGE
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_claims_more_than_a_header_has_is_not_read(kind: bytes) -> None:
+    header = tarfile.TarInfo("header")
+    header.type, header.size = kind, 1 << 30
+
+    with pytest.raises(RefusedError, match="a header of 1073741824 bytes"):
+        read_archive(header.tobuf() + bytes(4096))
+
+
+def test_folders_count_as_files_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.archives.tar.MOST_FILES", 100)
+    folder = tarfile.TarInfo("folder")
+    folder.type = tarfile.DIRTYPE
+
+    with pytest.raises(RefusedError, match="at most 100 files"):
+        read_archive(folder.tobuf() * 101 + bytes(1024))

@@ -2,19 +2,18 @@
 
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from services.cli.commands.archives import import_command
-from shared.archives.tar import LARGEST_BYTES
+from services.cli.commands.archives import _packed
+from shared.archives.tar import pack
 
 
-def test_an_export_that_is_too_large_to_import_says_what_to_do(tmp_path: Path) -> None:
-    large = tmp_path / "task.tar"
-    with large.open("wb") as file:
-        file.truncate(LARGEST_BYTES + 1)
+def test_a_folder_is_sent_as_the_tar_file_that_it_was(tmp_path: Path) -> None:
+    files = {"experiments/0001/experiment.json": b"[]", "task.json": b"{}"}
+    for path, content in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
 
-    result = CliRunner().invoke(import_command, [str(large)])
+    with _packed(tmp_path) as file:
+        sent = file.read_bytes()
 
-    told = f"{result.output} {result.exception}"
-    assert result.exit_code != 0
-    assert "at most 64 MiB; `gpusteward export experiment`" in told
+    assert sent == pack(files)
+    assert not file.exists()
