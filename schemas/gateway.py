@@ -86,8 +86,8 @@ class ExperimentDetail(ExperimentView, frozen=True, kw_only=True, tag="orchestra
 
     `benchmark`, `explanation` and `failure_memory` are those of one experiment; lists leave them
     out. `failure_memory`: what its GPUs' memory did before its last attempt failed for want of it.
-    `image_digest` is of the container image that it was measured with. `missing` names services
-    whose part is not there because they did not answer.
+    `image_digest` is of the container image that it was measured with, else of its newest attempt
+    that had one. `missing` names services whose part is not there because they did not answer.
     """
 
     metrics: MeasuredMetrics | None = None

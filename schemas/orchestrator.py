@@ -349,6 +349,7 @@ class AttemptView(View, frozen=True, kw_only=True, tag="orchestrator.attempt"):
     finished_at: UtcDatetime | None = None
     cluster: ClusterPlacement | None = None
     message: str = ""
+    image_digest: str | None = None
 
 
 class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experiment"):

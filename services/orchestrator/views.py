@@ -158,6 +158,7 @@ def _attempt_view(attempt: Attempt, message: str, *, with_logs: bool) -> Attempt
         finished_at=attempt.finished_at,
         cluster=attempt.cluster,
         message=message if attempt.closed_at is None else "",
+        image_digest=attempt.image_digest,
     )
 
 

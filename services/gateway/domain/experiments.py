@@ -46,9 +46,17 @@ def experiment_detail(
         **known,
         explanation=explanation,
         missing=tuple(missing),
-        image_digest=summary.image_digest if summary is not None else None,
+        image_digest=_image_digest(view, summary),
         failure_memory=tuple(failure_memory),
     )
+
+
+def _image_digest(view: ExperimentView, summary: SummaryView | None) -> str | None:
+    """Of the measured attempt, else of the newest that had one."""
+    if summary is not None:
+        return summary.image_digest
+    attempts = sorted(view.attempts, key=lambda each: each.attempt_number, reverse=True)
+    return next((each.image_digest for each in attempts if each.image_digest), None)
 
 
 def _with_devices(info: GpuInfo | None, monitoring: GpuMonitoring) -> GpuInfo | None:

@@ -217,6 +217,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     overdue_at: datetime | None = None
     phase: str | None = None
     outcome: AttemptOutcome | None = None
+    image_digest: str | None = None
     failure: Failure | None = None
     executor_stopped: bool = False
     started_at: datetime | None = None

@@ -203,6 +203,7 @@ def _on_finished(
             outcome=event.outcome,
             failure=event.failure,
             executor_stopped=event.executor_stopped,
+            image_digest=event.image_digest,
             is_accepted=True,
             started_at=event.started_at,
             finished_at=event.finished_at,

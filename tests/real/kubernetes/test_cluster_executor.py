@@ -112,6 +112,8 @@ async def test_an_attempt_in_a_cluster_is_measured_to_its_end(
     assert finished.pod is not None
     assert finished.pod.pod in engines.names
     assert (finished.pod.node_id, finished.pod.gpus) == ("node-0", 2)
+    assert finished.image_digest is not None
+    assert finished.image_digest.endswith(f"@sha256:{7:064}")
     assert any(isinstance(f, AttemptPhaseChanged) and f.pod == finished.pod for f in facts)
     assert release.stopped
     assert await left(api) == []

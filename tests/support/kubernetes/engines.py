@@ -116,7 +116,8 @@ class PodEngines:
                 self._log(line.decode(errors="replace").rstrip("\n"))
         code = await process.wait()
         state = {"terminated": {"exitCode": code if code >= 0 else 128 - code, "reason": "Error"}}
-        status = {"name": CONTAINER, "image": container["image"], "imageID": "", "ready": False}
+        before = next(s for s in pod["status"]["containerStatuses"] if s["name"] == CONTAINER)
+        status = {key: before[key] for key in ("name", "image", "imageID")} | {"ready": False}
         path = path_to("v1", "Pod", metadata["namespace"], metadata["name"])
         with suppress(ApiError, ClientError):
             await self.api.merge(

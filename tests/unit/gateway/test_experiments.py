@@ -10,7 +10,7 @@ from schemas.scheduler_views import Explanation
 from services.gateway.domain.experiments import experiment_detail
 from shared.gpu.info import gpu_info_of
 from tests.support.worlds.gateway import make_summary
-from tests.support.worlds.gateway_views import make_experiment, make_monitoring
+from tests.support.worlds.gateway_views import make_attempt, make_experiment, make_monitoring
 
 HELD = Reason(code=ReasonCode.HELD, message="all are held")
 ENDED = Reason(code=ReasonCode.ENDED, message="its reservation is over")
@@ -45,3 +45,16 @@ def test_the_gpus_of_an_experiment_in_a_cluster_come_from_the_results() -> None:
     assert experiment_detail(view, unknown, None).gpu_info == unnamed
     assert (granted.model, granted.device_ids) == ("H200", ("GPU-7",))
     assert granted.details[0].node_id == "gpu-0"
+
+
+def test_one_without_measurements_has_the_image_of_its_newest_attempt_that_had_one() -> None:
+    attempts = tuple(
+        make_attempt(attempt_number=number, image_digest=digest)
+        for number, digest in ((1, "vllm@sha256:aa"), (2, "vllm@sha256:bb"), (3, None))
+    )
+    failed = make_experiment(attempts=attempts)
+    measured = make_summary(failed, image_digest="vllm@sha256:aa")
+
+    assert experiment_detail(failed, None, None).image_digest == "vllm@sha256:bb"
+    assert experiment_detail(failed, measured, None).image_digest == "vllm@sha256:aa"
+    assert experiment_detail(make_experiment(), None, None).image_digest is None

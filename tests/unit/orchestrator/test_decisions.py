@@ -88,6 +88,7 @@ def finished(outcome: AttemptOutcome, revision: int = 9) -> AttemptFinished:
             "engine": msgspec.to_builtins(experiment.engine),
             "started_at": NOW,
             "finished_at": NOW,
+            "image_digest": "vllm@sha256:aa",
         },
         AttemptFinished,
     )
@@ -499,6 +500,7 @@ def test_each_outcome_of_an_attempt(
     assert told(decision) == [*(["running"] if state is State.STARTING else []), *events]
     assert decision.attempt is not None
     assert (decision.attempt.outcome, decision.attempt.closed_at) == (outcome, NOW)
+    assert decision.attempt.image_digest == "vllm@sha256:aa"
     revisions = [event.revision for event in decision.events]
     assert revisions == list(range(2, 2 + len(revisions)))
 
