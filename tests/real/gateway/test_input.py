@@ -180,7 +180,9 @@ BAD_REQUESTS: dict[str, tuple[str, str, Any, int, str | None]] = {
 
 SAYS = {
     "path": "expected 1 to 128 letters, digits, _, . and -, the first and last a letter or digit",
-    "unknown strategy": "expected one of: grid_search, random, bayesian, auto; found 'guess'",
+    "unknown strategy": (
+        "expected one of: grid_search, random, bayesian, auto, successive_halving; found 'guess'"
+    ),
     "bad namespace": "expected 1 to 63 small letters, digits and -, the first and last none of -",
     "dotted node": "expected a node's id: 1 to 128 letters, digits, - and _",
     "metric": (

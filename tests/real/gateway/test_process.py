@@ -73,16 +73,15 @@ async def test_it_serves_more_clients_than_the_files_it_was_allowed(
 ) -> None:
     port = free_port()
     process = await start(nats_url, postgres_dsn, tmp_path, port, open_files=64)
-    await eventually((tmp_path / "ready").exists, within_seconds=60, what="readiness")
-
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(process.wait)
+        stack.callback(process.kill)
+        await eventually((tmp_path / "ready").exists, within_seconds=60, what="readiness")
         connector = aiohttp.TCPConnector(limit=0)
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         url = f"http://127.0.0.1:{port}/ws/events"
         async with within(60):
             sockets = [await stack.enter_async_context(session.ws_connect(url)) for _ in range(100)]
         open_at_once = sum(not socket.closed for socket in sockets)
-        process.kill()
-        await process.wait()
 
     assert open_at_once == 100
