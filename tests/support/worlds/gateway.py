@@ -263,6 +263,7 @@ class Owners:
 
         await self.client.subscribe(pattern_for(message), queue="owner", cb=on_request)
         await self.client.flush()
+        await self.client.flush()  # nats-py's first PING overtakes what is still buffered
 
     async def accept(self, command: type[Command]) -> None:
         await self.answer(command, lambda c: Accepted(command_id=c.command_id, revision=1))
