@@ -206,6 +206,8 @@ async def _drain(connection: Connection, command: Drain) -> Accepted:
 
 async def _label_node(connection: Connection, command: LabelNode) -> Accepted:
     node_id = command.node_id
+    # Or a share could be granted by the label as it was.
+    await pause_decisions(connection)
     await node_rows.check_known(connection, node_id)
     if MPS_LABEL in command.labels and await label_rows.has_shares(connection, node_id):
         raise RefusedError(

@@ -13,6 +13,7 @@ from uuid import UUID
 from schemas.base import Event, NodeId
 from schemas.gpu_request import CELLS_PER_DEVICE
 from schemas.scheduler import ReservationState
+from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import CPU_PARTS
 from services.scheduler.domain.placement.decisions import (
     Decision,
@@ -21,8 +22,9 @@ from services.scheduler.domain.placement.decisions import (
     Rejection,
     TimeOut,
 )
+from services.scheduler.domain.placement.eligibility import share_kind
 from services.scheduler.domain.placement.reasons import NEVER_FITS
-from services.scheduler.ledger import events, reservation_rows
+from services.scheduler.ledger import events, label_rows, reservation_rows
 from services.scheduler.ledger.device_cells import FreeCells, Range, multirange
 from services.scheduler.ledger.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
@@ -31,14 +33,18 @@ from shared.postgres.outbox import stage
 
 Stored = Mapping[UUID, Reservation]
 
-# Epochs are drawn after the devices are locked, and only if all of them are in service: no row
-# says that one is not.
+# Epochs are drawn after the devices are locked, and only if all of them are in service and of the
+# kind that was decided on: no row says that one is not, or that it was divided since.
 _LOCK_DEVICES: Final = """
 WITH locked AS MATERIALIZED (
-    SELECT cordoned OR removed OR health <> 'ok' AS blocked FROM device WHERE device_no = ANY($1)
-    ORDER BY device_no FOR UPDATE)
-UPDATE epoch SET value = value + $2
-WHERE (SELECT count(*) FROM locked WHERE NOT blocked) = cardinality($1::bigint[]) RETURNING value
+    SELECT device_no, mig_profile, cordoned OR removed OR health <> 'ok'
+        OR (mig_enabled IS TRUE AND parent_uuid IS NULL) AS blocked
+    FROM device WHERE device_no = ANY($1) ORDER BY device_no FOR UPDATE)
+UPDATE epoch SET value = value + $3
+WHERE (SELECT count(*) FROM unnest($1::bigint[], $2::text[]) AS decided (device_no, mig_profile)
+    JOIN locked USING (device_no)
+    WHERE NOT blocked AND locked.mig_profile IS NOT DISTINCT FROM decided.mig_profile)
+    = cardinality($1::bigint[]) RETURNING value
 """
 _HELD_CELLS: Final = """
 SELECT device_no, cells FROM holding WHERE device_no = ANY($1) AND released_at IS NULL
@@ -114,11 +120,13 @@ async def _grant(
     for grant in grants:
         _check(stored[grant.reservation_id], ReservationState.QUEUED)
     held = [(g.reservation_id, number) for g in grants for number in sorted(g.placed.numbers)]
+    chosen = {s.device.number: s.device for g in grants for s in g.placed.devices}
     last = await connection.fetchval(
-        _LOCK_DEVICES, sorted({number for _, number in held}), len(grants)
+        _LOCK_DEVICES, list(chosen), [d.mig_profile for d in chosen.values()], len(grants)
     )
     if last is None:
-        raise LedgerChanged("a device is not in service any more")
+        raise LedgerChanged("a device is not in service any more, or not what it was")
+    await _check_share_kinds(connection, grants)
     numbers = count(last - len(grants) + 1)
     epochs = {grant.reservation_id: next(numbers) for grant in grants}
     cells = await _cells(connection, grants, held)
@@ -146,6 +154,21 @@ async def _grant(
             for g in grants
         ),
     )
+
+
+async def _check_share_kinds(connection: Connection, grants: Sequence[Grant]) -> None:
+    """What keeps holders to their shares changes under the locks on the devices.
+
+    Raises LedgerChanged if it is not what was decided on.
+    """
+    shared = {n.node_id: n for grant in grants for n in grant.placed.nodes if n.parts}
+    if not shared:
+        return
+    for node_id, labels in (await label_rows.labels(connection, list(shared))).items():
+        decided = shared[node_id]
+        kind = share_kind(decided.devices[0].device, Node(node_id=node_id, labels=labels))
+        if kind is not decided.share_kind:
+            raise LedgerChanged(f"shares of {node_id} are {kind}, not {decided.share_kind}")
 
 
 async def _cells(

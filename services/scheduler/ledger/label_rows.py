@@ -1,6 +1,6 @@
 """Labels of nodes: what agents report, and what operators set over them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from schemas.base import NodeId
@@ -21,6 +21,7 @@ CASE WHEN {_IS_SHARED}
     THEN jsonb_strip_nulls({{0}} || jsonb_build_object('{MPS_LABEL}', labels -> '{MPS_LABEL}'))
     ELSE {{0}} END
 """
+_LABELS_OF: Final = "SELECT node_id, labels, operator_labels FROM node WHERE node_id = ANY($1)"
 _LABELS: Final = "SELECT labels, operator_labels FROM node WHERE node_id = $1 FOR UPDATE"
 _SET_LABELS: Final = "UPDATE node SET operator_labels = $2 WHERE node_id = $1"
 
@@ -28,6 +29,19 @@ _SET_LABELS: Final = "UPDATE node SET operator_labels = $2 WHERE node_id = $1"
 async def has_shares(connection: Connection, node_id: NodeId) -> bool:
     """Whether a part of a GPU of the node is held."""
     return bool(await connection.fetchval(_HAS_SHARES, node_id))
+
+
+async def labels(
+    connection: Connection, node_ids: Sequence[NodeId]
+) -> dict[NodeId, dict[str, str]]:
+    """The labels that count, by node."""
+    return {
+        row["node_id"]: effective(
+            from_json(row["labels"], dict[str, str]),
+            from_json(row["operator_labels"], OperatorLabels),
+        )
+        for row in await connection.fetch(_LABELS_OF, node_ids)
+    }
 
 
 async def write_labels(

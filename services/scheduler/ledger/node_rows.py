@@ -24,7 +24,9 @@ _LOSS_CAUSES: Final = sorted(cause.value for cause in LOSSES)
 FAULT_DAYS: Final = 14  # for those of earlier boots of an agent; the stream repeats 7 days
 
 _ADD: Final = "INSERT INTO node (node_id) VALUES ($1) ON CONFLICT DO NOTHING"
-_LOCK: Final = "SELECT 1 FROM node WHERE node_id = $1 FOR UPDATE"
+_LOCK: Final = "SELECT 1 FROM node WHERE node_id = $1 FOR NO KEY UPDATE"
+# A grant that has locked one of them is in the ledger by then, or finds what is written after this.
+_LOCK_DEVICES: Final = "SELECT 1 FROM device WHERE node_id = $1 ORDER BY device_no FOR UPDATE"
 _STATUS: Final = """
 SELECT node_id, source, executor_seen_at IS NOT NULL AS has_executor, stopped, lost, admitted,
     cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at, quiet_since,
@@ -234,6 +236,8 @@ async def write_inventory(
 ) -> list[OpenHolding]:
     """Store a node's devices, unless that is old; those that are new, and cordoned as it is."""
     await connection.execute(_ADD, event.node_id)
+    await connection.execute(_LOCK, event.node_id)
+    await connection.execute(_LOCK_DEVICES, event.node_id)
     is_newer = await connection.fetchval(
         _INVENTORY,
         event.node_id,
