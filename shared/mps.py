@@ -1,9 +1,12 @@
-"""Whether NVIDIA's MPS control daemon runs on this host."""
+"""NVIDIA's MPS control daemons on this host: where they listen, and whether they do."""
 
 import errno
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+from schemas.gpu_request import DeviceGrant, ShareKind
 
 DEFAULT_PIPE_DIR: Final = "/tmp/nvidia-mps"  # noqa: S108  # where NVIDIA's daemon has it by default
 
@@ -19,3 +22,30 @@ def daemon_listens(pipe_dir: str) -> bool:
             return probe.connect_ex(str(Path(pipe_dir) / "control")) in {0, errno.EPROTOTYPE}
         except OSError:  # a path that no socket can have
             return False
+
+
+def device_pipe_dir(pipe_dir: str, device_uuid: str) -> str:
+    """Where a daemon of this device alone listens."""
+    return str(Path(pipe_dir) / device_uuid)
+
+
+def pipe_dir_for(pipe_dir: str, device_uuid: str) -> str:
+    """The CUDA_MPS_PIPE_DIRECTORY of a client on this device: its own daemon's, else the host's."""
+    own = device_pipe_dir(pipe_dir, device_uuid)
+    return own if daemon_listens(own) else pipe_dir
+
+
+def is_by_mps(devices: Iterable[DeviceGrant]) -> bool:
+    """Whether a workload on these devices is a client of its host's MPS daemon."""
+    return any(
+        device.share is not None and device.share.kind is ShareKind.MPS and not device.simulated
+        for device in devices
+    )
+
+
+def mps_environment(devices: Iterable[DeviceGrant], mps_pipe_dir: str) -> dict[str, str]:
+    """Which daemon a workload is a client of, the first part's; empty if of none."""
+    by_mps = [device.uuid for device in devices if is_by_mps((device,))]
+    if not by_mps:
+        return {}
+    return {"CUDA_MPS_PIPE_DIRECTORY": pipe_dir_for(mps_pipe_dir, by_mps[0])}

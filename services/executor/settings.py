@@ -24,7 +24,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     which packets to the bus come.
     `docker_host` is the engine's address, by default $DOCKER_HOST or the usual socket;
     `docker_device_ids` how devices are named to it: by uuid, by index, or as CDI names by uuid;
-    `mps_pipe_dir` is where the MPS daemon listens, for parts of devices;
+    `mps_pipe_dir` is where the MPS daemon listens, for parts of devices, or below it a GPU's;
     `engine_user` is who engines without a container run as where the executor is root: by default
     a system user gpusteward-engine, made if missing; root leaves them root. `engine_variables` are
     the variables of the executor's environment, separated by commas, that every engine gets; those

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from services.telemetry import memory
 from services.telemetry.agent import Agent
@@ -18,6 +19,8 @@ from services.telemetry.handlers import Handlers, build_routes
 from services.telemetry.kubernetes.resource_slices import ClusterApi, ResourceSlices
 from services.telemetry.metrics.exporter import AgentMetrics
 from services.telemetry.metrics.server import MetricsServer
+from services.telemetry.mps.control import MpsControl
+from services.telemetry.mps.daemons import MpsDaemons
 from services.telemetry.pods import PodTracker
 from services.telemetry.power.journal import PowerJournal
 from services.telemetry.power.limits import PowerLimits
@@ -30,6 +33,8 @@ from shared.messaging.bus import Bus, Route
 from shared.mps import daemon_listens
 from shared.service import Service, Step
 from shared.settings import SettingsError, load_settings, variable_of
+
+MPS_SETTLE_INVENTORIES: Final = 3  # by then the scheduler has the label that a stop takes away
 
 Loops = dict[str, Callable[[], Awaitable[None]]]
 
@@ -93,7 +98,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         node_id=settings.node_id,
         interval_seconds=settings.interval_seconds,
         host=read_host_facts(),
-        labels=node_labels(settings),
+        labels=node_labels(settings, lambda: mps.all_listen),
     )
     selection = select_source(settings, holdings)
     devices = DeviceMonitor(
@@ -120,6 +125,18 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         release=reservations.end,
         with_pods=pods.with_pods,
     )
+    mps = MpsDaemons(
+        MpsControl(
+            settings.mps_control_path,
+            settings.mps_pipe_dir,
+            Path(settings.data_dir) / "telemetry" / "mps",
+        ),
+        is_wanted=settings.mps_daemons,
+        settle_seconds=MPS_SETTLE_INVENTORIES * settings.inventory_seconds,
+        holdings=holdings,
+        facts=lambda: devices.facts,
+        fresh=lambda: agent.fresh,
+    )
     power = PowerLimits(
         agent,
         publisher,
@@ -134,6 +151,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         "reservations": reservations.reconcile,
         "pods": pods.run,
         "power_limits": power.run,
+        "mps": mps.run,
         "memory": memory.collect_garbage,
         "disk": partial(watch_disk, Path(settings.data_dir), publisher),
     }
@@ -155,7 +173,9 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
     )
 
 
-def node_labels(settings: TelemetrySettings) -> Callable[[], dict[str, str]]:
+def node_labels(
+    settings: TelemetrySettings, has_mps: Callable[[], bool] = lambda: False
+) -> Callable[[], dict[str, str]]:
     """Those of the settings, and what is seen of the host whenever they are reported."""
     try:
         named = parse_labels(settings.labels)
@@ -163,7 +183,7 @@ def node_labels(settings: TelemetrySettings) -> Callable[[], dict[str, str]]:
         raise SettingsError(f"{variable_of('labels', 'telemetry')}: {error}") from error
 
     def labels() -> dict[str, str]:
-        seen = {MPS_LABEL: "true"} if daemon_listens(settings.mps_pipe_dir) else {}
-        return {**seen, **named}
+        is_mps = daemon_listens(settings.mps_pipe_dir) or has_mps()
+        return {**({MPS_LABEL: "true"} if is_mps else {}), **named}
 
     return labels

@@ -14,6 +14,7 @@ from schemas.scheduler_views import ReservationView
 from shared.gpu.shares import share_environment
 from shared.labels import RESERVATION_VARIABLE, environment_of
 from shared.lifecycle import die_with_parent
+from shared.mps import DEFAULT_PIPE_DIR, mps_environment
 from shared.process_environment import processes_with
 from shared.waiting import wait_for, within
 
@@ -28,6 +29,9 @@ def device_environment(
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in reservation.devices),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **mps_environment(
+            reservation.devices, os.environ.get("CUDA_MPS_PIPE_DIRECTORY", DEFAULT_PIPE_DIR)
+        ),
         **share_environment(reservation.devices),
         **environment_of(
             reservation.reservation_id,

@@ -1,21 +1,11 @@
 """Parts of devices, as this host divides them between engines."""
 
-from collections.abc import Iterable
-
 from schemas.errors import ErrorCode
 from schemas.executor import StartExperiment
-from schemas.gpu_request import DeviceGrant, ShareKind
+from schemas.gpu_request import DeviceGrant
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
-from shared.mps import daemon_listens
-
-
-def is_by_mps(devices: Iterable[DeviceGrant]) -> bool:
-    """Whether an engine on these devices is a client of this host's MPS daemon."""
-    return any(
-        device.share is not None and device.share.kind is ShareKind.MPS and not device.simulated
-        for device in devices
-    )
+from shared.mps import daemon_listens, is_by_mps, pipe_dir_for
 
 
 def check_shares(command: StartExperiment, settings: ExecutorSettings) -> None:
@@ -24,6 +14,18 @@ def check_shares(command: StartExperiment, settings: ExecutorSettings) -> None:
         reason = _no_share(device, settings.mps_pipe_dir)
         if reason is not None:
             raise RefusedError(ErrorCode.UNSUPPORTED, reason, path=f"$.devices[{number}].share")
+    pipe_dirs = {
+        pipe_dir_for(settings.mps_pipe_dir, device.uuid)
+        for device in command.devices
+        if is_by_mps((device,))
+    }
+    if len(pipe_dirs) > 1:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED,
+            "expected parts of GPUs of one MPS daemon, which is all that a client connects to, got"
+            f" parts of {len(pipe_dirs)}, each with its own: ask for at most 1.00 `unfragmented`",
+            path="$.devices",
+        )
 
 
 def _no_share(device: DeviceGrant, mps_pipe_dir: str) -> str | None:
@@ -31,9 +33,10 @@ def _no_share(device: DeviceGrant, mps_pipe_dir: str) -> str | None:
         return None
     if device.mig_profile is not None:
         return f"expected a whole MIG instance, got a part of {device.uuid}: MPS has none"
-    if not daemon_listens(mps_pipe_dir):
+    pipe_dir = pipe_dir_for(mps_pipe_dir, device.uuid)
+    if not daemon_listens(pipe_dir):
         return (
-            f"no MPS daemon listens at {mps_pipe_dir}, so {device.uuid} cannot be divided; start"
+            f"no MPS daemon listens at {pipe_dir}, so {device.uuid} cannot be divided; start"
             " one with `nvidia-cuda-mps-control -d`"
         )
     return None

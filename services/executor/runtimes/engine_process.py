@@ -24,7 +24,6 @@ from services.executor.host.processes import (
     running_workload,
     session_marks,
 )
-from services.executor.runtimes.device_shares import is_by_mps
 from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
 from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTaken
 from services.executor.settings import ExecutorSettings
@@ -33,6 +32,7 @@ from shared.child_process import ChildProcess
 from shared.gpu.shares import share_environment
 from shared.labels import environment_of
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE
+from shared.mps import mps_environment
 from shared.waiting import within
 
 POLL_SECONDS: Final = 0.05
@@ -77,7 +77,7 @@ def engine_environment(
         **engine_env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in devices),
-        **({"CUDA_MPS_PIPE_DIRECTORY": settings.mps_pipe_dir} if is_by_mps(devices) else {}),
+        **mps_environment(devices, settings.mps_pipe_dir),
         **share_environment(devices),
         **label_environment(launch.labels),
     }

@@ -41,6 +41,12 @@ class Holdings:
     def __init__(self) -> None:
         self._live: dict[UUID, Holding] = {}
         self._ended: OrderedDict[UUID, None] = OrderedDict()
+        self._is_known = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the scheduler was ever heard of what is held."""
+        return self._is_known
 
     @property
     def devices(self) -> frozenset[str]:
@@ -84,6 +90,7 @@ class Holdings:
         `queried` are the reservations that were live here when the query was sent: those that the
         answer lacks have ended; ones granted since are left alone.
         """
+        self._is_known = True
         for reservation_id in queried - live.keys():
             self.end(reservation_id)
         for reservation_id, holding in live.items():

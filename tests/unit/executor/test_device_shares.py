@@ -1,5 +1,7 @@
 """What an engine process is told of the parts of devices that it was granted."""
 
+import contextlib
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from services.executor.runtimes.device_shares import check_shares
 from services.executor.runtimes.engine_process import engine_environment
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
+from shared.mps import mps_environment
+from shared.testing import short_directory
 from tests.support.worlds.executor import make_device, make_part, make_start
 from tests.support.worlds.runtime_launches import launch_of, runtime_settings
 
@@ -44,3 +48,23 @@ def test_a_part_is_refused_where_no_daemon_divides_devices(tmp_path: Path) -> No
         check_shares(start, settings)
 
     assert refused.value.path == "$.devices[0].share"
+
+
+def test_an_engine_is_a_client_of_its_devices_own_daemon_and_of_one_only() -> None:
+    devices = [replace(make_device(), uuid=u, simulated=False, share=HALF) for u in ("GPU-a", "b")]
+    with short_directory() as directory, contextlib.ExitStack() as daemons:
+        for device in devices:
+            path = directory / device.uuid / "control"
+            path.parent.mkdir()
+            daemon = daemons.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            daemon.bind(str(path))
+            daemon.listen()
+        settings = ExecutorSettings(mps_pipe_dir=str(directory))
+
+        check_shares(make_start(devices=(devices[0],)), settings)
+        found = mps_environment(devices[:1], str(directory))
+        with pytest.raises(RefusedError, match="each with its own") as refused:
+            check_shares(make_start(devices=tuple(devices)), settings)
+
+    assert found == {"CUDA_MPS_PIPE_DIRECTORY": str(directory / "GPU-a")}
+    assert refused.value.path == "$.devices"

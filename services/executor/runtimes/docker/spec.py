@@ -15,7 +15,6 @@ from schemas.gpu_request import DeviceGrant
 from services.executor.engines.compile_cache import cache_variables
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage, HostMount
-from services.executor.runtimes.device_shares import is_by_mps
 from services.executor.runtimes.engine_process import label_environment
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
@@ -28,6 +27,7 @@ from shared.labels import (
     NODE_LABEL,
     RESERVATION_LABEL,
 )
+from shared.mps import is_by_mps, mps_environment
 
 LOOPBACK: Final = "127.0.0.1"
 CACHE_TARGET: Final = "/var/cache/models"
@@ -186,8 +186,7 @@ def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict
         variables |= {"HF_HOME": CACHE_TARGET, "LLAMA_CACHE": f"{CACHE_TARGET}/llama.cpp"}
     if made.compile_cache is not None:
         variables |= cache_variables(COMPILED_TARGET)
-    if is_by_mps(devices):
-        variables["CUDA_MPS_PIPE_DIRECTORY"] = settings.mps_pipe_dir
+    variables |= mps_environment(devices, settings.mps_pipe_dir)
     if any(not device.simulated for device in devices):
         variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     else:
@@ -230,8 +229,7 @@ def _mounts(
             "Target": COMPILED_TARGET,
             "ReadOnly": False,
         }
-    if is_by_mps(devices):
-        directory = settings.mps_pipe_dir
+    for directory in mps_environment(devices, settings.mps_pipe_dir).values():
         yield {"Source": directory, "Target": directory, "ReadOnly": False}
 
 
