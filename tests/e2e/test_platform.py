@@ -15,6 +15,7 @@ import psutil
 import pytest
 from mcp import Client, StdioServerParameters
 
+from shared.ids import new_id
 from shared.testing import NatsServer, eventually, run_apart, short_directory
 from tests.support.paths import ROOT
 from tests.support.ports import free_port, is_open
@@ -300,6 +301,44 @@ async def reserve(platform: PlatformProcess, **request: Any) -> str:
     )
     assert status in {201, 202}, body
     return str(body["reservation_id"])
+
+
+async def test_who_runs_a_command_is_told_that_it_has_to_give_way(
+    platform: PlatformProcess,
+) -> None:
+    _, found = await platform.request("GET", "/api/v1/gpus")
+    uuid = found["gpus"][0]["uuid"]
+    place = ("--node", found["gpus"][0]["node_id"], "--require", f"gpu_uuid={uuid}")
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.cli", "exec", *place, "--gpus", "1"),
+        *("--preemptible", "--ttl", "600", "--data-dir", str(platform.data_dir)),
+        *("--", "sh", "-c", "echo runs; exec sleep 300"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    waiting, said = str(new_id()), ""
+    request = {"device_uuids": [uuid], "priority": 10}
+    body = {"reservation_id": waiting, "holder": "more important", "request": request}
+    try:
+        async with asyncio.timeout(60):
+            assert await running.stdout.readline() == b"runs\n"
+        status, _ = await platform.request("POST", "/api/v1/reservations", body)
+        async with asyncio.timeout(60):
+            while "has to stop by" not in said:
+                said = (await running.stderr.readline()).decode()
+                assert said, "the command ended without a word"
+    finally:
+        with suppress(ProcessLookupError):
+            running.terminate()
+        code = await running.wait()
+        await platform.request("DELETE", f"/api/v1/reservations/{waiting}")
+
+    assert status == 201
+    assert said.startswith("gpusteward: the reservation is active, but it has to stop by ")
+    assert said.endswith(f" UTC for reservation {waiting}, which has a higher priority\n")
+    assert code == 128 + signal.SIGTERM
 
 
 async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: PlatformProcess) -> None:

@@ -99,6 +99,7 @@ def exec_command(
 
     CMD finds them in CUDA_VISIBLE_DEVICES. The exit code is CMD's own; 75 if the reservation was
     lost and CMD had to be stopped, or ended after that, 127 and 126 if it could not be started.
+    That it has to give way to another reservation is said on standard error, with until when.
 
     All that CMD started ends with it where a control group can be written, as root. Elsewhere a
     process escapes that leaves CMD's process group and clears its environment, such as a
@@ -173,8 +174,12 @@ async def _run_in(
 
 async def _while_leased(process: DeviceProcess, lease: "HeldLease") -> int:
     from services.cli.leased_process.lease import LeaseLost
+    from services.cli.leased_process.notice import say_when_asked_back
 
     renewing = asyncio.create_task(lease.renew_until_lost())
+    noticing = asyncio.create_task(
+        say_when_asked_back(lease.client, lease.reservation.reservation_id)
+    )
     ending = asyncio.create_task(process.wait())
     try:
         await asyncio.wait({renewing, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,7 +198,7 @@ async def _while_leased(process: DeviceProcess, lease: "HeldLease") -> int:
             return _say_lost(failed, "was stopped")
         raise failed or RuntimeError("the lease is not kept any more")
     finally:
-        await cancelled(renewing, ending)
+        await cancelled(renewing, noticing, ending)
         process.send(signal.SIGKILL)
 
 

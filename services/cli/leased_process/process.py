@@ -96,6 +96,9 @@ class DeviceProcess:
         loop = asyncio.get_running_loop()
         for each in FORWARDED:
             loop.add_signal_handler(each, self.send, each)
+        if self._terminal is not None:
+            # Under `stty tostop` a word from the background would stop us, and our renewals.
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         try:
             yield
         finally:

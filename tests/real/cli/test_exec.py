@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.scheduler import ReservationState
@@ -19,6 +20,7 @@ from shared.paths import is_process_alive
 from shared.testing import eventually
 from tests.real.cli.test_cli import Command
 from tests.support.fakes.gateway import stub_gateway
+from tests.support.worlds.gateway_views import NOW
 
 HAS_CGROUPS = bool(Cgroups.of_this_host().hierarchies)
 PRINT_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -254,6 +256,57 @@ async def test_killing_the_command_line_kills_the_command(command: Command, tmp_
     await process.wait()
 
     await gone(pid)
+
+
+async def test_a_notice_is_said_once_while_the_command_runs_on(
+    command: Command, tmp_path: Path
+) -> None:
+    process, _ = await started(command, tmp_path, "--ttl", "3600")
+    stub = command.stub
+    await eventually(lambda: bool(stub.sockets), what="it to listen")
+    [(reservation_id, view)] = stub.reservations.items()
+    await stub.tell("scheduler.reservation_activated")
+
+    stub.reservations[reservation_id] = replace(
+        view, preempting_until=NOW, reason="active, but it has to stop by 12:00:30 UTC for B"
+    )
+    assert process.stderr is not None
+    await stub.tell("scheduler.reservation_preempting")
+    said = await until_line_of(process.stderr, "has to stop")
+    process.terminate()
+    _, rest = await process.communicate()
+
+    assert said == "gpusteward: the reservation is active, but it has to stop by 12:00:30 UTC for B"
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "has to stop" not in rest.decode()
+
+
+async def test_a_notice_given_while_the_gateway_was_away_is_said_when_it_is_back(
+    command: Command, tmp_path: Path
+) -> None:
+    process, _ = await started(command, tmp_path)
+    stub = command.stub
+    await eventually(lambda: bool(stub.sockets), what="it to listen")
+    [(reservation_id, view)] = stub.reservations.items()
+
+    stub.reservations[reservation_id] = replace(
+        view, preempting_until=NOW, reason="active, but it has to stop by 12:00:30 UTC for B"
+    )
+    await stub.sockets[0].close()
+    assert process.stderr is not None
+    await until_line_of(process.stderr, "has to stop by 12:00:30 UTC for B")
+    process.terminate()
+
+    assert await process.wait() == 128 + signal.SIGTERM
+
+
+async def until_line_of(stream: asyncio.StreamReader, text: str) -> str:
+    """The first line that holds the text."""
+    async with asyncio.timeout(20):
+        async for line in stream:
+            if text in line.decode():
+                return line.decode().rstrip()
+    raise AssertionError(f"expected a line with {text!r}, found the end")
 
 
 ESCAPES = (
