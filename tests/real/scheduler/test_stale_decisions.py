@@ -14,7 +14,8 @@ from schemas.scheduler import Cordon
 from schemas.telemetry import InventoryReported
 from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.placement.decisions import Grant
-from services.scheduler.domain.placement.placement import Placed, PlacedNode, Scored
+from services.scheduler.domain.placement.device_choice import Scored
+from services.scheduler.domain.placement.placement import Placed, PlacedNode
 from services.scheduler.ledger import apply_decisions, node_rows, reservation_rows
 from services.scheduler.ledger.migrations import MIGRATIONS
 from services.scheduler.ledger.transitions import LedgerChanged
