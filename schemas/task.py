@@ -325,7 +325,8 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
 
     In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the
     most idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node
-    has enough, the cluster's scheduler chooses.
+    has enough, the cluster's scheduler chooses. `resource` is an extended resource or a custom
+    device to take in place of NVIDIA's GPUs.
     """
 
     count: GpuCount | None = None
@@ -346,6 +347,7 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
     enforced_shares: bool = False
     mig_profile: MigProfile | None = None
+    resource: Annotated[str, line(max_length=253)] | None = None
 
 
 class TaskFile(TaskPart, frozen=True, kw_only=True):

@@ -2217,7 +2217,8 @@ export interface GpuPodView {
  *
  * In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the most
  * idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node has
- * enough, the cluster's scheduler chooses.
+ * enough, the cluster's scheduler chooses. `resource` is an extended resource or a custom device to
+ * take in place of NVIDIA's GPUs.
  */
 export interface GpuPreferences {
   count?: number | null;
@@ -2238,6 +2239,7 @@ export interface GpuPreferences {
   min_free_shares?: number;
   enforced_shares?: boolean;
   mig_profile?: string | null;
+  resource?: string | null;
 }
 
 /**

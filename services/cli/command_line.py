@@ -16,6 +16,7 @@ from services.cli.commands.completion import completion
 from services.cli.commands.compose import compose
 from services.cli.commands.credentials import agent_credentials, client_credentials
 from services.cli.commands.demo import demo
+from services.cli.commands.devices import devices
 from services.cli.commands.exec import exec_command
 from services.cli.commands.idle import idle
 from services.cli.commands.insight import (
@@ -61,7 +62,7 @@ for command in (
     *(cordon, uncordon, drain, drift, idle, node),
     *(namespace, preset, monitor, power),
     *(report_group, export, import_command),
-    *(doctor, check, bench, token, audit, agent_credentials, client_credentials),
+    *(doctor, check, devices, bench, token, audit, agent_credentials, client_credentials),
     *(compose, mcp, completion),
 ):
     cli.add_command(command)

@@ -1,6 +1,6 @@
 """ConfigMaps and definitions of custom devices in files of YAML or JSON, each with its place."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import msgspec
@@ -9,16 +9,31 @@ import yaml
 from schemas.checks import ResourceDefinition
 from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
+from shared.accelerator_rules.device_config import config_map_of
 from shared.problems import explain_validation_error
+
+
+def read_importable(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any]]]:
+    """ConfigMaps, or those of definitions, each with its place. Raises CommandFailed."""
+    documents = _documents(file)
+    first = documents[0] if documents else None
+    if isinstance(first, list) or (isinstance(first, dict) and "kind" not in first):
+        for number, each in enumerate(_definitions(file.name, first), start=1):
+            yield f"{file.name}, definition {number}", config_map_of(each)
+    else:
+        yield from _config_maps(file.name, documents)
 
 
 def read_config_maps(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each object and its place; a `List` is the objects in it. Raises CommandFailed."""
-    documents = _documents(file)
+    return _config_maps(file.name, _documents(file))
+
+
+def _config_maps(file_name: str, documents: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for place, document in enumerate(documents, start=1):
         if document is None:  # between two lines of ---
             continue
-        name = file.name if len(documents) == 1 else f"{file.name}, document {place}"
+        name = file_name if len(documents) == 1 else f"{file_name}, document {place}"
         items = document.get("items") if isinstance(document, dict) else None
         if isinstance(items, list):
             yield from (
@@ -30,13 +45,16 @@ def read_config_maps(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def read_definitions(file: BinaryIO) -> list[ResourceDefinition]:
     """Raises CommandFailed with the place of what is none."""
-    document = next(iter(_documents(file)), None)
+    return _definitions(file.name, next(iter(_documents(file)), None))
+
+
+def _definitions(file_name: str, document: Any) -> list[ResourceDefinition]:
     several = document if isinstance(document, list) else [document]
     try:
         return msgspec.convert(several, list[ResourceDefinition])
     except msgspec.ValidationError as error:
         path, sentence = explain_validation_error(error, list[ResourceDefinition])
-        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{file.name}: {sentence} at {path}") from error
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{file_name}: {sentence} at {path}") from error
 
 
 def yaml_of(config_maps: Iterable[dict[str, Any]]) -> str:

@@ -1,12 +1,13 @@
 """Watches what a cluster's view is made of, and knows whether any of it is missing."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from services.cluster.domain.cluster_state import ClusterState
+from services.cluster.domain.custom_devices import ConfigMap, CustomDevices
 from services.cluster.domain.objects import (
     DeviceClass,
     Metadata,
@@ -16,8 +17,9 @@ from services.cluster.domain.objects import (
     ResourceSlice,
 )
 from services.cluster.pod_index import PodIndex
+from shared.accelerator_rules.device_config import LABEL_TYPE, NAMESPACE, TYPE
 from shared.kubernetes.client import KubernetesClient
-from shared.kubernetes.errors import NOT_FOUND, KubernetesError, KubernetesUnavailable
+from shared.kubernetes.errors import FORBIDDEN, NOT_FOUND, KubernetesError, KubernetesUnavailable
 from shared.kubernetes.names import Resource
 from shared.kubernetes.watching import Changed, Interrupted, Listed, Removed, watch
 from shared.logging import log
@@ -28,22 +30,29 @@ PODS: Final = Resource("v1", "pods")
 SLICES: Final = Resource("resource.k8s.io/v1", "resourceslices", is_namespaced=False)
 CLAIMS: Final = Resource("resource.k8s.io/v1", "resourceclaims")
 CLASSES: Final = Resource("resource.k8s.io/v1", "deviceclasses", is_namespaced=False)
+CONFIG_MAPS: Final = Resource("v1", "configmaps")
+DEVICE_DEFINITIONS: Final = f"{LABEL_TYPE}={TYPE}"
 BOUND_UNFINISHED: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+UNKNOWN_KIND: Final = frozenset({NOT_FOUND})
 MISSED_HEARTBEATS: Final = 2
 LISTING: Final = "is being listed"
 
 
+class _CountsOthers(Exception):
+    """What counts as a GPU has changed: everything is listed anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One kind of object, and where it goes. An optional one may be unknown to the cluster."""
+    """One kind of object, and where it goes. After a refusal in `optional` there are none."""
 
     resource: Resource
     type: type[Any]
     replace: Callable[[Iterable[Any]], None]
     apply: Callable[[Any], None]
     remove: Callable[[Metadata], None]
-    fields: str | None = None
-    is_optional: bool = False
+    optional: frozenset[int] = frozenset()
+    where: Mapping[str, str] = field(default_factory=dict)
 
 
 class ClusterWatch:
@@ -65,6 +74,7 @@ class ClusterWatch:
         self._heartbeat_seconds = heartbeat_seconds
         self._on_change = on_change
         self._classes: set[str] = set()
+        self._devices = CustomDevices()
         self._sources = self._make_sources()
         self._problems = {each.resource.plural: LISTING for each in self._sources}
 
@@ -82,23 +92,28 @@ class ClusterWatch:
         """What is missing; of a complete view what is not counted in it."""
         if self._problems:
             return "; ".join(f"{what}: {why}" for what, why in sorted(self._problems.items()))
-        return "; ".join([*self._state.pools.incomplete(), *self._unasked_drivers()])
+        return "; ".join(
+            [*self._state.pools.incomplete(), *self._unasked_drivers(), *self._devices.violations]
+        )
 
     async def run(self) -> None:
         """Until cancelled. Raises KubernetesUnavailable after two heartbeats without an answer, so
         that connections which died in silence are made anew.
         """
-        try:
-            async with asyncio.TaskGroup() as group:
-                for source in self._sources:
-                    group.create_task(self._follow(source))
-                group.create_task(self._beat())
-        except* KubernetesUnavailable as errors:
-            raise errors.exceptions[0] from None
+        while True:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for source in self._sources:
+                        group.create_task(self._follow(source))
+                    group.create_task(self._beat())
+            except* _CountsOthers:
+                log.info("counted_devices_changed", resources=sorted(self._devices.resources))
+            except* KubernetesUnavailable as errors:
+                raise errors.exceptions[0] from None
 
     async def _follow(self, source: _Source) -> None:
         async with aclosing(
-            watch(self._client, source.resource, source.type, fields=source.fields)
+            watch(self._client, source.resource, source.type, **source.where)
         ) as events:
             async for event in events:
                 match event:
@@ -116,7 +131,7 @@ class ClusterWatch:
                 self._on_change()
 
     def _interrupted(self, source: _Source, error: KubernetesError) -> None:
-        if source.is_optional and error.code == NOT_FOUND:
+        if error.code in source.optional:
             source.replace(())
             self._resolve(source.resource.plural)
         else:
@@ -172,7 +187,7 @@ class ClusterWatch:
                 self._replace_pods,
                 self._apply_pod,
                 self._remove_pod,
-                fields=BOUND_UNFINISHED,
+                where={"fields": BOUND_UNFINISHED},
             ),
             _Source(
                 SLICES,
@@ -180,7 +195,7 @@ class ClusterWatch:
                 state.replace_slices,
                 state.apply_slice,
                 lambda gone: state.remove_slice(gone.name),
-                is_optional=True,
+                optional=UNKNOWN_KIND,
             ),
             _Source(
                 CLAIMS,
@@ -188,7 +203,7 @@ class ClusterWatch:
                 state.replace_claims,
                 state.apply_claim,
                 lambda gone: state.remove_claim((gone.namespace, gone.name)),
-                is_optional=True,
+                optional=UNKNOWN_KIND,
             ),
             _Source(
                 CLASSES,
@@ -196,9 +211,37 @@ class ClusterWatch:
                 self._replace_classes,
                 lambda found: classes.add(found.metadata.name),
                 lambda gone: classes.discard(gone.name),
-                is_optional=True,
+                optional=UNKNOWN_KIND,
+            ),
+            _Source(
+                CONFIG_MAPS,
+                ConfigMap,
+                self._replace_devices,
+                self._apply_device,
+                self._remove_device,
+                optional=UNKNOWN_KIND | {FORBIDDEN},
+                where={"namespace": NAMESPACE, "labels": DEVICE_DEFINITIONS},
             ),
         )
+
+    def _replace_devices(self, config_maps: Iterable[ConfigMap]) -> None:
+        self._devices.replace(config_maps)
+        self._count_devices()
+
+    def _apply_device(self, config_map: ConfigMap) -> None:
+        self._devices.apply(config_map)
+        self._count_devices()
+
+    def _remove_device(self, gone: Metadata) -> None:
+        self._devices.remove(gone.name)
+        self._count_devices()
+
+    def _count_devices(self) -> None:
+        """Raises _CountsOthers."""
+        if self._state.count_devices(self._devices.resources):
+            # What pods hold of them is unknown until both are listed again.
+            self._problems |= {each.plural: LISTING for each in (NODES, PODS)}
+            raise _CountsOthers
 
     def _replace_pods(self, pods: Iterable[Pod]) -> None:
         found = list(pods)

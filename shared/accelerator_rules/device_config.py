@@ -21,6 +21,7 @@ KUBERNETES: Final = (
     "#extended-resources"
 )
 NAMESPACE: Final = "kube-public"
+KIND: Final = {"apiVersion": "v1", "kind": "ConfigMap"}
 PREFIX: Final = "cf-crl-"
 TYPE: Final = "CustomResourceLimitation"
 LABEL_TYPE: Final = "features.alauda.io/type"
@@ -72,8 +73,7 @@ def answer_device_config(check: DeviceConfigCheck) -> CheckView:
 def config_map_of(resource: ResourceDefinition) -> dict[str, Any]:
     """The ConfigMap that defines it."""
     return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
+        **KIND,
         "metadata": {
             "name": f"{PREFIX}{resource.custom_name}-{_slug(resource.key.partition('/')[2])}",
             "namespace": NAMESPACE,
@@ -97,7 +97,7 @@ def config_map_of(resource: ResourceDefinition) -> dict[str, Any]:
 
 
 def _violations(config_map: Mapping[str, Any]) -> Iterator[Violation]:
-    for name, want in (("apiVersion", "v1"), ("kind", "ConfigMap")):
+    for name, want in KIND.items():
         if config_map.get(name) != want:
             yield "no_config_map", f".{name}", f"expected {want!r}, got {config_map.get(name)!r}"
     metadata, data = _part(config_map, "metadata"), _part(config_map, "data")

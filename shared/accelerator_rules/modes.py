@@ -147,6 +147,11 @@ def units_per_gpu(resource: str) -> int:
     return form.per_gpu if form is not None else 1
 
 
+def is_memory(resource: str) -> bool:
+    """Whether it counts the memory of parts of GPUs, and no GPUs."""
+    return resource in _MEMORY
+
+
 def request_of(resources: Mapping[str, int]) -> GpuRequest:
     """What a container's limits ask for. Raises RefusedError for what the forms do not allow."""
     mains = [name for name in resources if name in _BY_RESOURCE or name.startswith(MIG_PREFIX)]

@@ -56,6 +56,10 @@ WATCHER_DRA_RIGHTS: Final = (
 WATCHER_PROXY_RIGHTS: Final = (
     Right(Resource("v1", "pods"), ("get",), "proxy", tells="how busy GPUs are, by dcgm-exporter"),
 )
+# In kube-public, of the watcher.
+WATCHER_DEVICE_RIGHTS: Final = (
+    Right(Resource("v1", "configmaps"), _WATCH, tells="which custom devices there are"),
+)
 # In each namespace of engines, of the watcher: nvidia-smi in pods of ours.
 WATCHER_EXEC_RIGHTS: Final = (_of("v1", "pods", ("create", "get"), "exec"),)
 # In each namespace of engines, of the executor.

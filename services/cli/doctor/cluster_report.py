@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from shared.accelerator_rules.device_config import NAMESPACE
 from shared.errors import StewardError
 from shared.kubernetes.access import ClusterAccess, kubeconfig_files
 from shared.kubernetes.client import KubernetesClient, decoded
@@ -23,6 +24,7 @@ from shared.kubernetes.requirements import (
     OME_RIGHTS,
     OME_VERSION,
     OUR_FIELDS,
+    WATCHER_DEVICE_RIGHTS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
     WATCHER_PROXY_RIGHTS,
@@ -133,7 +135,9 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             engine_rights += KUEUE_RIGHTS
         missing, untold = await _missing(
             client,
-            [(each, None) for each in rights] + [(each, namespace) for each in engine_rights],
+            [(each, None) for each in rights]
+            + [(each, NAMESPACE) for each in WATCHER_DEVICE_RIGHTS]
+            + [(each, namespace) for each in engine_rights],
         )
         return ClusterReport(
             node_count=len(nodes.items) if isinstance(nodes, _Nodes) else 0,

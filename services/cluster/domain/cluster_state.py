@@ -34,9 +34,12 @@ class Counted(Struct, frozen=True):
 
     resources: tuple[str, ...]
     drivers: frozenset[str]
+    devices: frozenset[str] = frozenset()  # custom ones, by their exact names
 
     def is_gpu(self, resource: str) -> bool:
-        return any(fnmatch.fnmatchcase(resource, each) for each in self.resources)
+        return resource in self.devices or any(
+            fnmatch.fnmatchcase(resource, each) for each in self.resources
+        )
 
 
 class _Hold(Struct, frozen=True):
@@ -74,6 +77,14 @@ class ClusterState:
         self._uid_of_pod: dict[tuple[str, str], str] = {}
         self._view: dict[str, ClusterNode] = {}
         self._dirty: set[str] = set()
+
+    def count_devices(self, resources: frozenset[str]) -> bool:
+        """Whether these are others than before. Then nodes and pods have to be given anew, of which
+        only what counted was kept.
+        """
+        is_other = resources != self._counted.devices
+        self._counted = replace(self._counted, devices=resources)
+        return is_other
 
     @property
     def nodes(self) -> Mapping[str, ClusterNode]:

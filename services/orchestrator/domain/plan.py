@@ -344,8 +344,9 @@ def _notes(
         )
     if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:
         yield "runtime_image_tag is not used in mode 'process', which starts no image"
-    if task.gpus is not None and task.gpus.cluster and mode not in CLUSTER_MODES:
-        yield f"gpus.cluster is not used in mode '{mode.value}', which runs in no cluster"
+    for name in ("cluster", "resource") if mode not in CLUSTER_MODES else ():
+        if getattr(task.gpus, name, None):
+            yield f"gpus.{name} is not used in mode '{mode.value}', which runs in no cluster"
     altering = altering_axes(task)
     if quality_probe(task) is not None and altering:
         yield (

@@ -113,6 +113,7 @@ def _cluster(wanted: GpuPreferences) -> ClusterRequest:
         utilization_threshold_percent=wanted.utilization_threshold_percent,
         memory_threshold_percent=wanted.memory_threshold_percent,
         node_names=wanted.nodes,
+        resource=wanted.resource,
     )
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -124,6 +126,50 @@ async def test_200_nodes_of_a_dra_driver_are_seen_as_claims_are_counted(
 
             assert view.nodes["node-000"].gpu_model == "NVIDIA H100 80GB HBM3"
             assert view.detail == ""
+
+
+async def test_custom_devices_count_from_when_they_are_imported(
+    empty_cluster: ControlPlane, nats_url: str, tmp_path: Path
+) -> None:
+    npu = "vendor.example/npu"
+    definition = {"key": npu, "group": "npus", "custom_name": "vendor", "default_value": 1}
+    (tmp_path / "npu.json").write_text(
+        json.dumps(definition | {"description_en": "an NPU", "description_zh": "神经网络处理器"})
+    )
+    kubeconfig = empty_cluster.kubeconfig()
+    path = "api/v1/namespaces/kube-public/configmaps/cf-crl-vendor-npu"
+
+    async def imported(*arguments: str) -> str:
+        program = (sys.executable, "-m", "services.cli", "devices", *arguments)
+        process = await asyncio.create_subprocess_exec(
+            *program, "--kubeconfig", str(kubeconfig), stdout=PIPE, stderr=STDOUT
+        )
+        told, _ = await process.communicate()
+        assert process.returncode == 0, told.decode()
+        return told.decode()
+
+    async with empty_cluster.api() as api, watched_cluster(nats_url, kubeconfig) as view:
+        await api.create(node_object("node-a", resource=npu))
+        await api.create(pod_object("holder", node_name="node-a", gpus=3, resource=npu))
+        await view.until_complete()
+        assert view.nodes == {}
+        try:
+            await imported("import", str(tmp_path / "npu.json"))
+            await eventually(lambda: "node-a" in view.nodes, within_seconds=20)
+
+            (gpus,) = view.nodes["node-a"].gpus
+            assert (gpus.resource, gpus.allocatable, gpus.requested) == (npu, 8, 3)
+            listed = await imported("list")
+            assert "an NPU / 神经网络处理器" in listed
+
+            broken = {"data": {"limits": "sometimes"}}
+            await api.merge(path, broken)
+            await eventually(
+                lambda: not view.nodes and "cf-crl-vendor-npu: expected one of" in view.detail,
+                within_seconds=20,
+            )
+        finally:
+            await api.delete(path)
 
 
 async def test_a_restarted_apiserver_is_watched_on(

@@ -14,6 +14,7 @@ from shared.kubernetes.requirements import (
     OME_CLUSTER_RIGHTS,
     OME_DEFINITION_RIGHTS,
     OME_RIGHTS,
+    WATCHER_DEVICE_RIGHTS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
     WATCHER_PROXY_RIGHTS,
@@ -78,12 +79,14 @@ async def test_a_login_hears_what_it_could_learn_with_more_rights(
     await ome_cluster.allow("watcher", [rule_of(each) for each in needed])
     async with ome_cluster.api() as api, kueue_kind(api):
         bare = await to_thread(permissions, facts_of(ome_cluster, "watcher"))
-        for each in (*WATCHER_PROXY_RIGHTS, *OME_DEFINITION_RIGHTS, *KUEUE_RIGHTS):
+        telling = (*WATCHER_PROXY_RIGHTS, *WATCHER_DEVICE_RIGHTS)
+        for each in (*telling, *OME_DEFINITION_RIGHTS, *KUEUE_RIGHTS):
             await ome_cluster.allow("watcher", [rule_of(each)])
         whole = await to_thread(permissions, facts_of(ome_cluster, "watcher"))
 
     assert bare.state is State.WARN
     assert "how busy GPUs are, by dcgm-exporter (get pods/proxy)" in bare.found
+    assert "which custom devices there are (list/watch configmaps in kube-public)" in bare.found
     assert bare.found.count("which fields of ours OME knows") == 1
     assert "why Kueue holds an engine back (list/watch workloads.kueue.x-k8s.io" in bare.found
     assert whole.state is State.OK

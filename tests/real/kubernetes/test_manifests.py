@@ -10,6 +10,7 @@ from shared.kubernetes.requirements import (
     OME_CLUSTER_RIGHTS,
     OME_DEFINITION_RIGHTS,
     OME_RIGHTS,
+    WATCHER_DEVICE_RIGHTS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
     WATCHER_RIGHTS,
@@ -35,6 +36,7 @@ ENGINE_NEEDS: Final[dict[str, tuple[Right, ...]]] = {
     "cluster": WATCHER_EXEC_RIGHTS,
     "executor": (*ENGINE_RIGHTS, *ENGINE_DRA_RIGHTS, *OME_RIGHTS, *KUEUE_RIGHTS),
 }
+NAMESPACES: Final = ("default", "kube-public", "kube-system", "gpusteward", "gpusteward-engines")
 # What joins claims to GPUs, where there are claims.
 AGENT_NEEDS: Final = {("resourceslices.resource.k8s.io", "list")}
 NVIDIA_RUNTIME: Final[Object] = {
@@ -60,7 +62,7 @@ async def test_everything_is_taken_as_it_is_and_no_account_may_more_than_it_need
     for account, home in ACCOUNTS.items():
         token = await token_of(empty_cluster, home, account)
         async with Api.connected(empty_cluster.url, token, str(empty_cluster.ca_file)) as api:
-            for namespace in ("default", "kube-system", "gpusteward", "gpusteward-engines"):
+            for namespace in NAMESPACES:
                 await check_rules(api, account, namespace)
 
 
@@ -100,6 +102,8 @@ async def check_rules(api: Api, account: str, namespace: str) -> None:
     rights = NEEDS.get(account, ())
     if namespace == "gpusteward-engines":
         rights = (*rights, *ENGINE_NEEDS.get(account, ()))
+    if namespace == "kube-public" and account == "cluster":
+        rights = (*rights, *WATCHER_DEVICE_RIGHTS)
     needed = {(each.place, verb) for each in rights for verb in each.verbs}
     if account == "agent":
         needed = AGENT_NEEDS

@@ -368,9 +368,11 @@ async def _wipe(api: Api) -> None:
     # A controller that has not heard of its owner's end makes what was deleted once more.
     while any([await _wipe_kind(api, api_version, kind) for api_version, kind in _REMADE]):
         pass
-    for kind in ("ClusterRoleBinding", "ClusterRole"):
-        path = path_to("rbac.authorization.k8s.io/v1", kind)
+    for kind in ("ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role"):
+        path = path_to("rbac.authorization.k8s.io/v1", kind, "kube-public")
         await api.delete(path, labelSelector="kubernetes.io/bootstrapping!=rbac-defaults")
+    config_maps = path_to("v1", "ConfigMap", "kube-public")
+    await api.delete(config_maps, labelSelector="features.alauda.io/type")
     for namespace in await api.items("api/v1/namespaces"):
         if (name := namespace["metadata"]["name"]) not in KEPT_NAMESPACES:
             await api.delete(f"api/v1/namespaces/{name}")

@@ -165,14 +165,22 @@ def test_what_a_cluster_lacks_is_told_at_submit() -> None:
 
 
 def test_a_task_of_a_cluster_asks_for_gpus_of_it() -> None:
-    gpus = {"cluster": "k8s", "nodes": ["gpu-1"], "utilization_threshold_percent": 20}
+    gpus = {
+        "cluster": "k8s",
+        "nodes": ["gpu-1"],
+        "utilization_threshold_percent": 20,
+        "resource": "vendor.example/npu",
+    }
     task = make_file(base_runtime="sglang", deployment_mode="ome", gpus=gpus)
 
     [planned, *_] = make_plan(task, (CLUSTER, make_offer())).experiments
 
     assert planned.request.node_ids == ("k8s",)
     assert planned.request.cluster == ClusterRequest(
-        cluster_id="k8s", node_names=("gpu-1",), utilization_threshold_percent=20.0
+        cluster_id="k8s",
+        node_names=("gpu-1",),
+        utilization_threshold_percent=20.0,
+        resource="vendor.example/npu",
     )
 
 
@@ -185,10 +193,15 @@ def test_a_task_may_leave_the_node_to_the_clusters_scheduler() -> None:
 
 
 def test_other_modes_ask_for_no_cluster() -> None:
-    plan = make_plan(make_file(gpus={"cluster": "k8s"}), (CLUSTER, make_offer()))
+    gpus = {"cluster": "k8s", "resource": "vendor.example/npu"}
+
+    plan = make_plan(make_file(gpus=gpus), (CLUSTER, make_offer()))
 
     assert plan.experiments[0].request.cluster is None
-    assert any("gpus.cluster is not used" in note for note in plan.notes)
+    assert [note.split()[0] for note in plan.notes if "is not used" in note] == [
+        "gpus.cluster",
+        "gpus.resource",
+    ]
 
 
 def test_a_cluster_that_does_not_run_the_engine_is_told_with_those_that_do() -> None:

@@ -99,7 +99,11 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
     },
     "services/cluster/watching.py": {
         "watch(self._client, source.resource)": of(
-            "list watch", "nodes", "pods", *(f"{each}.resource.k8s.io" for each in DRA)
+            "list watch",
+            "nodes",
+            "pods",
+            "configmaps",
+            *(f"{each}.resource.k8s.io" for each in DRA),
         ),
         "client.version()": NONE,
     },
@@ -108,6 +112,11 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "client.call('GET', path)": of("get", "pods/proxy"),
     },
     "shared/kubernetes/pod_exec.py": {"client.websocket(path)": of("create get", "pods/exec")},
+    # By who defines devices, and not by this platform.
+    "services/cli/commands/devices.py": {
+        "client.apply(CONFIG_MAPS, _own(each))": NONE,
+        "list_objects(client, CONFIG_MAPS)": NONE,
+    },
     "services/cli/doctor/kubernetes.py": {"cluster.get()": NONE},  # what the report below says
     "services/cli/doctor/cluster_report.py": {
         "client.version()": NONE,
