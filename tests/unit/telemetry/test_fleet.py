@@ -67,16 +67,26 @@ def test_the_mock_accelerator_form_is_read() -> None:
     ("changed", "says"),
     [
         pytest.param(
-            ("is_mig_device = false", "is_mig_device = true"),
-            "MIG instances are no GPUs.*`\\$.devices\\[0\\].is_mig_device`",
-            id="a MIG instance",
+            ("[attributes]", 'reserved_memory = "64M"\n[attributes]'),
+            "allocation_mode 'fractional'.*`\\$.reserved_memory`",
+            id="memory of parts",
+        ),
+        pytest.param(
+            ("is_mig_device = false", 'mig_profile = "1g.5gb"'),
+            "only a MIG instance.*`\\$.devices\\[0\\].mig_profile`",
+            id="a profile of a whole GPU",
+        ),
+        pytest.param(
+            ('slot_name = "cuda"', 'slot_name = "rocm"'),
+            "none of slot 'rocm' - at `\\$.attributes.nvidia_driver`",
+            id="another maker's driver",
         ),
         pytest.param(
             ("[formats]", "[formats.shares]"), "no formats.*`\\$.formats.shares`", id="formats"
         ),
         pytest.param(
             ("[formats]", 'driver = "1"\n[formats]'),
-            "known: compute_capability, cuda_runtime, nvidia_driver - at `\\$.attributes.driver`",
+            "known: amd_driver, .*, nvidia_driver - at `\\$.attributes.driver`",
             id="an attribute",
         ),
         pytest.param(
@@ -84,10 +94,10 @@ def test_the_mock_accelerator_form_is_read() -> None:
             "known: is_mig_device, memory_size, .* - at `\\$.devices\\[0\\].display_unit`",
             id="a key of a device",
         ),
-        pytest.param(("cuda", "rocm"), "cuda.* - at `\\$.slot_name`", id="another slot"),
+        pytest.param(("cuda", "tpu"), "rocm.* - at `\\$.slot_name`", id="another slot"),
         pytest.param(
             ("[attributes]", 'device_plugin_name = "CUDADevice"\n[attributes]'),
-            "known: attributes, devices, .* - at `\\$.device_plugin_name`",
+            "known: allocation_mode, attributes, .* - at `\\$.device_plugin_name`",
             id="a plugin's name",
         ),
     ],
@@ -98,6 +108,74 @@ def test_what_would_change_nothing_is_refused_by_its_key(
     """An instance once showed free and was never granted."""
     with pytest.raises(FleetError, match=says):
         parse_fleet(MOCK_ACCELERATOR.replace(*changed, 1))
+
+
+WHOLE = '{ mother_uuid = "GPU-a", model_name = "A100", memory_size = "80G" }'
+PART = '{ mother_uuid = "GPU-a", model_name = "A100 1g.10gb", memory_size = "9728M"'
+INSTANCE = f"{PART}, is_mig_device = true }}"
+
+
+def test_instances_are_devices_of_their_gpu_which_is_divided() -> None:
+    whole, *instances = parse_fleet(f"devices = [{WHOLE}, {INSTANCE}, {INSTANCE}]").devices
+
+    assert whole.mig_enabled
+    assert [each.parent_uuid for each in instances] == ["GPU-a", "GPU-a"]
+    assert [(each.index, each.mig_profile) for each in instances] == [
+        (1, "1g.10gb"),
+        (2, "1g.10gb"),
+    ]
+    assert {each.memory_total_mb for each in instances} == {9728}
+    assert len({each.uuid for each in (whole, *instances)}) == 3
+
+
+def test_an_instance_tells_that_it_is_idle_and_shows_who_holds_it_by_its_memory() -> None:
+    simulation = Simulation(parse_fleet(f"devices = [{WHOLE}, {INSTANCE}]"))
+    instance = simulation.fleet.devices[1].uuid
+
+    idle = simulation.read(0.0, frozenset()).gpus
+    held = simulation.read(1.0, frozenset({instance})).gpus
+
+    assert [gpu.utilization_percent for gpu in idle] == [None, None]
+    assert (idle[1].processes, idle[1].memory_used_mb) == ((), 0)
+    assert held[1].memory_used_mb == round(9728 * 0.85)
+
+
+def test_masked_gpus_are_not_there_and_reserved_memory_is_nobodys() -> None:
+    fleet = parse_fleet(
+        'allocation_mode = "fractional"\nreserved_memory = "64M"\n'
+        'device_mask = "c59395cd-ac91-4cd3-a1b0-3d2568aa2d01"\n' + MOCK_ACCELERATOR
+    )
+
+    assert [(facts.uuid[-2:], facts.index) for facts in fleet.devices] == [("02", 0)]
+    assert fleet.devices[0].memory_total_mb == 2048 - 64
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param(
+            f"devices = [{INSTANCE}, {WHOLE}]",
+            r"GPU-a before its MIG instance.*`\$.devices\[0\].mother_uuid`",
+            id="without its GPU",
+        ),
+        pytest.param(
+            f"devices = [{WHOLE}, {INSTANCE.replace(' 1g.10gb', '')}]",
+            r"a profile such as 1g.10gb.*`\$.devices\[1\].mig_profile`",
+            id="without a profile",
+        ),
+        pytest.param(
+            f'device_mask = "GPU-b"\ndevices = [{WHOLE}]', "found GPU-b.*device_mask", id="a mask"
+        ),
+        pytest.param(
+            'allocation_mode = "fractional"\nreserved_memory = "80G"\n' + f"devices = [{WHOLE}]",
+            "less than the 81920 MiB.*reserved_memory",
+            id="all of its memory",
+        ),
+    ],
+)
+def test_what_cannot_be_a_device_is_refused(text: str, says: str) -> None:
+    with pytest.raises(FleetError, match=says):
+        parse_fleet(text)
 
 
 def test_the_example_has_two_simulated_h200() -> None:

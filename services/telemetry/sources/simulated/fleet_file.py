@@ -2,12 +2,14 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import combinations
 from typing import Annotated, Any, Final, Literal
+from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from schemas.base import Count, DeviceUuid, Percent, PositiveSeconds
 from schemas.telemetry import DeviceFacts, GpuLink, LinkKind
@@ -20,6 +22,9 @@ LOWEST_LIMIT_W: Final = 200.0
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*$", re.IGNORECASE)
 _FACTOR: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
+_PROFILE: Final = re.compile(r"[1-7]g\.\d+gb")
+_NVIDIAS: Final = ("nvidia_driver", "cuda_runtime", "compute_capability")
+
 NotNegative = Annotated[float, Meta(ge=0)]
 
 
@@ -30,7 +35,8 @@ class FleetError(ValueError):
 class MockDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One device of the file. `memory_size` is bytes, or a number with K, M, G or T (1024 each).
 
-    `subproc_count` are its multiprocessors. `is_mig_device` may only be false.
+    `subproc_count` are its multiprocessors. With `is_mig_device` it is a MIG instance of the GPU
+    `mother_uuid`, which stands before it; its `mig_profile` may be a part of its name instead.
     """
 
     mother_uuid: DeviceUuid
@@ -39,6 +45,13 @@ class MockDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     numa_node: int | None = None
     subproc_count: Count | None = None
     is_mig_device: bool = False
+    mig_profile: str | None = None
+
+    @property
+    def profile(self) -> str | None:
+        """Of an instance: its profile, such as 1g.10gb; None if nothing names one."""
+        found = _PROFILE.search(self.mig_profile or self.model_name)
+        return found.group() if found is not None else None
 
 
 class MockLink(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,13 +93,21 @@ class MockAttributes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What the driver says of all devices."""
 
     nvidia_driver: str | None = None
+    amd_driver: str | None = None
     cuda_runtime: str | None = None
     compute_capability: str | None = None
 
 
 class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`device_mask` are uuids, separated by commas, that are not there. Of a GPU whose parts are
+    given (`fractional`) `reserved_memory` is nobody's.
+    """
+
     devices: Annotated[list[MockDevice], Meta(min_length=1, max_length=1024)]
-    slot_name: Literal["cuda"] = "cuda"
+    slot_name: Literal["cuda", "rocm"] = "cuda"
+    allocation_mode: Literal["discrete", "fractional"] = "discrete"
+    reserved_memory: str | int | None = None
+    device_mask: str = ""
     attributes: MockAttributes = MockAttributes()
     formats: dict[str, Any] = {}
     load: LoadShape = LoadShape()
@@ -119,20 +140,18 @@ def parse_fleet(text: str) -> Fleet:
         path, sentence = explain_validation_error(error, _FleetFile)
         raise FleetError(f"{sentence} - at `{path}`") from error
     _refuse_unused(file)
-    uuids = [device.mother_uuid for device in file.devices]
-    for place, uuid in enumerate(uuids):
-        if uuid in uuids[:place]:
-            raise FleetError(f"expected unique devices, found {uuid} twice - at `$.devices`")
+    devices = _devices(file)
+    uuids = [facts.uuid for facts in devices if facts.parent_uuid is None]
     for place, fault in enumerate(file.fault):
         if (reason := invalid_reason(fault, uuids)) is not None:
             raise FleetError(f"{reason} - at `$.fault[{place}]`")
     return Fleet(
-        devices=tuple(_facts(file, device, index) for index, device in enumerate(file.devices)),
+        devices=devices,
         load=file.load,
         replay=file.replay,
         faults=tuple(file.fault),
         links=tuple(_links(file.link, uuids)),
-        driver_version=file.attributes.nvidia_driver,
+        driver_version=file.attributes.nvidia_driver or file.attributes.amd_driver,
         cuda_driver_version=file.attributes.cuda_runtime,
     )
 
@@ -145,7 +164,85 @@ def memory_mb(size: str | int, place: str) -> int:
     return int(float(found.group(1)) * _FACTOR[(found.group(2) or "").upper()]) // MEBIBYTE
 
 
-def _facts(file: _FleetFile, device: MockDevice, index: int) -> DeviceFacts:
+def _devices(file: _FleetFile) -> tuple[DeviceFacts, ...]:
+    """Whole GPUs, then the MIG instances of some of them. Raises FleetError."""
+    masked = {each.strip() for each in file.device_mask.split(",") if each.strip()}
+    named = [device.mother_uuid for device in file.devices if not device.is_mig_device]
+    if unknown := sorted(masked - set(named)):
+        raise FleetError(f"expected GPUs of this file, found {unknown[0]} - at `$.device_mask`")
+    reserved_mb = memory_mb(file.reserved_memory or 0, "$.reserved_memory")
+    wholes: dict[str, DeviceFacts] = {}
+    instances: list[tuple[int, MockDevice]] = []
+    for place, device in enumerate(file.devices):
+        uuid = device.mother_uuid
+        if uuid in masked:
+            continue
+        if device.is_mig_device:
+            _refuse_instance(device, wholes, f"$.devices[{place}]")
+            instances.append((place, device))
+            continue
+        if uuid in wholes:
+            raise FleetError(f"expected unique devices, found {uuid} twice - at `$.devices`")
+        wholes[uuid] = _facts(file, device, len(wholes), place, reserved_mb)
+    mothers = {device.mother_uuid for _, device in instances}
+    found = [
+        replace(facts, mig_enabled=True) if uuid in mothers else facts
+        for uuid, facts in wholes.items()
+    ]
+    numbers: dict[str, int] = {}
+    for place, device in instances:
+        number = numbers[device.mother_uuid] = numbers.get(device.mother_uuid, -1) + 1
+        size_mb = memory_mb(device.memory_size, f"$.devices[{place}].memory_size")
+        found.append(
+            instance_of(
+                wholes[device.mother_uuid], device.profile or "", number, len(found), size_mb
+            )
+        )
+    return tuple(found)
+
+
+def instance_of(
+    facts: DeviceFacts, profile: str, number: int, index: int, size_mb: int
+) -> DeviceFacts:
+    """The `number`-th MIG instance of a GPU, always under the same uuid."""
+    return DeviceFacts(
+        uuid=f"MIG-{uuid5(NAMESPACE_OID, f'{facts.uuid}/{profile}/{number}')}",
+        index=index,
+        name=f"{facts.name} MIG {profile}",
+        memory_total_mb=size_mb,
+        compute_capability=facts.compute_capability,
+        numa_node=facts.numa_node,
+        mig_enabled=None,
+        parent_uuid=facts.uuid,
+        simulated=True,
+        mig_profile=profile,
+        gpu_instance_id=number,
+        compute_instance_id=0,
+    )
+
+
+def _refuse_instance(device: MockDevice, wholes: Container[str], place: str) -> None:
+    """Raises FleetError for one without a GPU, or without a profile."""
+    if device.mother_uuid not in wholes:
+        raise FleetError(
+            f"expected the GPU {device.mother_uuid} before its MIG instance - at"
+            f" `{place}.mother_uuid`"
+        )
+    if device.profile is None:
+        raise FleetError(
+            f"expected a profile such as 1g.10gb, also in the name - at `{place}.mig_profile`"
+        )
+
+
+def _facts(
+    file: _FleetFile, device: MockDevice, index: int, place: int, reserved_mb: int
+) -> DeviceFacts:
+    size_mb = memory_mb(device.memory_size, f"$.devices[{place}].memory_size")
+    if size_mb <= reserved_mb:
+        raise FleetError(
+            f"expected less than the {size_mb} MiB of a device, found {reserved_mb} - at"
+            " `$.reserved_memory`"
+        )
     load = file.load
     lowest = min(LOWEST_LIMIT_W, load.power_limit_w)
     highest = load.power_limit_w if load.power_limit_max_w is None else load.power_limit_max_w
@@ -153,7 +250,7 @@ def _facts(file: _FleetFile, device: MockDevice, index: int) -> DeviceFacts:
         uuid=device.mother_uuid,
         index=index,
         name=device.model_name,
-        memory_total_mb=memory_mb(device.memory_size, f"$.devices[{index}].memory_size"),
+        memory_total_mb=size_mb - reserved_mb,
         compute_capability=file.attributes.compute_capability,
         numa_node=device.numa_node,
         mig_enabled=False,
@@ -184,13 +281,22 @@ def _links(links: Sequence[MockLink], uuids: Sequence[str]) -> Iterator[GpuLink]
 def _refuse_unused(file: _FleetFile) -> None:
     """Raises FleetError for a key of the form that would change nothing here."""
     for place, device in enumerate(file.devices):
-        if device.is_mig_device:
+        if device.mig_profile is not None and not device.is_mig_device:
             raise FleetError(
-                "expected false: MIG instances are no GPUs; a [[fault]] of kind mig_change"
-                f" shows how a GPU is divided - at `$.devices[{place}].is_mig_device`"
+                "expected none: only a MIG instance (is_mig_device) has one - at"
+                f" `$.devices[{place}].mig_profile`"
             )
+    if file.reserved_memory is not None and file.allocation_mode == "discrete":
+        raise FleetError(
+            "expected none: only parts of devices (allocation_mode 'fractional') leave memory to"
+            " nobody - at `$.reserved_memory`"
+        )
+    told = file.attributes
+    others = ("amd_driver",) if file.slot_name == "cuda" else _NVIDIAS
+    for name in others:
+        if getattr(told, name) is not None:
+            raise FleetError(f"expected none of slot {file.slot_name!r} - at `$.attributes.{name}`")
     for name in file.formats:
         raise FleetError(
-            "expected no formats: they are of shares of a device, and whole devices are granted"
-            f" - at `$.formats.{name}`"
+            f"expected no formats: amounts are shown by the platform's own - at `$.formats.{name}`"
         )

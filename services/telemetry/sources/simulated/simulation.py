@@ -1,7 +1,6 @@
 """A fleet that does not exist, as it is at some second of its life."""
 
 import re
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +17,7 @@ from services.telemetry.sources.simulated.fault_script import (
     ScriptedFault,
     device_of,
 )
-from services.telemetry.sources.simulated.fleet_file import Fleet
+from services.telemetry.sources.simulated.fleet_file import Fleet, instance_of
 from services.telemetry.sources.simulated.load import DeviceLoad, load_from, reading_at
 from services.telemetry.sources.simulated.recording import Replay
 
@@ -70,7 +69,11 @@ class Simulation:
         """What is there: whole GPUs by index, then the instances of those in MIG mode."""
         gone = {uuid for _, uuid in self._on(FaultKind.VANISH, seconds)}
         partitioned = self._partitioned(seconds)
-        present = [facts for facts in self.fleet.devices if facts.uuid not in gone]
+        present = [
+            facts
+            for facts in self.fleet.devices
+            if facts.uuid not in gone and facts.parent_uuid not in gone
+        ]
         wholes = [
             msgspec.structs.replace(facts, mig_enabled=True) if facts.uuid in partitioned else facts
             for facts in present
@@ -136,20 +139,22 @@ class Simulation:
         ]
         first = len(self.fleet.devices)
         return [
-            _instance(facts, fault, number, first + place)
+            instance_of(facts, fault.profile, number, first + place, _memory_mb(fault.profile))
             for place, (facts, fault, number) in enumerate(parts)
         ]
 
     def _read(self, facts: DeviceFacts, seconds: float, held: frozenset[str]) -> GpuReading:
         if facts.parent_uuid is not None:
-            total = facts.memory_total_mb or 0
+            total, share = facts.memory_total_mb or 0, self.fleet.load.held_memory_percent / 100
+            used = round(total * share) if facts.uuid in held else 0
             return GpuReading(
                 uuid=facts.uuid,
                 index=facts.index,
                 memory_total_mb=total,
-                memory_used_mb=0,
-                memory_free_mb=total,
+                memory_used_mb=used,
+                memory_free_mb=total - used,
                 name=facts.name,
+                processes=(),  # as it tells no utilization, this says that it is idle
             )
         limit = self._limits.get(facts.uuid, self.fleet.load.power_limit_w)
         if self._replay is not None:
@@ -162,7 +167,7 @@ class Simulation:
             )
         else:
             reading = self._made_up(facts, seconds, facts.uuid in held, limit)
-        if facts.uuid in self._partitioned(seconds):
+        if facts.mig_enabled or facts.uuid in self._partitioned(seconds):
             # A GPU in MIG mode has no utilization of its own.
             reading = msgspec.structs.replace(reading, utilization_percent=None)
         return self._with_ecc_errors(reading, seconds)
@@ -228,21 +233,6 @@ def _xid(fault: ScriptedFault, device: str) -> Fault:
     return msgspec.structs.replace(known, action=fault.action, action_source=SCRIPTED)
 
 
-def _instance(facts: DeviceFacts, fault: ScriptedFault, number: int, index: int) -> DeviceFacts:
-    sized = _PROFILE.match(fault.profile)
-    memory = int(sized.group(1)) * _GIB_IN_MIB if sized else 0
-    name = f"{facts.uuid}/{fault.profile}/{number}"
-    return DeviceFacts(
-        uuid=f"MIG-{uuid.uuid5(uuid.NAMESPACE_OID, name)}",
-        index=index,
-        name=f"{facts.name} MIG {fault.profile}",
-        memory_total_mb=memory,
-        compute_capability=facts.compute_capability,
-        numa_node=facts.numa_node,
-        mig_enabled=None,
-        parent_uuid=facts.uuid,
-        simulated=True,
-        mig_profile=fault.profile,
-        gpu_instance_id=number,
-        compute_instance_id=0,
-    )
+def _memory_mb(profile: str) -> int:
+    sized = _PROFILE.match(profile)
+    return int(sized.group(1)) * _GIB_IN_MIB if sized else 0
