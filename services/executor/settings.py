@@ -39,8 +39,10 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     namespace; `cluster_namespaces` are those that tasks may name, separated by commas, `OURS:NAME`
     for tasks of our namespace OURS alone; without any it is `cluster_namespace`. `cluster_access`
     is how an engine is reached: by its Service from inside the cluster, else at its pod's address,
-    or at a port of its node. `cluster_queue` is Kueue's LocalQueue for engines. An engine whose pod
-    is neither bound nor started within `readiness_timeout_seconds` has failed.
+    or at a port of its node. With `cluster_cuda_labels` nodes carry `cuda-major-version` and
+    `cuda-minor-version`, and where no node was chosen an image whose tag tells its CUDA is bound to
+    one whose driver serves it. `cluster_queue` is Kueue's LocalQueue for engines. An engine whose
+    pod is neither bound nor started within `readiness_timeout_seconds` has failed.
     """
 
     address: str = ""
@@ -75,6 +77,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     cluster_namespaces: str = ""
     cluster_access: Literal["service", "pod", "node_port"] = "service"
     cluster_queue: str = ""
+    cluster_cuda_labels: bool = False
 
     @property
     def home(self) -> Path:

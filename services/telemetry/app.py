@@ -16,6 +16,7 @@ from services.telemetry.domain.holdings import Holdings
 from services.telemetry.domain.labels import parse_labels
 from services.telemetry.event_publisher import EventPublisher, read_host_facts
 from services.telemetry.handlers import Handlers, build_routes
+from services.telemetry.kubernetes.cuda_labels import CudaLabels
 from services.telemetry.kubernetes.resource_slices import ClusterApi, ResourceSlices
 from services.telemetry.metrics.exporter import AgentMetrics
 from services.telemetry.metrics.server import MetricsServer
@@ -155,6 +156,11 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         "memory": memory.collect_garbage,
         "disk": partial(watch_disk, Path(settings.data_dir), publisher),
     }
+    if settings.kubernetes_node and settings.kubernetes_cuda_labels:
+        labels = CudaLabels(
+            ClusterApi(), settings.kubernetes_node, lambda: devices.cuda_driver_version
+        )
+        loops["cuda_labels"] = labels.run
     metrics = None
     if settings.metrics:
         text = AgentMetrics(agent, publisher, holdings, counters).text

@@ -65,6 +65,11 @@ class DeviceMonitor:
         return tuple(self._recent.added_to(with_health(facts, self._health)) for facts in found)
 
     @property
+    def cuda_driver_version(self) -> str | None:
+        """The CUDA that the driver serves; None if it is unknown."""
+        return self._inventory.cuda_driver_version
+
+    @property
     def source(self) -> Source:
         """The source that is read; while none works the one that failed."""
         return self._selection.source

@@ -25,6 +25,8 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     a loopback name or one of `metrics_allowed_hosts`; on every address by any name.
     Where kubelet's `pod_resources_socket` is, GPUs are joined to pods; devices of claims need the
     name of the `kubernetes_node` as well, and a service account that lists ResourceSlices.
+    With `kubernetes_cuda_labels` that node is labelled `cuda-major-version` and
+    `cuda-minor-version`, for which the service account has to be allowed to patch nodes.
     A node is labelled `gpusteward.io/mps` while an MPS daemon listens in `mps_pipe_dir`. With
     `mps_daemons` the agent runs one for each GPU, by `mps_control_path`, in a directory of
     `mps_pipe_dir` of its own, and labels the node once all of them listen.
@@ -49,6 +51,7 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     metrics_allowed_hosts: str = ""
     pod_resources_socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
     kubernetes_node: str = ""
+    kubernetes_cuda_labels: bool = False
     mps_pipe_dir: str = DEFAULT_PIPE_DIR
     mps_daemons: bool = False
     mps_control_path: str = "nvidia-cuda-mps-control"

@@ -97,7 +97,7 @@ class ResourceSlices:
         for version in VERSIONS:
             path = f"/apis/resource.k8s.io/{version}/resourceslices?fieldSelector={selector}"
             try:
-                self._names = names_in(await _get(api, path))
+                self._names = names_in(await call_api(api, path))
                 return
             except (OSError, SourceFailedError, msgspec.DecodeError) as failure:
                 error = error or failure
@@ -126,11 +126,14 @@ def _name(attributes: Mapping[str, _Value]) -> str:
     return next((values[each] for each in ATTRIBUTES if values.get(each)), "")
 
 
-async def _get(api: ClusterApi, path: str) -> str:
+async def call_api(api: ClusterApi, path: str, *, patch: str | None = None) -> str:
+    """A GET, or a merge patch. Raises OSError and SourceFailedError."""
     trusted = ssl.create_default_context(cafile=str(api.authority_file))
+    kind = "" if patch is None else "Content-Type: application/merge-patch+json\r\n"
     return await http_get(
         f"{api.address}{path}",
         deadline_seconds=ANSWER_SECONDS,
-        headers=f"Authorization: Bearer {api.token_file.read_text().strip()}\r\n",
+        headers=f"Authorization: Bearer {api.token_file.read_text().strip()}\r\n{kind}",
         trusted=trusted,
+        patch=patch,
     )

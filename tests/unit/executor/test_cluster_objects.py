@@ -307,6 +307,34 @@ def test_whole_gpus_are_asked_for_in_the_units_of_their_resource(
     }
 
 
+def test_an_image_that_tells_its_cuda_is_bound_by_labels_where_no_node_was_chosen(
+    tmp_path: Path,
+) -> None:
+    def affinity(hostname: str | None, reference: str, *, labels: bool) -> Any:
+        deployment = made(
+            tmp_path,
+            place={"hostname": hostname},
+            reference=reference,
+            cluster_cuda_labels=labels,
+        )[0][-1]
+        return deployment["spec"]["template"]["spec"].get("affinity")
+
+    told = affinity(None, "vllm/vllm-openai:v1-cu124", labels=True)
+    [required] = told["nodeAffinity"].values()
+    assert required["nodeSelectorTerms"] == [
+        {
+            "matchExpressions": [
+                {"key": "cuda-major-version", "operator": "In", "values": ["12"]},
+                {"key": "cuda-minor-version", "operator": "Gt", "values": ["3"]},
+            ]
+        },
+        {"matchExpressions": [{"key": "cuda-major-version", "operator": "Gt", "values": ["12"]}]},
+    ]
+    assert affinity(None, "vllm/vllm-openai:v1-cu124", labels=False) is None
+    assert affinity(None, "vllm/vllm-openai:v1", labels=True) is None
+    assert affinity("h1", "vllm/vllm-openai:v1-cu124", labels=True) == PLACEMENT["affinity"]
+
+
 def test_a_program_of_known_conflict_gets_what_avoids_it_unless_its_operator_says_otherwise(
     tmp_path: Path,
 ) -> None:

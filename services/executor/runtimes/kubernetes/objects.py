@@ -25,7 +25,9 @@ from services.executor.runtimes.kubernetes.kinds import (
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.advice import advised_environment
+from shared.accelerator_rules.cuda_versions import image_cuda, runtime_cuda
 from shared.accelerator_rules.modes import units_per_gpu
+from shared.accelerator_rules.node_labels import cuda_terms
 from shared.kubernetes.names import label_value
 from shared.labels import (
     ATTEMPT_LABEL,
@@ -347,14 +349,17 @@ class _Maker:
 
     def _placement_parts(self) -> Object:
         made: Object = {"tolerations": [dict(each) for each in TOLERATIONS]}
-        if (hostname := self._plan.placement.hostname) is not None:
-            term = {
-                "matchExpressions": [
-                    {"key": HOSTNAME_LABEL, "operator": "In", "values": [hostname]}
-                ]
-            }
-            required = {
-                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
-            }
-            made["affinity"] = {"nodeAffinity": required}
+        if terms := self._node_terms():
+            required = "requiredDuringSchedulingIgnoredDuringExecution"
+            made["affinity"] = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
         return made
+
+    def _node_terms(self) -> list[Object]:
+        """The node that was chosen; where none was, those whose driver serves the image."""
+        if (hostname := self._plan.placement.hostname) is not None:
+            chosen = {"key": HOSTNAME_LABEL, "operator": "In", "values": [hostname]}
+            return [{"matchExpressions": [chosen]}]
+        cuda = image_cuda(self._plan.reference, (), {})
+        if cuda is None or not self._settings.cluster_cuda_labels:
+            return []
+        return cuda_terms(runtime_cuda(cuda))

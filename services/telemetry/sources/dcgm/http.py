@@ -1,4 +1,4 @@
-"""One HTTP GET with one deadline for the whole answer.
+"""One HTTP GET, or PATCH, with one deadline for the whole answer.
 
 http.client bounds each read only, so that a server that trickles would hold a worker thread.
 """
@@ -22,22 +22,24 @@ async def http_get(
     deadline_seconds: float,
     headers: str = "",
     trusted: ssl.SSLContext | None = None,
+    patch: str | None = None,
 ) -> str:
-    """The body of a 200. `headers` is whole lines; https trusts `trusted`, else the host's.
+    """The body of a 200. `headers` is whole lines; https trusts `trusted`, else the host's. With
+    `patch` that is sent instead of a GET.
 
     Raises SourceFailedError where nothing listens, for another status, for a broken answer or one
     beyond 8 MiB; ProbeHungError after the deadline.
     """
     try:
         async with within(deadline_seconds):
-            return await _get(url, headers, trusted)
+            return await _get(url, headers, trusted, patch)
     except TimeoutError as error:
         raise ProbeHungError(
             f"expected {url} to answer within {deadline_seconds:g} s, it did not"
         ) from error
 
 
-async def _get(url: str, headers: str, trusted: ssl.SSLContext | None) -> str:
+async def _get(url: str, headers: str, trusted: ssl.SSLContext | None, patch: str | None) -> str:
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     try:
@@ -51,7 +53,10 @@ async def _get(url: str, headers: str, trusted: ssl.SSLContext | None) -> str:
     try:
         # HTTP/1.0: the answer comes as it is, not in chunks, and ends with the connection.
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        writer.write(f"GET {target} HTTP/1.0\r\nHost: {parts.netloc}\r\n{headers}\r\n".encode())
+        method, sent = ("GET", b"") if patch is None else ("PATCH", patch.encode())
+        length = f"Content-Length: {len(sent)}\r\n" if sent else ""
+        head_sent = f"{method} {target} HTTP/1.0\r\nHost: {parts.netloc}\r\n{headers}{length}\r\n"
+        writer.write(head_sent.encode() + sent)
         await writer.drain()
         head, body = await _answer(reader, url)
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:

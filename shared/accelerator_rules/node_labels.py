@@ -1,0 +1,33 @@
+"""Labels of Kubernetes nodes that tell their driver's CUDA, and affinity by them.
+
+Accelerator guide, Node Labeling Strategy.
+"""
+
+from typing import Any, Final
+
+from shared.accelerator_rules.cuda_versions import CudaVersion
+
+MAJOR_LABEL: Final = "cuda-major-version"
+MINOR_LABEL: Final = "cuda-minor-version"
+
+
+def cuda_labels(driver: CudaVersion) -> dict[str, str]:
+    """Of a node whose driver serves this CUDA."""
+    return {MAJOR_LABEL: str(driver.major), MINOR_LABEL: str(driver.minor)}
+
+
+def cuda_terms(runtime: CudaVersion) -> list[dict[str, Any]]:
+    """Node selector terms, of which one has to match: a driver of the runtime's major version and
+    at least its minor one, or of a newer major version.
+
+    The guide's own example leaves newer major versions out, which its rules support.
+    """
+    same: list[dict[str, Any]] = [_expression(MAJOR_LABEL, "In", runtime.major)]
+    if runtime.minor > 0:  # Gt takes nothing below 0
+        same.append(_expression(MINOR_LABEL, "Gt", runtime.minor - 1))
+    newer = [_expression(MAJOR_LABEL, "Gt", runtime.major)]
+    return [{"matchExpressions": same}, {"matchExpressions": newer}]
+
+
+def _expression(key: str, operator: str, value: int) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": [str(value)]}
