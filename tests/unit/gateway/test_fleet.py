@@ -118,6 +118,16 @@ def test_a_device_is_shown_whoever_knows_of_it() -> None:
     assert views[1].utilization_percent is None
 
 
+def test_a_reading_s_number_is_its_own_whatever_was_listed() -> None:
+    (view,) = gpu_views(
+        {"a": make_heard(GpuReading(uuid="g", index=3))},
+        {"a": make_inventory(DeviceFacts(uuid="g", index=1, name="H100", memory_total_mb=80))},
+        None,
+    )
+
+    assert (view.index, view.name, view.memory_total_mb) == (3, "H100", 80)
+
+
 def test_a_node_counts_the_gpus_that_would_not_be_granted_by_reason() -> None:
     hung = Reason(code=ReasonCode.UNHEALTHY, message="is hung")
     unwell = {"state": DeviceState.UNAVAILABLE, "health": HealthState.HUNG, "reasons": (hung,)}

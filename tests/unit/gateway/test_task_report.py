@@ -234,6 +234,21 @@ def test_an_inference_service_has_the_claim_that_holds_the_model() -> None:
         "persistentVolumeClaim": {"claimName": "models", "readOnly": True},
     } in (engine_config["volumes"])
     assert engine_config["runner"]["args"][:3] == ["python3", "-m", "sglang.launch_server"]
+    assert "model" not in service["spec"]
+
+
+def test_an_inference_service_names_the_model_that_ome_keeps() -> None:
+    engine = EngineSpec(
+        runtime=Runtime.OME,
+        engine="sglang",
+        model="/raid/qwen",
+        kubernetes=KubernetesSpec(base_model="qwen"),
+    )
+
+    made = deployments("ome", engine, GpuRequest())
+
+    _, service = yaml.safe_load_all(made.inference_service)
+    assert service["spec"]["model"] == {"name": "qwen", "apiGroup": "ome.io"}
 
 
 def test_nothing_is_made_up_for_an_engine_of_an_operators_own() -> None:
@@ -355,6 +370,14 @@ def test_markdown_of_a_hostile_value_stays_one_cell() -> None:
     text = markdown(task_report(task, [detail(1, 1.0, parameters={"x": hostile})], None))
 
     assert "| x | a\\|b &lt;script>``` |" in text
+
+
+def test_what_made_the_difference_is_said_where_anything_did() -> None:
+    task = make_task(state=TaskState.COMPLETED)
+    title = "## What made the difference"
+
+    assert title not in markdown(task_report(task, [detail(1, 1.0)], None))
+    assert title in markdown(task_report(task, grid(1.0, 2.0, 3.0, 4.0), None))
 
 
 def test_a_task_without_measurements_has_a_report() -> None:

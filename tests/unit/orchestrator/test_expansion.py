@@ -137,6 +137,12 @@ def test_a_range_that_is_no_grid_says_what_to_give(
     assert refused.value.path == f"$.parameters.slots{path}"
 
 
+def test_a_range_of_one_value_is_that_value() -> None:
+    only = {"type": "integer", "low": 4, "high": 4, "step": 1}
+
+    assert shown(parameters={"slots": only}) == shown(parameters={"slots": [4]})
+
+
 def test_a_huge_grid_that_is_cut_is_expanded_only_so_far() -> None:
     parameters = {f"p{number}": list(range(1000)) for number in range(60)}
 

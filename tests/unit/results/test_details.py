@@ -107,7 +107,7 @@ def test_who_else_was_there_is_named_with_the_time() -> None:
     conditions = {
         1: Condition(None, (own,)),
         2: Condition(None, (own, other)),
-        3: Condition(None, (own, other, Tenant(None, "python"))),
+        3: Condition(None, (own, other, Tenant(None, "python"), Tenant(None, "bash"))),
     }
     numbers = [1, 1, 1, 2, 2, 3, 1, 1, 1, 1, 1, 1, 1]
     readings = [make_reading(9.5 + n, condition_no=no) for n, no in enumerate(numbers)]
@@ -115,6 +115,7 @@ def test_who_else_was_there_is_named_with_the_time() -> None:
     found = measured(readings, conditions=conditions).gpu_details["0"].co_tenants
 
     assert found == (
+        CoTenant(seconds=pytest.approx(1.0), name="bash"),  # type: ignore[arg-type]
         CoTenant(seconds=pytest.approx(1.0), name="python"),  # type: ignore[arg-type]
         CoTenant(seconds=pytest.approx(3.0), reservation_id=OTHER),  # type: ignore[arg-type]
     )

@@ -134,6 +134,14 @@ def test_a_place_costs_as_many_requests_as_it_takes_from_the_demand() -> None:
     assert density.worth(replace(room, cpu_milli=0)) < density.worth(room)
 
 
+def test_what_is_left_of_a_node_is_less_by_all_that_was_asked() -> None:
+    room = Room((50, 100, 100), 8_000, 64_000, ("NVIDIA H100",))
+    asked = class_of(GpuRequest(gpus=1, cpu_count=2, host_memory_mb=16_000))
+
+    assert room.without(asked) == Room((50, 100), 6_000, 48_000, ("NVIDIA H100",))
+    assert room.without(asked, ((50, 20),)).free == (30, 100, 100)
+
+
 def test_the_order_in_which_requests_came_does_not_change_what_is_learned() -> None:
     assert demand_of({SMALL: 3, LARGE: 3}) == demand_of({LARGE: 3, SMALL: 3})
     assert demand_of({SMALL: 30}) != demand_of({SMALL: 3})

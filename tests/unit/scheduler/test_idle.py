@@ -10,7 +10,9 @@ import pytest
 
 from schemas.engine_samples import EngineReading, EngineSampled
 from schemas.executor import AttemptPhase
+from schemas.scheduler import ReservationState
 from schemas.scheduler_idle import IdleAction
+from schemas.scheduler_views import Idleness
 from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
 from services.scheduler.domain.idle import (
     Activity,
@@ -20,6 +22,7 @@ from services.scheduler.domain.idle import (
     actions_by_namespace,
     activities,
     engine_activity,
+    idle_sentence,
     update_idle,
 )
 from services.scheduler.observations.engine_activities import EngineActivities
@@ -329,3 +332,33 @@ def test_in_a_week_nearly_all_idle_time_is_freed_and_no_working_job_is_ended() -
         assert ended.get(one, steps) >= due
     assert working.isdisjoint(ended)
     assert freed >= 0.95 * idle > 0
+
+
+@pytest.mark.parametrize(
+    ("idle", "says"),
+    [
+        (
+            Idleness(since_at=NOW, action=IdleAction.RELEASE, acts_at=NOW),
+            "it is released from",
+        ),
+        (
+            Idleness(since_at=NOW, action=IdleAction.PREEMPTIBLE, acts_at=NOW),
+            "it is made preemptible from",
+        ),
+        (
+            Idleness(since_at=NOW, action=IdleAction.PREEMPTIBLE, preemptible=True),
+            "any request that waits may have them",
+        ),
+    ],
+)
+def test_what_follows_of_being_idle_is_said(idle: Idleness, says: str) -> None:
+    assert says in idle_sentence(ReservationState.ACTIVE, idle)
+
+
+def test_being_idle_may_be_all_there_is_to_say() -> None:
+    idle = Idleness(since_at=NOW, action=IdleAction.WARN)
+
+    said = idle_sentence(ReservationState.ACTIVE, idle)
+
+    assert said.startswith("active, but nothing has used its GPUs since ")
+    assert "unless" not in said

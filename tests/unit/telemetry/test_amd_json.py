@@ -50,6 +50,8 @@ def test_a_measurement_is_read_however_it_is_written(written: Any, want: float |
     ("size", "want"),
     [
         (value(196592, "MB"), 196592),
+        (value(0, "MB"), 0),
+        (value(-1, "MB"), None),
         (value(192, "GB"), 196608),
         (value(1 << 30, "B"), 1024),
         (value(2048, "KB"), 2),
