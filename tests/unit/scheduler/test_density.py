@@ -138,7 +138,7 @@ def test_what_is_left_of_a_node_is_less_by_all_that_was_asked() -> None:
     room = Room((50, 100, 100), 8_000, 64_000, ("NVIDIA H100",))
     asked = class_of(GpuRequest(gpus=1, cpu_count=2, host_memory_mb=16_000))
 
-    assert room.without(asked) == Room((50, 100), 6_000, 48_000, ("NVIDIA H100",))
+    assert room.without(asked) == Room((0, 50, 100), 6_000, 48_000, ("NVIDIA H100",))
     assert room.without(asked, ((50, 20),)).free == (30, 100, 100)
 
 

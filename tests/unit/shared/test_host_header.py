@@ -25,7 +25,7 @@ def test_a_name_that_was_rebound_is_not_known(header: str | None, known: bool) -
     assert is_known_host(header, host_names("127.0.0.1", [" GPU.example ", ""])) is known
 
 
-@pytest.mark.parametrize("bound", ["0.0.0.0", "::"])
+@pytest.mark.parametrize("bound", ["0.0.0.0", "::"])  # noqa: S104  # only compared
 def test_a_server_on_every_address_has_no_names_to_go_by(bound: str) -> None:
     assert host_names(bound) is None
     assert is_known_host("anything.example", host_names(bound))
