@@ -12,6 +12,7 @@ from schemas.slo import ConstraintCheck, LatencySlo, PenaltyForm, SloBound, SloS
 from schemas.task import Objective
 from shared.benchmarks.constraints import (
     check_constraints,
+    margin_of,
     max_goodput,
     parse_constraints,
     worst_excess,
@@ -145,6 +146,13 @@ def test_what_was_not_measured_is_missed_by_more_than_anything() -> None:
 
 def scored(ordinal: int, score: float | None, excess: float = 0.0) -> Scored:
     return Scored(experiment_id=new_id(), ordinal=ordinal, score=score, excess=excess)
+
+
+def test_the_margin_of_what_was_not_measured_is_the_worst_and_certain() -> None:
+    no_times = level()
+
+    assert margin_of(parse_constraints("ttft:p99<1s"), no_times) == (-1.0, 0.0)
+    assert margin_of((), no_times) == (1.0, 0.0)
 
 
 def test_feasible_come_before_infeasible_before_those_without_a_score() -> None:

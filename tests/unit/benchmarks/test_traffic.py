@@ -41,12 +41,14 @@ def test_a_uniform_scenario_takes_both_ends() -> None:
 def test_a_uniform_scenario_of_two_numbers_begins_at_one() -> None:
     inputs, outputs = zip(*sizes("U(3)/(2)"), strict=True)
 
+    assert sizes("U(3)/(2)") == sizes("U(1,3)/(1,2)")
+
     assert set(inputs) == {1, 2, 3}
     assert set(outputs) == {1, 2}
 
 
 @pytest.mark.parametrize(
-    "scenario", ["E(100)", "R(1,2)", "dataset", "U(8,5)/(1,2)", "U(0)/(1)", ""]
+    "scenario", ["E(100)", "R(1,2)", "dataset", "U(8,5)/(1,2)", "U(0)/(1)", "U(0,0)/(1,2)", ""]
 )
 def test_traffic_that_cannot_be_made_is_refused(scenario: str) -> None:
     with pytest.raises(UnsupportedTraffic) as refusal:

@@ -247,6 +247,27 @@ def test_the_verdict_so_far_says_why_it_is_incomplete() -> None:
     assert (found.noise_floor_percent, found.replays) == (None, 0)
 
 
+def test_the_spread_of_repeated_runs_is_their_standard_deviation() -> None:
+    """Of 90 and 110: 14.1, which is 14.1 % of their mean."""
+    past = [run(1, 90.0), run(2, 300.0), run(3, 110.0, role=RunRole.REPEAT, repeats=1)]
+
+    (repeated,) = verdict(LATENCY, past).repeated
+
+    assert (repeated.ordinal, repeated.runs, repeated.mean_score) == (1, 2, 100.0)
+    assert repeated.spread_percent == pytest.approx(14.142, abs=0.001)
+
+
+def test_runs_of_the_winner_are_those_with_the_requests_of_the_search() -> None:
+    found = TrustVerdict(winner=1)
+
+    assert is_of_winner(run(1, 1.0), found)
+    assert is_of_winner(run(3, 1.0, role=RunRole.REPEAT, repeats=1), found)
+    assert not is_of_winner(run(2, 1.0), found)
+    assert not is_of_winner(run(4, 1.0, role=RunRole.REPEAT, repeats=2), found)
+    assert not is_of_winner(run(5, 1.0, role=RunRole.REPLAY, repeats=1), found)
+    assert not is_of_winner(run(1, 1.0, contaminated=("throttled",)), found)
+
+
 def test_the_same_history_gives_the_same_checks() -> None:
     past = tried([100, 60, 61], 0.02)
 

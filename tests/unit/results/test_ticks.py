@@ -29,3 +29,9 @@ def test_the_oldest_of_too_many_gaps_are_given_up() -> None:
     assert sum(1 for stretch in every_other if stretch[0] >= end) == STRETCHES_LEFT
     assert missing == MOST_STRETCHES - STRETCHES_LEFT
     assert given_up_gaps(every_other[:MOST_STRETCHES]) == ([], 0)
+
+
+def test_what_is_missing_does_not_depend_on_how_long_the_agent_runs() -> None:
+    late = [(tick, tick + 1) for tick in range(900, 900 + 2 * MOST_STRETCHES + 2, 2)]
+
+    assert given_up_gaps(late)[1] == MOST_STRETCHES - STRETCHES_LEFT

@@ -10,10 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from schemas.cluster import ClusterNode, GpuSupply, NodeTaint
+from schemas.cluster import ClusterNode, GpuSupply, NodeGpus, NodeTaint
 from schemas.gpu_request import ClusterPlacement, GpuRequest, Reason, ReasonCode
 from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet, ClusterHolding
-from services.scheduler.domain.clusters.room import STALE, GpuLoad, NodeLoad, Thresholds
+from services.scheduler.domain.clusters.room import (
+    STALE,
+    GpuLoad,
+    NodeLoad,
+    Thresholds,
+    gpus_of,
+)
 from shared.ids import new_id
 from tests.support.worlds.scheduler_cluster import make_cluster_node as node
 from tests.support.worlds.scheduler_cluster import of_cluster
@@ -125,6 +131,27 @@ def test_the_thresholds_are_the_requests(used: float, full: float, want: str | N
     request = of_cluster(utilization_threshold_percent=20.0, memory_threshold_percent=40.0)
 
     assert choose(request, cluster(node("a", 1), loads=read)).node_name == want
+
+
+def test_a_node_s_gpus_of_several_names_are_those_with_most_left() -> None:
+    def offered(resource: str, requested: int) -> NodeGpus:
+        return NodeGpus(
+            resource=resource,
+            supply=GpuSupply.DEVICE_PLUGIN,
+            capacity=4,
+            allocatable=4,
+            requested=requested,
+            by_reservation={},
+        )
+
+    plugin, claims = offered("nvidia.com/gpu", 3), offered("gpu.nvidia.com", 1)
+    shared = offered("nvidia.com/gpu.shared", 0)
+    several = replace(node("a"), gpus=(plugin, claims, shared))
+
+    assert gpus_of(several, None) == claims
+    assert gpus_of(several, "nvidia.com/gpu") == plugin
+    assert gpus_of(several, "nvidia.com/mig-1g.10gb") is None
+    assert gpus_of(replace(several, gpus=(shared,)), None) is None
 
 
 def test_what_is_left_to_the_clusters_scheduler_says_why() -> None:

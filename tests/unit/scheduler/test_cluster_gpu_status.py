@@ -86,3 +86,11 @@ def test_the_model_is_the_node_s_else_its_resource() -> None:
 
     assert (named.gpu_model, named.memory_total_mb) == ("NVIDIA-L4", 23_034)
     assert (unnamed.gpu_model, unnamed.memory_total_mb) == ("nvidia.com/gpu", None)
+
+
+def test_a_size_without_what_is_used_of_it_is_no_percentage() -> None:
+    readings = (ClusterGpuReading(index=0, memory_total_mb=100),)
+
+    (gpu,) = status(make_cluster_node("a", 1, readings=readings))
+
+    assert (gpu.memory_total_mb, gpu.memory_usage_percent) == (100, None)

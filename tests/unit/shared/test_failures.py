@@ -27,6 +27,10 @@ def test_what_the_task_itself_causes_is_never_repeated() -> None:
     assert not any(RULES[kind].retries for kind in own_fault)
 
 
+def test_what_is_tried_elsewhere_is_tried_at_least_once_more() -> None:
+    assert all(rule.retries >= 1 for rule in RULES.values() if rule.elsewhere)
+
+
 def test_what_a_node_causes_is_repeated_on_another() -> None:
     of_the_node = {
         FailureKind.CUDA_ERROR,
