@@ -40,7 +40,7 @@ def submitter(*namespaces: str) -> Identity:
 RED = submitter("red")
 
 
-def holder(reservation_id: UUID, namespace: str, shares: str = "0.40") -> DeviceHolder:
+def holder(reservation_id: UUID, namespace: str, shares: float = 0.4) -> DeviceHolder:
     return DeviceHolder(
         reservation_id=reservation_id, shares=shares, namespace=namespace, holder=f"{namespace} job"
     )
@@ -95,7 +95,7 @@ def test_of_another_namespace_s_gpu_only_that_it_is_held_and_how_much_runs() -> 
     assert (seen.reservation_id, seen.namespace) == (None, None)
     assert seen.holder == ANOTHER_NAMESPACE
     assert seen.holders == (
-        DeviceHolder(reservation_id=NOBODYS, shares="0.40", holder=ANOTHER_NAMESPACE),
+        DeviceHolder(reservation_id=NOBODYS, shares=0.4, holder=ANOTHER_NAMESPACE),
     )
     assert [each.name for each in seen.processes or ()] == [None, None, None]
     assert [each.memory_used_mb for each in seen.processes or ()] == [4, 5, 6]
@@ -176,7 +176,7 @@ def test_the_map_names_only_own_holders(
 
     assert visible_allocation(node, EVERYTHING) is node
     assert (seen.reservation_id, seen.namespace, seen.holder) == expected
-    assert [(each.shares, each.holder) for each in seen.holders] == [("0.40", expected[2])]
+    assert [(each.shares, each.holder) for each in seen.holders] == [(0.4, expected[2])]
 
 
 def test_a_free_device_of_the_map_has_no_holder() -> None:
