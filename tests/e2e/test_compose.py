@@ -129,7 +129,8 @@ async def test_a_task_runs_to_its_end_whichever_container_is_killed(ground: Grou
             page = await response.text()
         names = {compose_service(each) for each in made.containers()} - NOT_KILLED
         for name in sorted(names):
-            parameters = {"ttft-seconds": [0.005], "tpot-seconds": [0.001, 0.002]}
+            # Slow to start, so that it is there to be seen before it is over.
+            parameters = {"start-delay-seconds": [1.0], "tpot-seconds": [0.001, 0.002]}
             task_id = await made.submit(quick_task(f"killed-{name}", parameters=parameters))
             await until_phase(made, task_id, {"loading", "warming_up", "measuring"})
             killed = made.container(name)

@@ -150,7 +150,7 @@ async def test_a_lost_lease_stops_the_command_and_everything_it_started(
     command.stub.renewal_refusal = ErrorCode.LEASE_LOST
     _, err = await process.communicate()
 
-    assert process.returncode == LEASE_LOST_EXIT_CODE
+    assert process.returncode == LEASE_LOST_EXIT_CODE, err.decode()
     assert "the reservation was lost and the command was stopped" in err.decode()
     await gone(pid)
 
@@ -167,7 +167,7 @@ async def test_a_lease_that_nobody_confirms_is_given_up_in_time(
     took = loop.time() - began
     _, err = await process.communicate()
 
-    assert process.returncode == LEASE_LOST_EXIT_CODE
+    assert process.returncode == LEASE_LOST_EXIT_CODE, err.decode()
     assert "no renewal was confirmed" in err.decode()
     assert took < 3.0
 

@@ -271,6 +271,7 @@ class World:
     tasks: asyncio.TaskGroup
     running: list[asyncio.Task[None]] = field(default_factory=list)
     events: list[tuple[float, Event]] = field(default_factory=list)
+    new_nodes: dict[str, int] = field(default_factory=dict)  # with their GPUs
 
     async def subscribe(self) -> None:
         decode = msgspec.msgpack.Decoder(Union[_SCHEDULER_EVENTS]).decode  # noqa: UP007  # computed
@@ -304,6 +305,7 @@ class World:
             await node.answer_fences()
         await self.bus.nats.flush()
         await node.report_inventory()
+        self.new_nodes[node_id] = len(gpus)
         if samples:
             self.running.append(self.tasks.create_task(node.keep_sampling()))
         return node
@@ -319,6 +321,9 @@ class World:
 
     async def request(self, request: GpuRequest | None = None, **more: Any) -> UUID:
         """Ask for GPUs; the reservation's id. Fails if the request was refused."""
+        # What only a node that is not known yet could grant can never be granted.
+        while self.new_nodes:
+            await self.known(*self.new_nodes.popitem())
         command = RequestReservation(
             command_id=new_id(),
             reservation_id=more.pop("reservation_id", None) or new_id(),

@@ -17,7 +17,15 @@ export const queryClient = new QueryClient({
 });
 
 const AGAIN_MS = 3_000;
+const MOST_PAUSES = 8;
 
-/** What lacks the part of a service that did not answer is asked for again. */
-export const untilWhole = ({ state }: { state: { data?: { missing: string[] } } }) =>
-  state.data?.missing.length ? AGAIN_MS : false;
+interface Answered {
+  state: { data?: { missing: string[] }; dataUpdateCount: number };
+}
+
+/**
+ * What lacks the part of a service that did not answer is asked for again, each time later: a page of
+ * many experiments would keep a busy service busy.
+ */
+export const untilWhole = ({ state }: Answered) =>
+  state.data?.missing.length ? AGAIN_MS * Math.min(state.dataUpdateCount, MOST_PAUSES) : false;

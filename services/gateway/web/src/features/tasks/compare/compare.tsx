@@ -37,6 +37,7 @@ interface CompareProps {
 /** As many as charts stay readable with; beyond them the best. */
 const MOST_COMPARED = 60;
 const LOADED = "The levels are being loaded.";
+const AWAITED = "The service with the measurements does not answer.";
 
 export default function Compare({ task, experiments }: CompareProps) {
   const { picked, clear } = usePicked();
@@ -44,14 +45,13 @@ export default function Compare({ task, experiments }: CompareProps) {
   if (compared.experiments.length === 0) {
     return <Empty title="Nothing was measured yet">Charts come with the first experiment that succeeds.</Empty>;
   }
+  const isAwaited = compared.experiments.some((each) => each.missing.includes("results"));
   return (
     <>
-      {compared.experiments.some((each) => each.missing.includes("results")) && (
-        <p className="dim">The service with the measurements does not answer; what it has is asked for again.</p>
-      )}
+      {isAwaited && <p className="dim">{AWAITED} What it has is asked for again.</p>}
       <Legend compared={compared} />
       {isPending && <Loader size="xs" role="status" aria-label="loading the levels" />}
-      <Charts compared={compared} isPending={isPending} />
+      <Charts compared={compared} awaited={isPending ? LOADED : isAwaited ? AWAITED : undefined} />
       <h2>
         {picked.length > 1 ? `${picked.length} picked experiments` : `Pick two to ${MOST_PICKED} experiments above to compare them`}{" "}
         {picked.length > 0 && (
@@ -95,7 +95,13 @@ function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: st
   return { compared, isPending };
 }
 
-function Charts({ compared, isPending }: { compared: Compared; isPending: boolean }) {
+interface ChartsProps {
+  compared: Compared;
+  /** Why levels may not be there yet. */
+  awaited?: string;
+}
+
+function Charts({ compared, awaited }: ChartsProps) {
   const navigate = useNavigate();
   const search = useSharedSearch();
   const scheme = useComputedColorScheme("light");
@@ -130,7 +136,7 @@ function Charts({ compared, isPending }: { compared: Compared; isPending: boolea
         title="Throughput per GPU against speed per user"
         {...charts.pareto}
         heightPx={320}
-        empty={isPending ? LOADED : "No experiment has a level that was served yet."}
+        empty={awaited ?? "No experiment has a level that was served yet."}
         onSelect={open}
       />
       <div>
@@ -161,7 +167,7 @@ function Charts({ compared, isPending }: { compared: Compared; isPending: boolea
           {...charts.latency}
           terms={[name.split("_")[0] ?? name]}
           heightPx={290}
-          empty={isPending ? LOADED : "No level of this scenario was served yet."}
+          empty={awaited ?? "No level of this scenario was served yet."}
           onSelect={open}
         />
       </div>
