@@ -106,6 +106,8 @@ class DeviceProcess:
 
     def _has_ended(self) -> bool:
         """A process that stopped itself is continued: its lease runs on."""
+        if self._process.returncode is not None:
+            return True  # another waiter has reaped it
         options = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
         seen = os.waitid(os.P_PID, self._process.pid, options)
         if seen is None:
