@@ -119,7 +119,6 @@ async def run_parts(  # a level is all of these
 @dataclass(slots=True)
 class _Worker:
     process: asyncio.subprocess.Process
-    task: PartTask
     completed: int = 0
     failed: int = 0
 
@@ -141,7 +140,7 @@ class _Worker:
         ends = asyncio.get_running_loop().time() + END_SECONDS
         while (line := await self._line(ends)).startswith(b"at "):
             continue
-        return decoded(line).outcome(self.task.load)
+        return decoded(line)
 
     async def _line(self, ends: float) -> bytes:
         try:
@@ -171,7 +170,7 @@ async def _worker(task: PartTask) -> AsyncIterator[_Worker]:
     try:
         if process.stdin is not None:
             process.stdin.write(encoded(task))
-        yield _Worker(process, task)
+        yield _Worker(process)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -9,7 +9,6 @@ import base64
 import random
 import sys
 import time
-from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -17,8 +16,7 @@ import msgspec
 from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
-from shared.benchmarks.level_load import LevelLoad, LevelOutcome, Part, Record
-from shared.benchmarks.metrics import FailedRequest, RequestSample
+from shared.benchmarks.level_load import LevelLoad, LevelOutcome, Part
 from shared.benchmarks.traffic import parse_scenario, with_shared_prefix
 from shared.lifecycle import die_with_parent
 
@@ -41,69 +39,13 @@ class PartTask(msgspec.Struct, frozen=True, kw_only=True):
     of: int
 
 
-Row = tuple[float, float, float, RequestSample | None, FailedRequest | None]
+def encoded(sent: PartTask | LevelOutcome) -> bytes:
+    """As a line."""
+    return base64.b64encode(msgspec.msgpack.encode(sent)) + b"\n"
 
 
-class PartOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A `LevelOutcome` as it is sent."""
-
-    rows: list[Row]
-    lags: list[float]
-    started_at: datetime
-    started: float
-    window_ends: float | None
-    in_flight_mean: float
-    rate_per_s: float
-    sent_in_all: int
-
-    @classmethod
-    def of(cls, outcome: LevelOutcome) -> "PartOutcome":
-        return cls(
-            rows=[_row(record) for record in outcome.records],
-            lags=outcome.lags,
-            started_at=outcome.started_at,
-            started=outcome.started,
-            window_ends=outcome.window_ends,
-            in_flight_mean=outcome.in_flight_mean,
-            rate_per_s=outcome.rate_per_s,
-            sent_in_all=outcome.sent_in_all,
-        )
-
-    def outcome(self, load: Load) -> LevelOutcome:
-        return LevelOutcome(
-            load=load,
-            records=[_record(row) for row in self.rows],
-            lags=self.lags,
-            started_at=self.started_at,
-            started=self.started,
-            window_ends=self.window_ends,
-            in_flight_mean=self.in_flight_mean,
-            rate_per_s=self.rate_per_s,
-            sent_in_all=self.sent_in_all,
-        )
-
-
-def _row(record: Record) -> Row:
-    outcome = record.outcome
-    sample = outcome if isinstance(outcome, RequestSample) else None
-    failed = outcome if isinstance(outcome, FailedRequest) else None
-    return record.sent, record.ended, record.late_seconds, sample, failed
-
-
-def _record(row: Row) -> Record:
-    sent, ended, late_seconds, sample, failed = row
-    outcome = sample if sample is not None else failed
-    if outcome is None:
-        raise ValueError("expected a request that was answered or failed, got neither")
-    return Record(sent, ended, late_seconds, outcome)
-
-
-def encoded(task: PartTask) -> bytes:
-    return base64.b64encode(msgspec.msgpack.encode(task)) + b"\n"
-
-
-def decoded(line: bytes) -> PartOutcome:
-    return msgspec.msgpack.decode(base64.b64decode(line), type=PartOutcome)
+def decoded(line: bytes) -> LevelOutcome:
+    return msgspec.msgpack.decode(base64.b64decode(line), type=LevelOutcome)
 
 
 async def _run(task: PartTask) -> LevelOutcome:
@@ -160,8 +102,8 @@ def main() -> None:
     die_with_parent()
     task = msgspec.msgpack.decode(base64.b64decode(sys.stdin.buffer.readline()), type=PartTask)
     outcome = asyncio.run(_run(task))
-    line = base64.b64encode(msgspec.msgpack.encode(PartOutcome.of(outcome)))
-    _say(line.decode())
+    sys.stdout.buffer.write(encoded(outcome))
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ OTHER: Final = "other"
 SHOWN_LEVELS: Final = 4
 
 
-class RequestSample(msgspec.Struct, frozen=True, kw_only=True):
+class RequestSample(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A completed request. `ttft` ends with its first content, `e2e_latency` with its end."""
 
     ttft: float
@@ -61,7 +61,7 @@ class RequestSample(msgspec.Struct, frozen=True, kw_only=True):
         return (self.num_output_tokens - 1) / self.output_latency
 
 
-class FailedRequest(msgspec.Struct, frozen=True, kw_only=True):
+class FailedRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """`seconds` is how long it took to fail; None: the tool does not say."""
 
     code: str
