@@ -4,7 +4,6 @@ holds its data alone.
 
 import contextlib
 import ctypes
-import fcntl
 import gc
 import os
 import signal
@@ -18,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from shared.errors import StewardError
-from shared.paths import DataDirectory
+from shared.paths import DataDirectory, locked_file
 
 READY_FILE_VARIABLE: Final = "GPUSTEWARD_READY_FILE"
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
@@ -140,12 +139,9 @@ class DataDirectoryLock:
 
     def acquire(self) -> Self:
         """Take the lock and write who holds it."""
-        descriptor = os.open(self.directory.lock_path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise DataDirectoryBusy(self.directory.root, self.current_holder()) from None
+        descriptor = locked_file(self.directory.lock_path)
+        if descriptor is None:
+            raise DataDirectoryBusy(self.directory.root, self.current_holder())
         self._descriptor = descriptor
         self._write()
         return self

@@ -1,6 +1,7 @@
 """Where an installation keeps its things, and what clients on the same machine read."""
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,6 +45,19 @@ def make_directory(path: Path, mode: int) -> None:
     except FileExistsError:
         return
     path.chmod(mode)
+
+
+def locked_file(path: Path) -> int | None:
+    """A descriptor of the file, made where it is missing, that holds its lock until it is closed or
+    its process ends. None: another has it. Raises OSError, also for a link.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:

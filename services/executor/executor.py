@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import shutil
 import time
@@ -56,7 +55,7 @@ from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.ids import new_id
 from shared.logging import log
 from shared.messaging.bus import Bus
-from shared.paths import make_directory
+from shared.paths import locked_file, make_directory
 from shared.waiting import wait_for, within
 
 FENCE_WAIT_SECONDS: Final = 1.0
@@ -381,12 +380,9 @@ def _remove_older(directory: Path, before: float) -> None:
 
 
 def _locked(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
+    descriptor = locked_file(path)
+    if descriptor is None:
         raise ExecutorBusy(
             f"another executor holds {path}; stop it, or give this one another data directory"
-        ) from None
+        )
     return descriptor

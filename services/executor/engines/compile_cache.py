@@ -5,7 +5,6 @@ engine left that did not become ready, or whose executor died, is dropped: it ma
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +18,7 @@ from typing import Final
 from schemas.executor import StartExperiment
 from services.executor.settings import ExecutorSettings
 from shared.logging import log
-from shared.paths import make_directory
+from shared.paths import locked_file, make_directory
 
 # docs.vllm.ai "torch.compile integration"; docs.pytorch.org "Compile Time Caching Configuration";
 # docs.sglang.io "Environment Variables" and sglang/srt/environ.py; flashinfer/jit/env.py;
@@ -113,7 +112,7 @@ class CompileCaches:
             for slot in range(MOST_SLOTS):
                 directory = self.root / key.path / str(slot)
                 make_directory(directory, 0o700)
-                lock = _locked(directory / _LOCK)
+                lock = locked_file(directory / _LOCK)
                 if lock is not None:
                     return _opened(HeldCache(directory, lock))
         except OSError as error:
@@ -137,7 +136,7 @@ class CompileCaches:
         for used_at, size, lock in sorted(found, key=lambda each: each[0]):
             if used_at >= oldest and total <= self.max_bytes:
                 return
-            descriptor = _locked(lock)
+            descriptor = locked_file(lock)
             if descriptor is not None:
                 # The lock's file stays: another executor of this host may be opening it.
                 shutil.rmtree(lock.parent / _FILES, ignore_errors=True)
@@ -156,17 +155,6 @@ def _opened(held: HeldCache) -> HeldCache:
         held.release(is_good=False)
         raise
     return held
-
-
-def _locked(path: Path) -> int | None:
-    """A descriptor that holds the lock, until it is closed or its process ends."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _size_bytes(directory: Path) -> int:
