@@ -1,7 +1,6 @@
 """Checks answered: about what was given, or about all there is."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -27,9 +26,8 @@ from shared.accelerator_rules.cuda_versions import driver_cuda, runtime_cuda
 from shared.accelerator_rules.device_config import answer_device_config
 from shared.accelerator_rules.modes import answer_mode
 from shared.accelerator_rules.precision import check_precision, precision_named
+from shared.accelerator_rules.verdicts import best
 from shared.errors import RefusedError
-
-_ORDER: Final = tuple(Verdict)
 
 
 def answer(check: AnyCheck, nodes: Iterable[InventoryReported]) -> CheckView:
@@ -115,5 +113,6 @@ def answer_precision(check: PrecisionCheck, nodes: Iterable[InventoryReported]) 
 
 def answered(findings: Sequence[Finding]) -> CheckView:
     """With the verdict of the subject that is served best: a scheduler takes that one."""
-    best = min((finding.verdict for finding in findings), key=_ORDER.index)
-    return CheckView(verdict=best, findings=tuple(findings))
+    return CheckView(
+        verdict=best(finding.verdict for finding in findings), findings=tuple(findings)
+    )

@@ -16,6 +16,7 @@ from shared.accelerator_rules.compute_capability import (
 )
 from shared.accelerator_rules.cuda import MPS_CUDA, MPS_GUIDE
 from shared.accelerator_rules.cuda_versions import CudaVersion, driver_cuda
+from shared.accelerator_rules.verdicts import worst
 from shared.errors import RefusedError
 
 GPU_MANAGER: Final = "https://github.com/tkestack/gpu-manager"
@@ -200,9 +201,10 @@ def answer_mode(check: ModeCheck) -> CheckView:
         is_mig=check.mig,
     )
     findings = tuple(_broken(mode, where, check.rules))
-    order = list(Verdict)
-    worst = max((each.verdict for each in findings), key=order.index, default=Verdict.SUPPORTED)
-    return CheckView(verdict=worst, findings=findings or (_fits(mode, request),))
+    return CheckView(
+        verdict=worst(each.verdict for each in findings),
+        findings=findings or (_fits(mode, request),),
+    )
 
 
 def _broken(mode: GpuMode, where: Surroundings, rules: PrecisionRules) -> Iterator[Finding]:

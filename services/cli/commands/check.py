@@ -29,11 +29,21 @@ from services.cli.options import Target, reading
 from shared.accelerator_rules.checks import answer
 from shared.accelerator_rules.device_config import config_map_of
 from shared.accelerator_rules.precision import precisions_of_model
+from shared.accelerator_rules.verdicts import worst
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
 WORKS: Final = frozenset({Verdict.SUPPORTED, Verdict.UNSTABLE, Verdict.CASE_BY_CASE})
+
+
+hardware_rules_option: Final = click.option(
+    "--rules",
+    type=click.Choice([rules.value for rules in PrecisionRules]),
+    default=PrecisionRules.HARDWARE.value,
+    show_default=True,
+    help="documented: the accelerator guide to the letter.",
+)
 
 
 @click.group()
@@ -96,13 +106,7 @@ def cuda(
 )
 @click.option("--gpu", metavar="NAME", help="A GPU model, such as V100.")
 @click.option("--capability", metavar="X.Y", help="Or its compute capability.")
-@click.option(
-    "--rules",
-    type=click.Choice([rules.value for rules in PrecisionRules]),
-    default=PrecisionRules.HARDWARE.value,
-    show_default=True,
-    help="documented: the accelerator guide to the letter.",
-)
+@hardware_rules_option
 @reading
 @wide_option
 def precision(
@@ -130,9 +134,8 @@ def precision(
 
     is_given = gpu is not None or capability is not None
     views = [answer(each, ()) for each in questions] if is_given else target.ask(ask)
-    worst = max((view.verdict for view in views), key=list(Verdict).index)
     findings = tuple(finding for view in views for finding in view.findings)
-    end_with(target, CheckView(verdict=worst, findings=findings))
+    end_with(target, CheckView(verdict=worst(view.verdict for view in views), findings=findings))
 
 
 def _of_model(directory: Path) -> tuple[str, ...]:
@@ -151,13 +154,7 @@ def _of_model(directory: Path) -> tuple[str, ...]:
 @click.option("--driver", metavar="VERSION", help="The driver's version, or its CUDA's.")
 @click.option("--kubernetes", metavar="VERSION", help="The cluster's, such as 1.34.")
 @click.option("--mig", is_flag=True, help="The GPU is divided into MIG instances.")
-@click.option(
-    "--rules",
-    type=click.Choice([rules.value for rules in PrecisionRules]),
-    default=PrecisionRules.HARDWARE.value,
-    show_default=True,
-    help="documented: the accelerator guide to the letter.",
-)
+@hardware_rules_option
 @reading
 @wide_option
 def resources(target: Target, counts: tuple[str, ...], **given: Any) -> None:
