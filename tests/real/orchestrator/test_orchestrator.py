@@ -67,12 +67,6 @@ async def orchestrator(
 
 
 @pytest.fixture
-async def world(nats_url: str) -> AsyncIterator[World]:
-    async with scripted_world(nats_url) as running:
-        yield running
-
-
-@pytest.fixture
 async def service(nats_url: str, postgres_dsn: str, world: World) -> AsyncIterator[Service]:
     async with orchestrator(nats_url, postgres_dsn) as running:
         yield running

@@ -32,16 +32,10 @@ from shared.clock import utcnow
 from shared.ids import new_id
 from shared.service import Service
 from shared.testing import eventually
-from tests.support.worlds.orchestrator import World, scripted_world, task_file
+from tests.support.worlds.orchestrator import World, task_file
 
 GENAI, BUILTIN = BenchmarkTool.GENAI_BENCH, BenchmarkTool.BUILTIN
 BOTH = ("genai-bench", "builtin")
-
-
-@pytest.fixture
-async def world(nats_url: str) -> AsyncIterator[World]:
-    async with scripted_world(nats_url) as running:
-        yield running
 
 
 @pytest.fixture

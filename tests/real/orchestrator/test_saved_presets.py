@@ -25,13 +25,7 @@ from services.orchestrator.settings import OrchestratorSettings
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.service import Service
-from tests.support.worlds.orchestrator import World, scripted_world, task_file
-
-
-@pytest.fixture
-async def world(nats_url: str) -> AsyncIterator[World]:
-    async with scripted_world(nats_url) as running:
-        yield running
+from tests.support.worlds.orchestrator import World, task_file
 
 
 @pytest.fixture

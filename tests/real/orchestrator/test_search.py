@@ -16,7 +16,7 @@ from services.orchestrator.settings import OrchestratorSettings
 from shared.ids import new_id
 from shared.service import Service
 from shared.testing import eventually
-from tests.support.worlds.orchestrator import World, scripted_world, task_file
+from tests.support.worlds.orchestrator import World, task_file
 
 SLOTS = {"slots": {"type": "integer", "low": 1, "high": 32}}
 
@@ -24,12 +24,6 @@ SLOTS = {"slots": {"type": "integer", "low": 1, "high": 32}}
 def search_file(name: str = "search", **optimization: Any) -> TaskFile:
     settings = {"strategy": "bayesian", "seed": 5, "max_iterations": 8, "n_initial_random": 3}
     return task_file(name, parameters=SLOTS, optimization={**settings, **optimization})
-
-
-@pytest.fixture
-async def world(nats_url: str) -> AsyncIterator[World]:
-    async with scripted_world(nats_url) as running:
-        yield running
 
 
 @pytest.fixture

@@ -59,6 +59,18 @@ def gpu(**fields: Any) -> GpuView:
     )
 
 
+def allocation(**fields: Any) -> DeviceAllocation:
+    return DeviceAllocation(
+        node_id="a",
+        uuid="GPU-0",
+        index=0,
+        name="A100",
+        health=HealthState.OK,
+        simulated=False,
+        **fields,
+    )
+
+
 def held_by(reservation_id: UUID, namespace: str, **fields: Any) -> GpuView:
     return gpu(
         reservation_id=reservation_id,
@@ -156,15 +168,9 @@ def test_live_readings_are_seen_as_the_list_is() -> None:
 def test_the_map_names_only_own_holders(
     namespace: str, expected: tuple[UUID | None, str | None, str]
 ) -> None:
-    device = DeviceAllocation(
-        node_id="a",
-        uuid="GPU-0",
-        index=0,
-        name="A100",
+    device = allocation(
         state=DeviceState.HELD,
         allocated=0.4,
-        health=HealthState.OK,
-        simulated=False,
         reservation_id=OURS,
         namespace=namespace,
         holder=f"{namespace} job",
@@ -180,16 +186,7 @@ def test_the_map_names_only_own_holders(
 
 
 def test_a_free_device_of_the_map_has_no_holder() -> None:
-    free = DeviceAllocation(
-        node_id="a",
-        uuid="GPU-0",
-        index=0,
-        name="A100",
-        state=DeviceState.FREE,
-        allocated=0.0,
-        health=HealthState.OK,
-        simulated=False,
-    )
+    free = allocation(state=DeviceState.FREE, allocated=0.0)
     node = NodeAllocation(node_id="a", source=Source.NVML, fresh=True, devices=(free,))
 
     assert visible_allocation(node, RED).devices == (free,)
