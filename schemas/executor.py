@@ -16,11 +16,9 @@ from schemas.base import (
     NodeId,
     PositiveInt,
     PositiveSeconds,
-    Query,
     ScopedCommand,
     Seconds,
     UtcDatetime,
-    View,
 )
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
 from schemas.engine_rules import EngineRules
@@ -293,52 +291,6 @@ class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_
     address: str | None = None
 
 
-class AttemptLogged(Live, frozen=True, kw_only=True, tag="executor.attempt_logged"):
-    """Lines that an attempt's engine wrote, in order; what nobody hears is read by `ReadLog`.
-
-    `offset` counts the bytes that the engine had written before the first of them. Where it is
-    not the `next_offset` of the message before, lines were left out: there were too many.
-    """
-
-    speaker_field: ClassVar[str | None] = "executor_id"
-    key_field: ClassVar[str | None] = "experiment_id"
-    executor_id: NodeId
-    experiment_id: UUID
-    attempt_id: UUID
-    task_id: UUID
-    offset: Count
-    next_offset: Count
-    lines: tuple[str, ...]
-
-
-class ReadLog(Query, frozen=True, kw_only=True, tag="executor.read_log"):
-    """What an attempt's engine wrote. Answered by `LogChunk`; `not_found` if nothing is kept.
-
-    From byte `offset` of all that it ever wrote, or, without, the last `max_lines`.
-    """
-
-    key_field: ClassVar[str | None] = "executor_id"
-    executor_id: NodeId
-    attempt_id: UUID
-    offset: Count | None = None
-    max_lines: PositiveInt = 200
-
-
-class LogChunk(View, frozen=True, kw_only=True, tag="executor.log_chunk"):
-    """Lines of a log. `offset` is of the first, `next_offset` where to read on.
-
-    `skipped_bytes` were no longer kept, or could not be written, before `offset`. `is_complete`:
-    the attempt has ended and nothing follows.
-    """
-
-    attempt_id: UUID
-    offset: Count
-    next_offset: Count
-    lines: tuple[str, ...]
-    skipped_bytes: Count = 0
-    is_complete: bool = False
-
-
 class AttemptProgressed(Live, frozen=True, kw_only=True, tag="executor.attempt_progressed"):
     """How far a pull or a benchmark is, from 0 to 1: of the image's bytes, or of all levels."""
 
@@ -353,46 +305,3 @@ class AttemptProgressed(Live, frozen=True, kw_only=True, tag="executor.attempt_p
     message: str = ""
     completed_requests: Count = 0
     failed_requests: Count = 0
-
-
-class ListRunning(Query, frozen=True, kw_only=True, tag="executor.list_running"):
-    """What runs on this executor? Answered by `RunningAttempts`."""
-
-    key_field: ClassVar[str | None] = "executor_id"
-    executor_id: NodeId
-
-
-class RunningAttempt(Struct, frozen=True, kw_only=True):
-    """An attempt the executor has accepted and not finished."""
-
-    experiment_id: UUID
-    attempt_id: UUID
-    attempt_number: PositiveInt
-    reservation_id: UUID
-    epoch: Epoch
-    phase: AttemptPhase
-    pids: tuple[int, ...] = ()
-
-
-class RunningWorkload(Struct, frozen=True, kw_only=True):
-    """Processes and containers of a host, or pods of a cluster, that name a reservation.
-
-    `epoch` and `node_id` are None where the label does not say; several nodes may share a host.
-    `ours`: the label names this installation too.
-    """
-
-    reservation_id: UUID
-    epoch: Epoch | None = None
-    pids: tuple[int, ...] = ()
-    ours: bool = True
-    container_ids: tuple[str, ...] = ()
-    node_id: NodeId | None = None
-
-
-class RunningAttempts(View, frozen=True, kw_only=True, tag="executor.running_attempts"):
-    """Everything under way. `workloads` None: this executor does not look for labels."""
-
-    executor_id: NodeId
-    boot_id: UUID
-    attempts: tuple[RunningAttempt, ...]
-    workloads: tuple[RunningWorkload, ...] | None = None

@@ -29,7 +29,7 @@ from schemas.base import (
 from schemas.benchmark import BenchmarkMetrics, BenchmarkResult
 from schemas.executor import RuntimeOffer
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
-from schemas.orchestrator import ExperimentView
+from schemas.orchestrator_views import ExperimentView
 from schemas.results import GpuMemoryTrend, GpuMonitoring
 from schemas.scheduler import CordonState, DeviceState, Holder, SetBy
 from schemas.scheduler_idle import ExemptionReason

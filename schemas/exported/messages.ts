@@ -5317,7 +5317,7 @@ export type AnyEvent =
   | ExperimentSummarized
   | CustomEvent;
 
-export type AnyLive = ClusterChanged | AttemptLogged | AttemptProgressed;
+export type AnyLive = ClusterChanged | AttemptProgressed | AttemptLogged;
 
 export type MessageType =
   | "telemetry.snapshot"
@@ -5394,10 +5394,6 @@ export type MessageType =
   | "orchestrator.experiment_starting"
   | "orchestrator.experiment_succeeded"
   | "orchestrator.experiment_waiting"
-  | "orchestrator.get_experiment"
-  | "orchestrator.get_task"
-  | "orchestrator.list_experiments"
-  | "orchestrator.list_tasks"
   | "orchestrator.pause_task"
   | "orchestrator.resume_task"
   | "orchestrator.submit_task"
@@ -5408,6 +5404,10 @@ export type MessageType =
   | "orchestrator.task_paused"
   | "orchestrator.task_resumed"
   | "orchestrator.task_started"
+  | "orchestrator.get_experiment"
+  | "orchestrator.get_task"
+  | "orchestrator.list_experiments"
+  | "orchestrator.list_tasks"
   | "orchestrator.validate_task"
   | "orchestrator.delete_preset"
   | "orchestrator.get_preset"
@@ -5421,16 +5421,16 @@ export type MessageType =
   | "orchestrator.experiment_deleted"
   | "orchestrator.task_deleted"
   | "executor.attempt_finished"
-  | "executor.attempt_logged"
   | "executor.attempt_phase_changed"
   | "executor.attempt_progressed"
   | "executor.attempt_started"
   | "executor.cancel_experiment"
   | "executor.executor_reported"
   | "executor.fence_reservation"
-  | "executor.list_running"
-  | "executor.read_log"
   | "executor.start_experiment"
+  | "executor.attempt_logged"
+  | "executor.read_log"
+  | "executor.list_running"
   | "executor.get_rank"
   | "executor.start_rank"
   | "results.experiment_summarized"

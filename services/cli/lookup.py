@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentView, TaskView
+from schemas.orchestrator import FINISHED_EXPERIMENT_STATES
+from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.scheduler import OPEN_STATES, holder_name
 from schemas.scheduler_views import ReservationView
 from services.cli.display.tables import short

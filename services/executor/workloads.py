@@ -8,7 +8,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.executor import RunningWorkload, Runtime
+from schemas.executor import Runtime
+from schemas.executor_running import RunningWorkload
 from schemas.scheduler import OPEN_STATES
 from schemas.scheduler_views import GetReservation, ReservationView
 from services.executor.domain.reconciliation import KnownReservations, LabelledWorkload, compare

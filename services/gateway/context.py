@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from schemas.base import Command, ListQuery, ListView, Message, Query, View
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.orchestrator import ExperimentView, GetExperiment, GetTask, TaskView
+from schemas.orchestrator_views import ExperimentView, GetExperiment, GetTask, TaskView
 from schemas.scheduler_views import (
     AllocationMap,
     GetAllocationMap,

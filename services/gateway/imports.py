@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from schemas.archives import ArchiveKind, ImportedView, Manifest
 from schemas.errors import ErrorCode
 from schemas.gateway import ExperimentDetail
-from schemas.orchestrator import TaskView
+from schemas.orchestrator_views import TaskView
 from services.gateway.domain.access import Identity
 from shared.archives.tar import (
     EXPERIMENT,

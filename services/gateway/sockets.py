@@ -15,11 +15,12 @@ from litestar.handlers import send_websocket_stream
 from litestar.params import FromQuery, QueryParameter
 
 from schemas.base import subject_for, tag_of
-from schemas.executor import AttemptLogged, AttemptProgressed
+from schemas.executor import AttemptProgressed
+from schemas.executor_logs import AttemptLogged
 from schemas.gateway import GpuMetrics
-from schemas.orchestrator import (
+from schemas.orchestrator import ExperimentState
+from schemas.orchestrator_views import (
     ExperimentList,
-    ExperimentState,
     ExperimentView,
     GetExperiment,
     ListExperiments,

@@ -20,9 +20,9 @@ from schemas.executor import (
     AttemptPhaseChanged,
     AttemptStarted,
     ExecutorReported,
-    RunningAttempt,
     StartExperiment,
 )
+from schemas.executor_running import RunningAttempt
 from schemas.results import ExperimentSummarized, GpuMonitoring
 from schemas.scheduler import (
     RESERVATION_ENDS,

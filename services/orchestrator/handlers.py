@@ -16,19 +16,21 @@ from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.orchestrator import (
     CancelTask,
-    ExperimentList,
     ExperimentState,
+    PauseTask,
+    ResumeTask,
+    SubmitTask,
+    TaskState,
+)
+from schemas.orchestrator_views import (
+    ExperimentList,
     ExperimentView,
     GetExperiment,
     GetTask,
     ListExperiments,
     ListTasks,
-    PauseTask,
-    ResumeTask,
-    SubmitTask,
     TaskList,
     TaskPlan,
-    TaskState,
     TaskView,
     ValidateTask,
 )

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from schemas.executor import AttemptOutcome, ListRunning, RunningAttempts
+from schemas.executor import AttemptOutcome
+from schemas.executor_running import ListRunning, RunningAttempts
 from schemas.results import GetSummary, SummaryView
 from schemas.scheduler import OPEN_STATES, ReservationState
 from schemas.scheduler_views import GetReservation, ReservationView

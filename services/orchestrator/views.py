@@ -10,13 +10,8 @@ from msgspec.structs import replace
 from schemas.errors import ErrorCode
 from schemas.executor import Failure
 from schemas.gpu_info import GpuInfo
-from schemas.orchestrator import (
-    AttemptView,
-    ExperimentState,
-    ExperimentView,
-    TaskPlan,
-    TaskView,
-)
+from schemas.orchestrator import ExperimentState
+from schemas.orchestrator_views import AttemptView, ExperimentView, TaskPlan, TaskView
 from schemas.task import TaskFile
 from services.orchestrator.domain.plan import Plan
 from services.orchestrator.domain.records import Attempt, Experiment, Task

@@ -11,19 +11,12 @@ import msgspec
 
 from schemas.checks import Check, CheckView
 from schemas.errors import Accepted
-from schemas.executor import LogChunk
+from schemas.executor_logs import LogChunk
 from schemas.gateway import GpuAllocMap, GpuList, NodeList
 from schemas.gpu_request import GpuRequest
 from schemas.node_selection import ClusterStatus, NodeSelection, NodeSummaries
-from schemas.orchestrator import (
-    ExperimentList,
-    ExperimentState,
-    ExperimentView,
-    TaskList,
-    TaskPlan,
-    TaskState,
-    TaskView,
-)
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.orchestrator_views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
 from schemas.scheduler import ReservationState
 from schemas.scheduler_policy import PolicyTrial, TriedPolicy
 from schemas.scheduler_views import (

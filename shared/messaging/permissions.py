@@ -33,30 +33,31 @@ from schemas.engine_metrics import GetEngineSeries, ListEngineSamples
 from schemas.engine_samples import EngineSampled
 from schemas.executor import (
     AttemptEvent,
-    AttemptLogged,
     AttemptProgressed,
     CancelExperiment,
     ExecutorReported,
     FenceReservation,
-    ListRunning,
-    ReadLog,
     StartExperiment,
 )
+from schemas.executor_logs import AttemptLogged, ReadLog
 from schemas.executor_ranks import GetRank, StartRank
+from schemas.executor_running import ListRunning
 from schemas.gateway import CustomEvent
 from schemas.monitoring import GetAgent, GetGpu, StartMonitoring, StopMonitoring
 from schemas.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
 from schemas.orchestrator import (
     CancelTask,
     ExperimentEvent,
-    GetExperiment,
-    GetTask,
-    ListExperiments,
-    ListTasks,
     PauseTask,
     ResumeTask,
     SubmitTask,
     TaskEvent,
+)
+from schemas.orchestrator_views import (
+    GetExperiment,
+    GetTask,
+    ListExperiments,
+    ListTasks,
     ValidateTask,
 )
 from schemas.presets import (

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, inspect
 
-from schemas import executor, gpu_request, orchestrator, task
+from schemas import executor, gpu_request, orchestrator_views, task
 from schemas.catalog import MESSAGES, PUBLIC, REPLIES
 from schemas.errors import Accepted, Refused
 
@@ -51,7 +51,7 @@ OVERRIDES: Final[dict[type[Struct], dict[str, Any]]] = {
     executor.AttemptFinished: {"failure": None},
     gpu_request.GpuRequest: {"vgpu_cores": None, "vgpu_memory_mb": None},  # read as the others
     task.OptimizationSpec: {"objectives": ()},  # whose first is `objective`
-    orchestrator.ExperimentView: {"failure": None, "waiting_reasons": ()},
+    orchestrator_views.ExperimentView: {"failure": None, "waiting_reasons": ()},
 }
 
 

@@ -16,12 +16,7 @@ import msgspec
 import pytest
 
 from schemas.errors import Accepted, Reply
-from schemas.executor import (
-    AttemptOutcome,
-    AttemptPhaseChanged,
-    FailureKind,
-    StartExperiment,
-)
+from schemas.executor import AttemptOutcome, AttemptPhaseChanged, FailureKind, StartExperiment
 from schemas.scheduler import RenewReservation
 from services.executor.app import create_service
 from services.executor.journal import store

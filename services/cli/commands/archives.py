@@ -10,7 +10,7 @@ import click
 
 from schemas.archives import MANIFEST, ArchiveKind
 from schemas.errors import ErrorCode
-from schemas.orchestrator import ExperimentView, TaskView
+from schemas.orchestrator_views import ExperimentView, TaskView
 from services.cli.display.output import print_json
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Sort, find

@@ -10,12 +10,8 @@ import msgspec
 
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.gpu_request import REASON_MEANINGS, GpuRequest
-from schemas.orchestrator import (
-    FINISHED_EXPERIMENT_STATES,
-    ExperimentState,
-    ExperimentView,
-    TaskView,
-)
+from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
+from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.scheduler_views import (
     AvailabilityView,
     Explanation,

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkResult
 from schemas.gateway import GpuAllocMap, GpuView
-from schemas.orchestrator import ExperimentState, ExperimentView, TaskState, TaskView
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.results import GpuMemoryTrend
 from schemas.scheduler import DeviceState, ReservationState
 from services.cli.completion import complete_ids, complete_nodes

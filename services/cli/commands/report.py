@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from schemas.orchestrator import ExperimentView, TaskView
+from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.reports import (
     FailureLine,
     FailuresView,

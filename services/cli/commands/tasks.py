@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentView, TaskView
+from schemas.orchestrator import FINISHED_TASK_STATES
+from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.scheduler_views import ReservationView
 from services.cli import interruption
 from services.cli.completion import complete_ids

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from schemas.orchestrator import ExperimentView, TaskView
+from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.scheduler import OPEN_STATES, ReservationState
 from schemas.scheduler_views import ReservationView
 from services.cli.completion import complete_ids

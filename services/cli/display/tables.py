@@ -13,7 +13,8 @@ from schemas.base import LARGEST_INTEGER
 from schemas.cluster import GpuSupply
 from schemas.gateway import NodeView
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
-from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentView, TaskPlan, TaskView
+from schemas.orchestrator import FINISHED_TASK_STATES
+from schemas.orchestrator_views import ExperimentView, TaskPlan, TaskView
 from schemas.results import GpuMemoryTrend
 from schemas.scheduler import CordonCause, CordonState, holder_name
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView

@@ -7,13 +7,8 @@ from uuid import UUID
 
 from schemas.executor import AttemptPhase, AttemptProgressed
 from schemas.gateway import GpuMetrics, GpuView
-from schemas.orchestrator import (
-    FINISHED_EXPERIMENT_STATES,
-    FINISHED_TASK_STATES,
-    ExperimentState,
-    ExperimentView,
-    TaskView,
-)
+from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, FINISHED_TASK_STATES, ExperimentState
+from schemas.orchestrator_views import ExperimentView, TaskView
 from services.cli.display.columns import UNKNOWN
 from services.cli.display.output import number, settings_text
 from services.cli.display.tables import placement_text

@@ -8,7 +8,8 @@ import click
 
 from schemas.benchmark import BenchmarkMetrics
 from schemas.monitoring import GpuStats
-from schemas.orchestrator import ExperimentState, ExperimentView, TaskView
+from schemas.orchestrator import ExperimentState
+from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.task import Objective, StopReason
 from schemas.trust import RunRole
 from services.cli.display.columns import UNKNOWN, Table

@@ -11,10 +11,7 @@ from msgspec.structs import replace
 from schemas.base import Epoch
 from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest, LeaseTtlSeconds
-from schemas.orchestrator import (
-    TaskPlan,
-    TaskView,
-)
+from schemas.orchestrator_views import TaskPlan, TaskView
 from schemas.scheduler import Holder, ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,

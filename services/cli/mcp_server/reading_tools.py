@@ -9,18 +9,11 @@ from msgspec import Meta
 
 from schemas.base import Namespace, NodeId
 from schemas.checks import AnyCheck, CheckView
-from schemas.executor import LogChunk
+from schemas.executor_logs import LogChunk
 from schemas.gateway import GpuAllocMap, GpuList, NodeList
 from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import (
-    ExperimentList,
-    ExperimentState,
-    ExperimentView,
-    TaskList,
-    TaskPlan,
-    TaskState,
-    TaskView,
-)
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.orchestrator_views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
 from schemas.reports import FailuresView, UsageBy, UsageView, WaitsView, WasteView, WaterfallView
 from schemas.scheduler import ReservationState
 from schemas.scheduler_namespaces import NamespaceList

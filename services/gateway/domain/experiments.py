@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from schemas.benchmark import BenchmarkResult
 from schemas.gateway import ExperimentDetail, MeasuredMetrics
 from schemas.gpu_info import GpuInfo
-from schemas.orchestrator import ExperimentView
+from schemas.orchestrator_views import ExperimentView
 from schemas.results import GpuMemoryTrend, GpuMonitoring, SummaryView
 from schemas.scheduler_views import Explanation
 from shared.gpu.info import gpu_info_of

@@ -16,10 +16,9 @@ from schemas.base import ListView
 from schemas.engine_metrics import EngineSampleList, ListEngineSamples
 from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode
-from schemas.orchestrator import (
-    FINISHED_EXPERIMENT_STATES,
+from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
+from schemas.orchestrator_views import (
     ExperimentList,
-    ExperimentState,
     ExperimentView,
     GetTask,
     ListExperiments,

@@ -4,7 +4,8 @@ from typing import Final
 from uuid import UUID
 
 from schemas.gateway import ExperimentDetail, ExperimentDetails
-from schemas.orchestrator import ExperimentList, ExperimentState, ExperimentView, ListExperiments
+from schemas.orchestrator import ExperimentState
+from schemas.orchestrator_views import ExperimentList, ExperimentView, ListExperiments
 from schemas.results import (
     GetMemoryTrend,
     GetSummary,

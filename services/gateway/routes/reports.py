@@ -9,7 +9,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from schemas.base import Namespace
 from schemas.errors import ErrorCode
-from schemas.orchestrator import ListExperiments
+from schemas.orchestrator_views import ListExperiments
 from schemas.reports import (
     FailuresView,
     GetFailures,

@@ -9,9 +9,9 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from schemas.base import Query
 from schemas.errors import ErrorCode
-from schemas.executor import ListRunning, RunningAttempts
+from schemas.executor_running import ListRunning, RunningAttempts
 from schemas.gateway import Health
-from schemas.orchestrator import ListTasks, TaskList
+from schemas.orchestrator_views import ListTasks, TaskList
 from schemas.results import GetReport, ReportView
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from services.gateway.context import Gateway

@@ -15,17 +15,19 @@ from schemas.gateway import Cause, ExperimentDetail, ExperimentDetails
 from schemas.orchestrator import (
     CancelTask,
     ExperimentState,
+    PauseTask,
+    ResumeTask,
+    SubmitTask,
+    TaskState,
+)
+from schemas.orchestrator_views import (
     ExperimentView,
     GetExperiment,
     GetTask,
     ListExperiments,
     ListTasks,
-    PauseTask,
-    ResumeTask,
-    SubmitTask,
     TaskList,
     TaskPlan,
-    TaskState,
     TaskView,
     ValidateTask,
 )

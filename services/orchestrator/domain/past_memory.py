@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import PlannedExperiment
+from schemas.orchestrator_views import PlannedExperiment
 from schemas.task import GpuPreferences, MemorySource
 from services.orchestrator.domain.records import Experiment
 from shared.gpu.model_names import matches_model

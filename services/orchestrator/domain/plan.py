@@ -13,7 +13,7 @@ from schemas.engine_rules import EngineRules
 from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime
 from schemas.kubernetes import KubernetesSpec
-from schemas.orchestrator import PlannedExperiment
+from schemas.orchestrator_views import PlannedExperiment
 from schemas.task import (
     DeploymentMode,
     StopReason,

@@ -20,9 +20,9 @@ from schemas.orchestrator import (
     ExperimentFailed,
     ExperimentState,
     ExperimentSucceeded,
-    PlannedExperiment,
     TaskState,
 )
+from schemas.orchestrator_views import PlannedExperiment
 from schemas.quality import QualityAnswers
 from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile

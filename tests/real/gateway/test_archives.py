@@ -19,14 +19,13 @@ from schemas.engine_metrics import EngineSampleList, ListEngineSamples
 from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import AttemptPhase, Failure, FailureKind
-from schemas.orchestrator import (
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.orchestrator_views import (
     ExperimentList,
-    ExperimentState,
     ExperimentView,
     GetExperiment,
     GetTask,
     ListExperiments,
-    TaskState,
     TaskView,
 )
 from schemas.results import (

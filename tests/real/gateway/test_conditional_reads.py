@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.deletion import DeleteTask
-from schemas.orchestrator import GetTask, TaskState
+from schemas.orchestrator import TaskState
+from schemas.orchestrator_views import GetTask
 from tests.support.worlds.gateway import Api, gateway, make_task_view
 
 

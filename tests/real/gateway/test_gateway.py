@@ -15,22 +15,18 @@ from schemas.base import Command, subject_for
 from schemas.benchmark import BenchmarkMetrics
 from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.executor import (
-    ExecutorReported,
-    ListRunning,
-    RunningAttempts,
-)
+from schemas.executor import ExecutorReported
+from schemas.executor_running import ListRunning, RunningAttempts
 from schemas.gpu_request import Reason, ReasonCode
 from schemas.node_selection import ClusterStatus, GetClusterStatus, GetNodeSummaries, NodeSummaries
-from schemas.orchestrator import (
+from schemas.orchestrator import ExperimentState, SubmitTask
+from schemas.orchestrator_views import (
     ExperimentList,
-    ExperimentState,
     ExperimentView,
     GetExperiment,
     GetTask,
     ListExperiments,
     ListTasks,
-    SubmitTask,
     TaskList,
 )
 from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView

@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import ErrorCode, Refused
-from schemas.orchestrator import GetTask, SubmitTask
+from schemas.orchestrator import SubmitTask
+from schemas.orchestrator_views import GetTask
 from schemas.scheduler import RequestReservation
 from schemas.scheduler_views import GetAvailability, GetReservation
 from tests.support.worlds.gateway import (

@@ -11,8 +11,10 @@ import pytest
 
 from schemas.base import pattern_for
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.executor import AttemptLogged, LogChunk, ReadLog, StartExperiment
-from schemas.orchestrator import AttemptView, ExperimentState, ExperimentView, GetExperiment
+from schemas.executor import StartExperiment
+from schemas.executor_logs import AttemptLogged, LogChunk, ReadLog
+from schemas.orchestrator import ExperimentState
+from schemas.orchestrator_views import AttemptView, ExperimentView, GetExperiment
 from services.executor.app import create_service as create_executor
 from shared.clock import utcnow
 from shared.testing import eventually

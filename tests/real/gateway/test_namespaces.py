@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from schemas.base import subject_for
 from schemas.executor import AttemptPhase, AttemptProgressed
-from schemas.orchestrator import (
+from schemas.orchestrator_views import (
     ExperimentList,
     GetExperiment,
     GetTask,

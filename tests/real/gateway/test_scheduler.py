@@ -18,7 +18,7 @@ from schemas.node_selection import (
     GetNodeSummaries,
     NodeSummaries,
 )
-from schemas.orchestrator import PlannedExperiment, ValidateTask
+from schemas.orchestrator_views import PlannedExperiment, ValidateTask
 from schemas.scheduler import ReservationGranted
 from schemas.scheduler_policy import PolicyOutcome, PolicyTrial, TriedPolicy, TryPolicy
 from schemas.scheduler_views import (

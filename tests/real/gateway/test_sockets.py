@@ -12,18 +12,11 @@ import nats
 import pytest
 
 from schemas.base import subject_for
-from schemas.executor import (
-    AttemptPhase,
-    AttemptProgressed,
-)
+from schemas.executor import AttemptPhase, AttemptProgressed
 from schemas.gateway import StoredEvent
 from schemas.gpu_info import GpuInfo, GpuInfoDetail
 from schemas.gpu_request import DeviceGrant
-from schemas.orchestrator import (
-    ExperimentList,
-    GetExperiment,
-    ListExperiments,
-)
+from schemas.orchestrator_views import ExperimentList, GetExperiment, ListExperiments
 from schemas.scheduler import LIVE_STATES, ReservationState
 from schemas.scheduler_views import ListReservations, ReservationList
 from services.gateway import eventlog

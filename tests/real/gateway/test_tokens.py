@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.errors import Accepted
-from schemas.orchestrator import GetTask, ListTasks, SubmitTask, TaskList
+from schemas.orchestrator import SubmitTask
+from schemas.orchestrator_views import GetTask, ListTasks, TaskList
 from schemas.scheduler import CancelReservation, ReservationState
 from schemas.scheduler_views import GetReservation
 from services.gateway import tokens as token_store

@@ -10,14 +10,14 @@ import pytest
 from schemas.base import Command, Event
 from schemas.deletion import DeleteExperiment, DeleteTask, ExperimentDeleted, TaskDeleted
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.orchestrator import (
+from schemas.orchestrator import TaskState
+from schemas.orchestrator_views import (
     ExperimentList,
     GetExperiment,
     GetTask,
     ListExperiments,
     ListTasks,
     TaskList,
-    TaskState,
     TaskView,
 )
 from services.orchestrator import handlers

@@ -18,19 +18,21 @@ from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import AttemptOutcome, AttemptPhase, StartExperiment
 from schemas.orchestrator import (
     CancelTask,
-    ExperimentList,
     ExperimentState,
+    PauseTask,
+    ResumeTask,
+    SubmitTask,
+    TaskState,
+)
+from schemas.orchestrator_views import (
+    ExperimentList,
     ExperimentView,
     GetExperiment,
     GetTask,
     ListExperiments,
     ListTasks,
-    PauseTask,
-    ResumeTask,
-    SubmitTask,
     TaskList,
     TaskPlan,
-    TaskState,
     TaskView,
     ValidateTask,
 )

@@ -15,15 +15,8 @@ from schemas.base import Command
 from schemas.benchmark import BenchmarkTool
 from schemas.errors import Accepted, ErrorCode
 from schemas.executor import AttemptOutcome, FailureKind, StartExperiment
-from schemas.orchestrator import (
-    CancelTask,
-    ExperimentState,
-    PauseTask,
-    ResumeTask,
-    TaskPlan,
-    TaskState,
-    ValidateTask,
-)
+from schemas.orchestrator import CancelTask, ExperimentState, PauseTask, ResumeTask, TaskState
+from schemas.orchestrator_views import TaskPlan, ValidateTask
 from schemas.scheduler import ReservationRejected, ReservationState
 from services.orchestrator import store
 from services.orchestrator.app import create_service

@@ -9,7 +9,8 @@ import pytest
 
 from schemas.base import Command
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.orchestrator import GetTask, SubmitTask, TaskPlan, TaskView, ValidateTask
+from schemas.orchestrator import SubmitTask
+from schemas.orchestrator_views import GetTask, TaskPlan, TaskView, ValidateTask
 from schemas.presets import (
     DeletePreset,
     ExistingPreset,

@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import Refused
-from schemas.orchestrator import ExperimentState, SubmitTask, TaskPlan, TaskState, ValidateTask
+from schemas.orchestrator import ExperimentState, SubmitTask, TaskState
+from schemas.orchestrator_views import TaskPlan, ValidateTask
 from schemas.task import Objective, StopReason, TaskFile
 from services.orchestrator.app import create_service
 from services.orchestrator.domain.search import tpe

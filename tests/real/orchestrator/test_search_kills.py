@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from schemas.orchestrator import ExperimentView, TaskState
+from schemas.orchestrator import TaskState
+from schemas.orchestrator_views import ExperimentView
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.errors import UnavailableError

@@ -17,7 +17,7 @@ from aiohttp import WSMsgType, web
 from schemas.archives import ImportedList
 from schemas.available_gpus import AvailableGpus, ScoredGpu
 from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
-from schemas.executor import AttemptLogged, LogChunk
+from schemas.executor_logs import AttemptLogged, LogChunk
 from schemas.gateway import GpuAllocMap, GpuList, GpuMetrics, GpuView, Problem, StoredEvent
 from schemas.gpu_request import GpuRequest
 from schemas.node_selection import (
@@ -27,7 +27,7 @@ from schemas.node_selection import (
     NodeSelection,
     NodeSummaries,
 )
-from schemas.orchestrator import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
+from schemas.orchestrator_views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
 from schemas.scheduler import DeviceState, ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,

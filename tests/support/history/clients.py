@@ -10,13 +10,8 @@ from uuid import UUID
 
 from schemas.benchmark import BenchmarkSpec
 from schemas.errors import Accepted, Refused
-from schemas.executor import (
-    EngineSpec,
-    ListRunning,
-    RunningAttempts,
-    Runtime,
-    StartExperiment,
-)
+from schemas.executor import EngineSpec, Runtime, StartExperiment
+from schemas.executor_running import ListRunning, RunningAttempts
 from schemas.gpu_request import GpuRequest, Placement
 from schemas.scheduler import (
     OPEN_STATES,

@@ -15,15 +15,8 @@ from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import (
-    AttemptPhase,
-    ExecutorReported,
-    FenceReservation,
-    ListRunning,
-    RunningAttempt,
-    RunningAttempts,
-    StartExperiment,
-)
+from schemas.executor import AttemptPhase, ExecutorReported, FenceReservation, StartExperiment
+from schemas.executor_running import ListRunning, RunningAttempt, RunningAttempts
 from schemas.scheduler import ReleaseReservation, RenewReservation
 from schemas.telemetry import (
     DeviceFacts,

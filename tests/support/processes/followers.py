@@ -24,7 +24,8 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from schemas.monitoring import MonitoringView
-from schemas.orchestrator import AttemptView, ExperimentState, TaskState, TaskView
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.orchestrator_views import AttemptView, TaskView
 from schemas.scheduler import ReservationState
 from services.executor.logs.engine_log import EngineLog
 from shared.clock import utcnow

@@ -27,11 +27,10 @@ from schemas.executor import (
     EngineSpec,
     ExecutorReported,
     FenceReservation,
-    ListRunning,
-    RunningAttempts,
     Runtime,
     StartExperiment,
 )
+from schemas.executor_running import ListRunning, RunningAttempts
 from schemas.gpu_request import (
     CELLS_PER_DEVICE,
     CellRange,

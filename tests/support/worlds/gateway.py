@@ -17,20 +17,11 @@ from schemas.base import Command, Message, pattern_for, subject_for
 from schemas.benchmark import BenchmarkMetrics
 from schemas.catalog import COMMANDS, QUERIES
 from schemas.errors import Accepted
-from schemas.executor import (
-    EngineSpec,
-    Runtime,
-)
+from schemas.executor import EngineSpec, Runtime
 from schemas.gpu_request import GpuRequest
 from schemas.node_selection import ClusterGpu, NodeGpuSummary
-from schemas.orchestrator import (
-    ExperimentState,
-    ExperimentView,
-    ExperimentWaiting,
-    TaskStarted,
-    TaskState,
-    TaskView,
-)
+from schemas.orchestrator import ExperimentState, ExperimentWaiting, TaskStarted, TaskState
+from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.results import GpuMonitoring, SummaryView
 from schemas.scheduler import (
     DeviceState,

@@ -10,14 +10,8 @@ from schemas.gateway import GpuView, NodeView
 from schemas.gpu_info import GpuInfo, GpuInfoDetail
 from schemas.gpu_request import DeviceGrant, GpuRequest
 from schemas.monitoring import GpuStats, SampledSpread, Spread
-from schemas.orchestrator import (
-    AttemptView,
-    ExperimentState,
-    ExperimentView,
-    TaskPlan,
-    TaskState,
-    TaskView,
-)
+from schemas.orchestrator import ExperimentState, TaskState
+from schemas.orchestrator_views import AttemptView, ExperimentView, TaskPlan, TaskView
 from schemas.results import GpuMonitoring
 from schemas.scheduler import DeviceState, DriftAction, DriftKind, ReservationState
 from schemas.scheduler_views import Drift, ReservationView

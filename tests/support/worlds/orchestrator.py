@@ -30,21 +30,18 @@ from schemas.executor import (
     ExecutorReported,
     Failure,
     FailureKind,
-    ListRunning,
-    RunningAttempt,
-    RunningAttempts,
     Runtime,
     RuntimeOffer,
     StartExperiment,
 )
+from schemas.executor_running import ListRunning, RunningAttempt, RunningAttempts
 from schemas.gpu_request import DeviceGrant
-from schemas.orchestrator import (
+from schemas.orchestrator import SubmitTask, TaskState
+from schemas.orchestrator_views import (
     ExperimentList,
     ExperimentView,
     GetTask,
     ListExperiments,
-    SubmitTask,
-    TaskState,
     TaskView,
 )
 from schemas.quality import QualityAnswers

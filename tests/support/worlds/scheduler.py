@@ -20,14 +20,8 @@ from schemas.base import PREFIX, Event, pattern_for, tag_of
 from schemas.catalog import EVENTS
 from schemas.engine_samples import EngineReading, EngineSampled
 from schemas.errors import Accepted, Refused, Reply
-from schemas.executor import (
-    AttemptPhase,
-    ExecutorReported,
-    FenceReservation,
-    ListRunning,
-    RunningAttempts,
-    RunningWorkload,
-)
+from schemas.executor import AttemptPhase, ExecutorReported, FenceReservation
+from schemas.executor_running import ListRunning, RunningAttempts, RunningWorkload
 from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.scheduler import (
     CancelReservation,

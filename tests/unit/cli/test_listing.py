@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from schemas.gateway import GpuList, GpuPodView
-from schemas.orchestrator import ExperimentList, TaskList
+from schemas.orchestrator_views import ExperimentList, TaskList
 from schemas.scheduler_views import ReservationList
 from services.cli.command_line import cli, main
 from services.cli.commands.listing import is_of_pod

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.base import LARGEST_INTEGER
-from schemas.orchestrator import TaskPlan
+from schemas.orchestrator_views import TaskPlan
 from schemas.task import DeploymentMode, Objective, Strategy
 from services.cli.display.tables import plan_count_text
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from schemas.benchmark import FailedLevel, LoadBoundary, LoadKind
 from schemas.checks import Finding, Verdict
 from schemas.executor import AttemptPhase, Failure, FailureKind
-from schemas.orchestrator import ExperimentState, ExperimentView
+from schemas.orchestrator import ExperimentState
+from schemas.orchestrator_views import ExperimentView
 from schemas.reports import FailureLine, FailuresView
 from schemas.results import GpuMemoryTrend
 from schemas.task import Objective, StopReason

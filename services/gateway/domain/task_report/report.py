@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from schemas.gateway import ExperimentDetail
-from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentState, TaskView
+from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentState
+from schemas.orchestrator_views import TaskView
 from schemas.reports import WaterfallView
 from schemas.task import Objective
 from schemas.task_report import (
