@@ -174,12 +174,15 @@ class Sender:
         return True, False
 
     async def _finish(self, row_id: int, command: Command, reply: Reply) -> None:
+        """Apply the reply, then forget the command.
+
+        In this order, or two transactions wait for each other: this one for what `on_reply` locks,
+        and one that has locked that and keeps the same command again for the end of the deletion.
+        """
         async with self.database.transaction() as connection:
-            deleted = await connection.fetchval(
-                "DELETE FROM outgoing WHERE id = $1 RETURNING true", row_id
-            )
-            if deleted:
+            if await connection.fetchval("SELECT true FROM outgoing WHERE id = $1", row_id):
                 await self.on_reply(connection, command, reply)
+                await connection.execute("DELETE FROM outgoing WHERE id = $1", row_id)
 
     async def _postpone(self, row_id: int, attempts: int, *, holds_lane: bool) -> None:
         pause = min(FIRST_BACKOFF_SECONDS * 2 ** min(attempts, 10), LAST_BACKOFF_SECONDS)

@@ -5,7 +5,7 @@ and Postgres.
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -14,10 +14,13 @@ from schemas.orchestrator_views import ExperimentView
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.errors import UnavailableError
+from shared.messaging.routes import ACK_WAIT_SECONDS
 from shared.postgres.database import Connection, Database
 from shared.testing import eventually
 from tests.support.worlds.orchestrator import scripted_world, task_file
 
+# An event that a killed life had received comes again once NATS has missed its acknowledgement.
+REDELIVERED_SECONDS: Final = ACK_WAIT_SECONDS + 15
 STATE = """
 SELECT md5(concat(
     (SELECT string_agg(record::text, ' ' ORDER BY task_id) FROM task),
@@ -158,7 +161,9 @@ async def test_a_search_killed_after_every_change_of_state_has_the_history_of_on
                     is_over = state == TaskState.COMPLETED
                     return is_over or killer.is_dead
 
-                await eventually(has_ended, what="another change of state")
+                await eventually(
+                    has_ended, within_seconds=REDELIVERED_SECONDS, what="another change of state"
+                )
         monkeypatch.undo()
 
         async with life(nats_url, postgres_dsn) as database:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from schemas.base import Command
@@ -17,6 +18,8 @@ from shared.postgres.commands import send_later
 from shared.postgres.database import Connection, Database
 from shared.service import Service
 from shared.testing import eventually
+
+LOCK: Final = "SELECT pg_advisory_xact_lock(1)"  # what the handling of a reply locks
 
 
 @dataclass
@@ -42,6 +45,7 @@ class Sender:
     service: Service
     replies: list[Reply] = field(default_factory=list)
     unanswerable: set[UUID] = field(default_factory=set)
+    is_answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def keep(self, *commands: Command) -> None:
         assert self.service.database is not None
@@ -52,13 +56,12 @@ class Sender:
 
 @asynccontextmanager
 async def sending(nats_url: str, dsn: str) -> AsyncIterator[Sender]:
-    replies: list[Reply] = []
-    unanswerable: set[UUID] = set()
-
-    async def on_reply(_: Connection, command: Command, reply: Reply) -> None:
-        if command.command_id in unanswerable:
+    async def on_reply(connection: Connection, command: Command, reply: Reply) -> None:
+        sender.is_answered.set()
+        await connection.execute(LOCK)
+        if command.command_id in sender.unanswerable:
             raise ZeroDivisionError
-        replies.append(reply)
+        sender.replies.append(reply)
 
     service = Service(
         "orchestrator",
@@ -66,8 +69,9 @@ async def sending(nats_url: str, dsn: str) -> AsyncIterator[Sender]:
         database=Database(dsn, "orchestrator", ()),
         on_reply=on_reply,
     )
+    sender = Sender(service)
     async with service.running():
-        yield Sender(service, replies, unanswerable)
+        yield sender
 
 
 @asynccontextmanager
@@ -169,3 +173,22 @@ async def test_a_node_that_does_not_answer_holds_up_no_other_owner(
         await sender.keep(away, cancel("present"))
 
         await asyncio.wait_for(eventually(lambda: owner.taken == ["present"]), 4)
+
+
+async def test_a_command_kept_again_while_its_answer_is_applied_locks_nothing_up(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """What the answer changes is locked by a transaction that keeps the same command once more."""
+    owner = Owner()
+    async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
+        database = sender.service.database
+        assert database is not None
+        command = cancel("kept twice")
+        async with database.transaction() as connection:
+            await connection.execute(LOCK)
+            await sender.keep(command)
+            await asyncio.wait_for(sender.is_answered.wait(), 10)
+            await send_later(connection, command)
+        await eventually(lambda: len(sender.replies) == 1)
+
+    assert owner.taken == ["kept twice"]
