@@ -16,6 +16,7 @@ from schemas import (
     executor_ranks,
     executor_running,
     gateway,
+    mig,
     monitoring,
     node_selection,
     orchestrator,
@@ -37,6 +38,7 @@ from schemas.base import Command, Event, Live, Message, Query
 
 MODULES: tuple[ModuleType, ...] = (
     telemetry,
+    mig,
     engine_samples,
     monitoring,
     scheduler,

@@ -22,6 +22,7 @@ from schemas.base import (
     Sample,
     UtcDatetime,
 )
+from schemas.mig import MigLayout
 
 BurstSeconds = Annotated[float, Meta(ge=0.1, le=60)]
 # As the driver says it, without a bound: one that a reader cannot hold is left out there, and the
@@ -193,7 +194,8 @@ class DeviceFacts(Struct, frozen=True, kw_only=True):
     `index` is unique in the node; MIG instances are numbered after the whole GPUs, and
     `parent_uuid`, `mig_profile` (`1g.10gb`) and the instance ids tell what they are. A GPU in MIG
     mode is listed beside its instances. Power limits are what the device allows, not what is set.
-    `recent_faults` are the newest eight of this boot of the agent, oldest first.
+    `recent_faults` are the newest eight of this boot of the agent, oldest first. `mig_layout` is
+    that of a GPU in MIG mode whose agent may make instances.
     """
 
     uuid: DeviceUuid
@@ -219,6 +221,7 @@ class DeviceFacts(Struct, frozen=True, kw_only=True):
     pcie_width_max: Count | None = None
     recent_faults: tuple[FaultSeen, ...] = ()
     multiprocessor_count: Count | None = None
+    mig_layout: MigLayout | None = None
 
 
 class LinkKind(StrEnum):

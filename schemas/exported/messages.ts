@@ -498,6 +498,25 @@ export type ChangeKind =
   | "shorter_duration"
   | "unbalanced_memory";
 
+/**
+ * Remove the instances at `remove_starts` and make one of `profile` at `start`.
+ *
+ * `number` grows from one change of a device to the next: an older one changes nothing. Accepted
+ * means that it is over, done or not; the next inventory says which (`MigLayout.change`).
+ */
+export interface ChangeMig {
+  type: "telemetry.change_mig";
+  command_id: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  device_uuid: string;
+  number: number;
+  /** such as 1g.10gb */
+  profile: string;
+  start: number;
+  remove_starts?: number[];
+}
+
 /** The long form of a parameter's values. */
 export interface Choice {
   type: "choice";
@@ -860,7 +879,8 @@ export interface DeviceCordoned {
  * `index` is unique in the node; MIG instances are numbered after the whole GPUs, and
  * `parent_uuid`, `mig_profile` (`1g.10gb`) and the instance ids tell what they are. A GPU in MIG
  * mode is listed beside its instances. Power limits are what the device allows, not what is set.
- * `recent_faults` are the newest eight of this boot of the agent, oldest first.
+ * `recent_faults` are the newest eight of this boot of the agent, oldest first. `mig_layout` is
+ * that of a GPU in MIG mode whose agent may make instances.
  */
 export interface DeviceFacts {
   uuid: string;
@@ -886,6 +906,7 @@ export interface DeviceFacts {
   pcie_width_max: number | null;
   recent_faults: FaultSeen[];
   multiprocessor_count: number | null;
+  mig_layout: MigLayout | null;
 }
 
 /** The stop was confirmed by the node, or by an administrator. */
@@ -2990,6 +3011,45 @@ export interface MergedPresets {
   revisions: number[];
   how: PresetMerge;
   presets: string[];
+}
+
+/**
+ * A GPU instance. `device_uuids` are its devices: none if it is half made, several if somebody
+ * divided it further. Only what is `made_by_agent` is ever removed by it.
+ */
+export interface MigInstance {
+  /** such as 1g.10gb */
+  profile: string;
+  start: number;
+  size: number;
+  device_uuids: string[];
+  made_by_agent: boolean;
+}
+
+/**
+ * What a GPU in MIG mode is divided into, and may be: without `options` its agent makes none.
+ *
+ * `change` is the number of the last `ChangeMig` that is over, with `refusal` not as asked.
+ */
+export interface MigLayout {
+  options: MigOption[];
+  instances: MigInstance[];
+  change: number;
+  refusal: string;
+}
+
+/**
+ * A kind of instance that the driver can make: `size` memory slices, from one of `starts` on.
+ *
+ * There are never more than `limit` of a profile at once.
+ */
+export interface MigOption {
+  /** such as 1g.10gb */
+  profile: string;
+  size: number;
+  starts: number[];
+  limit: number;
+  memory_mb: number | null;
 }
 
 /** The model to serve: a hub id, a name below the executor's model roots, or a path. */
@@ -5239,6 +5299,7 @@ export interface Withdrawal {
 export type AnyCommand =
   | SetBurst
   | SetPowerLimit
+  | ChangeMig
   | CancelReservation
   | Cordon
   | Drain
@@ -5326,6 +5387,7 @@ export type MessageType =
   | "telemetry.inventory_reported"
   | "telemetry.burst"
   | "telemetry.set_power_limit"
+  | "telemetry.change_mig"
   | "telemetry.engine_sampled"
   | "telemetry.agent"
   | "telemetry.gpu_info"

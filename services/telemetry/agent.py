@@ -1,7 +1,7 @@
 """The agent of one node: samples on a schedule, numbers its samples, answers queries about them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
@@ -131,6 +131,18 @@ class Agent:
         """Cap a device, None sets its default; the limit before. Raises RefusedError."""
         async with self._one_call:
             return await self.devices.set_power_limit(uuid, watts)
+
+    async def change_devices(self, change: Callable[[], Awaitable[None]]) -> None:
+        """Change what devices there are, between two inventories of which the second tells it.
+
+        Raises RefusedError (unavailable) while the source does not answer.
+        """
+        async with self._one_call:
+            await self.devices.repeat_enumeration()
+            try:
+                await change()
+            finally:
+                await self.devices.repeat_enumeration()
 
     def burst(self, command: SetBurst) -> None:
         """Sample faster for a while. Raises RefusedError (conflict) at too many bursts."""

@@ -20,6 +20,8 @@ from services.telemetry.kubernetes.cuda_labels import CudaLabels
 from services.telemetry.kubernetes.resource_slices import ClusterApi, ResourceSlices
 from services.telemetry.metrics.exporter import AgentMetrics
 from services.telemetry.metrics.server import MetricsServer
+from services.telemetry.mig.changes import MigChanges
+from services.telemetry.mig.records import MigRecords
 from services.telemetry.mps.control import MpsControl
 from services.telemetry.mps.daemons import MpsDaemons
 from services.telemetry.pods import PodTracker
@@ -102,12 +104,17 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         labels=node_labels(settings, lambda: mps.all_listen),
     )
     selection = select_source(settings, holdings)
+    journals = Path(settings.data_dir) / "telemetry"
+    mig_records = MigRecords(
+        journals / f"{settings.node_id}.mig.json", is_allowed=settings.mig_instances
+    )
     devices = DeviceMonitor(
         selection,
         publisher,
         counters,
         interval_seconds=settings.interval_seconds,
         inventory_seconds=settings.inventory_seconds,
+        observe=mig_records.observe,
     )
     reservations = ReservationTracker(bus, settings.node_id, holdings, settings.inventory_seconds)
     pods = PodTracker(
@@ -130,7 +137,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         MpsControl(
             settings.mps_control_path,
             settings.mps_pipe_dir,
-            Path(settings.data_dir) / "telemetry" / "mps",
+            journals / "mps",
         ),
         is_wanted=settings.mps_daemons,
         settle_seconds=MPS_SETTLE_INVENTORIES * settings.inventory_seconds,
@@ -141,10 +148,11 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
     power = PowerLimits(
         agent,
         publisher,
-        PowerJournal(Path(settings.data_dir) / "telemetry" / f"{settings.node_id}.power.json"),
+        PowerJournal(journals / f"{settings.node_id}.power.json"),
         require_holder=reservations.require_holder,
         has_ended=holdings.has_ended,
     )
+    mig = MigChanges(agent, mig_records, holdings, fresh=lambda: agent.fresh)
     reservations.on_end.append(power.reservation_ended)
     loops: Loops = {
         "ticks": agent.run,
@@ -173,7 +181,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         reservations,
         power,
         metrics=metrics,
-        routes=build_routes(Handlers(agent, power), settings.node_id),
+        routes=build_routes(Handlers(agent, power, mig), settings.node_id),
         loops=loops,
         on_new_stream=devices.repeat_inventory,
     )

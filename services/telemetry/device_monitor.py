@@ -3,7 +3,8 @@
 import asyncio
 import dataclasses
 import time
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from schemas.errors import ErrorCode
 from schemas.telemetry import DeviceFacts, HealthChanged, HealthKind, Source
@@ -17,6 +18,7 @@ from services.telemetry.sources.selection import SourceSelection
 from services.telemetry.sources.source import (
     GpuSource,
     Inventory,
+    MigDriver,
     NodeReading,
     ProbeHungError,
     SourceFailedError,
@@ -25,6 +27,8 @@ from shared.errors import RefusedError
 from shared.logging import log
 
 MAX_REOPEN_SECONDS: Final = 10.0
+
+T = TypeVar("T")
 
 
 class DeviceMonitor:
@@ -41,7 +45,9 @@ class DeviceMonitor:
         *,
         interval_seconds: float,
         inventory_seconds: float,
+        observe: Callable[[Inventory], Awaitable[Inventory]] | None = None,
     ) -> None:
+        self._observe = observe
         self._selection = selection
         self._publisher = publisher
         self._counters = counters
@@ -113,11 +119,21 @@ class DeviceMonitor:
         """As GpuSource has it. Raises RefusedError, unavailable while there is no source."""
         if self._source is None:
             raise RefusedError(ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {self.failure}")
-        try:
-            return await self._source.set_power_limit(uuid, watts)
-        except SourceFailedError as error:
-            await self._fail(error)
-            raise RefusedError(ErrorCode.UNAVAILABLE, f"the driver failed: {error}") from error
+        return await self._driven(self._source.set_power_limit(uuid, watts))
+
+    async def make_mig(self, uuid: str, profile: str, start: int) -> None:
+        """As MigDriver has it. Raises RefusedError, unavailable while there is no source."""
+        driver = self._mig_driver()
+        await self._driven(driver.make_mig(uuid, profile, start))
+
+    async def remove_mig(self, uuid: str, start: int) -> None:
+        """As MigDriver has it. Raises RefusedError, unavailable while there is no source."""
+        driver = self._mig_driver()
+        await self._driven(driver.remove_mig(uuid, start))
+
+    async def repeat_enumeration(self) -> None:
+        """Enumerate and report now. Raises RefusedError, unavailable while there is no source."""
+        await self._driven(self._take_inventory())
 
     async def close(self) -> None:
         """Close the source for good."""
@@ -158,8 +174,26 @@ class DeviceMonitor:
             raise SourceFailedError("the source is closed")
         return self._source
 
+    def _mig_driver(self) -> MigDriver:
+        if self._source is None:
+            raise RefusedError(ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {self.failure}")
+        if not isinstance(self._source, MigDriver):
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED, f"the source {self.source} makes no MIG instances"
+            )
+        return self._source
+
+    async def _driven(self, call: Awaitable[T]) -> T:
+        """The result of a call to the driver. Raises RefusedError (unavailable) if it fails."""
+        try:
+            return await call
+        except SourceFailedError as error:
+            await self._fail(error)
+            raise RefusedError(ErrorCode.UNAVAILABLE, f"the driver failed: {error}") from error
+
     async def _take_inventory(self) -> None:
-        self._inventory = await self._opened.inventory()
+        found_now = await self._opened.inventory()
+        self._inventory = found_now if self._observe is None else await self._observe(found_now)
         found = {facts.uuid: facts for facts in self._inventory.devices}
         for change in mig_changes(self._known, found):
             self._report(change)

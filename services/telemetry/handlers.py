@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from schemas.errors import ErrorCode, Reply
+from schemas.mig import ChangeMig
 from schemas.monitoring import (
     AgentView,
     GetAgent,
@@ -15,6 +16,7 @@ from schemas.monitoring import (
 from schemas.telemetry import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit, Source
 from services.telemetry.agent import Agent
 from services.telemetry.idempotency import AnsweredCommands
+from services.telemetry.mig.changes import MigChanges
 from services.telemetry.power.limits import PowerLimits
 from shared.errors import RefusedError
 from shared.messaging.bus import Route, command_route, query_route
@@ -24,6 +26,7 @@ from shared.messaging.bus import Route, command_route, query_route
 class Handlers:
     agent: Agent
     power: PowerLimits
+    mig: MigChanges
     answered: AnsweredCommands = field(default_factory=AnsweredCommands)
 
     async def snapshot(self, query: GetSnapshot) -> GpuSampled:
@@ -82,6 +85,9 @@ class Handlers:
     async def set_power_limit(self, command: SetPowerLimit) -> Reply:
         return await self.answered.once(command, lambda: self.power.apply(command))
 
+    async def change_mig(self, command: ChangeMig) -> Reply:
+        return await self.answered.once(command, lambda: self.mig.apply(command))
+
 
 def build_routes(handlers: Handlers, node_id: str) -> list[Route]:
     return [
@@ -92,4 +98,5 @@ def build_routes(handlers: Handlers, node_id: str) -> list[Route]:
         query_route(handlers.stop_monitoring, StopMonitoring, key=node_id),
         command_route(handlers.burst, SetBurst, key=node_id),
         command_route(handlers.set_power_limit, SetPowerLimit, key=node_id),
+        command_route(handlers.change_mig, ChangeMig, key=node_id),
     ]

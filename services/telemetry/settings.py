@@ -29,7 +29,9 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     `cuda-minor-version`, for which the service account has to be allowed to patch nodes.
     A node is labelled `gpusteward.io/mps` while an MPS daemon listens in `mps_pipe_dir`. With
     `mps_daemons` the agent runs one for each GPU, by `mps_control_path`, in a directory of
-    `mps_pipe_dir` of its own, and labels the node once all of them listen.
+    `mps_pipe_dir` of its own, and labels the node once all of them listen. With
+    `mig_instances` the scheduler may have it make MIG instances on GPUs in MIG mode, and remove
+    those again.
     """
 
     source: SourceName = "auto"
@@ -55,3 +57,4 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     mps_pipe_dir: str = DEFAULT_PIPE_DIR
     mps_daemons: bool = False
     mps_control_path: str = "nvidia-cuda-mps-control"
+    mig_instances: bool = False

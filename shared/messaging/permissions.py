@@ -43,6 +43,7 @@ from schemas.executor_logs import AttemptLogged, ReadLog
 from schemas.executor_ranks import GetRank, StartRank
 from schemas.executor_running import ListRunning
 from schemas.gateway import CustomEvent
+from schemas.mig import ChangeMig
 from schemas.monitoring import GetAgent, GetGpu, StartMonitoring, StopMonitoring
 from schemas.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
 from schemas.orchestrator import (
@@ -183,6 +184,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     FenceReservation: _SCHEDULER,
     SetBurst: _CHANGERS | {Role.RESULTS},
     SetPowerLimit: _ADMINS,
+    ChangeMig: _SCHEDULER,
     StartMonitoring: _CHANGERS,
     StopMonitoring: _CHANGERS,
     GetReservation: _READERS | _ORCHESTRATOR | _NODE,

@@ -23,6 +23,7 @@ from schemas import (
     executor_ranks,
     executor_running,
     gateway,
+    mig,
     monitoring,
     node_selection,
     orchestrator,
@@ -51,6 +52,7 @@ from tests.support.paths import ROOT
 MAKE = "python -m tests.contract.make_golden"
 OWNERS = {
     telemetry: "telemetry",
+    mig: "telemetry",
     engine_samples: "telemetry",
     monitoring: "telemetry",
     scheduler: "scheduler",

@@ -1,7 +1,5 @@
 """Power limits that were set and must be restored, in a file that outlives the agent."""
 
-import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -10,8 +8,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from services.telemetry.journal_file import replace_journal
 from shared.logging import log
-from shared.paths import make_directory, write_atomically
 
 
 class PowerCap(Struct, frozen=True, kw_only=True):
@@ -45,14 +43,4 @@ class PowerJournal:
 
     async def save(self, caps: Mapping[str, PowerCap]) -> None:
         """Replace the file. Raises OSError."""
-        await asyncio.to_thread(self._write, msgspec.json.encode(tuple(caps.values())))
-
-    def _write(self, content: bytes) -> None:
-        make_directory(self._path.parent, 0o700)
-        write_atomically(self._path, content)
-        for path in (self._path, self._path.parent):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        await replace_journal(self._path, msgspec.json.encode(tuple(caps.values())))

@@ -112,6 +112,7 @@ def candidates(settings: TelemetrySettings, holdings: Holdings) -> list[Candidat
                 deadline_seconds=settings.probe_deadline_seconds,
                 open_deadline_seconds=settings.open_deadline_seconds,
                 isolation=isolation,
+                with_mig_layouts=settings.mig_instances,
             ),
         ),
         "nvidia-smi": (

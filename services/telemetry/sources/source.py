@@ -1,6 +1,6 @@
 """What every source of GPU readings is: its methods, results and errors."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -82,6 +82,22 @@ class GpuSource(Protocol):
 
     async def close(self) -> None:
         """Release everything at once, even when the driver hangs."""
+
+
+@runtime_checkable
+class MigDriver(Protocol):
+    """A source that divides GPUs in MIG mode; what it fails with is as in `GpuSource`.
+
+    An instance is known by the first of its memory slices. What is as wanted already stays.
+    Raises RefusedError: not_found for an unknown device or profile, conflict for an instance that
+    is in use or has no room, forbidden without the privilege.
+    """
+
+    async def make_mig(self, uuid: str, profile: str, start: int) -> None:
+        """Make an instance with one compute instance of all its slices."""
+
+    async def remove_mig(self, uuid: str, start: int) -> None:
+        """Remove the instance, if there is one."""
 
 
 def no_power_limit(source: Source) -> RefusedError:

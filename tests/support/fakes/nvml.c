@@ -11,15 +11,15 @@
 
 #define API __attribute__((visibility("default")))
 enum { SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 6, INSUFFICIENT_SIZE,
-       TIMEOUT = 10, GPU_IS_LOST = 15, UNKNOWN = 999 };
-enum { DEVICES = 8, RULES = 16, LINKS = 18, PROCESSES = 4, INSTANCES = 4, SAMPLES = 128, EVENTS = 64,
+       TIMEOUT = 10, GPU_IS_LOST = 15, IN_USE = 19, INSUFFICIENT_RESOURCES = 23, UNKNOWN = 999 };
+enum { DEVICES = 8, RULES = 16, LINKS = 18, PROCESSES = 4, INSTANCES = 8, SAMPLES = 128, EVENTS = 64,
        MAGIC = 0x6e766d6c };
 
 /* Mirrored by tests/support/fakes/nvml.py; eight-byte numbers leave no padding to disagree about. */
 struct link { uint64_t up, remote; };
 struct running { uint64_t pid, memory, graphics, instance; };
 struct sample { uint64_t at_us, utilization, power_mw; };
-struct instance { char uuid[96], name[96]; uint64_t gpu_instance, compute_instance, total, used, slices; };
+struct instance { char uuid[96], name[96]; uint64_t gpu_instance, compute_instance, total, used, slices, start, size, whole; };
 struct device {
     char uuid[96], name[96], serial[32];
     uint64_t lost, utilization, memory_utilization, total, reserved, free, used, temperature, power_mw, limit_mw;
@@ -384,9 +384,13 @@ API int nvmlDeviceGetMaxMigDeviceCount(void *handle, unsigned *count) {
 }
 API int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **instance) {
     WHOLE(handle);
-    if (!DEVICE(handle)->mig || index >= DEVICE(handle)->instance_count) return NOT_FOUND;
-    *instance = (void *)((uintptr_t)handle | (uintptr_t)(index + 1) << 8);
-    return SUCCESS;
+    struct device *device = DEVICE(handle);
+    for (uint64_t place = 0; device->mig && place < device->instance_count; place++) {
+        if (!device->instances[place].whole || index--) continue;
+        *instance = (void *)((uintptr_t)handle | (uintptr_t)(place + 1) << 8);
+        return SUCCESS;
+    }
+    return NOT_FOUND;
 }
 API int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *handle, void **parent) {
     ENTER(INDEX(handle));
@@ -413,6 +417,165 @@ API int nvmlDeviceGetAttributes_v2(void *handle, struct attributes *attributes) 
     memset(attributes, 0, sizeof *attributes);
     attributes->gpu_slices = attributes->compute_slices = (unsigned)INSTANCE(handle)->slices;
     attributes->memory_mb = INSTANCE(handle)->total >> 20;
+    return SUCCESS;
+}
+
+/* MIG instances that are made and removed. The table is an H100's, as `nvidia-smi mig -lgip` and -lgipp tell it. */
+struct profile { unsigned number, id, slices, size, limit; const char *name; unsigned starts[7]; };
+static const struct profile profiles[] = {
+    {0, 19, 1, 1, 7, "1g.10gb", {0, 1, 2, 3, 4, 5, 6}}, {1, 14, 2, 2, 3, "2g.20gb", {0, 2, 4}},
+    {2, 9, 3, 4, 2, "3g.40gb", {0, 4}}, {3, 5, 4, 4, 1, "4g.40gb", {0}}, {4, 0, 7, 8, 1, "7g.80gb", {0}},
+    {7, 20, 1, 1, 1, "1g.10gb+me", {0}}, {9, 15, 1, 2, 4, "1g.20gb", {0, 2, 4, 6}},
+};
+enum { PROFILES = sizeof profiles / sizeof *profiles };
+static const struct profile *profile_with(unsigned value, int by_id) {
+    for (int place = 0; place < PROFILES; place++) {
+        if ((by_id ? profiles[place].id : profiles[place].number) == value) return &profiles[place];
+    }
+    return NULL;
+}
+static const struct profile *profile_of(struct instance *instance) {
+    for (int place = 0; place < PROFILES; place++) {
+        const char *at = strstr(instance->name, "MIG ");
+        if (at && !strcmp(at + 4, profiles[place].name)) return &profiles[place];
+    }
+    return NULL;
+}
+/* A GPU instance's handle is its GPU's with its id, from 1, in the third byte; a compute instance's has a bit more. */
+#define COMPUTE ((uintptr_t)1 << 30)
+static void *gpu_instance_handle(void *handle, struct instance *instance) {
+    return (void *)(((uintptr_t)handle & 255) | (uintptr_t)(instance->gpu_instance + 1) << 16);
+}
+static struct instance *instance_with(void *handle) {
+    struct device *device = DEVICE(handle);
+    for (uint64_t place = 0; place < device->instance_count; place++) {
+        uint64_t id = ((uintptr_t)handle & ~COMPUTE) >> 16;
+        if (device->instances[place].gpu_instance + 1 == id) return &device->instances[place];
+    }
+    return NULL;
+}
+static int in_use(void *handle, struct instance *instance) {
+    struct device *device = DEVICE(handle);
+    for (uint64_t number = 0; number < device->process_count; number++) {
+        if (device->processes[number].instance == instance->gpu_instance) return 1;
+    }
+    return 0;
+}
+struct profile_info { unsigned version, id, p2p, slices, limit, processors, copy, decoders, encoders, jpeg, ofa;
+                      unsigned long long memory_mb; char name[96]; };
+API int nvmlDeviceGetGpuInstanceProfileInfoV(void *handle, unsigned number, struct profile_info *info) {
+    WHOLE(handle);
+    const struct profile *profile = profile_with(number, 0);
+    if (!profile) return NOT_SUPPORTED;
+    unsigned version = info->version;
+    memset(info, 0, sizeof *info);
+    info->version = version, info->id = profile->id, info->slices = profile->slices, info->limit = profile->limit;
+    info->memory_mb = profile->size * (DEVICE(handle)->total >> 20) / 8;
+    snprintf(info->name, sizeof info->name, "%s", profile->name);
+    return SUCCESS;
+}
+struct placement { unsigned start, size; };
+API int nvmlDeviceGetGpuInstancePossiblePlacements_v2(void *handle, unsigned id, struct placement *found,
+                                                      unsigned *count) {
+    WHOLE(handle);
+    const struct profile *profile = profile_with(id, 1);
+    if (!profile) return INVALID_ARGUMENT;
+    *count = id == 20 ? 7 : profile->limit;
+    for (unsigned place = 0; found && place < *count; place++) {
+        found[place] = (struct placement){id == 20 ? place : profile->starts[place], profile->size};
+    }
+    return SUCCESS;
+}
+API int nvmlDeviceGetGpuInstances(void *handle, unsigned id, void **found, unsigned *count) {
+    WHOLE(handle);
+    struct device *device = DEVICE(handle);
+    *count = 0;
+    for (uint64_t place = 0; place < device->instance_count; place++) {
+        const struct profile *profile = profile_of(&device->instances[place]);
+        if (profile && profile->id == id) found[(*count)++] = gpu_instance_handle(handle, &device->instances[place]);
+    }
+    return SUCCESS;
+}
+struct gpu_instance { void *device; unsigned id, profile; struct placement placement; };
+API int nvmlGpuInstanceGetInfo(void *handle, struct gpu_instance *info) {
+    ENTER(INDEX(handle));
+    struct instance *instance = instance_with(handle);
+    if (!instance) return NOT_FOUND;
+    *info = (struct gpu_instance){(void *)((uintptr_t)handle & 255), (unsigned)instance->gpu_instance,
+                                  profile_of(instance)->id,
+                                  {(unsigned)instance->start, (unsigned)instance->size}};
+    return SUCCESS;
+}
+API int nvmlDeviceCreateGpuInstanceWithPlacement(void *handle, unsigned id, const struct placement *wanted,
+                                                 void **made) {
+    WHOLE(handle);
+    struct device *device = DEVICE(handle);
+    const struct profile *profile = profile_with(id, 1);
+    if (!device->mig || !profile || wanted->size != profile->size) return INVALID_ARGUMENT;
+    uint64_t next = 1;
+    for (uint64_t place = 0; place < device->instance_count; place++) {
+        struct instance *other = &device->instances[place];
+        if (other->start < wanted->start + wanted->size && wanted->start < other->start + other->size)
+            return INSUFFICIENT_RESOURCES;
+        if (other->gpu_instance >= next) next = other->gpu_instance + 1;
+    }
+    if (device->instance_count == INSTANCES) return INSUFFICIENT_RESOURCES;
+    struct instance *instance = &device->instances[device->instance_count++];
+    memset(instance, 0, sizeof *instance);
+    snprintf(instance->uuid, sizeof instance->uuid, "MIG-fa4e0000-0000-0000-0001-0000000%d%02d%02d",
+             (int)INDEX(handle), (int)wanted->start, (int)profile->id);
+    snprintf(instance->name, sizeof instance->name, "%s MIG %s", device->name, profile->name);
+    instance->gpu_instance = next, instance->slices = profile->slices;
+    instance->total = profile->size * device->total / 8;
+    instance->start = wanted->start, instance->size = wanted->size;
+    *made = gpu_instance_handle(handle, instance);
+    return SUCCESS;
+}
+API int nvmlGpuInstanceDestroy(void *handle) {
+    ENTER(INDEX(handle));
+    struct device *device = DEVICE(handle);
+    struct instance *instance = instance_with(handle);
+    if (!instance) return NOT_FOUND;
+    if (instance->whole || in_use(handle, instance)) return IN_USE;
+    struct instance *last = &device->instances[--device->instance_count];
+    for (; instance < last; instance++) *instance = instance[1];
+    return SUCCESS;
+}
+struct compute_profile { unsigned id, slices, limit, processors, shared[5]; };
+API int nvmlGpuInstanceGetComputeInstanceProfileInfo(void *handle, unsigned number, unsigned engine,
+                                                     struct compute_profile *info) {
+    (void)engine;
+    ENTER(INDEX(handle));
+    struct instance *instance = instance_with(handle);
+    static const unsigned slices[] = {1, 2, 3, 4, 7};
+    if (!instance || number > 4 || slices[number] > instance->slices) return NOT_SUPPORTED;
+    *info = (struct compute_profile){number, slices[number], (unsigned)instance->slices / slices[number], 0, {0}};
+    return SUCCESS;
+}
+API int nvmlGpuInstanceGetComputeInstances(void *handle, unsigned id, void **found, unsigned *count) {
+    ENTER(INDEX(handle));
+    struct instance *instance = instance_with(handle);
+    if (!instance) return NOT_FOUND;
+    static const unsigned slices[] = {1, 2, 3, 4, 7};
+    *count = instance->whole && slices[id] == instance->slices;
+    if (*count) *found = (void *)((uintptr_t)handle | COMPUTE);
+    return SUCCESS;
+}
+API int nvmlGpuInstanceCreateComputeInstance(void *handle, unsigned id, void **made) {
+    (void)id;
+    ENTER(INDEX(handle));
+    struct instance *instance = instance_with(handle);
+    if (!instance || instance->whole) return INSUFFICIENT_RESOURCES;
+    instance->whole = 1;
+    *made = (void *)((uintptr_t)handle | COMPUTE);
+    return SUCCESS;
+}
+API int nvmlComputeInstanceDestroy(void *handle) {
+    ENTER(INDEX(handle));
+    struct instance *instance = instance_with(handle);
+    if (!instance) return NOT_FOUND;
+    if (in_use(handle, instance)) return IN_USE;
+    instance->whole = 0;
     return SUCCESS;
 }
 

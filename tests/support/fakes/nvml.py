@@ -61,12 +61,13 @@ class Sample(ctypes.Structure):
 
 
 class Instance(ctypes.Structure):
-    """One MIG instance."""
+    """One MIG instance; with `whole` it has a compute instance of all its slices."""
 
     _fields_ = [
         ("uuid", ctypes.c_char * 96),
         ("name", ctypes.c_char * 96),
         *_numbers("gpu_instance", "compute_instance", "total", "used", "slices"),
+        *_numbers("start", "size", "whole"),
     ]
 
 
@@ -81,7 +82,7 @@ class Device(ctypes.Structure):
         ("topology", ctypes.c_uint64 * DEVICES),
         ("links", Link * 18),
         ("processes", Running * 4),
-        ("instances", Instance * 4),
+        ("instances", Instance * 8),
         ("samples", Sample * 128),
     ]
 
@@ -155,8 +156,11 @@ class FakeNvml:
         """MIG mode with instances such as 3g.40gb; none leaves the mode without instances."""
         device = self.device(index)
         device.mig, device.instance_count = 1, len(profiles)
+        start = 0
         for place, profile in enumerate(profiles):
             slices, memory_gb = profile.removesuffix("gb").split("g.")
+            size = max(1, int(memory_gb) // 10)
+            start = -(-start // size) * size
             device.instances[place] = Instance(
                 f"MIG-fa4e0000-0000-0000-0000-0000000000{index}{place}".encode(),
                 f"Fake H100 MIG {profile}".encode(),
@@ -165,7 +169,11 @@ class FakeNvml:
                 int(memory_gb) << 30,
                 (place + 1) << 30,
                 int(slices),
+                start,
+                size,
+                1,
             )
+            start += size
 
     def sampled(self, index: int, *samples: tuple[int, int, int]) -> None:
         """What the driver sampled meanwhile: microseconds, utilization, milliwatts."""

@@ -13,14 +13,17 @@ import pynvml
 
 from services.telemetry.sources.nvml.jobs import InventoryJob, Job, PowerLimitJob, ReadingJob
 from services.telemetry.sources.nvml.library_state import LibraryState
+from services.telemetry.sources.nvml.mig_job import MigJob
 from services.telemetry.sources.nvml.protocol import (
     LENGTH,
     SECONDS,
     Failed,
+    MakeMig,
     Open,
     ProbeReply,
     ProbeRequest,
     Read,
+    RemoveMig,
     SetCap,
     Stuck,
     TakeInventory,
@@ -80,6 +83,8 @@ class ProbeServer:
                 return ReadingJob(self._state)
             case SetCap():
                 return PowerLimitJob(self._state, request)
+            case MakeMig() | RemoveMig():
+                return MigJob(self._state, request)
 
     def _finish(self, job: Job, turn: int) -> bool:
         """Call for the GPUs that are left, and reply. False when the turn was lost meanwhile."""

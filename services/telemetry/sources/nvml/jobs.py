@@ -9,6 +9,7 @@ from collections import deque
 from typing import Any, Final
 
 import pynvml
+from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.telemetry import GpuReading
@@ -19,6 +20,7 @@ from services.telemetry.sources.nvml.library_state import (
     cuda_driver_version,
     driver_version,
 )
+from services.telemetry.sources.nvml.mig import mig_layout
 from services.telemetry.sources.nvml.protocol import (
     CapRefused,
     CapSet,
@@ -66,6 +68,7 @@ class InventoryJob(Job):
         if host.gpu_missing and not host.stuck:
             host.restart()
         self._host = host
+        self._with_mig_layouts = request.with_mig_layouts
         count = host.board_reader.gpu_count = pynvml.nvmlDeviceGetCount()
         wanted = range(count) if request.only is None else (request.only,)
         self.left = deque(
@@ -78,9 +81,13 @@ class InventoryJob(Job):
     def call(self, index: int) -> Board | None:
         """None for a GPU that does not give its UUID: it is not there."""
         try:
-            return self._host.board_reader.take(index, self._host.boards.get(index))
+            board = self._host.board_reader.take(index, self._host.boards.get(index))
+            if board is not None and self._with_mig_layouts and board.layout[0]:
+                layout = mig_layout(board.handle, [unit.facts for unit in board.instances])
+                board.gpu.facts = replace(board.gpu.facts, mig_layout=layout)
         except (GpuLostError, pynvml.NVMLError):
             return None
+        return board
 
     def record(self, index: int, found: Board | None) -> None:
         """Hold its handle, and receive its events."""

@@ -20,10 +20,13 @@ from services.telemetry.sources.nvml.protocol import (
     Done,
     Failed,
     InventoryTaken,
+    MakeMig,
+    MigRefused,
     Open,
     ProbeReply,
     Read,
     ReadingTaken,
+    RemoveMig,
     SetCap,
     Stuck,
     TakeInventory,
@@ -121,6 +124,14 @@ class Probe:
         seconds = self._deadline_seconds
         reply = await self._ask(framed(request), "cap", seconds, seconds)
         if not isinstance(reply, CapSet | CapRefused):
+            raise _unexpected(reply)
+        return reply
+
+    async def change_mig(self, request: MakeMig | RemoveMig) -> Done | MigRefused:
+        """Bounded by the longer deadline: the driver takes its time."""
+        longer = self._open_deadline_seconds
+        reply = await self._ask(framed(request), "a change of MIG instances", longer, longer)
+        if not isinstance(reply, Done | MigRefused):
             raise _unexpected(reply)
         return reply
 

@@ -30,10 +30,14 @@ class Open(Struct, frozen=True, tag="open"):
 
 
 class TakeInventory(Struct, frozen=True, tag="inventory"):
-    """Enumerate all GPUs but those at the indices `skip`, or only the one at `only`."""
+    """Enumerate all GPUs but those at the indices `skip`, or only the one at `only`.
+
+    What those in MIG mode may be divided into takes many calls, so `with_mig_layouts` asks for it.
+    """
 
     skip: tuple[int, ...] = ()
     only: int | None = None
+    with_mig_layouts: bool = False
 
 
 class Read(Struct, frozen=True, tag="read"):
@@ -47,8 +51,23 @@ class SetCap(Struct, frozen=True, tag="cap"):
     watts: float | None
 
 
+class MakeMig(Struct, frozen=True, tag="make_mig"):
+    """Make a MIG instance of a profile, unless it is there."""
+
+    uuid: str
+    profile: str
+    start: int
+
+
+class RemoveMig(Struct, frozen=True, tag="remove_mig"):
+    """Remove the MIG instance that begins at this slice, if there is one."""
+
+    uuid: str
+    start: int
+
+
 class Done(Struct, frozen=True, tag="done"):
-    """NVML is initialised and has at least one device."""
+    """NVML is initialised and has at least one device; or a MIG instance is as asked."""
 
 
 class InventoryTaken(Struct, frozen=True, tag="inventory"):
@@ -81,6 +100,13 @@ class CapRefused(Struct, frozen=True, tag="cap_refused"):
     maximum_w: float | None = None
 
 
+class MigRefused(Struct, frozen=True, tag="mig_refused"):
+    """Answers MakeMig and RemoveMig."""
+
+    code: ErrorCode
+    detail: str
+
+
 class Absent(Struct, frozen=True, tag="absent"):
     """No library, or no device."""
 
@@ -103,8 +129,18 @@ class Stuck(Struct, frozen=True, tag="stuck"):
     uuids: tuple[str, ...]
 
 
-ProbeRequest = Open | TakeInventory | Read | SetCap
-ProbeReply = Done | InventoryTaken | ReadingTaken | CapSet | CapRefused | Absent | Failed | Stuck
+ProbeRequest = Open | TakeInventory | Read | SetCap | MakeMig | RemoveMig
+ProbeReply = (
+    Done
+    | InventoryTaken
+    | ReadingTaken
+    | CapSet
+    | CapRefused
+    | MigRefused
+    | Absent
+    | Failed
+    | Stuck
+)
 
 _requests: Final[msgspec.msgpack.Decoder[ProbeRequest]] = msgspec.msgpack.Decoder(ProbeRequest)
 _replies: Final[msgspec.msgpack.Decoder[ProbeReply]] = msgspec.msgpack.Decoder(ProbeReply)

@@ -17,7 +17,10 @@ from services.telemetry.sources.nvml.probe import Probe
 from services.telemetry.sources.nvml.protocol import (
     CapRefused,
     CapSet,
+    MakeMig,
+    MigRefused,
     ReadingTaken,
+    RemoveMig,
     SetCap,
     TakeInventory,
 )
@@ -47,7 +50,9 @@ class NvmlSource:
         environ: Mapping[str, str] | None = None,
         kernel_log: str = KERNEL_LOG,
         isolation: HungGpuIsolation | None = None,
+        with_mig_layouts: bool = False,
     ) -> None:
+        self._with_mig_layouts = with_mig_layouts
         self._deadline_seconds = deadline_seconds
         self._open_deadline_seconds = open_deadline_seconds
         self._environ = dict(os.environ if environ is None else environ)
@@ -71,7 +76,9 @@ class NvmlSource:
     async def inventory(self) -> Inventory:
         """Enumerate; bounded by the longer deadline, as it may initialise NVML anew."""
         try:
-            taken = await self._opened.inventory(TakeInventory(skip=self._isolation.indices))
+            taken = await self._opened.inventory(
+                TakeInventory(skip=self._isolation.indices, with_mig_layouts=self._with_mig_layouts)
+            )
         except ProbeHungError:
             self._isolation.isolate_first(self._opened.stuck)
             raise
@@ -109,6 +116,17 @@ class NvmlSource:
                     detail,
                     details={name: value for name, value in known.items() if value is not None},
                 )
+
+    async def make_mig(self, uuid: str, profile: str, start: int) -> None:
+        await self._change_mig(MakeMig(uuid, profile, start))
+
+    async def remove_mig(self, uuid: str, start: int) -> None:
+        await self._change_mig(RemoveMig(uuid, start))
+
+    async def _change_mig(self, request: MakeMig | RemoveMig) -> None:
+        match await self._opened.change_mig(request):
+            case MigRefused(code, detail):
+                raise RefusedError(code, detail)
 
     async def close(self) -> None:
         """Kill the child; one that does not die at once is reaped later."""

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Annotated, Any, Final, Literal
 from uuid import NAMESPACE_OID, uuid5
@@ -37,6 +37,7 @@ class MockDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `subproc_count` are its multiprocessors. With `is_mig_device` it is a MIG instance of the GPU
     `mother_uuid`, which stands before it; its `mig_profile` may be a part of its name instead.
+    A GPU with `mig_enabled` has no instances but those that its agent makes.
     """
 
     mother_uuid: DeviceUuid
@@ -45,6 +46,7 @@ class MockDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     numa_node: int | None = None
     subproc_count: Count | None = None
     is_mig_device: bool = False
+    mig_enabled: bool = False
     mig_profile: str | None = None
 
     @property
@@ -221,12 +223,17 @@ def instance_of(
     )
 
 
-def _refuse_instance(device: MockDevice, wholes: Container[str], place: str) -> None:
+def _refuse_instance(device: MockDevice, wholes: Mapping[str, DeviceFacts], place: str) -> None:
     """Raises FleetError for one without a GPU, or without a profile."""
     if device.mother_uuid not in wholes:
         raise FleetError(
             f"expected the GPU {device.mother_uuid} before its MIG instance - at"
             f" `{place}.mother_uuid`"
+        )
+    if device.mig_enabled or wholes[device.mother_uuid].mig_enabled:
+        raise FleetError(
+            f"expected no instance of {device.mother_uuid}, whose agent makes them (mig_enabled) -"
+            f" at `{place}.mother_uuid`"
         )
     if device.profile is None:
         raise FleetError(
@@ -253,7 +260,7 @@ def _facts(
         memory_total_mb=size_mb - reserved_mb,
         compute_capability=file.attributes.compute_capability,
         numa_node=device.numa_node,
-        mig_enabled=False,
+        mig_enabled=device.mig_enabled,
         multiprocessor_count=device.subproc_count,
         simulated=True,
         power_limit_default_w=load.power_limit_w,

@@ -7,8 +7,11 @@ from typing import Final
 
 import msgspec
 
+from schemas.mig import MigInstance, MigLayout, MigOption
 from schemas.telemetry import DeviceFacts, GpuReading
 from services.telemetry.domain.faults import Fault
+from services.telemetry.domain.mig_instances import with_another
+from services.telemetry.domain.mig_profiles import usual_options
 from services.telemetry.domain.power_range import limit_for
 from services.telemetry.domain.xid import xid_fault
 from services.telemetry.sources.simulated.fault_script import (
@@ -22,6 +25,7 @@ from services.telemetry.sources.simulated.load import DeviceLoad, load_from, rea
 from services.telemetry.sources.simulated.recording import Replay
 
 SCRIPTED: Final = "scripted in the simulated fleet"
+SLICES: Final = 8  # of a GPU's memory
 _MAX_AT_ONCE: Final = 8
 _PROFILE = re.compile(r"^\d+g\.(\d+)gb$")
 _GIB_IN_MIB: Final = 1024
@@ -56,6 +60,11 @@ class Simulation:
         self._energy_mj = dict.fromkeys(uuids, 0.0)
         self._limits: dict[str, float] = {}
         self._last_seconds = 0.0
+        self._mig: dict[str, tuple[MigInstance, ...]] = {
+            facts.uuid: ()
+            for facts in fleet.devices
+            if facts.mig_enabled and not any(d.parent_uuid == facts.uuid for d in fleet.devices)
+        }
 
     def hangs(self, seconds: float) -> bool:
         """Whether the whole driver does not return."""
@@ -78,7 +87,8 @@ class Simulation:
             msgspec.structs.replace(facts, mig_enabled=True) if facts.uuid in partitioned else facts
             for facts in present
         ]
-        return (*wholes, *self._instances(present, partitioned))
+        wholes = [self._with_layout(facts) for facts in wholes]
+        return (*wholes, *self._made(present), *self._instances(present, partitioned))
 
     def read(self, seconds: float, held: frozenset[str]) -> FleetReading:
         """Read every device. Each fault is reported once, also one from between two readings."""
@@ -114,6 +124,45 @@ class Simulation:
         self._limits[device_uuid] = wanted
         return before
 
+    def make_mig(self, device_uuid: str, profile: str, start: int) -> None:
+        """Raises RefusedError, as a driver does."""
+        there = self._mig.get(device_uuid)
+        self._mig[device_uuid] = with_another(there, self._options(device_uuid), profile, start)
+
+    def remove_mig(self, device_uuid: str, start: int) -> None:
+        there = self._mig.get(device_uuid)
+        if there is not None:
+            self._mig[device_uuid] = tuple(each for each in there if each.start != start)
+
+    def _options(self, uuid: str) -> tuple[MigOption, ...]:
+        sizes = (facts.memory_total_mb or 0 for facts in self.fleet.devices if facts.uuid == uuid)
+        return usual_options(next(sizes, 0))
+
+    def _with_layout(self, facts: DeviceFacts) -> DeviceFacts:
+        if facts.uuid not in self._mig:
+            return facts
+        instances = self._mig[facts.uuid]
+        layout = MigLayout(
+            options=self._options(facts.uuid),
+            instances=tuple(
+                msgspec.structs.replace(each, device_uuids=(self._made_facts(facts, each).uuid,))
+                for each in instances
+            ),
+        )
+        return msgspec.structs.replace(facts, mig_layout=layout)
+
+    def _made(self, present: Sequence[DeviceFacts]) -> list[DeviceFacts]:
+        return [
+            self._made_facts(facts, instance)
+            for facts in present
+            for instance in self._mig.get(facts.uuid, ())
+        ]
+
+    def _made_facts(self, facts: DeviceFacts, instance: MigInstance) -> DeviceFacts:
+        index = len(self.fleet.devices) + facts.index * SLICES + instance.start
+        size_mb = (facts.memory_total_mb or 0) * instance.size // SLICES
+        return instance_of(facts, instance.profile, instance.start, index, size_mb)
+
     def _on(self, kind: FaultKind, seconds: float) -> list[tuple[FaultSchedule, str | None]]:
         return [
             (line, device)
@@ -137,7 +186,7 @@ class Simulation:
             if (fault := partitioned.get(facts.uuid)) is not None
             for number in range(fault.instances)
         ]
-        first = len(self.fleet.devices)
+        first = len(self.fleet.devices) * (1 + SLICES * bool(self._mig))
         return [
             instance_of(facts, fault.profile, number, first + place, _memory_mb(fault.profile))
             for place, (facts, fault, number) in enumerate(parts)

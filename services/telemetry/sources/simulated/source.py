@@ -81,6 +81,14 @@ class SimulatedSource:
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
         return self._simulation.set_power_limit(uuid, watts, await self._now())
 
+    async def make_mig(self, uuid: str, profile: str, start: int) -> None:
+        await self._now()
+        self._simulation.make_mig(uuid, profile, start)
+
+    async def remove_mig(self, uuid: str, start: int) -> None:
+        await self._now()
+        self._simulation.remove_mig(uuid, start)
+
     async def close(self) -> None:
         """Nothing is open."""
 

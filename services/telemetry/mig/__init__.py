@@ -1,0 +1,1 @@
+"""MIG instances, made and removed where the settings allow it."""
