@@ -208,10 +208,11 @@ def _pool(repeats: Sequence[LevelResult]) -> LevelResult:
     errors: Counter[str] = Counter()
     for level in repeats:
         errors.update(level.error_codes_frequency)
+    first = repeats[0]
     pooled_level = level_result(
-        scenario=repeats[0].scenario,
-        num_concurrency=repeats[0].num_concurrency,
-        started_at=repeats[0].started_at,
+        scenario=first.scenario,
+        num_concurrency=first.num_concurrency,
+        started_at=first.started_at,
         run_duration=math.fsum(level.run_duration for level in repeats),
         samples=[
             RequestSample(
@@ -226,7 +227,7 @@ def _pool(repeats: Sequence[LevelResult]) -> LevelResult:
         ],
         error_codes=errors,
     )
-    return msgspec.structs.replace(pooled_level, arrivals=repeats[0].arrivals)
+    return msgspec.structs.replace(pooled_level, arrivals=first.arrivals)
 
 
 def few_codes(counts: Mapping[str, int]) -> dict[str, int]:

@@ -34,6 +34,11 @@ def test_loads_are_doubled_until_one_is_missed_and_then_bisected() -> None:
     assert len(loads) <= search.max_levels
 
 
+def test_with_half_of_the_margin_left_the_next_load_is_twice_as_large() -> None:
+    assert loads_measured(LoadSearch(max=4), lambda _: 0.5) == [1, 2, 4]
+    assert loads_measured(LoadSearch(max=4), lambda _: 0.6) == [1, 4]
+
+
 def test_the_boundary_of_noisy_servers_is_bracketed_with_few_levels() -> None:
     servers = [make_server(number) for number in range(60)]
 

@@ -85,6 +85,12 @@ def test_a_refused_text_names_what_was_expected_where(text: str, want: str) -> N
     assert want in refused.value.message
 
 
+def test_all_of_the_requests_may_be_asked_for() -> None:
+    (found,) = parse_constraints("goodput>=100%")
+
+    assert found.bound == 1.0
+
+
 def test_no_text_is_no_constraint() -> None:
     assert parse_constraints(" ") == ()
 

@@ -197,6 +197,7 @@ def test_a_run_of_which_nothing_was_written_counts_the_requests_it_left_open() -
 
     assert (level.num_requests, level.num_error_requests, level.error_rate) == (4, 4, 1.0)
     assert level.error_codes_frequency == {"unanswered": 4}
+    assert with_unanswered(level) == level
 
 
 @pytest.mark.parametrize(

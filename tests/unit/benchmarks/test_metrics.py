@@ -270,3 +270,14 @@ def test_repeats_of_which_the_requests_are_not_all_known_stay_levels_of_their_ow
     unknown = msgspec.structs.replace(make_level(make_sample(e2e_latency=5.0)), requests=None)
 
     assert pooled([level, unknown]) == [level, unknown]
+
+
+def test_pooled_repeats_begin_with_the_first_and_last_as_long_as_all() -> None:
+    level = make_level(make_sample(), failed=1, num_concurrency=4, seconds=9.0)
+    later = msgspec.structs.replace(level, started_at=level.started_at + timedelta(seconds=60))
+
+    (both,) = pooled([level, later])
+
+    assert (both.scenario, both.num_concurrency) == (level.scenario, 4)
+    assert (both.started_at, both.run_duration) == (level.started_at, 18.0)
+    assert (both.num_completed_requests, both.num_error_requests) == (2, 2)

@@ -24,6 +24,7 @@ def test_equal_answers_agree_whatever_the_baseline_left_open() -> None:
     assert (verdict.compared, verdict.identical, verdict.agreement) == (3, 3, 1.0)
     assert verdict.first_divergence is None
     assert verdict.excess == 0
+    assert missed_text(SloVerdict(quality=verdict)) == ""
 
 
 def test_an_answer_agrees_as_far_as_it_is_the_same() -> None:

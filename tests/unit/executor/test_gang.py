@@ -15,6 +15,7 @@ from schemas.executor import AttemptOutcome, Failure, FailureKind, GangPlace, Ru
 from schemas.executor_ranks import RankState, RankView
 from services.executor.domain.admission import refuse_misdirected
 from services.executor.domain.gang import (
+    TOGETHER_SECONDS,
     RankStatus,
     cancel_rank,
     cause,
@@ -270,6 +271,11 @@ def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
             ended(1, 1.8, FailureKind.ENGINE_EXITED, exit_code=-9),
             FailureKind.RANK_FAILED,
             id="was killed as good as together with it",
+        ),
+        pytest.param(
+            ended(1, 2.0 - TOGETHER_SECONDS, FailureKind.ENGINE_EXITED, exit_code=-9),
+            FailureKind.RANK_FAILED,
+            id="was killed just about together with it",
         ),
         pytest.param(
             ended(1, 1.8, FailureKind.GPU_OUT_OF_MEMORY, exit_code=1),

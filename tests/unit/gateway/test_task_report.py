@@ -22,6 +22,7 @@ from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.markdown import markdown
 from services.gateway.domain.task_report.report import task_report
+from shared.engine_parameters.launch import LAUNCHES
 from shared.ids import new_id
 from tests.support.worlds.gateway_views import make_experiment, make_task
 from tests.support.worlds.orchestrator_records import make_file
@@ -211,6 +212,7 @@ def test_compose_and_cluster_ask_for_the_gpus_that_it_was_measured_on() -> None:
     assert pod["containers"][0]["args"] == compose["command"]
     assert pod["containers"][0]["command"] == compose["entrypoint"] == ["vllm", "serve"]
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    assert list(service) == ["apiVersion", "kind", "metadata", "spec"], "as people write them"
 
 
 def test_an_inference_service_has_the_claim_that_holds_the_model() -> None:
@@ -249,6 +251,14 @@ def test_an_inference_service_names_the_model_that_ome_keeps() -> None:
 
     _, service = yaml.safe_load_all(made.inference_service)
     assert service["spec"]["model"] == {"name": "qwen", "apiGroup": "ome.io"}
+
+
+def test_a_parameter_without_a_value_is_left_to_the_engine() -> None:
+    launch = LAUNCHES["vllm"]
+
+    found = launch.arguments({"max-num-seqs": 8, "seed": None})
+
+    assert found == [["--max-num-seqs", "8"]]
 
 
 def test_nothing_is_made_up_for_an_engine_of_an_operators_own() -> None:

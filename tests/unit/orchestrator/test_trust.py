@@ -251,10 +251,13 @@ def test_the_spread_of_repeated_runs_is_their_standard_deviation() -> None:
     """Of 90 and 110: 14.1, which is 14.1 % of their mean."""
     past = [run(1, 90.0), run(2, 300.0), run(3, 110.0, role=RunRole.REPEAT, repeats=1)]
 
-    (repeated,) = verdict(LATENCY, past).repeated
+    found = verdict(LATENCY, past)
 
+    (repeated,) = found.repeated
     assert (repeated.ordinal, repeated.runs, repeated.mean_score) == (1, 2, 100.0)
     assert repeated.spread_percent == pytest.approx(14.142, abs=0.001)
+    # Of one pair alone Student's t is 6.31, of the difference of two runs.
+    assert found.noise_floor_percent == pytest.approx(6.31 * 2**0.5 * 14.142, abs=0.01)
 
 
 def test_runs_of_the_winner_are_those_with_the_requests_of_the_search() -> None:

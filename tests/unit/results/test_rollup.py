@@ -51,9 +51,13 @@ def test_what_is_not_kept_any_more_is_read_from_what_is() -> None:
 
     recent = planned(NOON - DAY, NOON - DAY + HOUR, kept_from=kept)
     old = planned(NOON - 60 * DAY, NOON - 60 * DAY + HOUR, kept_from=kept)
+    old_to_the_minute = planned(
+        NOON - 60 * DAY, NOON - 60 * DAY + timedelta(minutes=150), kept_from=kept
+    )
 
     assert {piece.level for piece in recent.pieces} == {Level.MINUTE}
     assert {piece.level for piece in old.pieces} == {Level.HOUR}
+    assert {piece.level for piece in old_to_the_minute.pieces} == {Level.HOUR}
 
 
 @given(

@@ -120,6 +120,23 @@ def test_with_fewer_nodes_that_may_come_free_any_time_the_rest_is_given_again(
     assert granted(engine) == {other}
 
 
+def test_of_nodes_that_come_free_together_the_head_waits_for_the_first_by_name() -> None:
+    pairs = {"alpha": (1, 2), "beta": (3, 4)}
+    engine = make_engine(*(make_device(n, node_id=node) for node in pairs for n in pairs[node]))
+    engine.apply(DeviceSeen(device=make_device(2, cordoned=True)))
+    hold(engine, 90, 1, expected_end_at=after(60))
+    hold(engine, 91, 3, expected_end_at=after(60))
+    queue(engine, 1, GpuRequest(gpus=2))
+    assert granted(engine) == set()
+
+    engine.apply(DeviceSeen(device=make_device(2)))
+    queue(engine, 2)
+    (grant,) = engine.decide(NOW)
+
+    assert isinstance(grant, Grant)
+    assert grant.placed.node_id == "beta"
+
+
 def test_nodes_too_small_for_the_head_serve_others_beside_equally_full_ones_that_it_keeps() -> None:
     engine = make_engine(
         make_device(1),

@@ -26,7 +26,7 @@ from services.scheduler.domain.model.inputs import (
 from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
-from tests.unit.scheduler.builders import NOW, make_device, make_engine, make_queued
+from tests.unit.scheduler.builders import NOW, hold, make_device, make_engine, make_queued
 
 
 class Recorder:
@@ -138,6 +138,27 @@ def test_a_lease_ends_when_it_ended_not_when_the_next_decision_was_recorded() ->
     assert history.demands[0].held_seconds == 5 * 60
     outcome = serve(history, Policy())
     assert outcome.used_percent == pytest.approx(100 * 2 * 5 / (4 * 60))
+
+
+def test_what_was_held_when_the_record_begins_is_held_until_its_end() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+    hold(engine, 90, 1, namespace="before", preempting_until=NOW)
+    recorder = Recorder(engine)
+    recorder.queue(0, 1, namespace="after")
+    recorder.ended_at[UUID(int=90)] = NOW + timedelta(minutes=10)
+    idle = DeviceSeen(device=make_device(1))
+    recorder.decide(10, LeaseEnded(reservation_id=UUID(int=90)), idle)
+    recorder.queue(20, 2, namespace="after")
+
+    history = read_history(recorder.cycles, recorder.ended_at)
+
+    assert history is not None
+    ((lease, seconds),) = history.leases
+    assert (lease.reservation_id.int, lease.preempting_until, seconds) == (90, None, 600.0)
+    outcome = serve(history, Policy())
+    assert outcome.used_percent == pytest.approx(100 * (10 + 20) / (2 * 20))
+    hours = {each.namespace: each.gpu_hours for each in outcome.namespaces}
+    assert hours == {"before": pytest.approx(10 / 60), "after": pytest.approx(20 / 60)}
 
 
 def test_another_policy_differs_by_the_policy_alone() -> None:

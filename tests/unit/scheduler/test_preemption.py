@@ -77,6 +77,18 @@ def test_the_fewest_stop_and_of_as_many_the_youngest(gpus: int, want: list[int])
     assert victims(engine) == want
 
 
+def test_who_may_be_stopped_from_now_on_stops_for_who_waits_already() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+    hold(engine, 90, 1)
+    hold(engine, 91, 2)
+    queue(engine, 1, URGENT)
+    assert victims(engine) == []
+
+    hold(engine, 91, 2, request=CHEAP)
+
+    assert victims(engine) == [91]
+
+
 def test_nobody_stops_in_vain() -> None:
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 90, 1, request=CHEAP)

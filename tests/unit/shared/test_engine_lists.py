@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from schemas.engine_rules import EngineRules
-from shared.engine_parameters.check import ALLOW_LISTS, check_parameters
+from schemas.engine_rules import EngineParameter, EngineRules, ParameterKind
+from shared.engine_parameters.check import ALLOW_LISTS, check_parameters, checked_value
 from shared.errors import RefusedError
 
 
@@ -185,3 +185,58 @@ def test_an_engine_without_a_list_is_given_what_the_operator_allows_alone() -> N
     check_parameters("mine", rules, {"x": {"any": ["thing"]}})
     with pytest.raises(RefusedError, match=r'allow = \["y"\] under \[engines.mine\]'):
         check_parameters("mine", rules, {"y": 1})
+
+
+KNOWN = EngineRules(
+    is_closed=True,
+    parameters=(
+        EngineParameter(name="slots", kind=ParameterKind.INTEGER, minimum=1, maximum=8),
+        EngineParameter(name="share", kind=ParameterKind.NUMBER, minimum=0),
+        EngineParameter(name="jinja", kind=ParameterKind.SWITCH),
+        EngineParameter(name="split", kind=ParameterKind.CHOICE, choices=("layer", "row")),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "want"),
+    [
+        ("slots", 1, 1),
+        ("slots", "8", 8),
+        ("share", "0.5", 0.5),
+        ("share", 0, 0.0),
+        ("jinja", "true", True),
+        ("jinja", "False", False),
+        ("jinja", True, True),
+        ("split", "ROW", "row"),
+        ("slots", None, None),
+    ],
+)
+def test_a_known_parameter_may_come_as_text(flag: str, value: object, want: object) -> None:
+    found = checked_value("mine", KNOWN, flag, flag, value)
+
+    assert found == want
+    assert type(found) is type(want)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("slots", 0, "an integer >= 1 and <= 8, got 0"),
+        ("slots", 9, "an integer >= 1 and <= 8, got 9"),
+        ("slots", 1.5, "an integer >= 1 and <= 8, got 1.5"),
+        ("slots", True, "an integer >= 1 and <= 8, got True"),
+        ("share", -0.1, ">= 0, got -0.1"),
+        ("share", "nan", ">= 0, got 'nan'"),
+        ("share", [1], ">= 0, got [1]"),
+        ("jinja", 1, "got 1"),
+        ("jinja", "yes", "got 'yes'"),
+        ("split", "none", "one of layer, row, got 'none'"),
+        ("other", 1, "mine has no parameter 'other'; known: slots, share, jinja, split"),
+    ],
+)
+def test_a_known_parameter_is_refused_by_its_form(flag: str, value: object, expected: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        checked_value("mine", KNOWN, flag, flag, value)
+
+    assert expected in refused.value.message

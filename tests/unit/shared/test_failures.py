@@ -135,6 +135,7 @@ def test_a_log_tells_causes_before_consequences_with_their_lines() -> None:
     assert kinds == ["disk_full", "gpu_out_of_memory", "cuda_error"]
     assert "ENOSPC" in found[0].line
     assert found[1].line.startswith("(Worker) torch.OutOfMemoryError")
+    assert found[2].line == log.splitlines()[0]
     assert all(len(each.line) <= 300 for each in found)
 
 

@@ -73,6 +73,16 @@ def test_a_failed_remapping_is_told_when_it_is_first_seen() -> None:
     assert changes(watch, reading(failed=True), 2.0) == []
 
 
+def test_a_pending_remapping_is_told_when_it_is_first_seen() -> None:
+    watch = CounterWatch()
+    pending = GpuReading("GPU-a", 0, remap_pending=True)
+
+    assert changes(watch, pending, 0.0) == [HealthKind.ROW_REMAP_PENDING]
+    assert changes(watch, pending, 1.0) == []
+    assert changes(watch, reading(), 2.0) == []
+    assert changes(watch, pending, 3.0) == [HealthKind.ROW_REMAP_PENDING]
+
+
 def test_a_failed_remapping_keeps_the_device_out_while_it_stands() -> None:
     assert failing([reading(failed=True)]).keys() == {"GPU-a"}
     assert failing([reading(failed=False)]) == {}
