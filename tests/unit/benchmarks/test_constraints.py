@@ -161,6 +161,32 @@ def test_the_margin_of_what_was_not_measured_is_the_worst_and_certain() -> None:
     assert margin_of((), no_times) == (1.0, 0.0)
 
 
+FOUR_OK = level((0.1, 0.01), (0.2, 0.01), (0.3, 0.01), (0.4, 0.01))
+ONE_OF_FOUR_FAILED = level((0.1, 0.01), (0.2, 0.01), (0.3, 0.01), failed=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "load", "margin", "error"),
+    [
+        # Half of the four are a rank and a half in; one more or less is chance.
+        pytest.param("ttft:p50<=500ms", FOUR_OK, 0.5, 0.15 / 0.5, id="median"),
+        pytest.param("ttft:p50<=500ms", ONE_OF_FOUR_FAILED, 0.6, 0.1 / 0.5, id="of those answered"),
+        pytest.param("ttft:mean<=500ms", FOUR_OK, 0.5, 0.1118 / 2 / 0.5, id="mean"),
+        pytest.param("ttft:max<=800ms", FOUR_OK, 0.5, 0.0, id="an extreme has no neighbours"),
+        pytest.param("error_rate<=50%", ONE_OF_FOUR_FAILED, 0.5, 0.2165 / 0.5, id="share"),
+        pytest.param("requests>=0.5", FOUR_OK, -0.2, 0.2 / 0.5, id="rate"),
+        pytest.param("ttft:p50<=500ms, ttft:max<=500ms", FOUR_OK, 0.2, 0.0, id="the worst of two"),
+        pytest.param("ttft:max<=10ms", FOUR_OK, -1.0, 0.0, id="never below -1"),
+    ],
+)
+def test_a_margin_says_how_much_of_it_may_be_chance(
+    text: str, load: LevelResult, margin: float, error: float
+) -> None:
+    found = margin_of(parse_constraints(text), load)
+
+    assert found == pytest.approx((margin, error), abs=0.001)
+
+
 def test_feasible_come_before_infeasible_before_those_without_a_score() -> None:
     experiments = [scored(1, 1.0, math.inf), scored(2, 2.0, 0.1), scored(3, None), scored(4, 9.0)]
 
