@@ -21,6 +21,7 @@ from schemas.base import (
     UtcDatetime,
 )
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
+from schemas.checks import ResourceDefinition
 from schemas.engine_rules import EngineRules
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, LeaseTtlSeconds
 from schemas.kubernetes import EnginePod, KubernetesSpec
@@ -261,7 +262,7 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     `model_roots`; None: an older release, or a cluster, which has none of this host's.
     `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda`
     is what images there tell, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`;
-    `model_precisions` what the config.json of models tell.
+    `model_precisions` what the config.json of models tell, `devices` a cluster's custom ones.
     """
 
     runtime: Runtime
@@ -274,6 +275,7 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     serving_runtimes: dict[str, str] = {}
     image_cuda: dict[str, str] = {}
     model_precisions: dict[str, tuple[str, ...]] = {}
+    devices: tuple[ResourceDefinition, ...] = ()
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):

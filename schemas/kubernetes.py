@@ -53,12 +53,20 @@ class ContainerOverrides(Struct, frozen=True, kw_only=True, forbid_unknown_field
     resources: ContainerResources = ContainerResources()
 
 
+class ContainerDevices(Struct, frozen=True, kw_only=True):
+    """Custom devices of a container, as their definitions have it: counts by resource."""
+
+    limits: dict[str, PositiveInt] = {}
+    requests: dict[str, PositiveInt] = {}
+
+
 class KubernetesSpec(Struct, frozen=True, kw_only=True):
     """What a task names in a cluster, all of it in `namespace`, or in the cluster as a whole.
 
     `namespace` None is the executor's own choice. `base_model` is a BaseModel or ClusterBaseModel
     of OME; `claim` holds the model instead. The engine's image is that of the
-    ClusterServingRuntime `serving_runtime`, if one is named.
+    ClusterServingRuntime `serving_runtime`, if one is named. `devices` without a limit: the grant's
+    GPUs, and nothing beside them.
     """
 
     namespace: Namespace | None = None
@@ -66,6 +74,7 @@ class KubernetesSpec(Struct, frozen=True, kw_only=True):
     claim: VolumeClaim | None = None
     serving_runtime: ObjectName | None = None
     container: ContainerOverrides = ContainerOverrides()
+    devices: ContainerDevices = ContainerDevices()
 
 
 class EnginePod(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from schemas.benchmark import (
     LoadSearch,
     TrafficScenario,
 )
+from schemas.checks import ResourceKey
 from schemas.gpu_request import GpuCount, MigProfile, Shares, ShareStrategy
 from schemas.quality import QualityProbe, Share
 from schemas.slo import SloSpec
@@ -326,7 +327,8 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the
     most idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node
     has enough, the cluster's scheduler chooses. `resource` is an extended resource or a custom
-    device to take in place of NVIDIA's GPUs.
+    device to take in place of NVIDIA's GPUs, and `resource_amounts` how many units of it, and of
+    what its group defines beside it; what is not said gets its definition's default value.
     """
 
     count: GpuCount | None = None
@@ -348,6 +350,7 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     enforced_shares: bool = False
     mig_profile: MigProfile | None = None
     resource: Annotated[str, line(max_length=253)] | None = None
+    resource_amounts: Annotated[dict[ResourceKey, PositiveInt], Meta(max_length=16)] = {}
 
 
 class TaskFile(TaskPart, frozen=True, kw_only=True):

@@ -686,6 +686,12 @@ export interface ConstraintCheck {
   excess: number | null;
 }
 
+/** Custom devices of a container, as their definitions have it: counts by resource. */
+export interface ContainerDevices {
+  limits?: Record<string, number>;
+  requests?: Record<string, number>;
+}
+
 /** What a task may set of the engine's container: its program and image are the executor's. */
 export interface ContainerOverrides {
   resources?: ContainerResources;
@@ -2239,7 +2245,8 @@ export interface GpuPodView {
  * In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the most
  * idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node has
  * enough, the cluster's scheduler chooses. `resource` is an extended resource or a custom device to
- * take in place of NVIDIA's GPUs.
+ * take in place of NVIDIA's GPUs, and `resource_amounts` how many units of it, and of what its
+ * group defines beside it; what is not said gets its definition's default value.
  */
 export interface GpuPreferences {
   count?: number | null;
@@ -2261,6 +2268,7 @@ export interface GpuPreferences {
   enforced_shares?: boolean;
   mig_profile?: string | null;
   resource?: string | null;
+  resource_amounts?: Record<string, number>;
 }
 
 /**
@@ -2626,7 +2634,8 @@ export interface InventoryReported {
  *
  * `namespace` null is the executor's own choice. `base_model` is a BaseModel or ClusterBaseModel of
  * OME; `claim` holds the model instead. The engine's image is that of the ClusterServingRuntime
- * `serving_runtime`, if one is named.
+ * `serving_runtime`, if one is named. `devices` without a limit: the grant's GPUs, and nothing
+ * beside them.
  */
 export interface KubernetesSpec {
   namespace?: string | null;
@@ -2634,6 +2643,7 @@ export interface KubernetesSpec {
   claim?: VolumeClaim | null;
   serving_runtime?: string | null;
   container?: ContainerOverrides;
+  devices?: ContainerDevices;
 }
 
 /**
@@ -2731,6 +2741,9 @@ export interface LevelStats {
   input_throughput: Distribution | null;
   output_throughput: Distribution | null;
 }
+
+/** What people may say of a resource's limit. */
+export type LimitsPolicy = "disabled" | "optional" | "required";
 
 /** How two GPUs are connected, nearest first; the words of `nvidia-smi topo -m`. */
 export type LinkKind = "internal" | "node" | "nvlink" | "phb" | "pix" | "pxb" | "sys";
@@ -3882,6 +3895,9 @@ export interface RequestReservation {
   request?: GpuRequest;
 }
 
+/** What people may say of a resource's request. */
+export type RequestsPolicy = "disabled" | "fromLimits" | "required";
+
 /**
  * Measured requests, completed ones first, as columns of equal length; null is unknown.
  *
@@ -4221,6 +4237,23 @@ export interface ReservationView {
   memory_balance: number | null;
 }
 
+/**
+ * A custom device of a cluster: the resource `key`, counted whole, of a group.
+ *
+ * `custom_name` is the part of its ConfigMap's name between `cf-crl-` and the key.
+ */
+export interface ResourceDefinition {
+  custom_name: string;
+  group: string;
+  key: string;
+  default_value: number | null;
+  description_zh: string;
+  description_en: string;
+  limits: LimitsPolicy;
+  requests: RequestsPolicy;
+  enabled: boolean;
+}
+
 /** Go on with a paused task. */
 export interface ResumeTask {
   type: "orchestrator.resume_task";
@@ -4314,7 +4347,7 @@ export type Runtime = "docker" | "kubernetes" | "ome" | "process";
  * `model_roots`; null: an older release, or a cluster, which has none of this host's.
  * `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda` is
  * what images there tell, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`; `model_precisions`
- * what the config.json of models tell.
+ * what the config.json of models tell, `devices` a cluster's custom ones.
  */
 export interface RuntimeOffer {
   runtime: Runtime;
@@ -4327,6 +4360,7 @@ export interface RuntimeOffer {
   serving_runtimes: Record<string, string>;
   image_cuda: Record<string, string>;
   model_precisions: Record<string, string[]>;
+  devices: ResourceDefinition[];
 }
 
 /**

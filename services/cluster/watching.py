@@ -17,7 +17,7 @@ from services.cluster.domain.objects import (
     ResourceSlice,
 )
 from services.cluster.pod_index import PodIndex
-from shared.accelerator_rules.device_config import LABEL_TYPE, NAMESPACE, TYPE
+from shared.accelerator_rules.device_config import DEVICE_DEFINITIONS, NAMESPACE
 from shared.kubernetes.client import KubernetesClient
 from shared.kubernetes.errors import FORBIDDEN, NOT_FOUND, KubernetesError, KubernetesUnavailable
 from shared.kubernetes.names import Resource
@@ -31,7 +31,6 @@ SLICES: Final = Resource("resource.k8s.io/v1", "resourceslices", is_namespaced=F
 CLAIMS: Final = Resource("resource.k8s.io/v1", "resourceclaims")
 CLASSES: Final = Resource("resource.k8s.io/v1", "deviceclasses", is_namespaced=False)
 CONFIG_MAPS: Final = Resource("v1", "configmaps")
-DEVICE_DEFINITIONS: Final = f"{LABEL_TYPE}={TYPE}"
 BOUND_UNFINISHED: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 UNKNOWN_KIND: Final = frozenset({NOT_FOUND})
 MISSED_HEARTBEATS: Final = 2

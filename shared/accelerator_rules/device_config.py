@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from schemas.checks import (
@@ -25,6 +25,7 @@ KIND: Final = {"apiVersion": "v1", "kind": "ConfigMap"}
 PREFIX: Final = "cf-crl-"
 TYPE: Final = "CustomResourceLimitation"
 LABEL_TYPE: Final = "features.alauda.io/type"
+DEVICE_DEFINITIONS: Final = f"{LABEL_TYPE}={TYPE}"
 LABEL_GROUP: Final = "features.alauda.io/group"
 LABEL_ENABLED: Final = "features.alauda.io/enabled"
 INTEGER: Final = "integer"
@@ -68,6 +69,12 @@ def answer_device_config(check: DeviceConfigCheck) -> CheckView:
     resources = sorted((each for _, each in sound), key=lambda each: (each.group, each.key))
     verdict = Verdict.BLOCKED if findings or not sound else Verdict.SUPPORTED
     return CheckView(verdict=verdict, findings=tuple(findings), resources=tuple(resources))
+
+
+def definitions_in(config_maps: Iterable[Mapping[str, Any]]) -> tuple[ResourceDefinition, ...]:
+    """What ConfigMaps, each a `metadata` and `data`, define; faulty ones nothing."""
+    found = tuple({**KIND, **each} for each in config_maps)
+    return answer_device_config(DeviceConfigCheck(config_maps=found)).resources
 
 
 def config_map_of(resource: ResourceDefinition) -> dict[str, Any]:

@@ -56,8 +56,8 @@ WATCHER_DRA_RIGHTS: Final = (
 WATCHER_PROXY_RIGHTS: Final = (
     Right(Resource("v1", "pods"), ("get",), "proxy", tells="how busy GPUs are, by dcgm-exporter"),
 )
-# In kube-public, of the watcher.
-WATCHER_DEVICE_RIGHTS: Final = (
+# In kube-public, of watcher and executor.
+DEVICE_RIGHTS: Final = (
     Right(Resource("v1", "configmaps"), _WATCH, tells="which custom devices there are"),
 )
 # In each namespace of engines, of the watcher: nvidia-smi in pods of ours.

@@ -1,5 +1,6 @@
 """Commands that tell what would run on which GPU, before it does."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -239,7 +240,7 @@ def resource_table(resources: Iterable[ResourceDefinition]) -> Table:
                 each.limits.value,
                 each.requests.value,
                 "yes" if each.enabled else "no",
-                " / ".join(filter(None, (each.description_en, each.description_zh))) or UNKNOWN,
+                _description(each) or UNKNOWN,
             )
             for each in resources
         ],
@@ -247,6 +248,14 @@ def resource_table(resources: Iterable[ResourceDefinition]) -> Table:
         wrapped=frozenset({"description"}),
         important=("group", "resource", "default", "limits", "requests"),
     )
+
+
+def _description(resource: ResourceDefinition) -> str:
+    """In the reader's language, else in the other one."""
+    told = (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    is_chinese = next(filter(None, told), "").startswith("zh")
+    english, chinese = resource.description_en, resource.description_zh
+    return (chinese or english) if is_chinese else (english or chinese)
 
 
 def end_with(target: Target, view: CheckView) -> None:

@@ -14,10 +14,9 @@ from services.cli.config_map_files import read_importable
 from services.cli.display.output import print_json, print_table
 from services.cli.failures import CommandFailed, leave
 from shared.accelerator_rules.device_config import (
+    DEVICE_DEFINITIONS,
     KIND,
-    LABEL_TYPE,
     NAMESPACE,
-    TYPE,
     answer_device_config,
 )
 from shared.kubernetes.access import ClusterAccess
@@ -102,7 +101,7 @@ def import_devices(
 async def _defined(access: ClusterAccess) -> tuple[CheckView, Sequence[str]]:
     async with KubernetesClient(access) as client:
         found, _ = await list_objects(
-            client, CONFIG_MAPS, _ConfigMap, namespace=NAMESPACE, labels=f"{LABEL_TYPE}={TYPE}"
+            client, CONFIG_MAPS, _ConfigMap, namespace=NAMESPACE, labels=DEVICE_DEFINITIONS
         )
     if not found:
         raise CommandFailed(

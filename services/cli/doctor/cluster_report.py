@@ -14,6 +14,7 @@ from shared.kubernetes.access import ClusterAccess, kubeconfig_files
 from shared.kubernetes.client import KubernetesClient, decoded
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
 from shared.kubernetes.requirements import (
+    DEVICE_RIGHTS,
     ENGINE_DRA_RIGHTS,
     ENGINE_RIGHTS,
     EXECUTOR_RIGHTS,
@@ -24,7 +25,6 @@ from shared.kubernetes.requirements import (
     OME_RIGHTS,
     OME_VERSION,
     OUR_FIELDS,
-    WATCHER_DEVICE_RIGHTS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
     WATCHER_PROXY_RIGHTS,
@@ -136,7 +136,7 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
         missing, untold = await _missing(
             client,
             [(each, None) for each in rights]
-            + [(each, NAMESPACE) for each in WATCHER_DEVICE_RIGHTS]
+            + [(each, NAMESPACE) for each in DEVICE_RIGHTS]
             + [(each, namespace) for each in engine_rights],
         )
         return ClusterReport(

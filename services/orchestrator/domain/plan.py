@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.base import LARGEST_INTEGER
 from schemas.benchmark import BenchmarkTool
-from schemas.checks import CudaRules
+from schemas.checks import CudaRules, ResourceDefinition
 from schemas.engine_rules import EngineRules
 from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime
@@ -22,6 +23,7 @@ from schemas.task import (
 )
 from services.orchestrator.domain import objective_check
 from services.orchestrator.domain.benchmark_plan import refuse_bad_load_search
+from services.orchestrator.domain.cluster_devices import devices_for, devices_offered
 from services.orchestrator.domain.cluster_objects import (
     engine_of_runtime,
     kubernetes_spec,
@@ -51,7 +53,7 @@ from services.orchestrator.domain.search.notes import search_notes
 from services.orchestrator.domain.search.propose import Search, search_of
 from services.orchestrator.domain.search.space import Space, space_of
 from services.orchestrator.domain.search.trust import MOST_CHECKS
-from services.orchestrator.domain.sizing import request_for
+from services.orchestrator.domain.sizing import request_for, world_size
 from services.orchestrator.domain.tools import ToolChoice, choose_tool
 from shared.accelerator_rules.cuda_versions import CudaVersion
 from shared.accelerator_rules.preflight import Preflight, preflight
@@ -104,6 +106,7 @@ class Planner(Struct, frozen=True, kw_only=True):
     model_precisions: tuple[str, ...] = ()
     image_cuda: CudaVersion | None = None
     cuda_rules: CudaRules = CudaRules.STRICT
+    devices: tuple[ResourceDefinition, ...] = ()
 
     def experiment(
         self, ordinal: int, point: Point
@@ -115,6 +118,7 @@ class Planner(Struct, frozen=True, kw_only=True):
         notes += said
         needs = self._needs(parameters)
         notes += needs.notes
+        kubernetes, gpus = self._cluster_needs(meant)
         planned = PlannedExperiment(
             ordinal=ordinal,
             parameters=point.shown(),
@@ -124,12 +128,21 @@ class Planner(Struct, frozen=True, kw_only=True):
                 model=self.task.model.id_or_path,
                 parameters=parameters,
                 image_tag=self.task.runtime_image_tag,
-                kubernetes=self.kubernetes,
+                kubernetes=kubernetes,
             ),
-            request=request_for(self.task, meant, self.node_ids, needs, mode=self.mode),
+            request=request_for(self.task, meant, self.node_ids, needs, mode=self.mode, gpus=gpus),
             preflight=needs.findings,
         )
         return planned, lacking, notes
+
+    def _cluster_needs(self, point: Point) -> tuple[KubernetesSpec | None, int | None]:
+        """With its custom devices, and how many are held for them; None: as GPUs are."""
+        if self.kubernetes is None or not self.node_ids:
+            return self.kubernetes, None
+        asked = devices_for(self.task.gpus, world_size(point), self.devices)
+        if asked is None:
+            return self.kubernetes, None
+        return replace(self.kubernetes, devices=asked.container), asked.gpus
 
     def _needs(self, parameters: Mapping[str, Any]) -> Preflight:
         tag = self.task.runtime_image_tag
@@ -175,13 +188,15 @@ def make_planner(
         wanted = BenchmarkTool.BUILTIN  # the one that can
     choice = choose_tool(wanted, serving_offers(task, mode, engine, offers))
     tool = choice.tool or BenchmarkTool.BUILTIN
+    nodes = eligible_nodes(task, mode, engine, offers, tool)
+    devices = devices_offered(task.gpus, mode, offers, nodes)
     return Planner(
         task=task,
         mode=mode,
         engine=engine,
         rules=engine_rules(engine, mode, offers),
         kubernetes=kubernetes,
-        node_ids=eligible_nodes(task, mode, engine, offers, tool),
+        node_ids=devices.node_ids,
         choice=choice,
         missing=tuple(missing_nodes(task, mode, engine, offers, tool)),
         model_precisions=precisions_offered(task.model.id_or_path, offers),
@@ -191,6 +206,7 @@ def make_planner(
             else None
         ),
         cuda_rules=cuda_rules,
+        devices=devices.definitions,
     )
 
 
@@ -344,7 +360,7 @@ def _notes(
         )
     if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:
         yield "runtime_image_tag is not used in mode 'process', which starts no image"
-    for name in ("cluster", "resource") if mode not in CLUSTER_MODES else ():
+    for name in ("cluster", "resource", "resource_amounts") if mode not in CLUSTER_MODES else ():
         if getattr(task.gpus, name, None):
             yield f"gpus.{name} is not used in mode '{mode.value}', which runs in no cluster"
     altering = altering_axes(task)

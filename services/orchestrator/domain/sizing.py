@@ -35,10 +35,11 @@ def request_for(
     needs: Preflight = NO_NEEDS,
     *,
     mode: DeploymentMode = DeploymentMode.PROCESS,
+    gpus: int | None = None,
 ) -> GpuRequest:
     """What the configuration asks the scheduler for; the task's `gpus` block goes before estimates.
 
-    In a cluster's mode `node_ids` are clusters.
+    In a cluster's mode `node_ids` are clusters, and `gpus` what its definitions of devices come to.
 
     Raises RefusedError for a degree of parallelism that is no positive whole number, for GPUs that
     several nodes cannot share evenly, and for what excludes shares.
@@ -46,7 +47,7 @@ def request_for(
     wanted = task.gpus
     if wanted is not None and (wanted.shares is not None or wanted.mig_profile is not None):
         _check_parts(wanted, world_size(point), mode)
-    count = wanted.count if wanted and wanted.count else world_size(point)
+    count = gpus or (wanted.count if wanted and wanted.count else world_size(point))
     nodes = wanted.num_nodes if wanted else 1
     memory_mb = wanted.min_memory_mb if wanted else None
     request = GpuRequest(

@@ -7,6 +7,7 @@ from services.cli.doctor.check import State
 from services.cli.doctor.host_facts import HostFacts
 from services.cli.doctor.kubernetes import cluster, gpus, ome, permissions
 from shared.kubernetes.requirements import (
+    DEVICE_RIGHTS,
     ENGINE_DRA_RIGHTS,
     ENGINE_RIGHTS,
     EXECUTOR_RIGHTS,
@@ -14,7 +15,6 @@ from shared.kubernetes.requirements import (
     OME_CLUSTER_RIGHTS,
     OME_DEFINITION_RIGHTS,
     OME_RIGHTS,
-    WATCHER_DEVICE_RIGHTS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
     WATCHER_PROXY_RIGHTS,
@@ -79,7 +79,7 @@ async def test_a_login_hears_what_it_could_learn_with_more_rights(
     await ome_cluster.allow("watcher", [rule_of(each) for each in needed])
     async with ome_cluster.api() as api, kueue_kind(api):
         bare = await to_thread(permissions, facts_of(ome_cluster, "watcher"))
-        telling = (*WATCHER_PROXY_RIGHTS, *WATCHER_DEVICE_RIGHTS)
+        telling = (*WATCHER_PROXY_RIGHTS, *DEVICE_RIGHTS)
         for each in (*telling, *OME_DEFINITION_RIGHTS, *KUEUE_RIGHTS):
             await ome_cluster.allow("watcher", [rule_of(each)])
         whole = await to_thread(permissions, facts_of(ome_cluster, "watcher"))

@@ -3,6 +3,7 @@
 from typing import Final
 
 from shared.kubernetes.requirements import (
+    DEVICE_RIGHTS,
     ENGINE_DRA_RIGHTS,
     ENGINE_RIGHTS,
     EXECUTOR_RIGHTS,
@@ -10,7 +11,6 @@ from shared.kubernetes.requirements import (
     OME_CLUSTER_RIGHTS,
     OME_DEFINITION_RIGHTS,
     OME_RIGHTS,
-    WATCHER_DEVICE_RIGHTS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
     WATCHER_RIGHTS,
@@ -102,8 +102,8 @@ async def check_rules(api: Api, account: str, namespace: str) -> None:
     rights = NEEDS.get(account, ())
     if namespace == "gpusteward-engines":
         rights = (*rights, *ENGINE_NEEDS.get(account, ()))
-    if namespace == "kube-public" and account == "cluster":
-        rights = (*rights, *WATCHER_DEVICE_RIGHTS)
+    if namespace == "kube-public" and account in {"cluster", "executor"}:
+        rights = (*rights, *DEVICE_RIGHTS)
     needed = {(each.place, verb) for each in rights for verb in each.verbs}
     if account == "agent":
         needed = AGENT_NEEDS

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from schemas.checks import LimitsPolicy, ResourceDefinition
 from schemas.executor import Runtime, RuntimeOffer
 from schemas.gpu_request import ClusterRequest
 from schemas.kubernetes import (
@@ -12,7 +14,7 @@ from schemas.kubernetes import (
     KubernetesSpec,
     VolumeClaim,
 )
-from schemas.task import DeploymentMode
+from schemas.task import DeploymentMode, TaskFile
 from services.orchestrator.domain.cluster_objects import kubernetes_spec
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import make_plan
@@ -228,3 +230,90 @@ def test_what_a_cluster_cannot_be_asked_for_is_refused(gpus: dict[str, Any], pat
         make_plan(task, (CLUSTER,))
 
     assert refused.value.path == path
+
+
+NPU = ResourceDefinition(custom_name="npu", group="npus", key="vendor.example/npu", default_value=2)
+NPU_MEMORY = structs.replace(NPU, key="vendor.example/npu-memory", default_value=16)
+
+
+def offering(executor_id: str, *devices: ResourceDefinition) -> Offer:
+    (runtime,) = CLUSTER.runtimes
+    runtimes = (structs.replace(runtime, devices=devices),)
+    return structs.replace(CLUSTER, executor_id=executor_id, runtimes=runtimes)
+
+
+def npu_task(parameters: dict[str, Any] | None = None, **gpus: Any) -> TaskFile:
+    return make_file(
+        base_runtime="sglang",
+        deployment_mode="ome",
+        parameters=parameters or {},
+        gpus={"resource": NPU.key} | gpus,
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "limits", "gpus"),
+    [
+        pytest.param(npu_task(), {NPU.key: 2, NPU_MEMORY.key: 16}, 2, id="by default"),
+        pytest.param(npu_task(count=1), {NPU.key: 1, NPU_MEMORY.key: 16}, 1, id="by count"),
+        pytest.param(
+            npu_task({"tp-size": [4]}, resource_amounts={NPU_MEMORY.key: 32}),
+            {NPU.key: 4, NPU_MEMORY.key: 32},
+            4,
+            id="by its parallel parts",
+        ),
+    ],
+)
+def test_a_custom_device_comes_with_what_its_definitions_say(
+    task: TaskFile, limits: dict[str, int], gpus: int
+) -> None:
+    offers = (CLUSTER, offering("npus", NPU, NPU_MEMORY))
+
+    (planned,) = make_plan(task, offers).experiments
+
+    assert planned.engine.kubernetes is not None
+    assert planned.engine.kubernetes.devices.limits == limits
+    assert (planned.request.gpus, planned.request.node_ids) == (gpus, ("npus",))
+
+
+@pytest.mark.parametrize(
+    ("task", "offers", "path", "says"),
+    [
+        pytest.param(
+            npu_task(),
+            (offering("a", NPU), offering("b", structs.replace(NPU, default_value=1))),
+            "$.gpus.resource",
+            "clusters a, b define vendor.example/npu differently",
+            id="two clusters differ",
+        ),
+        pytest.param(
+            npu_task(count=1),
+            (offering("a", structs.replace(NPU, limits=LimitsPolicy.DISABLED)),),
+            "$.gpus.resource",
+            "(rule limits_disabled)",
+            id="a policy",
+        ),
+        pytest.param(
+            npu_task(resource=None, resource_amounts={NPU.key: 1}),
+            (offering("a", NPU),),
+            "$.gpus.resource",
+            "expected gpus.resource beside its amounts",
+            id="amounts of nothing",
+        ),
+        pytest.param(
+            npu_task(),
+            (offering("a", structs.replace(NPU, default_value=5000)),),
+            "$.gpus.resource",
+            "expected at most 4096 devices, got 5000",
+            id="too many",
+        ),
+    ],
+)
+def test_what_definitions_do_not_allow_is_refused_with_the_rule(
+    task: TaskFile, offers: tuple[Offer, ...], path: str, says: str
+) -> None:
+    with pytest.raises(RefusedError) as refused:
+        make_plan(task, offers)
+
+    assert refused.value.path == path
+    assert says in refused.value.message

@@ -76,6 +76,7 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "client.call('GET', DEFINITIONS.path(None, name))": of("get", DEFINITIONS),
         "client.may(verb, right.resource)": NONE,
         "client.call('GET', CLUSTER_RUNTIMES.path())": of("list", "clusterservingruntimes.ome.io"),
+        "list_objects(self.cluster.client, CONFIG_MAPS)": of("list", "configmaps"),
     },
     "services/executor/runtimes/kubernetes/deployment.py": {
         "cluster.read(SERVICES, self.name)": of("get", "services"),

@@ -26,6 +26,7 @@ CLUSTER_MODELS: Final = Resource(OME_VERSION, "clusterbasemodels", is_namespaced
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io/v1", "customresourcedefinitions", is_namespaced=False
 )
+CONFIG_MAPS: Final = Resource("v1", "configmaps")
 WORKLOADS: Final = Resource(KUEUE_VERSION, "workloads")
 
 RESOURCE_OF_KIND: Final = {
@@ -61,6 +62,13 @@ class Named(Struct, frozen=True):
 
 class NamedList(Struct, frozen=True):
     items: tuple[Named, ...] = ()
+
+
+class DeviceConfigMap(Struct, frozen=True):
+    """One that defines a custom device."""
+
+    metadata: Metadata
+    data: dict[str, str] = {}
 
 
 class Condition(Struct, frozen=True):

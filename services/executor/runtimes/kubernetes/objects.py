@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from schemas.cluster import GpuSupply
 from schemas.executor import Runtime, StartExperiment
 from schemas.gpu_request import ClusterPlacement
-from schemas.kubernetes import KubernetesSpec
+from schemas.kubernetes import ContainerDevices, KubernetesSpec
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.engine_process import label_environment
@@ -109,6 +109,10 @@ def engine_container(launch: Launch, plan: Plan, settings: ExecutorSettings) -> 
 def literal(text: str) -> str:
     """So that a cluster leaves it as it is, which replaces `$(NAME)` by a variable."""
     return text.replace("$", "$$")
+
+
+def _counts(devices: Mapping[str, int]) -> dict[str, str]:
+    return {resource: str(count) for resource, count in devices.items()}
 
 
 class _Maker:
@@ -301,24 +305,31 @@ class _Maker:
         }
 
     def _resources(self) -> Object:
-        placement, command = self._plan.placement, self._launch.command
+        command = self._launch.command
         given = self._plan.names.container.resources
         bounds: dict[str, str] = {}
         if (cpus := command.cpu_count or self._settings.engine_cpus) > 0:
             bounds["cpu"] = f"{round(cpus * 1000)}m"
         if (memory_mb := command.host_memory_mb or self._settings.engine_memory_mb) > 0:
             bounds["memory"] = f"{memory_mb}Mi"
-        gpus: dict[str, str] = {}
-        if not self.has_claims:
-            resource = placement.resource or GPU_RESOURCE
-            gpus[resource] = str(placement.gpus * units_per_gpu(resource))
+        devices = self._devices()
         made: Object = {
-            "requests": {**bounds, **given.requests, **gpus},
-            "limits": {**bounds, **given.limits, **gpus},
+            "requests": {**bounds, **given.requests, **_counts(devices.requests)},
+            "limits": {**bounds, **given.limits, **_counts(devices.limits)},
         }
         if self.has_claims:
             made["claims"] = [{"name": CLAIM_NAME}]
         return {name: value for name, value in made.items() if value}
+
+    def _devices(self) -> ContainerDevices:
+        if self.has_claims:
+            return ContainerDevices()
+        if self._plan.names.devices.limits:
+            return self._plan.names.devices
+        placement = self._plan.placement
+        resource = placement.resource or GPU_RESOURCE
+        gpus = {resource: placement.gpus * units_per_gpu(resource)}
+        return ContainerDevices(limits=gpus, requests=gpus)
 
     def _mounts(self) -> list[Object]:
         mounts: list[Object] = [{"name": SHARED_MEMORY, "mountPath": "/dev/shm"}]  # noqa: S108

@@ -5,21 +5,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
+from schemas.checks import ResourceDefinition
 from schemas.executor import Runtime
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.kinds import (
     CLUSTER_RUNTIMES,
+    CONFIG_MAPS,
     DEFINITIONS,
     INFERENCE_SERVICES,
     OME_GROUP,
     OME_VERSION,
     SERVING_RUNTIMES,
+    DeviceConfigMap,
     ServingRuntimeList,
 )
 from services.executor.runtimes.kubernetes.references import engine_of_runner
+from shared.accelerator_rules.device_config import (
+    DEVICE_DEFINITIONS,
+    definitions_in,
+)
+from shared.accelerator_rules.device_config import NAMESPACE as DEVICES_NAMESPACE
 from shared.kubernetes.client import decoded
 from shared.kubernetes.errors import FORBIDDEN, NOT_FOUND, KubernetesError
 from shared.kubernetes.requirements import (
@@ -34,6 +42,7 @@ from shared.kubernetes.requirements import (
     is_too_old,
     unknown_fields,
 )
+from shared.kubernetes.watching import list_objects
 from shared.waiting import within
 
 OFFER_SECONDS: Final = 1.8
@@ -58,6 +67,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     is_unable: bool = False
     version: str | None = None
     serving_runtimes: dict[str, str] = {}
+    devices: tuple[ResourceDefinition, ...] = ()
 
 
 class _Served(Struct):
@@ -126,6 +136,7 @@ class Preflight:
             is_unable=bool(unable),
             version=f"Kubernetes {version}",
             serving_runtimes=runtimes,
+            devices=await self._devices(),
         )
 
     async def _has_ome(self) -> bool:
@@ -186,6 +197,22 @@ class Preflight:
             "to its service account"
         )
         return [sentence]
+
+    async def _devices(self) -> tuple[ResourceDefinition, ...]:
+        """Custom ones that the cluster defines; none where their ConfigMaps may not be read."""
+        try:
+            found, _ = await list_objects(
+                self.cluster.client,
+                CONFIG_MAPS,
+                DeviceConfigMap,
+                namespace=DEVICES_NAMESPACE,
+                labels=DEVICE_DEFINITIONS,
+            )
+        except KubernetesError as error:
+            if error.code in {FORBIDDEN, NOT_FOUND}:
+                return ()
+            raise
+        return definitions_in(to_builtins(each) for each in found)
 
     async def _serving_runtimes(self) -> dict[str, str]:
         body = await self.cluster.client.call("GET", CLUSTER_RUNTIMES.path())

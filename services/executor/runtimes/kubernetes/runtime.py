@@ -83,6 +83,7 @@ class KubernetesRuntime:
             version=seen.version,
             engine_rules={name: image.engine.rules for name, image in self._images.items()},
             serving_runtimes=seen.serving_runtimes,
+            devices=seen.devices,
         )
 
     def check(self, command: StartExperiment) -> None:

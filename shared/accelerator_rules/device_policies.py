@@ -1,0 +1,132 @@
+"""What a container asks of custom devices, by their default values and policies."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
+from schemas.errors import ErrorCode
+from schemas.kubernetes import ContainerDevices
+from shared.accelerator_rules.modes import units_per_gpu
+from shared.errors import RefusedError
+
+RESOURCE: Final = "$.gpus.resource"
+AMOUNTS: Final = "$.gpus.resource_amounts"
+
+
+class DeviceRequest(Struct, frozen=True, kw_only=True):
+    """`gpus` devices are held for it."""
+
+    container: ContainerDevices
+    gpus: int
+
+
+def request_devices(
+    definitions: Sequence[ResourceDefinition],
+    resource: str,
+    amounts: Mapping[str, int],
+    gpus: int | None,
+) -> DeviceRequest | None:
+    """What a container that asks for `resource` is given of it and of the rest of its group.
+
+    `amounts` are what was said in units, `gpus` in whole devices, None: it was not said. None where
+    nothing defines the resource. Raises RefusedError with the rule that is broken.
+    """
+    main = next((each for each in definitions if each.key == resource), None)
+    if main is None:
+        for key in amounts:
+            raise _refused(
+                "undefined", f"{AMOUNTS}[{key!r}]", f"the cluster defines no {resource}, nor {key}"
+            )
+        return None
+    group = _group(definitions, main)
+    _refuse_strangers(amounts, group, main)
+    per_gpu = units_per_gpu(resource)
+    said = dict(amounts)
+    if gpus is not None:
+        if resource in amounts and -(-amounts[resource] // per_gpu) != gpus:
+            raise _refused(
+                "one_amount",
+                f"{AMOUNTS}[{resource!r}]",
+                f"expected as many as {gpus} GPUs are, {gpus * per_gpu}; got {amounts[resource]}",
+            )
+        said.setdefault(resource, gpus * per_gpu)
+    elif main.limits is not LimitsPolicy.REQUIRED:
+        said.setdefault(resource, main.default_value or per_gpu)
+    limits = {
+        key: amount
+        for key, each in sorted(group.items())
+        if (amount := _limit(each, said.get(key), _place(key, resource, amounts))) is not None
+    }
+    if limits[resource] > per_gpu and limits[resource] % per_gpu:
+        raise _refused(
+            "parts_or_whole_gpus",
+            f"{AMOUNTS}[{resource!r}]",
+            f"expected 1 to {per_gpu} of {resource}, or a multiple of {per_gpu}, got"
+            f" {limits[resource]}",
+        )
+    requests = {
+        key: amount
+        for key, amount in limits.items()
+        if group[key].requests is not RequestsPolicy.DISABLED
+    }
+    return DeviceRequest(
+        container=ContainerDevices(limits=limits, requests=requests),
+        gpus=-(-limits[resource] // per_gpu),
+    )
+
+
+def _group(
+    definitions: Sequence[ResourceDefinition], main: ResourceDefinition
+) -> dict[str, ResourceDefinition]:
+    """What is enabled of it. Raises RefusedError."""
+    times = Counter(each.key for each in definitions)
+    group = {each.key: each for each in definitions if each.group == main.group and each.enabled}
+    for key in (main.key, *group):
+        if times[key] > 1:
+            says = f"{key} is defined {times[key]} times in the cluster"
+            raise _refused("one_config_map_per_key", RESOURCE, says)
+    if main.key not in group:
+        raise _refused("enabled", RESOURCE, f"{main.key} is defined, but not enabled")
+    return group
+
+
+def _refuse_strangers(
+    amounts: Mapping[str, int], group: Mapping[str, ResourceDefinition], main: ResourceDefinition
+) -> None:
+    for key in amounts.keys() - group.keys():
+        names = ", ".join(sorted(group))
+        raise _refused(
+            "group", f"{AMOUNTS}[{key!r}]", f"expected what group {main.group} has: {names}"
+        )
+
+
+def _place(key: str, resource: str, amounts: Mapping[str, int]) -> str:
+    return RESOURCE if key == resource and key not in amounts else f"{AMOUNTS}[{key!r}]"
+
+
+def _limit(definition: ResourceDefinition, said: int | None, path: str) -> int | None:
+    """None: it is left out. Raises RefusedError."""
+    key = definition.key
+    match definition.limits:
+        case LimitsPolicy.DISABLED:
+            if said is not None:
+                raise _refused(
+                    "limits_disabled", path, f"expected no {key}: it takes no limit, got {said}"
+                )
+            return None
+        case LimitsPolicy.REQUIRED:
+            amount = said or definition.default_value
+            if not amount:
+                raise _refused(
+                    "limits_required", path, f"expected an amount of {key}, which has no default"
+                )
+            return amount
+        case LimitsPolicy.OPTIONAL:
+            return said or definition.default_value or None
+
+
+def _refused(rule: str, path: str, says: str) -> RefusedError:
+    return RefusedError(ErrorCode.BAD_REQUEST, f"{says} (rule {rule})", path=path)
