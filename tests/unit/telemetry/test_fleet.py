@@ -82,7 +82,9 @@ def test_the_mock_accelerator_form_is_read() -> None:
             id="another maker's driver",
         ),
         pytest.param(
-            ("[formats]", "[formats.shares]"), "no formats.*`\\$.formats.shares`", id="formats"
+            ("[formats]", "[formats.shares]\nunit = 'share'"),
+            "shown by the platform's own.*`\\$.formats`",
+            id="formats",
         ),
         pytest.param(
             ("[formats]", 'driver = "1"\n[formats]'),
@@ -97,8 +99,18 @@ def test_the_mock_accelerator_form_is_read() -> None:
         pytest.param(("cuda", "tpu"), "rocm.* - at `\\$.slot_name`", id="another slot"),
         pytest.param(
             ("[attributes]", 'device_plugin_name = "CUDADevice"\n[attributes]'),
-            "known: allocation_mode, attributes, .* - at `\\$.device_plugin_name`",
+            "GPUSTEWARD_TELEMETRY_LABELS=.* - at `\\$.device_plugin_name`",
             id="a plugin's name",
+        ),
+        pytest.param(
+            ("[attributes]", "quantum_size = 0.1\n[attributes]"),
+            "GPUSTEWARD_SCHEDULER_SHARE_QUANTUM - at `\\$.quantum_size`",
+            id="a quantum",
+        ),
+        pytest.param(
+            ("[attributes]", 'unit_mem = "2G"\n[attributes]'),
+            "'fractional'.*`\\$.unit_mem`",
+            id="units of whole GPUs",
         ),
     ],
 )
@@ -108,6 +120,30 @@ def test_what_would_change_nothing_is_refused_by_its_key(
     """An instance once showed free and was never granted."""
     with pytest.raises(FleetError, match=says):
         parse_fleet(MOCK_ACCELERATOR.replace(*changed, 1))
+
+
+@pytest.mark.parametrize(
+    ("units", "says"),
+    [
+        pytest.param('unit_mem = "2G"', None, id="the form's own default of processors"),
+        pytest.param("unit_proc = 108", None, id="the form's own default of memory"),
+        pytest.param('unit_mem = "2G"\nunit_proc = 108', None, id="all of a GPU"),
+        pytest.param('unit_mem = "1G"', r"found 2.00 shares.*`\$.devices\[0\]`", id="half of one"),
+        pytest.param(
+            'unit_mem = "1G"\nunit_proc = 100', "found 1.08 shares", id="processors are fewer"
+        ),
+        pytest.param('unit_mem = "511M"', "at least 512 MiB, found 511", id="too little"),
+        pytest.param("unit_proc = 1", ">= 2.*unit_proc", id="too few processors"),
+    ],
+)
+def test_units_of_a_share_are_those_of_one_gpu_or_refused(units: str, says: str | None) -> None:
+    text = f'allocation_mode = "fractional"\n{units}\n{MOCK_ACCELERATOR}'
+
+    if says is None:
+        assert len(parse_fleet(text).devices) == 2
+    else:
+        with pytest.raises(FleetError, match=says):
+            parse_fleet(text)
 
 
 WHOLE = '{ mother_uuid = "GPU-a", model_name = "A100", memory_size = "80G" }'

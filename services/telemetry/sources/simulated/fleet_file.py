@@ -23,6 +23,16 @@ _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*$", re.IGNO
 _FACTOR: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 _PROFILE: Final = re.compile(r"[1-7]g\.\d+gb")
+# Of the form, and said elsewhere in this platform.
+_ELSEWHERE: Final = {
+    "quantum_size": "the scheduler's, for all of its nodes: GPUSTEWARD_SCHEDULER_SHARE_QUANTUM",
+    "device_plugin_name": "a label of the node: GPUSTEWARD_TELEMETRY_LABELS=device-plugin=NAME",
+    "formats": "amounts are shown by the platform's own: GPUs, shares of them to 0.01, and MiB",
+}
+UNIT_MEMORY_MB: Final = 2048
+LEAST_UNIT_MEMORY_MB: Final = 512
+UNIT_PROCESSORS: Final = 8
+
 _NVIDIAS: Final = ("nvidia_driver", "cuda_runtime", "compute_capability")
 
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -102,16 +112,18 @@ class MockAttributes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`device_mask` are uuids, separated by commas, that are not there. Of a GPU whose parts are
-    given (`fractional`) `reserved_memory` is nobody's.
+    given (`fractional`) `reserved_memory` is nobody's, and `unit_mem` and `unit_proc` are what one
+    share has of its memory and multiprocessors: all of them, because a GPU is one share here.
     """
 
     devices: Annotated[list[MockDevice], Meta(min_length=1, max_length=1024)]
     slot_name: Literal["cuda", "rocm"] = "cuda"
     allocation_mode: Literal["discrete", "fractional"] = "discrete"
     reserved_memory: str | int | None = None
+    unit_mem: str | int | None = None
+    unit_proc: Annotated[int, Meta(ge=2)] | None = None
     device_mask: str = ""
     attributes: MockAttributes = MockAttributes()
-    formats: dict[str, Any] = {}
     load: LoadShape = LoadShape()
     replay: ReplayPlan | None = None
     fault: list[ScriptedFault] = []
@@ -135,7 +147,9 @@ def parse_fleet(text: str) -> Fleet:
     what the form has and this simulation has not.
     """
     try:
-        file = msgspec.convert(tomllib.loads(text), _FleetFile)
+        given = tomllib.loads(text)
+        _refuse_elsewhere(given)
+        file = msgspec.convert(given, _FleetFile)
     except tomllib.TOMLDecodeError as error:
         raise FleetError(str(error)) from error
     except msgspec.ValidationError as error:
@@ -293,17 +307,45 @@ def _refuse_unused(file: _FleetFile) -> None:
                 "expected none: only a MIG instance (is_mig_device) has one - at"
                 f" `$.devices[{place}].mig_profile`"
             )
-    if file.reserved_memory is not None and file.allocation_mode == "discrete":
-        raise FleetError(
-            "expected none: only parts of devices (allocation_mode 'fractional') leave memory to"
-            " nobody - at `$.reserved_memory`"
-        )
+    if file.allocation_mode == "discrete":
+        for name in ("reserved_memory", "unit_mem", "unit_proc"):
+            if getattr(file, name) is not None:
+                raise FleetError(
+                    "expected none: only of parts of devices (allocation_mode 'fractional') it says"
+                    f" anything - at `$.{name}`"
+                )
+    elif file.unit_mem is not None or file.unit_proc is not None:
+        _refuse_other_units(file)
     told = file.attributes
     others = ("amd_driver",) if file.slot_name == "cuda" else _NVIDIAS
     for name in others:
         if getattr(told, name) is not None:
             raise FleetError(f"expected none of slot {file.slot_name!r} - at `$.attributes.{name}`")
-    for name in file.formats:
+
+
+def _refuse_elsewhere(given: dict[str, Any]) -> None:
+    """Raises FleetError for a key of the form whose place is another one, and says which."""
+    for name, where in _ELSEWHERE.items():
+        if given.pop(name, None):
+            raise FleetError(f"expected none: this is {where} - at `$.{name}`")
+
+
+def _refuse_other_units(file: _FleetFile) -> None:
+    """Raises FleetError for units by which a device would be another amount than one share."""
+    unit_mb = UNIT_MEMORY_MB if file.unit_mem is None else memory_mb(file.unit_mem, "$.unit_mem")
+    if unit_mb < LEAST_UNIT_MEMORY_MB:
         raise FleetError(
-            f"expected no formats: amounts are shown by the platform's own - at `$.formats.{name}`"
+            f"expected at least {LEAST_UNIT_MEMORY_MB} MiB, found {unit_mb} - at `$.unit_mem`"
         )
+    for place, device in enumerate(file.devices):
+        size_mb = memory_mb(device.memory_size, f"$.devices[{place}].memory_size")
+        hundredths = [100 * size_mb // unit_mb]
+        if device.subproc_count is not None:
+            hundredths.append(100 * device.subproc_count // (file.unit_proc or UNIT_PROCESSORS))
+        if (shares := min(hundredths)) != 100:  # of one
+            processors = device.subproc_count or UNIT_PROCESSORS
+            raise FleetError(
+                f"expected units that make each device one share, such as unit_mem = '{size_mb}M'"
+                f" and unit_proc = {processors}, found {shares / 100:.2f} shares: of such a device"
+                f" {shares / 100:.2f} is asked for as 1 here - at `$.devices[{place}]`"
+            )
