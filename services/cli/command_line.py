@@ -12,6 +12,7 @@ from services.cli.commands import listing
 from services.cli.commands.archives import export, import_command
 from services.cli.commands.bench import bench
 from services.cli.commands.check import check
+from services.cli.commands.check_cluster import check_cluster
 from services.cli.commands.completion import completion
 from services.cli.commands.compose import compose
 from services.cli.commands.credentials import agent_credentials, client_credentials
@@ -66,6 +67,9 @@ for command in (
     *(compose, mcp, completion),
 ):
     cli.add_command(command)
+
+
+check.add_command(check_cluster)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

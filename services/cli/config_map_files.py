@@ -15,7 +15,7 @@ from shared.problems import explain_validation_error
 
 def read_importable(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any]]]:
     """ConfigMaps, or those of definitions, each with its place. Raises CommandFailed."""
-    documents = _documents(file)
+    documents = read_documents(file)
     first = documents[0] if documents else None
     if isinstance(first, list) or (isinstance(first, dict) and "kind" not in first):
         for number, each in enumerate(_definitions(file.name, first), start=1):
@@ -26,7 +26,7 @@ def read_importable(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def read_config_maps(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each object and its place; a `List` is the objects in it. Raises CommandFailed."""
-    return _config_maps(file.name, _documents(file))
+    return _config_maps(file.name, read_documents(file))
 
 
 def _config_maps(file_name: str, documents: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -45,7 +45,7 @@ def _config_maps(file_name: str, documents: Sequence[Any]) -> Iterator[tuple[str
 
 def read_definitions(file: BinaryIO) -> list[ResourceDefinition]:
     """Raises CommandFailed with the place of what is none."""
-    return _definitions(file.name, next(iter(_documents(file)), None))
+    return _definitions(file.name, next(iter(read_documents(file)), None))
 
 
 def _definitions(file_name: str, document: Any) -> list[ResourceDefinition]:
@@ -65,7 +65,8 @@ def yaml_of(config_maps: Iterable[dict[str, Any]]) -> str:
     return text
 
 
-def _documents(file: BinaryIO) -> list[Any]:
+def read_documents(file: BinaryIO) -> list[Any]:
+    """Those of a file, None between two lines of ---. Raises CommandFailed."""
     try:
         return list(yaml.safe_load_all(file.read().decode()))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

@@ -191,6 +191,12 @@ node_option = click.option(
     shell_complete=complete_nodes,
     help="Only those on this node.",
 )
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    envvar="GPUSTEWARD_KUBECONFIG",
+    help="The cluster's and the login's; as kubectl without.",
+)
+context_option = click.option("--context", help="Another than the kubeconfig's current one.")
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),

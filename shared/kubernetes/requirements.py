@@ -141,10 +141,15 @@ OUR_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+def version_of(text: str) -> tuple[int, int] | None:
+    """Of Kubernetes, major and minor; None: it cannot be read."""
+    found = _VERSION.match(text)
+    return (int(found[1]), int(found[2])) if found is not None else None
+
+
 def is_too_old(version: str) -> bool:
     """Of Kubernetes; one that cannot be read is not."""
-    found = _VERSION.match(version)
-    return found is not None and (int(found[1]), int(found[2])) < OLDEST
+    return (version_of(version) or OLDEST) < OLDEST
 
 
 def unknown_fields(definition: bytes, fields: Iterable[str]) -> tuple[str, ...]:

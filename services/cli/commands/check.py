@@ -258,6 +258,19 @@ def _description(resource: ResourceDefinition) -> str:
     return (chinese or english) if is_chinese else (english or chinese)
 
 
+def finding_table(findings: Iterable[Finding]) -> Table:
+    """By subject."""
+    return Table(
+        headings=("subject", "verdict", "what", "what to do"),
+        rows=[
+            (each.subject, each.verdict.value, each.message, each.action or "-")
+            for each in findings
+        ],
+        wrapped=frozenset({"what", "what to do"}),
+        important=("verdict", "what", "what to do"),
+    )
+
+
 def end_with(target: Target, view: CheckView) -> None:
     """Print it; ends the command."""
     if target.as_json:
@@ -265,17 +278,7 @@ def end_with(target: Target, view: CheckView) -> None:
     elif len(view.findings) == 1 and not view.findings[0].subject:
         _print_finding(view.findings[0])
     else:
-        print_table(
-            Table(
-                headings=("subject", "verdict", "what", "what to do"),
-                rows=[
-                    (each.subject, each.verdict.value, each.message, each.action or "-")
-                    for each in view.findings
-                ],
-                wrapped=frozenset({"what", "what to do"}),
-                important=("verdict", "what", "what to do"),
-            )
-        )
+        print_table(finding_table(view.findings))
     leave(0 if view.verdict in WORKS else EXIT_CODE[ErrorCode.UNSUPPORTED])
 
 

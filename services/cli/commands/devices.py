@@ -13,6 +13,7 @@ from services.cli.commands.check import resource_table
 from services.cli.config_map_files import read_importable
 from services.cli.display.output import print_json, print_table
 from services.cli.failures import CommandFailed, leave
+from services.cli.options import context_option, kubeconfig_option
 from shared.accelerator_rules.device_config import (
     DEVICE_DEFINITIONS,
     KIND,
@@ -39,14 +40,6 @@ class _ConfigMap(Struct):
     data: dict[str, str] = {}
 
 
-_kubeconfig = click.option(
-    "--kubeconfig",
-    envvar="GPUSTEWARD_KUBECONFIG",
-    help="The cluster's and the login's; as kubectl without.",
-)
-_context = click.option("--context", help="Another than the kubeconfig's current one.")
-
-
 @click.group()
 def devices() -> None:
     """Custom devices of a Kubernetes cluster: accelerators of any maker, defined by ConfigMaps.
@@ -56,8 +49,8 @@ def devices() -> None:
 
 
 @devices.command("list")
-@_kubeconfig
-@_context
+@kubeconfig_option
+@context_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_command(kubeconfig: str | None, context: str | None, as_json: bool) -> None:
     """List the custom devices that the cluster's ConfigMaps define, by group."""
@@ -73,8 +66,8 @@ def list_command(kubeconfig: str | None, context: str | None, as_json: bool) -> 
 
 @devices.command("import")
 @click.argument("files", type=click.File("rb"), nargs=-1, required=True, metavar="FILE...")
-@_kubeconfig
-@_context
+@kubeconfig_option
+@context_option
 def import_devices(
     files: tuple[BinaryIO, ...], kubeconfig: str | None, context: str | None
 ) -> None:

@@ -118,6 +118,14 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "client.apply(CONFIG_MAPS, _own(each))": NONE,
         "list_objects(client, CONFIG_MAPS)": NONE,
     },
+    # By who installs device plugins.
+    "services/cli/commands/check_cluster.py": {
+        "client.version()": NONE,
+        **{
+            f"list_objects(client, {kind})": NONE
+            for kind in ("NODES", "DAEMON_SETS", "SERVICES", "PODS", "ENDPOINT_SLICES")
+        },
+    },
     "services/cli/doctor/kubernetes.py": {"cluster.get()": NONE},  # what the report below says
     "services/cli/doctor/cluster_report.py": {
         "client.version()": NONE,
