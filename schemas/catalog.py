@@ -124,6 +124,7 @@ PUBLIC: tuple[type[Struct], ...] = (
     gateway.ExperimentDetails,
     gateway.GpuList,
     gateway.GpuMetrics,
+    gateway.ClusterDeviceList,
     gateway.NodeList,
     gateway.Problem,
     gateway.StoredEvent,

@@ -27,6 +27,7 @@ from schemas.base import (
     View,
 )
 from schemas.benchmark import BenchmarkMetrics, BenchmarkResult
+from schemas.checks import ResourceDefinition
 from schemas.executor import RuntimeOffer
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
 from schemas.orchestrator_views import ExperimentView
@@ -215,6 +216,19 @@ class NodeView(View, frozen=True, kw_only=True, tag="gateway.node"):
     cordon: CordonState | None = None
     reasons: dict[ReasonCode, PositiveInt] = {}
     admitted: bool = True
+
+
+class ClusterDevice(Struct, frozen=True, kw_only=True):
+    """A custom device that a Kubernetes cluster's ConfigMaps define."""
+
+    cluster_id: NodeId
+    definition: ResourceDefinition
+
+
+class ClusterDeviceList(ListView, frozen=True, kw_only=True, tag="gateway.cluster_devices"):
+    """Custom devices by cluster and key, as the clusters' executors offer them."""
+
+    devices: tuple[ClusterDevice, ...]
 
 
 class NodeList(ListView, frozen=True, kw_only=True, tag="gateway.nodes"):

@@ -543,6 +543,20 @@ export interface ClusterChanged {
   detail: string;
 }
 
+/** A custom device that a Kubernetes cluster's ConfigMaps define. */
+export interface ClusterDevice {
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  cluster_id: string;
+  definition: ResourceDefinition;
+}
+
+/** Custom devices by cluster and key, as the clusters' executors offer them. */
+export interface ClusterDeviceList {
+  type: "gateway.cluster_devices";
+  next_cursor: string | null;
+  devices: ClusterDevice[];
+}
+
 /**
  * A GPU of a node; null readings are unknown, and count as idle for node selection unless
  * `is_stale`: there were some, too old to decide on.

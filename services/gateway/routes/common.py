@@ -54,6 +54,14 @@ class NodePlace(Place, frozen=True, array_like=True, order=True, tag="node"):
     node_id: str
 
 
+class DevicePlace(Place, frozen=True, array_like=True, order=True, tag="device"):
+    """By cluster and the name of its resource."""
+
+    cluster_id: str
+    key: str
+    custom_name: str
+
+
 class GpuPlace(Place, frozen=True, array_like=True, order=True, tag="gpu"):
     """By node and index."""
 

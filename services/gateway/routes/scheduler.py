@@ -6,6 +6,7 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from schemas.gateway import ClusterDevice, ClusterDeviceList
 from schemas.gpu_request import GpuRequest
 from schemas.node_selection import (
     ClusterGpu,
@@ -29,6 +30,7 @@ from services.gateway.routes.common import (
     AnyPageSize,
     Caller,
     Cursor,
+    DevicePlace,
     GpuPlace,
     NodePlace,
     PageSize,
@@ -101,6 +103,27 @@ async def get_node_summaries(
     found = (await gateway.bus.query(query, NodeSummaries)).nodes
     names, next_cursor = page_after(sorted(found), NodePlace, after, limit)
     return NodeSummaries(nodes={name: found[name] for name in names}, next_cursor=next_cursor)
+
+
+@get("/cluster/devices")
+async def list_cluster_devices(
+    gateway: TheGateway, limit: AnyPageSize = None, cursor: Cursor = None
+) -> ClusterDeviceList:
+    """Custom devices that ConfigMaps of clusters define, with what an experiment gets of them."""
+    after = place_at(cursor, DevicePlace)
+    found = {
+        ClusterDevice(cluster_id=cluster_id, definition=each)
+        for cluster_id, reported in gateway.live.executors.items()
+        for runtime in reported.runtimes
+        for each in runtime.devices
+    }
+    page, next_cursor = page_after(sorted(found, key=_device_place), _device_place, after, limit)
+    return ClusterDeviceList(devices=page, next_cursor=next_cursor)
+
+
+def _device_place(device: ClusterDevice) -> DevicePlace:
+    definition = device.definition
+    return DevicePlace(device.cluster_id, definition.key, definition.custom_name)
 
 
 @get("/decisions")

@@ -65,6 +65,7 @@ RULES: Final = {
     "GET /nodes/{node_id:str}/gpus/{index:int}": FLEET,
     "GET /cluster/gpus": FLEET,
     "GET /cluster/nodes": FLEET,
+    "GET /cluster/devices": FLEET,
     "GET /drifts": FLEET,
     "GET /series": FLEET,
     "GET /namespaces": FLEET,

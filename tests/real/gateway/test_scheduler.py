@@ -7,9 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from schemas.base import subject_for
-from schemas.executor import EngineSpec, Runtime
+from schemas.checks import ResourceDefinition
+from schemas.executor import EngineSpec, ExecutorReported, Runtime, RuntimeOffer
+from schemas.gateway import ClusterDeviceList
 from schemas.gpu_request import GpuRequest
 from schemas.node_selection import (
     ClusterGpu,
@@ -196,3 +199,41 @@ def make_granted() -> tuple[str, bytes]:
         waited_seconds=0,
     )
     return subject_for(event), encode(event)
+
+
+async def test_custom_devices_are_those_that_executors_of_clusters_offer(api: Api) -> None:
+    cores = ResourceDefinition(custom_name="npu", group="npu", key="vendor.example/cores")
+    memory = replace(cores, key="vendor.example/memory", description_zh="显存", default_value=8)
+    offers = (
+        RuntimeOffer(runtime=runtime, engines=(), devices=(memory, cores))
+        for runtime in (Runtime.OME, Runtime.KUBERNETES)
+    )
+    await api.owners.publish(
+        ExecutorReported(
+            message_id=new_id(),
+            occurred_at=utcnow(),
+            revision=1,
+            executor_id="k8s",
+            boot_id=new_id(),
+            runtimes=tuple(offers),
+            benchmark_tools=(),
+            largest_epoch=0,
+        )
+    )
+
+    async def found(**params: str) -> ClusterDeviceList:
+        _, body = await api.get("/api/v1/cluster/devices", params=params)
+        return msgspec.convert(body, ClusterDeviceList)
+
+    async def is_known() -> bool:
+        return len((await found()).devices) > 0
+
+    await eventually(is_known, what="the devices")
+    first = await found(limit="1")
+    rest = await found(limit="1", cursor=str(first.next_cursor))
+
+    assert [(each.cluster_id, each.definition) for each in (*first.devices, *rest.devices)] == [
+        ("k8s", cores),
+        ("k8s", memory),
+    ]
+    assert rest.next_cursor is None

@@ -83,7 +83,7 @@ async def test_the_scheduler_reads_what_is_printed_and_not_the_guides_version(
 
     written = tmp_path / "read.yaml"
     _, said = await ran(
-        *(program("kube-scheduler"), f"--config={tmp_path}/given.yaml", "--secure-port=0"),
+        *(str(program("kube-scheduler")), f"--config={tmp_path}/given.yaml", "--secure-port=0"),
         *("--authentication-skip-lookup", f"--write-config-to={written}"),
     )
 
