@@ -5,14 +5,28 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from schemas.base import Count, View
+from schemas.base import END, Count, View
 
-DnsName = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-GroupName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
+DnsName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?" + END,
+        description="1 to 63 small letters, digits and -, the first and last no -",
+    ),
+]
+GroupName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?" + END,
+        description="1 to 63 letters, digits, _, . and -, the first and last a letter or digit",
+    ),
+]
 ResourceKey = Annotated[
     str,
     Meta(
-        pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+        pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/"
+        r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?" + END,
+        description="one resource, such as vendor.com/name",
     ),
 ]
 Told = Annotated[str, Meta(min_length=1, max_length=4096)]

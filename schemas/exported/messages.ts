@@ -4257,8 +4257,11 @@ export interface ReservationView {
  * `custom_name` is the part of its ConfigMap's name between `cf-crl-` and the key.
  */
 export interface ResourceDefinition {
+  /** 1 to 63 small letters, digits and -, the first and last no - */
   custom_name: string;
+  /** 1 to 63 letters, digits, _, . and -, the first and last a letter or digit */
   group: string;
+  /** one resource, such as vendor.com/name */
   key: string;
   default_value: number | null;
   description_zh: string;
