@@ -63,7 +63,8 @@ class ClusterNode(Struct, frozen=True, kw_only=True):
 
     `node_id` is under which a telemetry agent on it reports. `hostname` is its label
     `kubernetes.io/hostname`, which node affinity names; None: it has none. `readings` are those
-    of other sources than an agent, read at `readings_at`.
+    of other sources than an agent, read at `readings_at`. `cuda_driver_version` is the CUDA that
+    its driver serves, by its labels; None: they do not tell it.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ClusterNode(Struct, frozen=True, kw_only=True):
     readings: tuple[ClusterGpuReading, ...] = ()
     readings_source: ReadingsSource | None = None
     readings_at: UtcDatetime | None = None
+    cuda_driver_version: str | None = None
 
 
 class ClusterChanged(Live, frozen=True, kw_only=True, tag="cluster.changed"):

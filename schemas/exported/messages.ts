@@ -595,7 +595,8 @@ export interface ClusterGpuReading {
  *
  * `node_id` is under which a telemetry agent on it reports. `hostname` is its label
  * `kubernetes.io/hostname`, which node affinity names; null: it has none. `readings` are those of
- * other sources than an agent, read at `readings_at`.
+ * other sources than an agent, read at `readings_at`. `cuda_driver_version` is the CUDA that its
+ * driver serves, by its labels; null: they do not tell it.
  */
 export interface ClusterNode {
   name: string;
@@ -611,6 +612,7 @@ export interface ClusterNode {
   readings: ClusterGpuReading[];
   readings_source: ReadingsSource | null;
   readings_at: string | null;
+  cuda_driver_version: string | null;
 }
 
 /**

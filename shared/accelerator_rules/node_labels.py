@@ -3,17 +3,26 @@
 Accelerator guide, Node Labeling Strategy.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from shared.accelerator_rules.cuda_versions import CudaVersion
 
 MAJOR_LABEL: Final = "cuda-major-version"
 MINOR_LABEL: Final = "cuda-minor-version"
+_DIGITS: Final = 4
 
 
 def cuda_labels(driver: CudaVersion) -> dict[str, str]:
     """Of a node whose driver serves this CUDA."""
     return {MAJOR_LABEL: str(driver.major), MINOR_LABEL: str(driver.minor)}
+
+
+def cuda_of(labels: Mapping[str, str]) -> CudaVersion | None:
+    """What the driver of a node serves; None: its labels do not tell it."""
+    major, minor = labels.get(MAJOR_LABEL, ""), labels.get(MINOR_LABEL, "")
+    is_told = all(each.isdecimal() and len(each) <= _DIGITS for each in (major, minor))
+    return CudaVersion(int(major), int(minor)) if is_told else None
 
 
 def cuda_terms(runtime: CudaVersion) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ def preflight(
     *,
     model_precisions: Sequence[str] = (),
     is_in_image: bool = False,
+    is_in_cluster: bool = False,
     image: str = "",
     image_cuda: CudaVersion | None = None,
     rules: CudaRules = CudaRules.STRICT,
@@ -47,7 +48,7 @@ def preflight(
     selectors: tuple[Selector, ...] = ()
     if image_cuda is not None:
         least = least_driver(image_cuda, rules)
-        findings.append(_of_cuda(image, image_cuda, least, rules))
+        findings.append(_of_cuda(image, image_cuda, least, rules, is_in_cluster=is_in_cluster))
         selectors = (
             Selector(
                 key=SelectorKey.CUDA_DRIVER_VERSION,
@@ -56,7 +57,7 @@ def preflight(
             ),
         )
     elif is_in_image:
-        findings.append(_cuda_unknown(image))
+        findings.append(_cuda_unknown(image, is_in_cluster=is_in_cluster))
     return Preflight(
         findings=tuple(findings),
         capability=spelled(demand.capability) if demand is not None else None,
@@ -84,24 +85,29 @@ def _of_precision(demand: Demand) -> Finding:
     )
 
 
-def _of_cuda(image: str, runtime: CudaVersion, least: CudaVersion, rules: CudaRules) -> Finding:
+def _of_cuda(
+    image: str, runtime: CudaVersion, least: CudaVersion, rules: CudaRules, *, is_in_cluster: bool
+) -> Finding:
     is_strict = rules is CudaRules.STRICT
+    whose = "nodes whose labels tell a driver that" if is_in_cluster else "nodes whose driver"
     return Finding(
         verdict=Verdict.SUPPORTED,
         rule="driver_below_runtime",
-        message=f"image {image} is of CUDA {runtime}: nodes whose driver serves less than {least}"
+        message=f"image {image} is of CUDA {runtime}: {whose} serves less than {least}"
         " are not taken",
         source=DOCUMENT if is_strict else f"{GUIDE}minor-version-compatibility.html",
         subject=CUDA,
     )
 
 
-def _cuda_unknown(image: str) -> Finding:
+def _cuda_unknown(image: str, *, is_in_cluster: bool) -> Finding:
     return Finding(
         verdict=Verdict.CASE_BY_CASE,
         rule="runtime_unknown",
         message=f"image {image} does not tell its CUDA here, so drivers are not compared with it",
-        action="fetch it on a node beforehand (`docker pull`), where its environment tells it",
+        action="name a tag that tells it (runtime_image_tag), such as v1-cu124"
+        if is_in_cluster
+        else "fetch it on a node beforehand (`docker pull`), where its environment tells it",
         source=DOCUMENT,
         subject=CUDA,
     )

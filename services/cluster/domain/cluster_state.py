@@ -23,6 +23,7 @@ from services.cluster.domain.objects import Metadata, Node, Pod, ResourceClaim, 
 from services.cluster.domain.pod_requests import effective_request, holds_its_node
 from services.cluster.domain.quantities import whole
 from shared.accelerator_rules.modes import units_per_gpu
+from shared.accelerator_rules.node_labels import MAJOR_LABEL, MINOR_LABEL, cuda_of
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
@@ -236,6 +237,7 @@ class ClusterState:
             readings=readings.gpus if readings is not None else (),
             readings_source=readings.source if readings is not None else None,
             readings_at=readings.at if readings is not None else None,
+            cuda_driver_version=str(cuda) if (cuda := cuda_of(labels)) is not None else None,
         )
 
     def _counted_gpus(self, name: str, node: Node) -> list[NodeGpus]:
@@ -296,7 +298,7 @@ def _count(value: int) -> int:
 
 def _what_counts(node: Node, counted: Counted) -> Node:
     """Without the rest, which is most of it: held for as long as the node is there."""
-    kept = {HOSTNAME_LABEL, MODEL_LABEL, MEMORY_LABEL}
+    kept = {HOSTNAME_LABEL, MODEL_LABEL, MEMORY_LABEL, MAJOR_LABEL, MINOR_LABEL}
 
     def of(quantities: dict[str, str]) -> dict[str, str]:
         return {name: each for name, each in quantities.items() if counted.is_gpu(name)}

@@ -85,12 +85,15 @@ def precisions_offered(model: str, offers: Sequence[Offer]) -> tuple[str, ...]:
     return ()
 
 
-def cuda_offered(engine: str, tag: str | None, offers: Sequence[Offer]) -> CudaVersion | None:
+def cuda_offered(
+    engine: str, tag: str | None, offers: Sequence[Offer], mode: DeploymentMode
+) -> CudaVersion | None:
     """The CUDA of the engine's image: the newest that an executor has under that tag, else what
     the tag itself tells.
     """
     name = f"{engine}:{tag}" if tag else engine
-    told = [each.image_cuda[name] for each in _in_order(offers) if name in each.image_cuda]
+    runtimes = (runtime for offer in offers for runtime in offer.in_mode(mode))
+    told = [each.image_cuda[name] for each in runtimes if name in each.image_cuda]
     told = told or [each for each in (image_cuda(name, (), {}),) if each is not None]
     return max(map(runtime_cuda, told), default=None)
 

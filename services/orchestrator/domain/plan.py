@@ -146,13 +146,15 @@ class Planner(Struct, frozen=True, kw_only=True):
 
     def _needs(self, parameters: Mapping[str, Any]) -> Preflight:
         tag = self.task.runtime_image_tag
+        runtime = self.kubernetes.serving_runtime if self.kubernetes is not None else None
         return preflight(
             parameters,
             # Engines without a dtype, such as llama.cpp, convert what a GPU lacks.
             model_precisions=self.model_precisions if takes(self.rules, "dtype") else (),
-            is_in_image=self.mode is DeploymentMode.DOCKER
+            is_in_image=self.mode is not DeploymentMode.PROCESS
             and not self.engine.startswith(SIMULATED),
-            image=f"{self.engine}:{tag}" if tag else self.engine,
+            is_in_cluster=self.mode in CLUSTER_MODES,
+            image=runtime or (f"{self.engine}:{tag}" if tag else self.engine),
             image_cuda=self.image_cuda,
             rules=self.cuda_rules,
         )
@@ -201,9 +203,9 @@ def make_planner(
         missing=tuple(missing_nodes(task, mode, engine, offers, tool)),
         model_precisions=precisions_offered(task.model.id_or_path, offers),
         image_cuda=(
-            cuda_offered(engine, task.runtime_image_tag, offers)
-            if mode is DeploymentMode.DOCKER
-            else None
+            None
+            if mode is DeploymentMode.PROCESS or (kubernetes and kubernetes.serving_runtime)
+            else cuda_offered(engine, task.runtime_image_tag, offers, mode)
         ),
         cuda_rules=cuda_rules,
         devices=devices.definitions,

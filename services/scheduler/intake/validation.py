@@ -24,6 +24,7 @@ from schemas.scheduler import (
     ReservationState,
 )
 from schemas.scheduler_idle import LONGEST_EXEMPTION_DAYS, ExemptReservation
+from services.scheduler.domain.clusters.choice import DRIVER_AT_LEAST
 from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.selectors import version
 from services.scheduler.domain.placement.shares import ShareRules, hundredths
@@ -43,7 +44,7 @@ _NUMBERS: Final = (
     "cpu_count",
 )
 _TEXTS: Final = ("device_uuids", "gpu_models")
-_NOT_OF_CLUSTERS: Final = ("device_uuids", "require", "prefer")
+_NOT_OF_CLUSTERS: Final = ("device_uuids", "prefer")
 _NOT_OF_SHARES: Final = {
     "gpus": 1,
     "nodes": 1,
@@ -155,6 +156,13 @@ def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:
     for name in _NOT_OF_CLUSTERS:
         if getattr(request, name):
             raise _bad("expected none with `cluster`, which names no devices", f"$.request.{name}")
+    for place, selector in enumerate(request.require):
+        if (selector.key, selector.operator) != DRIVER_AT_LEAST:
+            raise _bad(
+                "expected of a cluster only 'cuda_driver_version' with 'at_least', which labels of"
+                " its nodes tell",
+                f"$.request.require[{place}]",
+            )
     if not cluster.selects_node and (cluster.node_names or request.gpu_models):
         raise _bad(
             "expected no wishes for nodes where the cluster's own scheduler is to choose",

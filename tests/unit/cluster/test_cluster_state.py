@@ -562,3 +562,23 @@ def whole_pools(slices: list[Object]) -> list[list[Object]]:
         if all(each["pool"]["resourceSliceCount"] == len(newest) for each in newest):
             pools.append(newest)
     return pools
+
+
+@pytest.mark.parametrize(
+    ("labels", "serves"),
+    [
+        ({"cuda-major-version": "12", "cuda-minor-version": "4"}, "12.4"),
+        ({"cuda-major-version": "12"}, None),
+        ({"cuda-major-version": "12", "cuda-minor-version": "x"}, None),
+        ({}, None),
+    ],
+)
+def test_a_nodes_labels_tell_the_cuda_of_its_driver(
+    labels: dict[str, str], serves: str | None
+) -> None:
+    state = make_state()
+    state.apply_node(msgspec.convert(node("a", metadata={"name": "a", "labels": labels}), Node))
+
+    ((seen,), _) = state.take_changes()
+
+    assert seen.cuda_driver_version == serves

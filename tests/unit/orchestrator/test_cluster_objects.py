@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from schemas.checks import LimitsPolicy, ResourceDefinition
+from schemas.checks import LimitsPolicy, ResourceDefinition, Verdict
 from schemas.executor import Runtime, RuntimeOffer
 from schemas.gpu_request import ClusterRequest
 from schemas.kubernetes import (
@@ -317,3 +317,38 @@ def test_what_definitions_do_not_allow_is_refused_with_the_rule(
 
     assert refused.value.path == path
     assert says in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("tag", "offered", "least"),
+    [
+        pytest.param("v1-cu124", {}, "12.4", id="the task's tag tells"),
+        pytest.param(None, {"sglang": "12.8"}, "12.8", id="the executor's tag tells"),
+        pytest.param("v1", {"sglang": "12.8"}, None, id="nothing tells"),
+    ],
+)
+def test_an_image_in_a_cluster_asks_for_nodes_that_serve_its_cuda(
+    tag: str | None, offered: dict[str, str], least: str | None
+) -> None:
+    (runtime,) = CLUSTER.runtimes
+    cluster = structs.replace(CLUSTER, runtimes=(structs.replace(runtime, image_cuda=offered),))
+    task = make_file(base_runtime="sglang", deployment_mode="ome", runtime_image_tag=tag)
+
+    (planned,) = make_plan(task, (cluster,)).experiments
+
+    assert [each.values for each in planned.request.require] == [(least,)] * (least is not None)
+    (found,) = planned.preflight
+    assert (found.subject, found.verdict is Verdict.SUPPORTED) == ("cuda", least is not None)
+    assert "docker pull" not in found.action
+
+
+def test_the_image_of_a_serving_runtime_does_not_tell_its_cuda() -> None:
+    task = make_file(
+        base_runtime="sglang-llama-small", runtime_image_tag=None, deployment_mode="ome"
+    )
+
+    (planned,) = make_plan(task, (CLUSTER,)).experiments
+
+    (found,) = planned.preflight
+    assert (planned.request.require, found.rule) == ((), "runtime_unknown")
+    assert "image sglang-llama-small" in found.message

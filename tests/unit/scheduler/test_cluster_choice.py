@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from schemas.cluster import ClusterNode, GpuSupply, NodeGpus, NodeTaint
-from schemas.gpu_request import ClusterPlacement, GpuRequest, Reason, ReasonCode
-from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet, ClusterHolding
+from schemas.gpu_request import ClusterPlacement, GpuRequest, Reason, ReasonCode, Selector
+from services.scheduler.domain.clusters.choice import (
+    DRIVER_AT_LEAST,
+    Choice,
+    Cluster,
+    ClusterFleet,
+    ClusterHolding,
+)
 from services.scheduler.domain.clusters.room import (
     STALE,
     GpuLoad,
@@ -131,6 +137,23 @@ def test_the_thresholds_are_the_requests(used: float, full: float, want: str | N
     request = of_cluster(utilization_threshold_percent=20.0, memory_threshold_percent=40.0)
 
     assert choose(request, cluster(node("a", 1), loads=read)).node_name == want
+
+
+@pytest.mark.parametrize(
+    ("serves", "least", "want"),
+    [("12.4", "12.4", "a"), ("12.3", "12.4", None), ("13.0", "12.4", "a"), (None, "12.4", "a")],
+)
+def test_a_node_whose_labels_tell_an_older_driver_is_not_taken(
+    serves: str | None, least: str, want: str | None
+) -> None:
+    key, operator = DRIVER_AT_LEAST
+    request = replace(
+        of_cluster(), require=(Selector(key=key, operator=operator, values=(least,)),)
+    )
+
+    chosen = choose(request, cluster(replace(node("a"), cuda_driver_version=serves)))
+
+    assert chosen.node_name == want
 
 
 def test_a_node_s_gpus_of_several_names_are_those_with_most_left() -> None:

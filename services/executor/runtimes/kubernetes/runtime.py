@@ -27,6 +27,7 @@ from services.executor.runtimes.kubernetes.preflight import Preflight
 from services.executor.runtimes.kubernetes.references import Resolved, resolve
 from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
 from services.executor.settings import ExecutorSettings
+from shared.accelerator_rules.cuda_versions import image_cuda
 from shared.errors import RefusedError
 from shared.kubernetes.errors import FORBIDDEN, KubernetesError
 from shared.labels import (
@@ -84,7 +85,13 @@ class KubernetesRuntime:
             engine_rules={name: image.engine.rules for name, image in self._images.items()},
             serving_runtimes=seen.serving_runtimes,
             devices=seen.devices,
+            image_cuda=self._cuda_of_tags(),
         )
+
+    def _cuda_of_tags(self) -> dict[str, str]:
+        """By engine, of those whose usual tag tells it: nobody here can read the images."""
+        told = {name: image_cuda(image.tag, (), {}) for name, image in self._images.items()}
+        return {name: cuda for name, cuda in told.items() if cuda is not None}
 
     def check(self, command: StartExperiment) -> None:
         """As the contract says."""

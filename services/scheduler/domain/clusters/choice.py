@@ -21,6 +21,8 @@ from schemas.gpu_request import (
     GpuRequest,
     Reason,
     ReasonCode,
+    SelectorKey,
+    SelectorOperator,
 )
 from schemas.node_selection import NodeGpuSummary
 from services.scheduler.domain.clusters.room import (
@@ -35,12 +37,16 @@ from services.scheduler.domain.clusters.room import (
     takes_pods,
 )
 from services.scheduler.domain.node_selection import sentence
+from services.scheduler.domain.placement.selectors import version
 from shared.accelerator_rules.compute_capability import capability, capability_by_name
 from shared.gpu.model_names import matches_model
 
 # Until a pod that has just been bound shows in the readings of its node.
 SETTLING: Final = timedelta(seconds=120)
 LEFT: Final = "left to the cluster's scheduler"
+
+# The one selector that a cluster's nodes can be held against.
+DRIVER_AT_LEAST: Final = (SelectorKey.CUDA_DRIVER_VERSION, SelectorOperator.AT_LEAST)
 
 _NOTHING: Final = InFlight()
 
@@ -207,6 +213,7 @@ class ClusterFleet:
         wishes = (
             *(wanted.node_names, wanted.avoided_node_names),
             *(request.gpu_models, request.min_memory_mb, request.min_compute_capability),
+            request.require,
         )
         has_wishes, held, is_best_wanted = any(wishes), self._held, least > 0
         for cluster in clusters:
@@ -281,12 +288,23 @@ def _suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> bo
     model = node.gpu_model or ""
     if request.gpu_models and not matches_model(model, request.gpu_models):
         return False
+    if not _serves(node, request):
+        return False
     memory_mb = request.min_memory_mb or 0
     if node.gpu_memory_mb is not None and node.gpu_memory_mb < memory_mb:
         return False
     needed = capability(request.min_compute_capability)
     has = capability_by_name(model) if needed is not None else None
     return needed is None or has is None or has >= needed
+
+
+def _serves(node: ClusterNode, request: GpuRequest) -> bool:
+    """Whether its driver serves the CUDA that is asked for, if its labels tell it."""
+    told = node.cuda_driver_version
+    serves = version(told) if told is not None else None
+    return serves is None or all(
+        serves >= (version(selector.values[0]) or ()) for selector in request.require
+    )
 
 
 def _unusable(named: Sequence[Cluster], wanted: ClusterRequest) -> tuple[Reason, ...]:
