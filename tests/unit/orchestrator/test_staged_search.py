@@ -99,12 +99,28 @@ def test_after_the_last_stage_everything_varies_up_to_the_number_announced() -> 
 
     proposals = run(search)
 
-    assert len(proposals) == search.experiments == 14
+    assert len(proposals) == search.experiments == 9
     assert {each.reason.split(",")[0] for each in proposals[6:]} <= {
-        *(f"the most promising by {measured} measured" for measured in range(6, 14)),
+        *(f"the most promising by {measured} measured" for measured in range(6, 9)),
         "drawn at random",
     }
-    assert len({str(each.point) for each in proposals}) == 14
+    assert len({str(each.point) for each in proposals}) == 9
+
+
+@pytest.mark.parametrize(
+    ("values", "most"),
+    [
+        pytest.param((2, 4), 8, id="few are all tried"),
+        pytest.param((2, 8), 8, id="not fewer than eight of more"),
+        pytest.param((2, 16), 16, id="half of a grid"),
+        pytest.param((4, 64), 31, id="what the stages and eight more take"),
+    ],
+)
+def test_auto_takes_at_most_half_of_what_a_grid_would(values: tuple[int, int], most: int) -> None:
+    layouts, loads = values
+    search = make({"tp": [1, 2, 4, 8][:layouts], "max-num-seqs": list(range(1, loads + 1))})
+
+    assert search.experiments == most
 
 
 def test_the_next_stage_waits_for_what_the_last_one_measures() -> None:

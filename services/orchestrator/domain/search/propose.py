@@ -64,7 +64,7 @@ def search_of(spec: OptimizationSpec, space: Space, default_seed: int = 0) -> Se
         configurations = min(spec.max_iterations or DEFAULT_CONFIGURATIONS, LARGEST_TASK // 2)
         rungs = rungs_of(min(configurations, space.size or configurations))
     stages = stages_of(space) if spec.strategy is Strategy.AUTO else ()
-    default = experiments_of(stages) if stages else DEFAULT_EXPERIMENTS
+    default = experiments_of(stages, space.size) if stages else DEFAULT_EXPERIMENTS
     wanted = min(spec.max_iterations or default, LARGEST_TASK)
     experiments = min(wanted, space.size or wanted)
     if rungs:

@@ -1,5 +1,6 @@
 """A search in stages: what matters most first, each stage with the best of the stage before."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
@@ -68,9 +69,13 @@ def stages_of(space: Space) -> tuple[Stage, ...]:
     )
 
 
-def experiments_of(stages: Sequence[Stage]) -> int:
-    """How many all stages and what follows may take. Each begins with one that is known already."""
-    return sum(stage.experiments - 1 for stage in stages) + 1 + TOGETHER
+def experiments_of(stages: Sequence[Stage], size: int | None) -> int:
+    """How many all stages and what follows may take, at most half of a space of more than `SMALL`.
+
+    Each begins with one that is known already.
+    """
+    wanted = sum(stage.experiments - 1 for stage in stages) + 1 + TOGETHER
+    return wanted if size is None else min(wanted, size, max(SMALL, math.ceil(size / 2)))
 
 
 def next_in_stages(
