@@ -22,6 +22,7 @@ from schemas import (
     orchestrator,
     orchestrator_views,
     presets,
+    prices,
     reports,
     results,
     scheduler,
@@ -59,6 +60,7 @@ MODULES: tuple[ModuleType, ...] = (
     executor_running,
     executor_ranks,
     results,
+    prices,
     engine_metrics,
     reports,
     gateway,
@@ -115,6 +117,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     reports.GetWaits: reports.WaitsView,
     reports.GetFailures: reports.FailuresView,
     reports.GetWaterfall: reports.WaterfallView,
+    prices.GetGpuPrices: prices.GpuPrices,
     **dict.fromkeys((*backlog.BACKLOG_OF.values(), backlog.GetExecutorBacklog), backlog.Backlog),
 }
 

@@ -72,6 +72,7 @@ class StopReason(StrEnum):
     SPACE_EXHAUSTED = "space_exhausted"  # every configuration was tried
     MAX_ITERATIONS = "max_iterations"
     MAX_GPU_HOURS = "max_gpu_hours"
+    MAX_COST = "max_cost"
     ONLY_CRASHES_LEFT = "only_crashes_left"  # what was not tried would, by what crashed, too
 
 
@@ -215,7 +216,8 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     searches that draw configurations; without a seed one follows from the task's id. A search tries
     `max_iterations` configurations at most, 50 if it is not given (`auto`: those of its stages;
     `successive_halving`: 27, most with few requests), a grid all. Once the attempts have had their
-    GPUs for `max_gpu_hours` together, nothing further starts.
+    GPUs for `max_gpu_hours` together, or these cost `max_cost` by the operator's prices, nothing
+    further starts.
 
     With `trust` the baseline and the leaders are measured again, beyond `max_iterations`, until one
     is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
@@ -241,6 +243,7 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     n_initial_random: PositiveInt | None = None
     seed: Integer | None = None
     max_gpu_hours: Annotated[float, Meta(gt=0)] | None = None
+    max_cost: Annotated[float, Meta(gt=0)] | None = None
     constraints: Annotated[str, line(max_length=1000)] = ""
     trust: bool | None = None
     objectives: Annotated[tuple[Objective, ...], Meta(max_length=4)] = ()

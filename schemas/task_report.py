@@ -66,7 +66,7 @@ class NotTried(Struct, frozen=True, kw_only=True):
 
 class SearchCost(Struct, frozen=True, kw_only=True):
     """Of all attempts. `measuring_gpu_seconds` are those in which load was measured; `cost` None: a
-    GPU model without a price.
+    GPU model without a price. `max_cost` and `max_gpu_hours` are the task's budget.
     """
 
     attempts: Count
@@ -74,6 +74,8 @@ class SearchCost(Struct, frozen=True, kw_only=True):
     measuring_gpu_seconds: Seconds
     cost: float | None
     currency: str
+    max_cost: float | None = None
+    max_gpu_hours: float | None = None
 
 
 class Deployments(Struct, frozen=True, kw_only=True):

@@ -1895,6 +1895,11 @@ export interface GetGpu {
   use_cache?: boolean;
 }
 
+/** Answered by `GpuPrices`. */
+export interface GetGpuPrices {
+  type: "results.get_gpu_prices";
+}
+
 /**
  * What would releasing idle reservations have freed? Answered by `IdleView`; changes nothing.
  *
@@ -2285,6 +2290,13 @@ export interface GpuPreferences {
   mig_profile?: string | null;
   resource?: string | null;
   resource_amounts?: Record<string, number>;
+}
+
+/** `hourly` by parts of models' names in lower case, of which the longest counts. */
+export interface GpuPrices {
+  type: "results.gpu_prices";
+  hourly: Record<string, number>;
+  currency: string;
 }
 
 /**
@@ -3318,7 +3330,8 @@ export type Objective =
  * searches that draw configurations; without a seed one follows from the task's id. A search tries
  * `max_iterations` configurations at most, 50 if it is not given (`auto`: those of its stages;
  * `successive_halving`: 27, most with few requests), a grid all. Once the attempts have had their
- * GPUs for `max_gpu_hours` together, nothing further starts.
+ * GPUs for `max_gpu_hours` together, or these cost `max_cost` by the operator's prices, nothing
+ * further starts.
  *
  * With `trust` the baseline and the leaders are measured again, beyond `max_iterations`, until one
  * is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
@@ -3344,6 +3357,7 @@ export interface OptimizationSpec {
   n_initial_random?: number | null;
   seed?: number | null;
   max_gpu_hours?: number | null;
+  max_cost?: number | null;
   /** one line without control characters or marks of text direction */
   constraints?: string;
   trust?: boolean | null;
@@ -4451,7 +4465,7 @@ export interface ScoredGpu {
 
 /**
  * Of all attempts. `measuring_gpu_seconds` are those in which load was measured; `cost` null: a GPU
- * model without a price.
+ * model without a price. `max_cost` and `max_gpu_hours` are the task's budget.
  */
 export interface SearchCost {
   attempts: number;
@@ -4459,6 +4473,8 @@ export interface SearchCost {
   measuring_gpu_seconds: number;
   cost: number | null;
   currency: string;
+  max_cost: number | null;
+  max_gpu_hours: number | null;
 }
 
 /** The best node for an InferenceService. Answered by `NodeSelection`. */
@@ -4729,6 +4745,7 @@ export interface StopMonitoring {
 
 /** Why a task tries no further configuration. */
 export type StopReason =
+  | "max_cost"
   | "max_gpu_hours"
   | "max_iterations"
   | "only_crashes_left"
@@ -5556,6 +5573,7 @@ export type MessageType =
   | "results.get_summary"
   | "results.list_samples"
   | "results.list_summaries"
+  | "results.get_gpu_prices"
   | "results.engine_series"
   | "results.list_engine_samples"
   | "results.failures"

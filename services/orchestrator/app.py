@@ -40,6 +40,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     days = settings.archive_after_days
     handlers = Handlers(
         database,
+        bus,
         progress,
         first_report,
         settings.first_report_seconds,

@@ -34,9 +34,10 @@ from schemas.orchestrator_views import (
     TaskView,
     ValidateTask,
 )
+from schemas.prices import GpuPrices
 from services.orchestrator import past_runs, store
 from services.orchestrator.domain import running, tasks, waiting
-from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
+from services.orchestrator.domain.plan import Plan, refuse_missing
 from services.orchestrator.domain.records import (
     Decision,
     Experiment,
@@ -46,7 +47,7 @@ from services.orchestrator.domain.records import (
     new_experiment,
 )
 from services.orchestrator.domain.search.warm import WarmStart
-from services.orchestrator.node_names import with_node_ids
+from services.orchestrator.gpu_prices import make_priced_plan, prices_for
 from services.orchestrator.preset_rows import with_presets
 from services.orchestrator.search_library import SearchLibrary
 from services.orchestrator.store import ExperimentPlace, TaskPlace
@@ -57,7 +58,7 @@ from shared.clock import utcnow
 from shared.disk import require_room
 from shared.errors import RefusedError
 from shared.ids import new_id
-from shared.messaging.bus import Route, command_route, query_route
+from shared.messaging.bus import Bus, Route, command_route, query_route
 from shared.messaging.expected_revision import require_revision
 from shared.messaging.paging import page_of, place_at
 from shared.messaging.speakers import require_speaker
@@ -81,6 +82,7 @@ class Handlers:
     """
 
     database: Database
+    bus: Bus
     progress: Progress
     first_report: asyncio.Event
     first_report_seconds: float
@@ -97,15 +99,16 @@ class Handlers:
         require_room(self.data_dir)
         await self._await_first_report()
         self.library.want_for(command.task.optimization)
+        prices = await prices_for(self.bus, command.task.optimization)
 
         async def apply(connection: Connection) -> Accepted:
             offers = await self.progress.offers(connection)
             file, notes = await with_presets(connection, command.namespace, command.task, offers)
-            plan = make_plan(with_node_ids(file), offers, self.progress.cuda_rules)
+            file, plan = make_priced_plan(file, prices, offers, self.progress.cuda_rules)
             refuse_missing(plan)
             warm, known = await warm_start(connection, command.namespace, file, offers)
             plan = replace(plan, notes=(*notes, *plan.notes, *known))
-            await self._store(connection, replace(command, task=file), plan, warm)
+            await self._store(connection, replace(command, task=file), plan, warm, prices)
             task = await self.progress.advance(connection, command.task_id)
             return Accepted(command_id=command.command_id, revision=task.revision)
 
@@ -265,10 +268,11 @@ class Handlers:
     async def validate_task(self, query: ValidateTask) -> TaskPlan:
         """The task's expansion, also where this installation cannot run it."""
         await self._await_first_report()
+        prices = await prices_for(self.bus, query.task.optimization)
         async with self.database.transaction() as connection:
             offers = await self.progress.offers(connection)
             file, notes = await with_presets(connection, query.namespace, query.task, offers)
-            plan = make_plan(with_node_ids(file), offers, self.progress.cuda_rules)
+            file, plan = make_priced_plan(file, prices, offers, self.progress.cuda_rules)
             plan = await past_runs.with_memory_learned(connection, file, plan)
             _, known = await warm_start(connection, query.namespace, file, offers)
         return plan_view(file, replace(plan, notes=(*notes, *plan.notes, *known)))
@@ -292,7 +296,12 @@ class Handlers:
         await wait_for(self.first_report, self.first_report_seconds)
 
     async def _store(
-        self, connection: Connection, command: SubmitTask, plan: Plan, warm: WarmStart | None
+        self,
+        connection: Connection,
+        command: SubmitTask,
+        plan: Plan,
+        warm: WarmStart | None,
+        prices: GpuPrices | None,
     ) -> None:
         now = utcnow()
         task = Task(
@@ -309,6 +318,7 @@ class Handlers:
             stop_reason=plan.stop_reason,
             cut=plan.cut,
             warm=warm,
+            prices=prices,
         )
         accepted = tasks.accept(task, experiments=plan.experiments_at_most, cut=plan.cut, now=now)
         try:

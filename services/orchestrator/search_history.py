@@ -11,6 +11,7 @@ from schemas.orchestrator import ExperimentState
 from schemas.slo import SloVerdict
 from schemas.task import Objective
 from schemas.trust import RunInfo
+from services.orchestrator.domain.budget import HeldGpus
 from services.orchestrator.domain.search.history import Past, with_images_compared
 from shared.benchmarks.constraints import excess_of
 from shared.benchmarks.ranking import Scored, goals_of
@@ -27,13 +28,16 @@ FROM experiment WHERE task_id = $1 AND ($2::text IS NULL OR state = $2) ORDER BY
 """
 
 # An attempt has its GPUs from its start; of shares of a GPU their sum.
-SUM_GPU_SECONDS: Final = """
-SELECT coalesce(sum(
-    extract(epoch FROM coalesce(a.closed_at, $2) - (a.record ->> 'started_at')::timestamptz)
-    * coalesce((e.record #>> '{request,shares}')::float8, (a.record #>> '{cluster,gpus}')::float8,
-               json_array_length(a.record -> 'devices'))), 0)::float8
-FROM attempt a JOIN experiment e USING (experiment_id)
-WHERE a.task_id = $1 AND a.record ->> 'started_at' IS NOT NULL
+SELECT_HELD: Final = """
+SELECT models, sum(gpu_seconds)::float8 AS gpu_seconds FROM (
+    SELECT extract(epoch FROM coalesce(a.closed_at, $2) - (a.record ->> 'started_at')::timestamptz)
+        * coalesce((e.record #>> '{request,shares}')::float8,
+                   (a.record #>> '{cluster,gpus}')::float8,
+                   json_array_length(a.record -> 'devices')) AS gpu_seconds,
+        array(SELECT d ->> 'name' FROM json_array_elements(a.record -> 'devices') d) AS models
+    FROM attempt a JOIN experiment e USING (experiment_id)
+    WHERE a.task_id = $1 AND a.record ->> 'started_at' IS NOT NULL) held
+GROUP BY models
 """
 
 
@@ -73,7 +77,9 @@ async def tried(
     return with_images_compared(past)
 
 
-async def gpu_seconds(connection: Connection, task_id: UUID, now: datetime) -> float:
-    """For how long the attempts of a task have had their GPUs, times their number."""
-    total: float = await connection.fetchval(SUM_GPU_SECONDS, task_id, now)
-    return total
+async def held_gpus(connection: Connection, task_id: UUID, now: datetime) -> list[HeldGpus]:
+    """For how long the attempts of a task have had their GPUs."""
+    rows = await connection.fetch(SELECT_HELD, task_id, now)
+    return [
+        HeldGpus(models=tuple(row["models"]), gpu_seconds=row["gpu_seconds"] or 0.0) for row in rows
+    ]

@@ -16,6 +16,7 @@ from schemas.task import StopReason
 from schemas.trust import RunInfo, RunRole
 from services.orchestrator import offer_rows, past_runs, quality_verdicts, search_history, store
 from services.orchestrator.domain import tasks, waiting
+from services.orchestrator.domain.budget import SPENT, spent_budget
 from services.orchestrator.domain.deadlines import (
     PastHolds,
     expected_hold_seconds,
@@ -174,10 +175,9 @@ class Progress:
         if any(each.state not in FINISHED_EXPERIMENT_STATES for each in past):
             return task
         wanted = task.file.optimization
-        is_spent = task.stop_reason is StopReason.MAX_GPU_HOURS
-        checks = [] if is_spent else next_checks(wanted.objective, past, wanted.max_parallel)
+        because = SPENT.get(task.stop_reason, "") if task.stop_reason is not None else ""
+        checks = [] if because else next_checks(wanted.objective, past, wanted.max_parallel)
         if not checks:
-            because = "the task has used up its GPU-hours" if is_spent else ""
             task = replace(task, trust=verdict(wanted.objective, past, because))
             await store.save_task(connection, task)
             return task
@@ -192,16 +192,18 @@ class Progress:
         return task
 
     async def _within_budget(self, connection: Connection, task: Task) -> Task:
-        """Cancels what has not started of a task that has used up its GPU-hours."""
-        most = task.file.optimization.max_gpu_hours
-        if most is None or task.stop_reason is StopReason.MAX_GPU_HOURS:
+        """Cancels what has not started of a task that has used up its GPU-hours or its money."""
+        wanted = task.file.optimization
+        is_bounded = wanted.max_gpu_hours is not None or wanted.max_cost is not None
+        if not is_bounded or task.stop_reason in SPENT:
             return task
-        spent = await search_history.gpu_seconds(connection, task.task_id, utcnow())
-        if spent < most * 3600:
+        held = await search_history.held_gpus(connection, task.task_id, utcnow())
+        spent = spent_budget(wanted, task.prices, held)
+        if spent is None:
             return task
-        task = replace(task, stop_reason=StopReason.MAX_GPU_HOURS)
+        stop_reason, reason = spent
+        task = replace(task, stop_reason=stop_reason)
         await store.save_task(connection, task)
-        reason = f"the task has used up its {most:g} GPU-hours"
         unfinished = await store.unfinished_experiments(connection, task.task_id)
         pending = [each for each in unfinished if each.state is ExperimentState.PENDING]
         await self.write(

@@ -7,7 +7,6 @@ from schemas.engine_samples import EngineSampled
 from schemas.telemetry import GpuSampled
 from services.results.bursts import Bursts
 from services.results.bursts import build_routes as bursts_routes
-from services.results.domain.prices import parse_prices
 from services.results.engine_samples import EngineSamples
 from services.results.engine_samples import build_routes as engine_samples_routes
 from services.results.experiment_samples import ExperimentSamples
@@ -28,6 +27,7 @@ from services.results.rollups import Rollups
 from services.results.samples import SampleStore
 from services.results.settings import ResultsSettings
 from services.results.summaries import Summarizer
+from shared.gpu.prices import parse_prices
 from shared.messaging.bus import Bus
 from shared.messaging.samples import SampleConsumer
 from shared.messaging.streams import ENGINE_SAMPLES, SAMPLES

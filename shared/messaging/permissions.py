@@ -69,6 +69,7 @@ from schemas.presets import (
     PresetEvent,
     SavePresets,
 )
+from schemas.prices import GetGpuPrices
 from schemas.reports import GetIdle, GetWaterfall, ReportQuery
 from schemas.results import (
     ExperimentSummarized,
@@ -230,6 +231,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
         _READERS,
     ),
     GetSummary: _READERS | _ORCHESTRATOR,
+    GetGpuPrices: _READERS | _ORCHESTRATOR,
     ListNamespaces: _READERS | {Role.RESULTS},
     GetSnapshot: _READERS | _SCHEDULER,
     GetCluster: _READERS | _SCHEDULER,

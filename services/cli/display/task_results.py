@@ -25,6 +25,7 @@ STOP_REASONS: Final = {
     StopReason.SPACE_EXHAUSTED: "every configuration was tried",
     StopReason.MAX_ITERATIONS: "as many were tried as max_iterations allows",
     StopReason.MAX_GPU_HOURS: "the GPU-hours are used up",
+    StopReason.MAX_COST: "the money is used up",
     StopReason.ONLY_CRASHES_LEFT: "what is left would probably crash",
 }
 SIMULATED_ENGINE: Final = "simulated"

@@ -23,6 +23,7 @@ from schemas.orchestrator import (
     TaskState,
 )
 from schemas.orchestrator_views import PlannedExperiment
+from schemas.prices import GpuPrices
 from schemas.quality import QualityAnswers
 from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
@@ -34,7 +35,7 @@ class Task(Struct, frozen=True, kw_only=True):
     """One row of `task`. `benchmark_tool` None: stored by a release that did not choose one.
 
     `stop_reason`: no further configuration is tried. A search whose is None goes on.
-    `cut` configurations of a grid were left out.
+    `cut` configurations of a grid were left out. `prices` are those of its `max_cost`.
     """
 
     task_id: UUID
@@ -58,6 +59,7 @@ class Task(Struct, frozen=True, kw_only=True):
     cut: int = 0
     trust: TrustVerdict | None = None
     warm: WarmStart | None = None
+    prices: GpuPrices | None = None
 
     @property
     def is_finished(self) -> bool:

@@ -11,8 +11,8 @@ from services.results.domain.coverage import covered_seconds, missing_ticks
 from services.results.domain.details import Fault, details_of
 from services.results.domain.device_parts import WHOLE, hundredths_of
 from services.results.domain.energy import JOULES_PER_WH, Energy, energy_of
-from services.results.domain.prices import price_of
 from services.results.domain.reading import Condition, Reading, Span, inside
+from shared.gpu.prices import price_of
 from shared.gpu.stats import GpuTally
 
 MEASURING: Final = "measuring"

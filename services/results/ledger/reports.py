@@ -27,12 +27,12 @@ from schemas.reports import (
     WasteView,
 )
 from schemas.scheduler_namespaces import ListNamespaces, NamespaceList
-from services.results.domain.prices import price_of
 from services.results.domain.rollup import HOUR, end_of, start_of
 from services.results.ledger.hours import COLUMNS, NOBODY, compute
 from services.results.memory_trends import trend_of
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
+from shared.gpu.prices import price_of
 from shared.logging import log
 from shared.messaging.bus import Bus, Route, query_route
 from shared.postgres.database import Connection, Database, Row

@@ -12,10 +12,11 @@ from msgspec import Struct
 from schemas.errors import ErrorCode
 from schemas.executor import AttemptPhase, PhaseTiming
 from schemas.gpu_request import DeviceGrant
+from schemas.prices import GetGpuPrices, GpuPrices
 from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView
 from services.results.domain.device_parts import WHOLE, hundredths_of
-from services.results.domain.prices import price_of
 from shared.errors import RefusedError
+from shared.gpu.prices import price_of
 from shared.messaging.bus import Route, query_route
 from shared.postgres.database import Database, Row
 
@@ -129,6 +130,12 @@ class Waterfalls:
             currency=self.currency,
         )
 
+    async def gpu_prices(self, _: GetGpuPrices) -> GpuPrices:
+        return GpuPrices(hourly=dict(self.prices), currency=self.currency)
+
 
 def build_routes(waterfalls: Waterfalls) -> list[Route]:
-    return [query_route(waterfalls.waterfall, GetWaterfall)]
+    return [
+        query_route(waterfalls.waterfall, GetWaterfall),
+        query_route(waterfalls.gpu_prices, GetGpuPrices),
+    ]

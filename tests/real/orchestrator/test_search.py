@@ -105,6 +105,31 @@ async def test_a_task_without_gpu_hours_left_starts_nothing_further(
         assert states[1:] == [ExperimentState.CANCELLED] * cut
 
 
+async def test_a_task_without_money_left_starts_nothing_further(
+    world: World, service: Service
+) -> None:
+    bounded = {"strategy": "grid_search", "trust": True, "max_cost": 0.001}
+    file = task_file("bounded", parameters={"slots": [1, 2, 3]}, optimization=bounded)
+    without = await world.bus.request(SubmitTask(command_id=new_id(), task_id=new_id(), task=file))
+    assert isinstance(without, Refused)
+    assert "GPUSTEWARD_RESULTS_GPU_HOUR_PRICES has none" in without.message
+
+    # A second of a GPU costs 0.002.
+    world.prices = {"h100": 7.2}
+    task_id = await world.submit(file)
+    view = await world.until(task_id, TaskState.COMPLETED)
+
+    assert view.stop_reason is StopReason.MAX_COST
+    first, *others = await world.experiments(task_id)
+    assert first.request.gpu_models == ("h100",)
+    assert {each.reason for each in others} == {"the task has used up its 0.001 EUR"}
+    assert view.trust is not None
+    assert view.trust.incomplete_because == "the task has used up its max_cost"
+    assert view.notes[-1] == (
+        "max_cost: 0.001 EUR are 0.000139 GPU-hours of h100; GPUs without a price are not taken"
+    )
+
+
 async def test_what_a_search_computes_with_is_imported_outside_of_transactions(
     nats_url: str, postgres_dsn: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ from schemas.orchestrator_views import (
     ListExperiments,
     TaskView,
 )
+from schemas.prices import GetGpuPrices, GpuPrices
 from schemas.quality import QualityAnswers
 from schemas.results import ExperimentSummarized, GetSummary, GpuMonitoring, SummaryView
 from schemas.scheduler import (
@@ -122,6 +123,7 @@ class World:
     executor_gone: bool = False
     peak_memory_mb: int | None = None  # of the next attempts
     asked: int = 0  # about reservations
+    prices: dict[str, float] = field(default_factory=dict)
 
     # What the orchestrator asks
 
@@ -202,6 +204,9 @@ class World:
         if query.experiment_id not in self.summaries:
             raise RefusedError(ErrorCode.NOT_FOUND, "no measurements")
         return self.summaries[query.experiment_id]
+
+    async def get_gpu_prices(self, _: GetGpuPrices) -> GpuPrices:
+        return GpuPrices(hourly=self.prices, currency="EUR")
 
     # What happens
 
@@ -476,6 +481,7 @@ async def scripted_world(url: str, *, reports: bool = True) -> AsyncIterator[Wor
             command_route(world.stop, CancelExperiment, key=NODE),
             query_route(world.list_running, ListRunning, key=NODE),
             query_route(world.get_summary, GetSummary),
+            query_route(world.get_gpu_prices, GetGpuPrices),
         ],
     )
     async with service.running():

@@ -196,6 +196,10 @@ def _cost(report: TaskReport) -> Iterator[str]:
         f"{_number(cost.gpu_seconds)} GPU-seconds{money} in {cost.attempts} attempts; "
         f"{_number(cost.measuring_gpu_seconds)} of them measured load."
     )
+    if cost.max_cost is not None:
+        yield f"The task may cost {cost.max_cost:g} {cost.currency}."
+    if cost.max_gpu_hours is not None:
+        yield f"The task may take {cost.max_gpu_hours:g} GPU-hours."
     yield ""
 
 

@@ -6,7 +6,7 @@ from schemas.gateway import ExperimentDetail
 from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentState
 from schemas.orchestrator_views import TaskView
 from schemas.reports import WaterfallView
-from schemas.task import Objective
+from schemas.task import Objective, OptimizationSpec
 from schemas.task_report import (
     Deployments,
     NotTried,
@@ -66,7 +66,7 @@ def task_report(
         ),
         others=tuple(map(reported, [*ranked[1:], *unranked])),
         not_tried=tuple(_not_tried(task, experiments)),
-        cost=_cost(waterfall) if waterfall is not None else None,
+        cost=_cost(task, waterfall) if waterfall is not None else None,
         deployments=(
             deployments(task.task_name, best.engine, best.request)
             if best is not None
@@ -187,14 +187,17 @@ def _why_not(experiment: ExperimentDetail) -> str:
     return "not measured yet"
 
 
-def _cost(waterfall: WaterfallView) -> SearchCost:
+def _cost(task: TaskView, waterfall: WaterfallView) -> SearchCost:
     steps = waterfall.steps
     costs = [step.cost for step in steps]
     known = [cost for cost in costs if cost is not None]
+    budget = task.task.optimization if task.task is not None else OptimizationSpec()
     return SearchCost(
         attempts=waterfall.attempts,
         gpu_seconds=sum(step.gpu_seconds for step in steps),
         measuring_gpu_seconds=sum(s.gpu_seconds for s in steps if s.step == "measuring"),
         cost=sum(known) if len(known) == len(costs) else None,
         currency=waterfall.currency,
+        max_cost=budget.max_cost,
+        max_gpu_hours=budget.max_gpu_hours,
     )

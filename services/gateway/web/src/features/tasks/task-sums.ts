@@ -60,6 +60,7 @@ export const STOPPED: Record<StopReason, string> = {
   space_exhausted: "everything was tried",
   max_iterations: "its limit of experiments",
   max_gpu_hours: "its limit of GPU hours",
+  max_cost: "its limit of money",
   only_crashes_left: "what is left would crash",
 };
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.results.domain.prices import parse_prices, price_of
+from shared.gpu.prices import parse_prices, price_of
 
 
 def test_the_longest_part_of_a_models_name_has_the_price() -> None:

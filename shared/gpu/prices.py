@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from shared.gpu.model_names import matches_model
+
 
 def parse_prices(text: str) -> dict[str, float]:
     """`H200=3.5, A100=1.8`: parts of models' names. Raises ValueError for anything else."""
@@ -18,5 +20,5 @@ def parse_prices(text: str) -> dict[str, float]:
 
 def price_of(model: str, prices: Mapping[str, float]) -> float | None:
     """By the longest part that the model's name has; None if it has none."""
-    found = [part for part in prices if part in model.casefold()]
+    found = [part for part in prices if matches_model(model, [part])]
     return prices[max(found, key=len)] if found else None

@@ -1,0 +1,118 @@
+"""What a task may spend on GPUs."""
+
+from typing import Any
+
+import pytest
+
+from schemas.prices import GpuPrices
+from schemas.task import DeploymentMode, OptimizationSpec, StopReason
+from services.orchestrator.domain.budget import (
+    HeldGpus,
+    cost_of,
+    refuse_cost_of_clusters,
+    spent_budget,
+    with_priced_gpus,
+)
+from shared.errors import RefusedError
+from tests.support.worlds.orchestrator_records import make_file
+
+PRICES = GpuPrices(hourly={"h200": 4.0, "h200 nvl": 3.0, "a100": 2.0}, currency="EUR")
+
+
+def held(gpu_seconds: float, *models: str) -> HeldGpus:
+    return HeldGpus(models=models, gpu_seconds=gpu_seconds)
+
+
+def test_what_was_held_costs_the_price_of_its_model() -> None:
+    assert cost_of([held(3600, "NVIDIA H200")], PRICES.hourly) == 4.0
+    assert cost_of([held(3600, "NVIDIA H200-NVL")], PRICES.hourly) == 3.0
+    assert cost_of([held(7200, "NVIDIA H200", "NVIDIA A100")], PRICES.hourly) == 6.0
+    assert cost_of([held(1800, "NVIDIA A100"), held(900, "NVIDIA H200")], PRICES.hourly) == 2.0
+
+
+def test_what_nobody_has_priced_is_never_free() -> None:
+    assert cost_of([held(3600, "NVIDIA L4")], PRICES.hourly) == 4.0
+    assert cost_of([held(3600)], PRICES.hourly) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("bounds", "stops"),
+    [
+        pytest.param({}, None, id="without a budget"),
+        pytest.param({"max_cost": 4.01}, None, id="not yet"),
+        pytest.param({"max_cost": 4.0}, StopReason.MAX_COST, id="money"),
+        pytest.param({"max_gpu_hours": 1.01, "max_cost": 9.0}, None, id="neither yet"),
+        pytest.param({"max_gpu_hours": 1.0, "max_cost": 1.0}, StopReason.MAX_GPU_HOURS, id="both"),
+    ],
+)
+def test_the_budget_that_is_used_up_is_named(
+    bounds: dict[str, Any], stops: StopReason | None
+) -> None:
+    found = spent_budget(OptimizationSpec(**bounds), PRICES, [held(3600, "NVIDIA H200")])
+
+    assert (found[0] if found else None) is stops
+
+
+@pytest.mark.parametrize(
+    ("models", "taken", "note"),
+    [
+        pytest.param(
+            [],
+            ("h200", "h200 nvl", "a100"),
+            "max_cost: 12 EUR are 3 to 6 GPU-hours of h200, h200 nvl, a100; GPUs without a price "
+            "are not taken",
+            id="any that has a price",
+        ),
+        pytest.param(
+            ["A100"],
+            ("A100",),
+            "max_cost: 12 EUR are 6 GPU-hours of A100; GPUs without a price are not taken",
+            id="those that the task names",
+        ),
+    ],
+)
+def test_only_gpus_with_a_price_are_asked_for(
+    models: list[str], taken: tuple[str, ...], note: str
+) -> None:
+    task = make_file(optimization={"max_cost": 12}, gpus={"models": models})
+
+    priced, notes = with_priced_gpus(task, PRICES)
+
+    assert priced.gpus is not None
+    assert (priced.gpus.models, notes) == (taken, (note,))
+    assert with_priced_gpus(make_file(), None) == (make_file(), ())
+
+
+@pytest.mark.parametrize(
+    ("prices", "gpus", "message"),
+    [
+        pytest.param(
+            GpuPrices(hourly={}, currency="USD"),
+            {},
+            "expected a price of GPUs, GPUSTEWARD_RESULTS_GPU_HOUR_PRICES has none",
+            id="no prices",
+        ),
+        pytest.param(
+            PRICES,
+            {"models": ["A100", "L4"]},
+            "expected GPUs with a price, L4 has none in GPUSTEWARD_RESULTS_GPU_HOUR_PRICES "
+            "(h200=4, h200 nvl=3, a100=2)",
+            id="a model without",
+        ),
+    ],
+)
+def test_what_has_no_price_is_refused_by_name(
+    prices: GpuPrices, gpus: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        with_priced_gpus(make_file(optimization={"max_cost": 1}, gpus=gpus), prices)
+
+    assert (refusal.value.path, str(refusal.value)) == ("$.optimization.max_cost", message)
+
+
+def test_a_clusters_gpus_have_no_known_price() -> None:
+    refuse_cost_of_clusters(OptimizationSpec(), DeploymentMode.OME)
+    refuse_cost_of_clusters(OptimizationSpec(max_cost=1), DeploymentMode.PROCESS)
+
+    with pytest.raises(RefusedError, match="expected no max_cost in mode 'ome'"):
+        refuse_cost_of_clusters(OptimizationSpec(max_cost=1), DeploymentMode.OME)
